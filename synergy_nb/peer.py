@@ -1,0 +1,336 @@
+"""The kernel: a peer as a value that takes messages and the time and gives effects and timers.
+
+Theory of operation
+-------------------
+A :class:`Peer` is a set of :class:`Protocol` objects that share one address, one seeded random generator, one heap of
+timers and one list of effects. A driver calls ``receive(sender, message, now)`` when a message has arrived and
+``tick(now)`` when ``next_timer`` is due, and carries out what these return:
+
+* :class:`Send`: put a message on its way to another peer; it may be lost, doubled, late.
+* :class:`Instruct`: do something on this machine that a protocol may not do itself (deploy an operator, start a
+  source). What comes of it is reported by the driver as a message from the peer to itself.
+* :class:`Record`: append an event to the journal.
+
+Nothing here or in a protocol reads a clock, opens a socket or draws from global randomness; ``peer.now`` is the time
+that the driver passed in. A message from a peer to itself never reaches the driver: it is handled at the end of the same call.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import random
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final, TypeAlias, Union
+
+import msgspec
+
+from synergy_nb.journal import Event
+
+__all__ = [
+    "Codec",
+    "Effect",
+    "Instruct",
+    "Instruction",
+    "MalformedMessage",
+    "Message",
+    "Peer",
+    "Protocol",
+    "Record",
+    "Send",
+    "Timer",
+    "UnknownMessage",
+    "key_of",
+]
+
+KEY_DIGITS: Final = 32  # 128 bits in base 16 (section 2.3.3: keys by SHA-1; Pastry's ids have 128 bits)
+
+
+@lru_cache(maxsize=1 << 17)
+def key_of(name: str) -> str:
+    """The 128-bit key of a peer's address, an operator's or a stream's name: the leading 32 hex digits of its SHA-1.
+
+    >>> key_of("peer-1")
+    '168971365491a27a2cc8f93f90b90788'
+    """
+    return hashlib.sha1(name.encode(), usedforsecurity=False).hexdigest()[:KEY_DIGITS]
+
+
+class Message(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
+    """Base of all messages. Subclasses are typed values; the class name is the name on the wire.
+
+    ``gc=False``: messages never refer to themselves, so the collector need not look at them.
+    """
+
+
+class Instruction(msgspec.Struct, frozen=True):
+    """Base of what a protocol asks of the driver."""
+
+
+class Send(msgspec.Struct, frozen=True, gc=False):
+    """Effect: send ``message`` to the peer at address ``to``."""
+
+    to: str
+    message: Message
+
+
+class Instruct(msgspec.Struct, frozen=True, gc=False):
+    """Effect: carry out ``instruction`` on this peer's machine."""
+
+    instruction: Instruction
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """Effect: append ``event`` to the journal."""
+
+    event: Event
+
+
+Effect: TypeAlias = Send | Instruct | Record
+
+
+class UnknownMessage(ValueError):
+    """A message whose name no protocol of this peer knows."""
+
+
+class MalformedMessage(ValueError):
+    """A message of a known name whose fields do not have the declared types."""
+
+
+class Codec:
+    """Messages to bytes and back, without pickle.
+
+    Parameters
+    ----------
+    types
+        All message types that may arrive.
+
+    Notes
+    -----
+    A field annotated ``Any`` and named ``payload`` may hold another message of the same codec (a routed message).
+    """
+
+    def __init__(self, types: Sequence[type[Message]]) -> None:
+        names = [kind.__name__ for kind in types]
+        doubled = {name for name in names if names.count(name) > 1}
+        if doubled:
+            raise ValueError(f"two message types share a name: {', '.join(sorted(doubled))}")
+        self._types = {kind.__name__: kind for kind in types}
+        self._union: Any = Union[tuple(types)]  # noqa: UP007 - built at run time
+        self._decoder = msgspec.msgpack.Decoder(self._union)
+        self._encoder = msgspec.msgpack.Encoder()
+
+    def encode(self, message: Message) -> bytes:
+        """MessagePack bytes of ``message``: an array of the type's name and its fields."""
+        return self._encoder.encode(message)
+
+    def decode(self, data: bytes | memoryview) -> Message:
+        """The message in ``data``.
+
+        Raises
+        ------
+        UnknownMessage
+            If no protocol knows its name.
+        MalformedMessage
+            If its bytes or its fields are not of the declared types; the text names the message and the field.
+        """
+        try:
+            message: Message = self._decoder.decode(data)
+            payload = getattr(message, "payload", None)
+            if payload is not None and not isinstance(payload, Message):
+                message = msgspec.structs.replace(message, payload=msgspec.convert(payload, self._union))
+            return message
+        except msgspec.MsgspecError as error:
+            raise self._refusal(data, error) from None
+
+    def _refusal(self, data: bytes | memoryview, error: msgspec.MsgspecError) -> ValueError:
+        try:
+            raw = msgspec.msgpack.decode(data)
+        except msgspec.MsgspecError:
+            return MalformedMessage(f"not MessagePack: {error}")
+        name = raw[0] if isinstance(raw, list) and raw else raw
+        while isinstance(name, str) and name in self._types and "payload" in self._types[name].__struct_fields__:
+            inner = raw[1 + self._types[name].__struct_fields__.index("payload")] if len(raw) > 1 else None
+            if not (isinstance(inner, list) and inner and isinstance(inner[0], str)):
+                break
+            raw, name = inner, inner[0]
+        if not isinstance(name, str) or name not in self._types:
+            return UnknownMessage(f"message {str(name)[:80]!r}; known: {', '.join(sorted(self._types))}")
+        return MalformedMessage(f"message {name!r}: {error}")
+
+
+class Timer:
+    """A pending call; ``cancel()`` makes it never happen."""
+
+    __slots__ = ("arguments", "callback", "when")
+
+    def __init__(self, when: float, callback: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+        self.when = when
+        self.callback: Callable[..., None] | None = callback
+        self.arguments = arguments
+
+    def cancel(self) -> None:
+        """Forget the call; harmless if it has already happened."""
+        self.callback = None
+
+
+class Protocol:
+    """Base of what a peer is made of: messages that it understands, and state.
+
+    A subclass sets ``handlers`` in its ``__init__``: message type to bound method ``(sender, message) -> None``.
+    Protocols reach each other only through what they are given when they are made.
+    """
+
+    handlers: Mapping[type[Message], Callable[[str, Any], None]]
+
+    def __init__(self, peer: Peer) -> None:
+        self.peer = peer
+        self.handlers = {}
+
+    def start(self) -> None:
+        """Called once, with ``peer.now`` set, when the peer starts."""
+
+
+class Peer:
+    """A peer: protocols, one heap of timers, effects out.
+
+    Parameters
+    ----------
+    address
+        Where other peers reach it; its identity. Its key on the ring is ``key_of(address)``.
+    seed
+        Of its random generator.
+
+    Examples
+    --------
+    >>> class Hello(Message):
+    ...     text: str
+    >>> class Echo(Protocol):
+    ...     def __init__(self, peer):
+    ...         super().__init__(peer)
+    ...         self.handlers = {Hello: lambda sender, message: peer.send(sender, message)}
+    >>> peer = Peer("b", seed=1)
+    >>> _ = peer.add(Echo(peer))
+    >>> peer.receive("a", Hello("hi"), now=0.0)
+    [Send(to='a', message=Hello(text='hi'))]
+    """
+
+    __slots__ = ("_effects", "_handlers", "_local", "_sequence", "_timers", "address", "key", "now", "protocols", "rng")
+
+    def __init__(self, address: str, seed: int) -> None:
+        self.address = address
+        self.key = key_of(address)
+        self.rng = random.Random(seed)
+        self.now = 0.0
+        self.protocols: list[Protocol] = []
+        self._handlers: dict[type[Message], Callable[[str, Any], None]] = {}
+        self._timers: list[tuple[float, int, Timer]] = []
+        self._sequence = 0
+        self._effects: list[Effect] = []
+        self._local: deque[Message] = deque()
+
+    # -- for drivers ---------------------------------------------------------------------------------------------
+
+    def start(self, now: float) -> list[Effect]:
+        """Start all protocols in the order in which they were added."""
+        self._begin(now)
+        for protocol in self.protocols:
+            protocol.start()
+        return self._end()
+
+    def receive(self, sender: str, message: Message, now: float) -> list[Effect]:
+        """Handle one message; a type that no protocol knows is refused by name in the journal."""
+        self._begin(now)
+        handler = self._handlers.get(type(message))
+        if handler is None:
+            self.record("message_refused", sender, message=type(message).__name__, reason="unknown message")
+        else:
+            handler(sender, message)
+        return self._end()
+
+    def tick(self, now: float) -> list[Effect]:
+        """Make the calls of all timers that are due."""
+        self._begin(now)
+        timers = self._timers
+        while timers and timers[0][0] <= now:
+            timer = heapq.heappop(timers)[2]
+            if timer.callback is not None:
+                callback, timer.callback = timer.callback, None
+                callback(*timer.arguments)
+        return self._end()
+
+    def call(self, now: float, function: Callable[..., Any], *arguments: Any) -> list[Effect]:
+        """Call into a protocol from the driver (join, submit, ...), with the effects that it has."""
+        self._begin(now)
+        function(*arguments)
+        return self._end()
+
+    @property
+    def next_timer(self) -> float | None:
+        """When ``tick`` is due, or None."""
+        timers = self._timers
+        while timers and timers[0][2].callback is None:
+            heapq.heappop(timers)
+        return timers[0][0] if timers else None
+
+    @property
+    def message_types(self) -> tuple[type[Message], ...]:
+        """All message types that this peer understands."""
+        return tuple(self._handlers)
+
+    # -- for protocols -------------------------------------------------------------------------------------------
+
+    def add(self, protocol: Protocol) -> Protocol:
+        """Add a protocol; each message type belongs to exactly one."""
+        for kind, handler in protocol.handlers.items():
+            if kind in self._handlers:
+                raise ValueError(f"message {kind.__name__} already belongs to another protocol")
+            self._handlers[kind] = handler
+        self.protocols.append(protocol)
+        return protocol
+
+    def send(self, to: str, message: Message) -> None:
+        """Send ``message`` to the peer at ``to``; to itself, it is handled at the end of the current call."""
+        if to == self.address:
+            self._local.append(message)
+        else:
+            self._effects.append(Send(to, message))
+
+    def deliver(self, sender: str, message: Message) -> None:
+        """Hand a message that another protocol unwrapped (a routed one) to the protocol that owns it, now."""
+        handler = self._handlers.get(type(message))
+        if handler is None:
+            self.record("message_refused", sender, message=type(message).__name__, reason="unknown message")
+        else:
+            handler(sender, message)
+
+    def instruct(self, instruction: Instruction) -> None:
+        """Ask the driver to do something on this machine."""
+        self._effects.append(Instruct(instruction))
+
+    def record(self, kind: str, subject: str = "", **detail: Any) -> None:
+        """Write a past fact to the journal."""
+        self._effects.append(Record(Event(self.now, self.address, kind, subject, detail)))
+
+    def after(self, delay: float, callback: Callable[..., None], *arguments: Any) -> Timer:
+        """Call ``callback(*arguments)`` in ``delay`` seconds; ties keep the order in which they were set."""
+        timer = Timer(self.now + delay, callback, arguments)
+        self._sequence += 1
+        heapq.heappush(self._timers, (timer.when, self._sequence, timer))
+        return timer
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    def _begin(self, now: float) -> None:
+        if now > self.now:  # a driver's clock may step back; a peer's time does not
+            self.now = now
+        self._effects = []
+
+    def _end(self) -> list[Effect]:
+        local = self._local
+        while local:
+            message = local.popleft()
+            self.deliver(self.address, message)
+        return self._effects
