@@ -1,0 +1,265 @@
+"""What is decided: component graphs, the resources they take, and the instructions that carry them out.
+
+A *component graph* λ (section 2.2.1) gives each operator of a query plan the peer whose component executes it. The
+:class:`Ledger` of a peer is the only place where its processing capacity and the bandwidth of its incoming virtual links
+are taken and given back, so that nothing is promised twice: a *reservation* is transient and expires, a *commitment* lasts
+as long as its application (section 2.3.1, step 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from synergy_nb.peer import Instruction
+from synergy_nb.plan import Plan
+
+__all__ = ["Deploy", "Hop", "Ledger", "Start", "Undeploy", "balance"]
+
+LOCAL_BANDWIDTH = float("inf")  # a stream between two components of one peer crosses no link
+
+
+class Deploy(Instruction, frozen=True):
+    """Create the execution of one operator of an application, with its queue and its channels downstream.
+
+    Parameters
+    ----------
+    application, operator
+        What to create.
+    plan
+        ``Plan.to_bytes()``.
+    peers
+        Operator id to the address of the peer that executes it: the component graph λ.
+    discipline
+        Order in which queued tuples are served: ``fcfs``, ``edf`` or ``least_slack``.
+    """
+
+    application: str
+    operator: str
+    plan: bytes
+    peers: dict[str, str]
+    discipline: str = "fcfs"
+
+
+class Start(Instruction, frozen=True):
+    """Let a source emit: all components of its application's graph are deployed."""
+
+    application: str
+    operator: str
+
+
+class Undeploy(Instruction, frozen=True):
+    """Stop the execution of one operator of an application and forget it."""
+
+    application: str
+    operator: str
+
+
+class Hop(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """What a probe learned at one component (step 2).
+
+    Parameters
+    ----------
+    operator
+        Operator id of the plan.
+    peer
+        Address of the peer that offers the component.
+    capacity
+        Residual processing capacity of the peer for this request, in cores: what is neither committed nor reserved by
+        other requests. The request's own load is not yet taken off.
+    bandwidth
+        Residual bandwidth of the virtual link that the probe came over, in bytes/s, likewise; infinite within a peer.
+    processing
+        Processing time τ of the component, in seconds a tuple.
+    transmission
+        Time from the upstream peer to this one, in seconds.
+    """
+
+    operator: str
+    peer: str
+    capacity: float
+    bandwidth: float
+    processing: float
+    transmission: float
+
+
+class _Claim(msgspec.Struct):
+    """What one operator of one request takes on a peer: cores, and bytes/s by upstream peer."""
+
+    cores: float
+    links: dict[str, float]
+
+
+class Ledger:
+    """Processing capacity of one peer and bandwidth of its incoming virtual links, and who holds them.
+
+    Parameters
+    ----------
+    cores
+        Processing capacity, in cores.
+    bandwidth
+        Of each incoming virtual link, in bytes/s, unless :attr:`links` names the upstream peer.
+
+    Examples
+    --------
+    >>> ledger = Ledger(cores=1.0, bandwidth=1e6)
+    >>> ledger.reserve("r1", "filter", 0.75, "peer-2", 1000.0)
+    >>> ledger.residual_cores("another request")
+    0.25
+    >>> ledger.commit("r1", "filter")
+    True
+    >>> ledger.release("r1")
+    True
+    >>> ledger.residual_cores("another request")
+    1.0
+    """
+
+    def __init__(self, cores: float, bandwidth: float) -> None:
+        for field, value in (("cores", cores), ("bandwidth", bandwidth)):
+            if not value > 0:
+                raise ValueError(f"{field}: {value}; expected a positive number")
+        self.cores = cores
+        self.bandwidth = bandwidth
+        self.links: dict[str, float] = {}
+        self._reserved: dict[str, dict[str, _Claim]] = {}
+        self._committed: dict[str, dict[str, _Claim]] = {}
+
+    # -- what is left --------------------------------------------------------------------------------------------
+
+    def _claims(self, besides: str) -> Iterator[_Claim]:
+        """Claims that limit the request ``besides``: everybody's commitments, and reservations of other requests."""
+        for claims in self._committed.values():
+            yield from claims.values()
+        for request, claims in self._reserved.items():
+            if request != besides:
+                yield from claims.values()
+
+    def residual_cores(self, request: str) -> float:
+        """Residual processing capacity rp for ``request``, whose own reservations do not count, in cores."""
+        return self.cores - sum(claim.cores for claim in self._claims(request))
+
+    def residual_bandwidth(self, request: str, upstream: str) -> float:
+        """Residual bandwidth rb of the link from ``upstream`` for ``request``, in bytes/s."""
+        return self.links.get(upstream, self.bandwidth) - sum(
+            claim.links.get(upstream, 0.0) for claim in self._claims(request)
+        )
+
+    def reserved_cores(self, request: str, besides: str = "") -> float:
+        """Cores that ``request`` has reserved here, without those of the operator ``besides``."""
+        claims = self._reserved.get(request, {})
+        return sum(claim.cores for operator, claim in claims.items() if operator != besides)
+
+    def reserved_bandwidth(self, request: str, upstream: str, besides: str = "") -> float:
+        """Bytes/s from ``upstream`` that ``request`` has reserved here, without those of the operator ``besides``."""
+        claims = self._reserved.get(request, {})
+        return sum(claim.links.get(upstream, 0.0) for operator, claim in claims.items() if operator != besides)
+
+    # -- taking and giving back ------------------------------------------------------------------------------------
+
+    def reserve(self, request: str, operator: str, cores: float, upstream: str | None, bandwidth: float) -> None:
+        """Hold ``cores`` and, from ``upstream``, ``bandwidth`` for one operator of a request.
+
+        Probes that reach the same component by other paths add their link and take no cores twice.
+        """
+        claim = self._reserved.setdefault(request, {}).setdefault(operator, _Claim(cores, {}))
+        if upstream is not None:
+            claim.links[upstream] = bandwidth
+
+    def commit(self, request: str, operator: str, links: Mapping[str, float] | None = None) -> bool:
+        """Turn a reservation into a commitment; False if there is none (it has expired).
+
+        ``links`` are the bytes/s by upstream peer that the chosen graph uses; other links of the reservation are freed.
+        """
+        claim = self._reserved.get(request, {}).pop(operator, None)
+        if claim is None:
+            return operator in self._committed.get(request, {})
+        if links is not None:
+            claim.links = dict(links)
+        self._committed.setdefault(request, {})[operator] = claim
+        return True
+
+    def expire(self, request: str) -> bool:
+        """Drop the reservations of a request; its commitments stay."""
+        return self._reserved.pop(request, None) is not None
+
+    def release(self, request: str) -> bool:
+        """Drop all that a request holds."""
+        reserved = self._reserved.pop(request, None)
+        committed = self._committed.pop(request, None)
+        return reserved is not None or committed is not None
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    @property
+    def load(self) -> float:
+        """Committed share of the capacity."""
+        return sum(claim.cores for claims in self._committed.values() for claim in claims.values()) / self.cores
+
+    @property
+    def requests(self) -> frozenset[str]:
+        """Requests that hold anything."""
+        return frozenset(self._reserved) | frozenset(self._committed)
+
+    @property
+    def reservations(self) -> frozenset[str]:
+        """Requests that hold transient reservations."""
+        return frozenset(request for request, claims in self._reserved.items() if claims)
+
+    def overbooked(self) -> str | None:
+        """Which resource is promised beyond its capacity, or None: the invariant that tests hold."""
+        slack = 1e-9
+        used = self.residual_cores("")
+        if used < -slack:
+            return f"cores: {self.cores - used:g} of {self.cores:g} promised"
+        upstreams = {upstream for claim in self._claims("") for upstream in claim.links}
+        for upstream in upstreams:
+            residual = self.residual_bandwidth("", upstream)
+            limit = self.links.get(upstream, self.bandwidth)
+            if residual < -slack * limit:
+                return f"link from {upstream}: {limit - residual:g} of {limit:g} bytes/s promised"
+        return None
+
+
+def balance(plan: Plan, hops: Mapping[str, Hop], links: Mapping[tuple[str, str], float]) -> float:
+    """Load balancing metric φ of a component graph (equation 2.5); the least wins, infinity does not qualify.
+
+    φ(λ) = Σ p_o / (rp_v + p_o) + Σ b_s / (rb_l + b_s), where rp and rb are residual *after* the graph is admitted.
+
+    Parameters
+    ----------
+    plan
+        Query plan ξ with loads p_o (cores) and bandwidths b_s (bytes/s).
+    hops
+        Operator id to the component chosen for it, with the residual capacity that its probe found.
+    links
+        (upstream, operator) edge of the plan to the residual bandwidth of its virtual link before admission, bytes/s;
+        infinite within a peer.
+    """
+    asked: dict[str, float] = {}
+    for operator, hop in hops.items():
+        asked[hop.peer] = asked.get(hop.peer, 0.0) + plan.load(operator)
+    wired: dict[tuple[str, str], float] = {}
+    for upstream, operator in links:
+        pair = (hops[upstream].peer, hops[operator].peer)
+        if pair[0] != pair[1]:
+            wired[pair] = wired.get(pair, 0.0) + plan.bandwidth(upstream)
+    phi = 0.0
+    for operator, hop in hops.items():
+        load = plan.load(operator)
+        residual = hop.capacity - asked[hop.peer]
+        if residual < -1e-12:
+            return float("inf")  # condition 2.3
+        if load > 0.0:
+            phi += load / (residual + load)
+    for (upstream, operator), available in links.items():
+        pair = (hops[upstream].peer, hops[operator].peer)
+        if pair[0] == pair[1]:
+            continue
+        residual = available - wired[pair]
+        if residual < -1e-9 * available:
+            return float("inf")  # condition 2.4
+        bandwidth = plan.bandwidth(upstream)
+        if bandwidth > 0.0:
+            phi += bandwidth / (residual + bandwidth)
+    return phi
