@@ -12,15 +12,12 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from synergy_nb.peer import Instruction
 from synergy_nb.plan import Plan
 
 __all__ = ["Deploy", "Hop", "Ledger", "Start", "Undeploy", "balance"]
 
-LOCAL_BANDWIDTH = float("inf")  # a stream between two components of one peer crosses no link
 
-
-class Deploy(Instruction, frozen=True):
+class Deploy(msgspec.Struct, frozen=True):
     """Create the execution of one operator of an application, with its queue and its channels downstream.
 
     Parameters
@@ -42,14 +39,14 @@ class Deploy(Instruction, frozen=True):
     discipline: str = "fcfs"
 
 
-class Start(Instruction, frozen=True):
+class Start(msgspec.Struct, frozen=True):
     """Let a source emit: all components of its application's graph are deployed."""
 
     application: str
     operator: str
 
 
-class Undeploy(Instruction, frozen=True):
+class Undeploy(msgspec.Struct, frozen=True):
     """Stop the execution of one operator of an application and forget it."""
 
     application: str

@@ -34,7 +34,6 @@ __all__ = [
     "Codec",
     "Effect",
     "Instruct",
-    "Instruction",
     "MalformedMessage",
     "Message",
     "Peer",
@@ -66,10 +65,6 @@ class Message(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
     """
 
 
-class Instruction(msgspec.Struct, frozen=True):
-    """Base of what a protocol asks of the driver."""
-
-
 class Send(msgspec.Struct, frozen=True, gc=False):
     """Effect: send ``message`` to the peer at address ``to``."""
 
@@ -78,9 +73,9 @@ class Send(msgspec.Struct, frozen=True, gc=False):
 
 
 class Instruct(msgspec.Struct, frozen=True, gc=False):
-    """Effect: carry out ``instruction`` on this peer's machine."""
+    """Effect: carry out ``instruction`` (a value that the driver knows, as of ``graph.py``) on this peer's machine."""
 
-    instruction: Instruction
+    instruction: msgspec.Struct
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -307,7 +302,7 @@ class Peer:
         else:
             handler(sender, message)
 
-    def instruct(self, instruction: Instruction) -> None:
+    def instruct(self, instruction: msgspec.Struct) -> None:
         """Ask the driver to do something on this machine."""
         self._effects.append(Instruct(instruction))
 

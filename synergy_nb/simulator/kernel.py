@@ -1,0 +1,310 @@
+"""Peers on a heap of events in virtual time.
+
+Theory of operation
+-------------------
+The heap holds (time, sequence, kind, ...) tuples: arrivals of messages and wake-ups of peers. Ties are broken by the sequence
+number, so a run is a function of its seed. Peers are the very objects that the runtime drives; what they return is carried
+out here: a :class:`~synergy_nb.peer.Send` becomes an arrival after the delay that the network gives it, unless it is lost;
+a :class:`~synergy_nb.peer.Record` goes to the journal; an :class:`~synergy_nb.peer.Instruct` is kept in
+:attr:`Simulation.instructions`, or given to the handler that was set.
+
+A crashed peer takes no message and no timer any more; a hung one takes them later, all that came in the meantime at once, as a
+process does that was stopped and continued; across a partition messages are lost.
+"""
+
+from __future__ import annotations
+
+import gc
+import heapq
+import random
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import msgspec
+
+from synergy_nb.journal import Journal
+from synergy_nb.peer import Codec, Message, Peer, Record, Send
+
+__all__ = ["Network", "Simulation", "Uniform"]
+
+
+class Network(Protocol):
+    """One-way delays between peers."""
+
+    def delay(self, sender: str, to: str) -> float:
+        """Seconds that a message takes from ``sender`` to ``to``."""
+        ...
+
+
+class Uniform:
+    """A network in which every pair has its own fixed delay, drawn uniformly.
+
+    Parameters
+    ----------
+    low, high
+        Bounds of the one-way delay, in seconds.
+    seed
+        Pairs have equal delays in both directions, as a function of the seed and of their names.
+    """
+
+    def __init__(self, low: float = 0.01, high: float = 0.1, seed: int = 0) -> None:
+        if not 0 <= low <= high:
+            raise ValueError(f"low, high: {low}, {high} s; expected 0 <= low <= high")
+        self.low = low
+        self.high = high
+        self.seed = seed
+        self._delays: dict[tuple[str, str], float] = {}
+
+    def delay(self, sender: str, to: str) -> float:
+        """Seconds from ``sender`` to ``to``, the same at every call."""
+        delay = self._delays.get((sender, to))
+        if delay is None:
+            first, second = sorted((sender, to))
+            delay = random.Random(f"{self.seed}/{first}/{second}").uniform(self.low, self.high)
+            self._delays[sender, to] = delay
+        return delay
+
+
+class Simulation:
+    """A set of simulated peers, a network between them, and faults.
+
+    Parameters
+    ----------
+    seed
+        Of the faults. Peers have their own seeds.
+    network
+        Gives delays; :class:`Uniform` between 10 and 100 ms if not given.
+    codec
+        Encode and decode every message on its way, as the runtime does; slower, for tests of the messages themselves.
+    keep_instructions
+        Keep what peers ask of their driver in :attr:`instructions` (time, address, instruction).
+
+    Attributes
+    ----------
+    loss, duplication, reordering : float
+        Probabilities that a message is lost, arrives twice, or is held up by up to ten times its delay.
+
+    Examples
+    --------
+    >>> from synergy_nb.peer import Message, Peer, Protocol
+    >>> class Ball(Message):
+    ...     bounces: int
+    >>> class Player(Protocol):
+    ...     def __init__(self, peer):
+    ...         super().__init__(peer)
+    ...         self.handlers = {Ball: self.hit}
+    ...     def hit(self, sender, ball):
+    ...         if ball.bounces < 3:
+    ...             self.peer.send(sender, Ball(ball.bounces + 1))
+    >>> simulation = Simulation(seed=1, network=Uniform(0.5, 0.5))
+    >>> for address in "ab":
+    ...     peer = Peer(address, seed=1)
+    ...     _ = peer.add(Player(peer))
+    ...     simulation.add(peer)
+    >>> simulation.call("a", simulation.peers["a"].send, "b", Ball(0))
+    >>> simulation.run(until=10.0)
+    4
+    >>> simulation.messages, simulation.last_event
+    (4, 2.0)
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        network: Network | None = None,
+        *,
+        codec: bool = False,
+        keep_instructions: bool = True,
+        journal: Journal | None = None,
+    ) -> None:
+        self.rng = random.Random(seed)
+        self.network: Network = network if network is not None else Uniform(seed=seed)
+        self.journal = journal if journal is not None else Journal()
+        self.peers: dict[str, Peer] = {}
+        self.now = 0.0
+        self.last_event = 0.0
+        self.messages = 0
+        self.events = 0
+        self.loss = 0.0
+        self.duplication = 0.0
+        self.reordering = 0.0
+        self.instructions: list[tuple[float, str, msgspec.Struct]] = []
+        self.on_instruction: Callable[[str, msgspec.Struct], None] | None = None
+        self._keep = keep_instructions
+        self._use_codec = codec
+        self._codec: Codec | None = None
+        self._heap: list[tuple[float, int, str, str, Message | None]] = []
+        self._sequence = 0
+        self._wakeups: dict[str, float] = {}
+        self._hung: dict[str, float] = {}
+        self._group: dict[str, int] = {}
+
+    # -- peers and faults --------------------------------------------------------------------------------------------
+
+    def add(self, peer: Peer) -> None:
+        """Put a peer into the simulation; it does nothing before :meth:`start`."""
+        if peer.address in self.peers:
+            raise ValueError(f"address: {peer.address!r}; expected one that no live peer has")
+        self.peers[peer.address] = peer
+        self._codec = None
+
+    def start(self, address: str) -> None:
+        """Start all protocols of a peer now."""
+        peer = self.peers[address]
+        self._carry_out(peer, peer.start(self.now))
+
+    def call(self, address: str, function: Callable[..., Any], *arguments: Any) -> None:
+        """Call into a protocol of a peer now, as a driver does for its user."""
+        peer = self.peers[address]
+        self._carry_out(peer, peer.call(self.now, function, *arguments))
+
+    def crash(self, address: str) -> None:
+        """End a peer without warning; messages on their way to it are lost."""
+        self.peers.pop(address, None)
+        self._wakeups.pop(address, None)
+        self._hung.pop(address, None)
+
+    def restart(self, peer: Peer) -> None:
+        """Put a new peer in the place of a crashed one, with nothing of its state, and start it."""
+        self.crash(peer.address)
+        self.add(peer)
+        self.start(peer.address)
+
+    def hang(self, address: str, seconds: float) -> None:
+        """Stop a peer for a time; what arrives meanwhile waits."""
+        if address in self.peers:
+            self._hung[address] = self.now + seconds
+
+    def partition(self, groups: Iterable[Iterable[str]]) -> None:
+        """Cut the network into groups; peers of no group form one more."""
+        self._group = {address: number for number, group in enumerate(groups, 1) for address in group}
+
+    def heal(self) -> None:
+        """End the partition."""
+        self._group = {}
+
+    # -- running -------------------------------------------------------------------------------------------------------
+
+    def run(self, until: float, stop: Callable[[], bool] | None = None, limit: int | None = None) -> int:
+        """Let virtual time pass.
+
+        Parameters
+        ----------
+        until
+            Virtual time at which to stop, in seconds.
+        stop
+            Asked after each event; true ends the run at that event's time.
+        limit
+            Events after which to end the run in any case.
+
+        Returns
+        -------
+        int
+            Events handled: messages received and wake-ups.
+        """
+        heap, peers, wakeups, hung = self._heap, self.peers, self._wakeups, self._hung
+        pop = heapq.heappop
+        handled = 0
+        with _collector_at_rest():
+            while heap and heap[0][0] <= until:
+                if limit is not None and handled >= limit:
+                    self.events += handled
+                    return handled
+                when, _, address, sender, message = pop(heap)
+                peer = peers.get(address)
+                if peer is None:
+                    continue
+                if hung and address in hung:
+                    if when < hung[address]:
+                        self._push(hung[address], address, sender, message)
+                        continue
+                    del hung[address]
+                self.now = when
+                if message is None:
+                    if wakeups.get(address) != when:
+                        continue  # an earlier wake-up has taken its place
+                    del wakeups[address]
+                    effects = peer.tick(when)
+                else:
+                    effects = peer.receive(sender, message, when)
+                handled += 1
+                self.last_event = when
+                self._carry_out(peer, effects)
+                if stop is not None and stop():
+                    self.events += handled
+                    return handled
+        self.now = max(self.now, until)
+        self.events += handled
+        return handled
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _push(self, when: float, address: str, sender: str, message: Message | None) -> None:
+        self._sequence += 1
+        if message is None:
+            self._wakeups[address] = when
+        heapq.heappush(self._heap, (when, self._sequence, address, sender, message))
+
+    def _carry_out(self, peer: Peer, effects: list[Any]) -> None:
+        address = peer.address
+        now = self.now
+        if effects:
+            delay = self.network.delay
+            plain = not (self.loss or self.duplication or self.reordering or self._group or self._use_codec)
+            for effect in effects:
+                kind = type(effect)
+                if kind is Send:
+                    self.messages += 1
+                    to = effect.to
+                    if plain:
+                        self._sequence += 1
+                        entry = (now + delay(address, to), self._sequence, to, address, effect.message)
+                        heapq.heappush(self._heap, entry)
+                    else:
+                        self._transmit(address, to, effect.message)
+                elif kind is Record:
+                    self.journal.append(effect.event)
+                else:
+                    if self._keep:
+                        self.instructions.append((now, address, effect.instruction))
+                    if self.on_instruction is not None:
+                        self.on_instruction(address, effect.instruction)
+        due = peer.next_timer
+        if due is not None:
+            planned = self._wakeups.get(address)
+            if planned is None or due < planned:
+                self._push(max(due, now), address, address, None)
+
+    def _transmit(self, sender: str, to: str, message: Message) -> None:
+        if self._group and self._group.get(sender, 0) != self._group.get(to, 0):
+            return
+        rng = self.rng
+        if self.loss and rng.random() < self.loss:
+            return
+        if self._use_codec:
+            message = self._through_codec(message)
+        copies = 2 if self.duplication and rng.random() < self.duplication else 1
+        for _ in range(copies):
+            delay = self.network.delay(sender, to)
+            if self.reordering and rng.random() < self.reordering:
+                delay *= 1.0 + 9.0 * rng.random()
+            self._push(self.now + delay, to, sender, message)
+
+    def _through_codec(self, message: Message) -> Message:
+        if self._codec is None:
+            kinds = {kind for peer in self.peers.values() for kind in peer.message_types}
+            self._codec = Codec(sorted(kinds, key=lambda kind: kind.__name__))
+        return self._codec.decode(self._codec.encode(message))
+
+
+@contextmanager
+def _collector_at_rest() -> Iterator[None]:
+    """Keep the cyclic collector off: messages have no cycles, and it would walk all peers again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
