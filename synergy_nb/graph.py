@@ -1,9 +1,9 @@
 """What is decided: component graphs, the resources they take, and the instructions that carry them out.
 
 A *component graph* λ (section 2.2.1) gives each operator of a query plan the peer whose component executes it. The
-:class:`Ledger` of a peer is the only place where its processing capacity and the bandwidth of its incoming virtual links
-are taken and given back, so that nothing is promised twice: a *reservation* is transient and expires, a *commitment* lasts
-as long as its application (section 2.3.1, step 2).
+:class:`Ledger` of a peer is the only place where its processing capacity and the bandwidth of its incoming virtual
+links are taken and given back, so that nothing is promised twice: a *reservation* is transient and expires, a
+*commitment* lasts as long as its application (section 2.3.1, step 2).
 """
 
 from __future__ import annotations

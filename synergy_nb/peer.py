@@ -12,8 +12,8 @@ timers and one list of effects. A driver calls ``receive(sender, message, now)``
 * :class:`Record`: append an event to the journal.
 
 Nothing here or in a protocol reads a clock, opens a socket or draws from global randomness; ``peer.now`` is the time
-that the driver passed in. A message from a peer to itself never reaches the driver: it is handled at the end of the same
-call.
+that the driver passed in. A message from a peer to itself never reaches the driver: it is handled at the end of the
+same call.
 """
 
 from __future__ import annotations

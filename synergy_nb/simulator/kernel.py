@@ -2,14 +2,14 @@
 
 Theory of operation
 -------------------
-The heap holds (time, sequence, kind, ...) tuples: arrivals of messages and wake-ups of peers. Ties are broken by the sequence
-number, so a run is a function of its seed. Peers are the very objects that the runtime drives; what they return is carried
-out here: a :class:`~synergy_nb.peer.Send` becomes an arrival after the delay that the network gives it, unless it is lost;
-a :class:`~synergy_nb.peer.Record` goes to the journal; an :class:`~synergy_nb.peer.Instruct` is kept in
-:attr:`Simulation.instructions`, or given to the handler that was set.
+The heap holds (time, sequence, kind, ...) tuples: arrivals of messages and wake-ups of peers. Ties are broken by the
+sequence number, so a run is a function of its seed. Peers are the very objects that the runtime drives; what they
+return is carried out here: a :class:`~synergy_nb.peer.Send` becomes an arrival after the delay that the network gives
+it, unless it is lost; a :class:`~synergy_nb.peer.Record` goes to the journal; an :class:`~synergy_nb.peer.Instruct` is
+kept in :attr:`Simulation.instructions`, or given to the handler that was set.
 
-A crashed peer takes no message and no timer any more; a hung one takes them later, all that came in the meantime at once, as a
-process does that was stopped and continued; across a partition messages are lost.
+A crashed peer takes no message and no timer any more; a hung one takes them later, all that came in the meantime at
+once, as a process does that was stopped and continued; across a partition messages are lost.
 """
 
 from __future__ import annotations
