@@ -1,0 +1,312 @@
+"""What flows between components: batches of tuples, punctuations, and their form on the wire.
+
+A :class:`Batch` is a Polars table with an event time, some facts that delay measurement, prediction and hand-over need,
+and the position of its first tuple in its stream. A :class:`Punctuation` promises that no tuple with an earlier event
+time will follow (Tucker et al. [1]_). Both are values: an operator never changes a batch that it was given, so one
+batch may be sent to several readers.
+
+On the wire an item is
+
+    magic (1 byte) | version (1) | length of the header (2) | CRC-32 of all that follows (4) | header | Arrow IPC stream
+
+with a MessagePack header. The checksum is there because Arrow readers trust lengths and offsets that they read; damage
+is refused before any of them is looked at. Tables are written by Polars when small (13 µs for one row, 57 µs by
+pyarrow) and by pyarrow when large (0.3 ms for 100,000 rows of three integers, 4.4 ms by Polars), and read by Polars
+(20 µs and 0.3 ms; pyarrow and conversion: 130 µs and 0.13 ms).
+
+.. [1] P. Tucker, D. Maier, T. Sheard, L. Fegaras. Exploiting punctuation semantics in continuous data streams.
+   IEEE TKDE 15(3), 2003.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+import msgspec
+import polars as pl
+import pyarrow as pa
+
+__all__ = [
+    "END",
+    "START",
+    "TYPES",
+    "Batch",
+    "Item",
+    "Punctuation",
+    "conform",
+    "decode",
+    "decode_table",
+    "empty",
+    "encode",
+    "encode_table",
+]
+
+END: Final = 2**63 - 1  # a punctuation with this time ends its stream
+START: Final = -(2**63)  # earlier than any event time: the watermark before the first punctuation
+
+TYPES: Final[Mapping[str, pl.DataType]] = {
+    "int": pl.Int64(),
+    "float": pl.Float64(),
+    "str": pl.String(),
+    "bool": pl.Boolean(),
+    "time": pl.Datetime("us"),
+    "bytes": pl.Binary(),
+}
+_NAMES: Final = {kind: name for name, kind in TYPES.items()}
+
+_PREFIX: Final = struct.Struct("<BBHI")
+_MAGIC: Final = 0x5E
+_VERSION: Final = 1
+_LARGE: Final = 512 * 1024  # bytes from which pyarrow writes faster than Polars
+
+
+class Batch(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """Consecutive tuples of one stream.
+
+    Parameters
+    ----------
+    table
+        The tuples; a column ``time`` of type ``Datetime("us")`` holds the event time of each.
+    position
+        Position of the first tuple in its stream; positions count tuples from 0.
+    born
+        Wall-clock seconds at which the oldest item that caused these tuples entered the system at its source.
+    rate
+        Tuples a second measured at the producer; 0 when unknown.
+    predicted
+        Predicted mean execution times in seconds, one a step ahead.
+
+    Notes
+    -----
+    Two batches are equal when all fields are, tables cell by cell.
+    """
+
+    table: pl.DataFrame
+    position: int
+    born: float
+    rate: float = 0.0
+    predicted: tuple[float, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """Number of tuples."""
+        return self.table.height
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tuples in memory, as Polars estimates them; what credits are counted in."""
+        return int(self.table.estimated_size())
+
+    @property
+    def end_position(self) -> int:
+        """Position of the tuple that would follow the last one."""
+        return self.position + self.table.height
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Batch):
+            return NotImplemented
+        return (
+            self.position == other.position
+            and self.born == other.born
+            and self.rate == other.rate
+            and self.predicted == other.predicted
+            and self.table.schema == other.table.schema
+            and self.table.equals(other.table)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        columns = ", ".join(f"{name}: {_NAMES.get(kind, str(kind))}" for name, kind in self.table.schema.items())
+        return f"Batch({self.rows} tuples from position {self.position}, born {self.born:.6f}, {columns})"
+
+
+class Punctuation(msgspec.Struct, frozen=True, gc=False):
+    """A promise: no tuple with event time below ``time`` follows in this stream.
+
+    Parameters
+    ----------
+    time
+        Event time in microseconds since 1970; ``END`` ends the stream.
+    position
+        Number of tuples that went before it, which is the position of the next one.
+    born
+        Wall-clock seconds at which the item that caused it entered the system.
+    """
+
+    time: int
+    position: int
+    born: float
+
+    @property
+    def ends(self) -> bool:
+        """Whether the stream ends here."""
+        return self.time == END
+
+
+Item: TypeAlias = Batch | Punctuation
+
+
+class _BatchHeader(msgspec.Struct, frozen=True, array_like=True, tag="batch", gc=False):
+    position: int
+    born: float
+    rate: float
+    predicted: tuple[float, ...]
+
+
+class _PunctuationHeader(msgspec.Struct, frozen=True, array_like=True, tag="punctuation", gc=False):
+    time: int
+    position: int
+    born: float
+
+
+_encode_header = msgspec.msgpack.Encoder().encode
+_decode_header = msgspec.msgpack.Decoder(_BatchHeader | _PunctuationHeader).decode
+
+
+def encode(item: Item) -> bytes:
+    """The bytes of a batch or a punctuation.
+
+    Raises
+    ------
+    TypeError
+        If ``item`` is neither.
+    """
+    if isinstance(item, Batch):
+        header = _encode_header(_BatchHeader(item.position, item.born, item.rate, item.predicted))
+        file = _room(item.table)
+        file.write(_PREFIX.pack(_MAGIC, _VERSION, len(header), 0))
+        file.write(header)
+        _write_table(item.table, file)
+        with file.getbuffer() as view:
+            _PREFIX.pack_into(view, 0, _MAGIC, _VERSION, len(header), zlib.crc32(view[_PREFIX.size :]))
+        return file.getvalue()
+    if isinstance(item, Punctuation):
+        header = _encode_header(_PunctuationHeader(item.time, item.position, item.born))
+        return _PREFIX.pack(_MAGIC, _VERSION, len(header), zlib.crc32(header)) + header
+    raise TypeError(f"item: {type(item).__name__}; expected Batch or Punctuation")
+
+
+def decode(data: bytes | bytearray | memoryview) -> Item:
+    """The batch or punctuation that :func:`encode` wrote.
+
+    Raises
+    ------
+    ValueError
+        If ``data`` is anything else; the text says which part was wrong.
+    """
+    view = memoryview(data)
+    if len(view) < _PREFIX.size:
+        raise ValueError(f"item: {len(view)} bytes; expected at least {_PREFIX.size}")
+    magic, version, length, check = _PREFIX.unpack_from(view)
+    if magic != _MAGIC:
+        raise ValueError(f"item: first byte {magic:#04x}; expected {_MAGIC:#04x}")
+    if version != _VERSION:
+        raise ValueError(f"item: format version {version}; expected {_VERSION}")
+    start = _PREFIX.size + length
+    if start > len(view):
+        raise ValueError(f"item: header of {length} bytes in {len(view) - _PREFIX.size} bytes; it was cut off")
+    found = zlib.crc32(view[_PREFIX.size :])
+    if found != check:
+        raise ValueError(f"item: checksum {found:#010x}; expected {check:#010x}: it was damaged or cut off")
+    try:
+        header = _decode_header(view[_PREFIX.size : start])
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"item: header: {error}") from None
+    if header.position < 0:
+        raise ValueError(f"item: position {header.position}; expected at least 0")
+    if isinstance(header, _PunctuationHeader):
+        if start != len(view):
+            raise ValueError(f"punctuation: {len(view) - start} bytes after its header; expected none")
+        return Punctuation(header.time, header.position, header.born)
+    table = decode_table(view[start:])
+    kind = table.schema.get("time")
+    if kind != TYPES["time"]:
+        found_kind = "no such column" if kind is None else str(kind)
+        raise ValueError(f"batch: column 'time': {found_kind}; expected {TYPES['time']}")
+    return Batch(table, header.position, header.born, header.rate, header.predicted)
+
+
+def encode_table(table: pl.DataFrame) -> bytes:
+    """A table as an uncompressed Arrow IPC stream."""
+    file = _room(table)
+    _write_table(table, file)
+    return file.getvalue()
+
+
+def decode_table(data: bytes | memoryview) -> pl.DataFrame:
+    """The table that :func:`encode_table` wrote.
+
+    Raises
+    ------
+    ValueError
+        If ``data`` is no Arrow IPC stream, or has a column of a type that tuples do not have.
+    """
+    try:
+        table = pl.read_ipc_stream(io.BytesIO(data))
+    except (pl.exceptions.PolarsError, OSError, ValueError, OverflowError, MemoryError) as error:
+        raise ValueError(f"table: no Arrow IPC stream: {_first_line(error)}") from None
+    except pl.exceptions.PanicException as error:  # the reader's own assertions; not a subclass of Exception
+        raise ValueError(f"table: no Arrow IPC stream: {_first_line(error)}") from None
+    for name, kind in table.schema.items():
+        if kind not in _NAMES:
+            raise ValueError(f"table: column {name!r}: type {kind}; expected one of {', '.join(TYPES)}")
+    return table
+
+
+def empty(schema: Mapping[str, str]) -> pl.DataFrame:
+    """A table without rows of the columns ``schema`` (name to one of ``TYPES``)."""
+    return pl.DataFrame(schema={name: TYPES[kind] for name, kind in schema.items()})
+
+
+def conform(table: pl.DataFrame, schema: Mapping[str, str]) -> pl.DataFrame:
+    """``table`` with exactly the columns of ``schema``, in its order, cast where that loses nothing.
+
+    Raises
+    ------
+    ValueError
+        If a column is missing or cannot be cast.
+    """
+    wanted = {name: TYPES[kind] for name, kind in schema.items()}
+    if table.schema == wanted and table.columns == list(wanted):
+        return table
+    for name in wanted:
+        if name not in table.schema:
+            raise ValueError(f"column {name!r}: missing; expected {schema[name]}, found {', '.join(table.columns)}")
+    columns: list[Any] = []
+    for name, kind in wanted.items():
+        try:
+            columns.append(table.get_column(name).cast(kind, strict=True))
+        except pl.exceptions.PolarsError as error:
+            found = table.schema[name]
+            raise ValueError(f"column {name!r}: {found}; expected {schema[name]}: {_first_line(error)}") from None
+    return pl.DataFrame(columns)
+
+
+def _room(table: pl.DataFrame) -> io.BytesIO:
+    """An empty file with memory for a large table: growing it while writing costs 2 ms in 2.4 MB."""
+    file = io.BytesIO()
+    size = table.estimated_size()
+    if size >= _LARGE:
+        file.seek(int(size * 1.1))
+        file.write(b"\0")
+        file.seek(0)
+    return file
+
+
+def _write_table(table: pl.DataFrame, file: io.BytesIO) -> None:
+    if table.estimated_size() < _LARGE:
+        table.write_ipc_stream(file)
+    else:
+        arrow = table.to_arrow()
+        with pa.ipc.new_stream(file, arrow.schema) as writer:
+            writer.write_table(arrow)
+    file.truncate()
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]
