@@ -8,13 +8,13 @@ links are taken and given back, so that nothing is promised twice: a *reservatio
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
 from synergy_nb.plan import Plan
 
-__all__ = ["Deploy", "Hop", "Ledger", "Start", "Undeploy", "balance"]
+__all__ = ["ComponentGraph", "Deploy", "Hop", "Ledger", "Report", "Start", "Undeploy", "merge"]
 
 
 class Deploy(msgspec.Struct, frozen=True):
@@ -53,6 +53,27 @@ class Undeploy(msgspec.Struct, frozen=True):
     operator: str
 
 
+class Report(msgspec.Struct, frozen=True):
+    """Tell whoever asked for an application at this peer what has become of it.
+
+    Parameters
+    ----------
+    application
+        Which.
+    status
+        ``running``, ``finished``, ``failed``, ``rejected`` or ``stopped``.
+    reason
+        One sentence; empty where nothing is to be explained.
+    peers
+        The component graph λ, operator id to address; empty where there is none.
+    """
+
+    application: str
+    status: str
+    reason: str = ""
+    peers: dict[str, str] = {}
+
+
 class Hop(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """What a probe learned at one component (step 2).
 
@@ -82,10 +103,13 @@ class Hop(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class _Claim(msgspec.Struct):
-    """What one operator of one request takes on a peer: cores, and bytes/s by upstream peer."""
+    """What one operator of one request takes on a peer: cores, and bytes/s by upstream peer and operator."""
 
     cores: float
-    links: dict[str, float]
+    links: dict[tuple[str, str], float]
+
+    def bandwidth(self, upstream: str) -> float:
+        return sum(bandwidth for (peer, _), bandwidth in self.links.items() if peer == upstream)
 
 
 class Ledger:
@@ -101,7 +125,7 @@ class Ledger:
     Examples
     --------
     >>> ledger = Ledger(cores=1.0, bandwidth=1e6)
-    >>> ledger.reserve("r1", "filter", 0.75, "peer-2", 1000.0)
+    >>> ledger.reserve("r1", "filter", 0.75, ("peer-2", "packets"), 1000.0)
     >>> ledger.residual_cores("another request")
     0.25
     >>> ledger.commit("r1", "filter")
@@ -139,7 +163,7 @@ class Ledger:
     def residual_bandwidth(self, request: str, upstream: str) -> float:
         """Residual bandwidth rb of the link from ``upstream`` for ``request``, in bytes/s."""
         return self.links.get(upstream, self.bandwidth) - sum(
-            claim.links.get(upstream, 0.0) for claim in self._claims(request)
+            claim.bandwidth(upstream) for claim in self._claims(request)
         )
 
     def reserved_cores(self, request: str, besides: str = "") -> float:
@@ -150,12 +174,14 @@ class Ledger:
     def reserved_bandwidth(self, request: str, upstream: str, besides: str = "") -> float:
         """Bytes/s from ``upstream`` that ``request`` has reserved here, without those of the operator ``besides``."""
         claims = self._reserved.get(request, {})
-        return sum(claim.links.get(upstream, 0.0) for operator, claim in claims.items() if operator != besides)
+        return sum(claim.bandwidth(upstream) for operator, claim in claims.items() if operator != besides)
 
     # -- taking and giving back ------------------------------------------------------------------------------------
 
-    def reserve(self, request: str, operator: str, cores: float, upstream: str | None, bandwidth: float) -> None:
-        """Hold ``cores`` and, from ``upstream``, ``bandwidth`` for one operator of a request.
+    def reserve(
+        self, request: str, operator: str, cores: float, upstream: tuple[str, str] | None, bandwidth: float
+    ) -> None:
+        """Hold ``cores`` and, from ``upstream`` (peer, operator), ``bandwidth`` for one operator of a request.
 
         Probes that reach the same component by other paths add their link and take no cores twice.
         """
@@ -163,10 +189,11 @@ class Ledger:
         if upstream is not None:
             claim.links[upstream] = bandwidth
 
-    def commit(self, request: str, operator: str, links: Mapping[str, float] | None = None) -> bool:
+    def commit(self, request: str, operator: str, links: Mapping[tuple[str, str], float] | None = None) -> bool:
         """Turn a reservation into a commitment; False if there is none (it has expired).
 
-        ``links`` are the bytes/s by upstream peer that the chosen graph uses; other links of the reservation are freed.
+        ``links`` are the bytes/s by upstream (peer, operator) that the chosen graph uses; other links of the
+        reservation are freed.
         """
         claim = self._reserved.get(request, {}).pop(operator, None)
         if claim is None:
@@ -209,7 +236,7 @@ class Ledger:
         used = self.residual_cores("")
         if used < -slack:
             return f"cores: {self.cores - used:g} of {self.cores:g} promised"
-        upstreams = {upstream for claim in self._claims("") for upstream in claim.links}
+        upstreams = {upstream for claim in self._claims("") for upstream, _ in claim.links}
         for upstream in upstreams:
             residual = self.residual_bandwidth("", upstream)
             limit = self.links.get(upstream, self.bandwidth)
@@ -218,45 +245,127 @@ class Ledger:
         return None
 
 
-def balance(plan: Plan, hops: Mapping[str, Hop], links: Mapping[tuple[str, str], float]) -> float:
-    """Load balancing metric φ of a component graph (equation 2.5); the least wins, infinity does not qualify.
+class ComponentGraph(msgspec.Struct, frozen=True):
+    """A component graph λ as probes saw it, before it is admitted.
 
-    φ(λ) = Σ p_o / (rp_v + p_o) + Σ b_s / (rb_l + b_s), where rp and rb are residual *after* the graph is admitted.
+    Parameters
+    ----------
+    hops
+        Operator id to the component chosen for it, with what its probe found.
+    links
+        (upstream operator, operator) edge of the plan to (residual bandwidth in bytes/s, transmission time in seconds)
+        of the virtual link that carries it; bandwidth is infinite within a peer.
+    """
+
+    hops: dict[str, Hop]
+    links: dict[tuple[str, str], tuple[float, float]]
+
+    @property
+    def peers(self) -> dict[str, str]:
+        """Operator id to address."""
+        return {operator: hop.peer for operator, hop in self.hops.items()}
+
+    def delay(self, plan: Plan) -> float:
+        """End-to-end execution time of the longest path, in seconds: processing and transmission (section 2.2.2)."""
+        reached: dict[str, float] = {}
+        for operator in plan.operators:
+            hop = self.hops[operator]
+            before = (reached[up] + self.links[up, operator][1] for up in plan.upstream(operator))
+            reached[operator] = hop.processing + max(before, default=0.0)
+        return max(reached.values())
+
+    def balance(self, plan: Plan) -> float:
+        """Load balancing metric φ (equation 2.5); infinite where condition 2.3 or 2.4 does not hold.
+
+        φ(λ) = Σ p_o / (rp_v + p_o) + Σ b_s / (rb_l + b_s), rp and rb being residual after the graph is admitted.
+        """
+        asked: dict[str, float] = {}
+        for operator, hop in self.hops.items():
+            asked[hop.peer] = asked.get(hop.peer, 0.0) + plan.load(operator)
+        wired: dict[tuple[str, str], float] = {}
+        for upstream, operator in self.links:
+            pair = (self.hops[upstream].peer, self.hops[operator].peer)
+            wired[pair] = wired.get(pair, 0.0) + plan.bandwidth(upstream)
+        phi = 0.0
+        for operator, hop in self.hops.items():
+            load = plan.load(operator)
+            residual = hop.capacity - asked[hop.peer]
+            if residual < -1e-9:
+                return float("inf")  # condition 2.3
+            if load > 0.0:
+                phi += load / (max(residual, 0.0) + load)
+        for (upstream, operator), (available, _) in self.links.items():
+            pair = (self.hops[upstream].peer, self.hops[operator].peer)
+            bandwidth = plan.bandwidth(upstream)
+            if pair[0] == pair[1] or bandwidth <= 0.0:
+                continue
+            residual = available - wired[pair]
+            if residual < -1e-9 * available:
+                return float("inf")  # condition 2.4
+            phi += bandwidth / (max(residual, 0.0) + bandwidth)
+        return phi
+
+
+def merge(plan: Plan, paths: Iterable[tuple[Hop, ...]], limit: int = 4096) -> list[ComponentGraph]:
+    """Complete component graphs from probed paths (section 2.3.1, step 4).
+
+    Paths over different operators of the plan belong together if they agree on the component of each operator that they
+    share, so the graphs are the natural join of the paths, grouped by the operators that they visit.
 
     Parameters
     ----------
     plan
-        Query plan ξ with loads p_o (cores) and bandwidths b_s (bytes/s).
-    hops
-        Operator id to the component chosen for it, with the residual capacity that its probe found.
-    links
-        (upstream, operator) edge of the plan to the residual bandwidth of its virtual link before admission, bytes/s;
-        infinite within a peer.
+        Query plan ξ.
+    paths
+        Each from a source to a sink, one hop an operator.
+    limit
+        Partial graphs kept while joining, those of least delay so far.
+
+    Returns
+    -------
+    list of ComponentGraph
+        Without duplicates; empty if some path of the plan has not been probed with success.
     """
-    asked: dict[str, float] = {}
-    for operator, hop in hops.items():
-        asked[hop.peer] = asked.get(hop.peer, 0.0) + plan.load(operator)
-    wired: dict[tuple[str, str], float] = {}
-    for upstream, operator in links:
-        pair = (hops[upstream].peer, hops[operator].peer)
-        if pair[0] != pair[1]:
-            wired[pair] = wired.get(pair, 0.0) + plan.bandwidth(upstream)
-    phi = 0.0
-    for operator, hop in hops.items():
-        load = plan.load(operator)
-        residual = hop.capacity - asked[hop.peer]
-        if residual < -1e-12:
-            return float("inf")  # condition 2.3
-        if load > 0.0:
-            phi += load / (residual + load)
-    for (upstream, operator), available in links.items():
-        pair = (hops[upstream].peer, hops[operator].peer)
-        if pair[0] == pair[1]:
-            continue
-        residual = available - wired[pair]
-        if residual < -1e-9 * available:
-            return float("inf")  # condition 2.4
-        bandwidth = plan.bandwidth(upstream)
-        if bandwidth > 0.0:
-            phi += bandwidth / (residual + bandwidth)
-    return phi
+    groups: dict[tuple[str, ...], list[tuple[Hop, ...]]] = {route: [] for route in plan.routes}
+    for path in paths:
+        route = tuple(hop.operator for hop in path)
+        if route in groups:
+            groups[route].append(path)
+    partial = [ComponentGraph({}, {})]
+    covered: set[str] = set()
+    for route, found in groups.items():
+        shared = [operator for operator in route if operator in covered]
+        index: dict[tuple[str, ...], list[tuple[Hop, ...]]] = {}
+        for path in found:
+            agreed = tuple(hop.peer for hop in path if hop.operator in covered)
+            index.setdefault(agreed, []).append(path)
+        partial = [
+            _extend(graph, path)
+            for graph in partial
+            for path in index.get(tuple(graph.hops[operator].peer for operator in shared), ())
+        ]
+        partial.sort(key=lambda graph: sum(transmission for _, transmission in graph.links.values()))
+        del partial[limit:]
+        covered.update(route)
+    if covered != set(plan.operators):
+        return []
+    unique: dict[tuple[tuple[str, str], ...], ComponentGraph] = {}
+    for graph in partial:
+        unique.setdefault(tuple(sorted(graph.peers.items())), graph)
+    return list(unique.values())
+
+
+def _extend(graph: ComponentGraph, path: tuple[Hop, ...]) -> ComponentGraph:
+    """The graph with one more path; where two probes saw the same thing, the worse of what they saw counts."""
+    hops = dict(graph.hops)
+    links = dict(graph.links)
+    before: Hop | None = None
+    for hop in path:
+        known = hops.get(hop.operator)
+        hops[hop.operator] = hop if known is None or hop.capacity < known.capacity else known
+        if before is not None:
+            edge = (before.operator, hop.operator)
+            bandwidth, transmission = links.get(edge, (float("inf"), 0.0))
+            links[edge] = (min(bandwidth, hop.bandwidth), max(transmission, hop.transmission))
+        before = hop
+    return ComponentGraph(hops, links)

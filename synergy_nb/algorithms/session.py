@@ -1,0 +1,453 @@
+"""Application sessions: from a chosen component graph to a running application, and to its end.
+
+Theory of operation
+-------------------
+*Set-up* (section 2.3.1, step 5). The origin v_s confirms the sinks; each peer that has been confirmed by all consumers
+of an operator commits its reservation, has the operator deployed, and confirms the operator's own inputs, so
+confirmations travel along the graph against the data and no tuple can meet a component that is not there. A source
+that has been confirmed says so to the origin; when all have, the origin starts them. A peer that cannot keep its
+promise refuses, and the origin takes the whole graph back.
+
+*Keeping* (section 2.3.4). The origin, where the sinks are, sends the measured end-to-end execution time t̂ to all
+peers of the graph once a second. This feedback is also the lease of the session: a peer that hears none for a while
+gives its share back. The origin watches the peers of the graph through the failure detector.
+
+*End.* A finished, failed or stopped application is taken back everywhere; a late message of it is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+import msgspec
+
+from synergy_nb.graph import Deploy, Ledger, Report, Start, Undeploy
+from synergy_nb.overlay.membership import Membership
+from synergy_nb.peer import Message, Peer, Protocol, Timer
+from synergy_nb.plan import Plan
+
+__all__ = ["Session", "SessionConfig"]
+
+MEMORY = 4096  # ended sessions that a peer remembers, to refuse their late messages by name
+
+
+class Graph(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """What a confirmation carries: the application and its component graph λ."""
+
+    application: str
+    attempt: int
+    origin: str
+    plan: bytes
+    peers: dict[str, str]
+    discipline: str
+
+
+class Confirm(Message, frozen=True):
+    """Commit ``operator``, on behalf of its consumer ``consumer`` (empty for a sink)."""
+
+    graph: Graph
+    operator: str
+    consumer: str
+
+
+class Confirmed(Message, frozen=True):
+    """A source of the application and everything downstream of it is deployed."""
+
+    application: str
+    attempt: int
+    operator: str
+
+
+class Refused(Message, frozen=True):
+    """A peer cannot keep its part of the graph."""
+
+    application: str
+    attempt: int
+    operator: str
+    reason: str
+
+
+class Begin(Message, frozen=True):
+    """Let the sources at this peer emit."""
+
+    application: str
+    attempt: int
+
+
+class Feedback(Message, frozen=True):
+    """Measured end-to-end execution time t̂ in seconds (negative: none measured yet), and the lease of the session."""
+
+    application: str
+    attempt: int
+    delay: float
+
+
+class End(Message, frozen=True):
+    """Take the application back."""
+
+    application: str
+    attempt: int
+    reason: str
+
+
+class Lost(Message, frozen=True):
+    """A component failed, or a peer no longer has the session."""
+
+    application: str
+    attempt: int
+    reason: str
+
+
+class SessionConfig(msgspec.Struct, frozen=True):
+    """Times of sessions, in seconds.
+
+    Parameters
+    ----------
+    setup
+        From the first confirmation to the last answer of a source.
+    feedback
+        Between two feedback messages.
+    lease
+        Without feedback, after which a peer takes a session for abandoned.
+    """
+
+    setup: float = 3.0
+    feedback: float = 1.0
+    lease: float = 10.0
+
+
+class _Member:
+    """This peer's part of an application."""
+
+    __slots__ = ("confirmed", "delay", "deployed", "graph", "heard", "operators", "plan", "timer")
+
+    def __init__(self, graph: Graph, address: str, now: float) -> None:
+        self.graph = graph
+        self.plan = Plan.from_bytes(graph.plan)
+        self.operators = {operator for operator, peer in graph.peers.items() if peer == address}
+        self.confirmed: dict[str, set[str]] = {}
+        self.deployed: set[str] = set()
+        self.delay = -1.0
+        self.heard = now
+        self.timer: Timer | None = None
+
+
+class _Owned:
+    """An application of which this peer is the origin."""
+
+    __slots__ = ("established", "graph", "pending", "running", "timer")
+
+    def __init__(self, graph: Graph, pending: set[str], established: Callable[[str], None]) -> None:
+        self.graph = graph
+        self.pending = pending
+        self.established = established
+        self.running = False
+        self.timer: Timer | None = None
+
+
+class Session(Protocol):
+    """The sessions in which a peer takes part, and those that it leads.
+
+    Parameters
+    ----------
+    peer
+        The peer.
+    ledger
+        Its resources.
+    membership
+        Failure detector: the origin watches its peers, they watch the origin.
+    config
+        Times.
+    """
+
+    def __init__(self, peer: Peer, ledger: Ledger, membership: Membership, config: SessionConfig | None = None) -> None:
+        super().__init__(peer)
+        self.ledger = ledger
+        self.membership = membership
+        self.config = config or SessionConfig()
+        self._members: dict[str, _Member] = {}
+        self._owned: dict[str, _Owned] = {}
+        self._ended: OrderedDict[str, int] = OrderedDict()
+        membership.on_dead.append(self._peer_died)
+        self.handlers = {
+            Confirm: self._confirm,
+            Confirmed: self._source_confirmed,
+            Refused: self._refused,
+            Begin: self._begin,
+            Feedback: self._feedback,
+            End: self._end,
+            Lost: self._lost,
+        }
+
+    # -- for composition and the driver ------------------------------------------------------------------------------
+
+    def establish(
+        self,
+        application: str,
+        attempt: int,
+        plan: Plan,
+        peers: dict[str, str],
+        established: Callable[[str], None],
+        discipline: str = "fcfs",
+    ) -> None:
+        """Set the session of a component graph up, from this peer as its origin.
+
+        ``established`` is called once: with an empty text when all sources have been started, or with the reason why
+        not, after the graph has been taken back.
+        """
+        graph = Graph(application, attempt, self.peer.address, plan.to_bytes(), peers, discipline)
+        self._ended.pop(application, None)
+        owned = self._owned[application] = _Owned(graph, set(plan.sources), established)
+        owned.timer = self.peer.after(
+            self.config.setup, self._setup_failed, application, attempt, "no answer from every source in time"
+        )
+        for address in sorted(set(peers.values())):
+            self.membership.watch(address)
+        for sink in plan.sinks:
+            self.peer.send(peers[sink], Confirm(graph, sink, ""))
+
+    def measured(self, application: str, delay: float) -> None:
+        """The driver's report of the end-to-end execution time at the sinks, in seconds."""
+        member = self._members.get(application)
+        if member is not None:
+            member.delay = delay
+
+    def finished(self, application: str) -> None:
+        """The driver's report that every sink of an application has seen the end of its streams."""
+        owned = self._owned.get(application)
+        if owned is not None and owned.running:
+            self._close(application, "finished", "", keep_sinks=True)
+
+    def component_failed(self, application: str, operator: str, reason: str) -> None:
+        """The driver's report that an operator cannot go on at this peer."""
+        member = self._members.get(application)
+        if member is not None:
+            text = f"{operator} at {self.peer.address}: {reason}"
+            self.peer.record("component_failed", application, operator=operator, reason=reason)
+            graph = member.graph
+            self.peer.send(graph.origin, Lost(application, graph.attempt, text))
+
+    def stop(self, application: str) -> bool:
+        """End an application of this origin, or forget the results of one that has finished; False if unknown."""
+        if application in self._owned:
+            self._close(application, "stopped", "")
+            return True
+        member = self._members.get(application)
+        if member is not None and member.graph.origin == self.peer.address:
+            self._leave(application, "stopped")
+            return True
+        return False
+
+    @property
+    def applications(self) -> frozenset[str]:
+        """Applications in which this peer takes part."""
+        return frozenset(self._members)
+
+    def running_at_origin(self) -> frozenset[str]:
+        """Applications that this peer leads."""
+        return frozenset(self._owned)
+
+    def delay(self, application: str) -> float | None:
+        """Last known end-to-end execution time t̂ of an application, in seconds."""
+        member = self._members.get(application)
+        return None if member is None or member.delay < 0 else member.delay
+
+    # -- set-up ------------------------------------------------------------------------------------------------------
+
+    def _stale(self, application: str, attempt: int, what: str, sender: str) -> bool:
+        ended = self._ended.get(application)
+        if ended is not None and attempt <= ended:
+            self.peer.record("message_refused", application, message=what, sender=sender, reason="stale attempt")
+            return True
+        return False
+
+    def _confirm(self, sender: str, message: Confirm) -> None:
+        graph, operator = message.graph, message.operator
+        application = graph.application
+        if self._stale(application, graph.attempt, "Confirm", sender):
+            return
+        member = self._members.get(application)
+        if member is not None and member.graph.attempt < graph.attempt:
+            self._leave(application, "a later attempt")
+            member = None
+        if member is None:
+            member = self._members[application] = _Member(graph, self.peer.address, self.peer.now)
+            member.timer = self.peer.after(self.config.lease, self._check_lease, application)
+            if graph.origin != self.peer.address:
+                self.membership.watch(graph.origin)
+        if operator not in member.operators or operator in member.deployed:
+            return  # a duplicate
+        consumers = member.confirmed.setdefault(operator, set())
+        if message.consumer:
+            consumers.add(message.consumer)
+        if not consumers.issuperset(member.plan.downstream(operator)):
+            return
+        self._deploy(member, operator)
+
+    def _deploy(self, member: _Member, operator: str) -> None:
+        graph, plan, peer = member.graph, member.plan, self.peer
+        links = {(graph.peers[up], up): plan.bandwidth(up) for up in plan.upstream(operator)}
+        remote = {link: bandwidth for link, bandwidth in links.items() if link[0] != peer.address}
+        if not self.ledger.commit(graph.application, operator, remote):
+            reason = f"{operator} at {peer.address}: its reservation has expired"
+            peer.send(graph.origin, Refused(graph.application, graph.attempt, operator, reason))
+            return
+        member.deployed.add(operator)
+        if member.deployed == member.operators:
+            self.ledger.expire(graph.application)  # what was reserved here for graphs that were not chosen
+        peer.instruct(Deploy(graph.application, operator, graph.plan, graph.peers, graph.discipline))
+        upstream = plan.upstream(operator)
+        for name in upstream:
+            peer.send(graph.peers[name], Confirm(graph, name, operator))
+        if not upstream:
+            peer.send(graph.origin, Confirmed(graph.application, graph.attempt, operator))
+
+    def _source_confirmed(self, sender: str, message: Confirmed) -> None:
+        owned = self._owned.get(message.application)
+        if owned is None or owned.running or owned.graph.attempt != message.attempt:
+            return
+        owned.pending.discard(message.operator)
+        if owned.pending:
+            return
+        if owned.timer is not None:
+            owned.timer.cancel()
+        owned.running = True
+        graph = owned.graph
+        plan = Plan.from_bytes(graph.plan)
+        for address in sorted({graph.peers[source] for source in plan.sources}):
+            self.peer.send(address, Begin(graph.application, graph.attempt))
+        self.peer.after(self.config.feedback, self._send_feedback, graph.application, graph.attempt)
+        self.peer.record("application_running", graph.application, peers=graph.peers)
+        self.peer.instruct(Report(graph.application, "running", "", graph.peers))
+        owned.established("")
+
+    def _begin(self, sender: str, message: Begin) -> None:
+        member = self._members.get(message.application)
+        if member is None or member.graph.attempt != message.attempt:
+            self.peer.record(
+                "message_refused", message.application, message="Begin", sender=sender, reason="no such session"
+            )
+            self.peer.send(sender, Lost(message.application, message.attempt, f"no session at {self.peer.address}"))
+            return
+        for source in member.plan.sources:
+            if source in member.deployed:
+                self.peer.instruct(Start(message.application, source))
+
+    def _refused(self, sender: str, message: Refused) -> None:
+        self._setup_failed(message.application, message.attempt, message.reason)
+
+    def _setup_failed(self, application: str, attempt: int, reason: str) -> None:
+        owned = self._owned.get(application)
+        if owned is None or owned.graph.attempt != attempt or owned.running:
+            return
+        self.peer.record("setup_failed", application, attempt=attempt, reason=reason)
+        self._take_back(owned, reason)
+        owned.established(reason)
+
+    # -- keeping -----------------------------------------------------------------------------------------------------
+
+    def _send_feedback(self, application: str, attempt: int) -> None:
+        owned = self._owned.get(application)
+        if owned is None or owned.graph.attempt != attempt:
+            return
+        member = self._members.get(application)
+        message = Feedback(application, attempt, -1.0 if member is None else member.delay)
+        for address in sorted(set(owned.graph.peers.values())):
+            self.peer.send(address, message)
+        self.peer.after(self.config.feedback, self._send_feedback, application, attempt)
+
+    def _feedback(self, sender: str, message: Feedback) -> None:
+        member = self._members.get(message.application)
+        if member is None or member.graph.attempt != message.attempt:
+            self.peer.send(sender, Lost(message.application, message.attempt, f"no session at {self.peer.address}"))
+            return
+        member.heard = self.peer.now
+        if sender != self.peer.address:
+            member.delay = message.delay
+
+    def _check_lease(self, application: str) -> None:
+        member = self._members.get(application)
+        if member is None:
+            return
+        leads = application in self._owned or member.graph.origin == self.peer.address
+        left = member.heard + self.config.lease - self.peer.now
+        if not leads and left <= 1e-9:
+            self.peer.record("session_expired", application, origin=member.graph.origin)
+            self._leave(application, "its origin has not been heard of")
+            return
+        member.timer = self.peer.after(self.config.lease if leads else left, self._check_lease, application)
+
+    def _lost(self, sender: str, message: Lost) -> None:
+        owned = self._owned.get(message.application)
+        if owned is None or owned.graph.attempt != message.attempt:
+            return
+        if owned.running:
+            self._close(message.application, "failed", message.reason)
+        else:
+            self._setup_failed(message.application, message.attempt, message.reason)
+
+    def _peer_died(self, address: str) -> None:
+        for application, owned in list(self._owned.items()):
+            if address in owned.graph.peers.values():
+                lost = sorted(operator for operator, peer in owned.graph.peers.items() if peer == address)
+                self._lost(address, Lost(application, owned.graph.attempt, f"peer {address} died ({', '.join(lost)})"))
+        for application, member in list(self._members.items()):
+            if member.graph.origin == address:
+                self.peer.record("session_expired", application, origin=address)
+                self._leave(application, "its origin died")
+
+    # -- end ---------------------------------------------------------------------------------------------------------
+
+    def _close(self, application: str, status: str, reason: str, *, keep_sinks: bool = False) -> None:
+        owned = self._owned[application]
+        graph = owned.graph
+        self.peer.record(f"application_{status}", application, reason=reason)
+        self._take_back(owned, reason or status, keep_sinks=keep_sinks)
+        self.peer.instruct(Report(application, status, reason, graph.peers))
+
+    def _take_back(self, owned: _Owned, reason: str, *, keep_sinks: bool = False) -> None:
+        graph = owned.graph
+        application = graph.application
+        if owned.timer is not None:
+            owned.timer.cancel()
+        del self._owned[application]
+        for address in sorted(set(graph.peers.values())):
+            self.membership.unwatch(address)
+            if address != self.peer.address:
+                self.peer.send(address, End(application, graph.attempt, reason))
+        if application in self._members:
+            self._leave(application, reason, keep_sinks=keep_sinks)
+        else:
+            self._remember(application, graph.attempt)
+
+    def _end(self, sender: str, message: End) -> None:
+        member = self._members.get(message.application)
+        if member is None:
+            self._remember(message.application, message.attempt)
+            self.ledger.release(message.application)
+        elif member.graph.attempt <= message.attempt:
+            self._leave(message.application, message.reason)
+
+    def _leave(self, application: str, reason: str, *, keep_sinks: bool = False) -> None:
+        """Give back all that this peer holds for an application; a finished one keeps its results at its sinks."""
+        member = self._members[application]
+        sinks = frozenset(member.plan.sinks) if keep_sinks else frozenset()
+        for operator in sorted(member.deployed - sinks):
+            self.peer.instruct(Undeploy(application, operator))
+        member.deployed &= sinks
+        self.ledger.release(application)
+        if not keep_sinks:
+            if member.timer is not None:
+                member.timer.cancel()
+            if member.graph.origin != self.peer.address:
+                self.membership.unwatch(member.graph.origin)
+            del self._members[application]
+            self._remember(application, member.graph.attempt)
+        self.peer.record("session_left", application, reason=reason)
+
+    def _remember(self, application: str, attempt: int) -> None:
+        self._ended[application] = max(attempt, self._ended.get(application, 0))
+        self._ended.move_to_end(application)
+        while len(self._ended) > MEMORY:
+            self._ended.popitem(last=False)
