@@ -128,8 +128,8 @@ class Ledger:
     >>> ledger.reserve("r1", "filter", 0.75, ("peer-2", "packets"), 1000.0)
     >>> ledger.residual_cores("another request")
     0.25
-    >>> ledger.commit("r1", "filter")
-    True
+    >>> ledger.commit("r1", "filter", 0.75, {("peer-2", "packets"): 1000.0})
+    ''
     >>> ledger.release("r1")
     True
     >>> ledger.residual_cores("another request")
@@ -189,19 +189,24 @@ class Ledger:
         if upstream is not None:
             claim.links[upstream] = bandwidth
 
-    def commit(self, request: str, operator: str, links: Mapping[tuple[str, str], float] | None = None) -> bool:
-        """Turn a reservation into a commitment; False if there is none (it has expired).
+    def commit(self, request: str, operator: str, cores: float, links: Mapping[tuple[str, str], float]) -> str:
+        """Promise ``cores`` and, by upstream (peer, operator), bytes/s for good; empty, or the reason why not.
 
-        ``links`` are the bytes/s by upstream (peer, operator) that the chosen graph uses; other links of the
-        reservation are freed.
+        A reservation of the same request is used up by it. Without one (it has expired, or an earlier graph of the
+        request has used it up), what is left decides.
         """
-        claim = self._reserved.get(request, {}).pop(operator, None)
-        if claim is None:
-            return operator in self._committed.get(request, {})
-        if links is not None:
-            claim.links = dict(links)
-        self._committed.setdefault(request, {})[operator] = claim
-        return True
+        if operator in self._committed.get(request, {}):
+            return ""
+        if self._reserved.get(request, {}).pop(operator, None) is None:
+            left = self.residual_cores(request) - self.reserved_cores(request)
+            if left < cores:
+                return f"processing capacity: {left:.4g} of {cores:.4g} cores left"
+            for (upstream, _), bandwidth in links.items():
+                left = self.residual_bandwidth(request, upstream) - self.reserved_bandwidth(request, upstream)
+                if left < bandwidth:
+                    return f"bandwidth from {upstream}: {left:.4g} of {bandwidth:.4g} bytes/s left"
+        self._committed.setdefault(request, {})[operator] = _Claim(cores, dict(links))
+        return ""
 
     def expire(self, request: str) -> bool:
         """Drop the reservations of a request; its commitments stay."""

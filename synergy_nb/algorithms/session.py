@@ -120,7 +120,7 @@ class SessionConfig(msgspec.Struct, frozen=True):
 class _Member:
     """This peer's part of an application."""
 
-    __slots__ = ("confirmed", "delay", "deployed", "graph", "heard", "operators", "plan", "timer")
+    __slots__ = ("confirmed", "delay", "deployed", "graph", "heard", "operators", "plan", "started", "timer")
 
     def __init__(self, graph: Graph, address: str, now: float) -> None:
         self.graph = graph
@@ -129,6 +129,7 @@ class _Member:
         self.confirmed: dict[str, set[str]] = {}
         self.deployed: set[str] = set()
         self.delay = -1.0
+        self.started = False
         self.heard = now
         self.timer: Timer | None = None
 
@@ -185,7 +186,6 @@ class Session(Protocol):
     def establish(
         self,
         application: str,
-        attempt: int,
         plan: Plan,
         peers: dict[str, str],
         established: Callable[[str], None],
@@ -196,8 +196,8 @@ class Session(Protocol):
         ``established`` is called once: with an empty text when all sources have been started, or with the reason why
         not, after the graph has been taken back.
         """
+        attempt = self._ended.get(application, 0) + 1
         graph = Graph(application, attempt, self.peer.address, plan.to_bytes(), peers, discipline)
-        self._ended.pop(application, None)
         owned = self._owned[application] = _Owned(graph, set(plan.sources), established)
         owned.timer = self.peer.after(
             self.config.setup, self._setup_failed, application, attempt, "no answer from every source in time"
@@ -289,8 +289,9 @@ class Session(Protocol):
         graph, plan, peer = member.graph, member.plan, self.peer
         links = {(graph.peers[up], up): plan.bandwidth(up) for up in plan.upstream(operator)}
         remote = {link: bandwidth for link, bandwidth in links.items() if link[0] != peer.address}
-        if not self.ledger.commit(graph.application, operator, remote):
-            reason = f"{operator} at {peer.address}: its reservation has expired"
+        refusal = self.ledger.commit(graph.application, operator, plan.load(operator), remote)
+        if refusal:
+            reason = f"{operator} at {peer.address}: {refusal}"
             peer.send(graph.origin, Refused(graph.application, graph.attempt, operator, reason))
             return
         member.deployed.add(operator)
@@ -330,9 +331,15 @@ class Session(Protocol):
             )
             self.peer.send(sender, Lost(message.application, message.attempt, f"no session at {self.peer.address}"))
             return
-        for source in member.plan.sources:
-            if source in member.deployed:
-                self.peer.instruct(Start(message.application, source))
+        self._start(member)
+
+    def _start(self, member: _Member) -> None:
+        """Start the sources here, once."""
+        if not member.started:
+            member.started = True
+            for source in member.plan.sources:
+                if source in member.deployed:
+                    self.peer.instruct(Start(member.graph.application, source))
 
     def _refused(self, sender: str, message: Refused) -> None:
         self._setup_failed(message.application, message.attempt, message.reason)
@@ -363,6 +370,7 @@ class Session(Protocol):
             self.peer.send(sender, Lost(message.application, message.attempt, f"no session at {self.peer.address}"))
             return
         member.heard = self.peer.now
+        self._start(member)  # should the word to begin have been lost
         if sender != self.peer.address:
             member.delay = message.delay
 

@@ -1,0 +1,140 @@
+"""What composition sends and is set by: probes, their answers, and the parameters of a request."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from synergy_nb.graph import Hop
+from synergy_nb.peer import Message
+from synergy_nb.plan import Plan
+
+__all__ = [
+    "UNIT",
+    "Acknowledged",
+    "CompositionConfig",
+    "Dropped",
+    "Probe",
+    "Release",
+    "Request",
+    "Returned",
+    "component_name",
+    "decode_request",
+    "encode_request",
+]
+
+UNIT: Final = 1 << 48  # weight of one source; divides evenly enough for any budget
+
+
+def component_name(plan: Plan, operator: str) -> str:
+    """Directory name of the components that can execute an operator: its kind, and for a source its connector."""
+    asked = plan.operators[operator]
+    return f"source:{asked.params['connector']}" if asked.kind == "source" else asked.kind
+
+
+class CompositionConfig(msgspec.Struct, frozen=True):
+    """Parameters of composition.
+
+    Parameters
+    ----------
+    ratio
+        Probing ratio: share of an operator's candidates that is probed, in (0, 1].
+    at_least
+        Candidates probed in any case, where there are as many.
+    budget
+        Paths a request may probe from each source.
+    choice
+        ``random`` (by request) or ``nearest`` (least measured delay) candidates.
+    discovery, probing
+        Time allowed for the directory's answer, and for probes, in seconds.
+    acknowledgement
+        After which a next hop that has not answered a probe is taken for silent, in seconds.
+    reservation
+        After which a reservation without a confirmation expires, in seconds.
+    attempts
+        Rounds of probes; each doubles ratio and budget of the one before.
+    """
+
+    ratio: float = 0.1
+    at_least: int = 2
+    budget: int = 16
+    choice: str = "random"
+    discovery: float = 3.0
+    probing: float = 3.0
+    acknowledgement: float = 1.0
+    reservation: float = 8.0
+    attempts: int = 2
+
+
+class Request(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """What every probe of a request carries."""
+
+    request: str
+    attempt: int
+    origin: str
+    plan: bytes
+    candidates: dict[str, tuple[str, ...]]
+    ratio: float
+    at_least: int
+    choice: str
+
+
+class Probe(Message, frozen=True):
+    """Check the component of ``operator`` at the receiver, which follows ``path``."""
+
+    request: bytes
+    operator: str
+    path: tuple[Hop, ...]
+    budget: int
+    weight: int
+    sent: float
+
+
+class Acknowledged(Message, frozen=True):
+    """The receiver's probe for ``operator`` has been accepted or dropped by the sender."""
+
+    request: str
+    attempt: int
+    operator: str
+    accepted: bool
+    weight: int
+
+
+class Returned(Message, frozen=True):
+    """A probe that has reached a destination."""
+
+    request: str
+    attempt: int
+    path: tuple[Hop, ...]
+    weight: int
+
+
+class Dropped(Message, frozen=True):
+    """A probe for ``operator`` at peer ``at`` failed a condition; with what was asked and what there was."""
+
+    request: str
+    attempt: int
+    operator: str
+    at: str
+    condition: str
+    asked: float
+    available: float
+    weight: int
+
+
+class Release(Message, frozen=True):
+    """Give back what is reserved for a request up to this attempt."""
+
+    request: str
+    attempt: int
+
+
+encode_request = msgspec.msgpack.Encoder().encode
+
+
+@lru_cache(maxsize=512)
+def decode_request(data: bytes) -> Request:
+    """The request that a probe carries; cached, for all its probes at a peer carry the same bytes."""
+    return msgspec.msgpack.decode(data, type=Request)

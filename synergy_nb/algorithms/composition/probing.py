@@ -1,0 +1,264 @@
+"""Composition at every peer on the way: steps 2 and 3 of section 2.3.1, and the transient reservations."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from synergy_nb.algorithms.composition.messages import (
+    Acknowledged,
+    CompositionConfig,
+    Dropped,
+    Probe,
+    Release,
+    Request,
+    Returned,
+    component_name,
+    decode_request,
+)
+from synergy_nb.graph import Hop, Ledger
+from synergy_nb.overlay.latency import Latency
+from synergy_nb.peer import Peer, Protocol, Timer
+from synergy_nb.plan import Plan
+
+__all__ = ["Probing"]
+
+MEMORY: Final = 4096  # closed requests that a peer remembers, to refuse their late probes by name
+
+
+class _Waiting(msgspec.Struct):
+    """Weight sent to next hops that have not acknowledged it, by operator and address."""
+
+    attempt: int
+    weights: dict[tuple[str, str], int]
+
+
+class Probing(Protocol):
+    """Checks, reservations and propagation of probes at one peer.
+
+    Parameters
+    ----------
+    peer
+        The peer.
+    ledger
+        Its resources.
+    latency
+        How far peers are.
+    config
+        Parameters; only its times matter here, the rest travels with the request.
+
+    Attributes
+    ----------
+    offers : set of str
+        Directory names of the components that this peer has.
+    probes : int
+        Probes that it has processed.
+    """
+
+    def __init__(
+        self,
+        peer: Peer,
+        ledger: Ledger,
+        latency: Latency,
+        config: CompositionConfig | None = None,
+    ) -> None:
+        super().__init__(peer)
+        self.ledger = ledger
+        self.latency = latency
+        self.config = config or CompositionConfig()
+        self.offers: set[str] = set()
+        self.probes = 0
+        self._held: dict[str, tuple[int, Timer]] = {}
+        self._seen: dict[str, set[tuple[str, tuple[tuple[str, str], ...]]]] = {}
+        self._waiting: dict[str, _Waiting] = {}
+        self._closed: OrderedDict[str, int] = OrderedDict()
+        self.handlers = {Probe: self._probe, Acknowledged: self._acknowledged, Release: self._release}
+
+    def _probe(self, sender: str, probe: Probe) -> None:
+        try:
+            request = decode_request(probe.request)
+            plan = Plan.from_bytes(request.plan)
+        except (msgspec.MsgspecError, ValueError) as error:
+            self.peer.record("message_refused", sender, message="Probe", reason=str(error))
+            return
+        name, operator = request.request, probe.operator
+        self.probes += 1
+        if operator not in plan.operators or request.attempt <= self._closed.get(name, 0):
+            self.peer.record("message_refused", name, message="Probe", sender=sender, reason="stale attempt")
+            return
+        trail = (operator, tuple((hop.operator, hop.peer) for hop in probe.path))
+        seen = self._seen.setdefault(name, set())
+        if trail in seen:
+            return  # a duplicate
+        self._hold(name, request.attempt)
+        seen.add(trail)
+        before = probe.path[-1] if probe.path else None
+        hop, refusal = self._check(request, plan, probe, before)
+        upstream = before.peer if before is not None else request.origin
+        self.peer.send(upstream, Acknowledged(name, request.attempt, operator, refusal is None, probe.weight))
+        if refusal is not None:
+            self.peer.send(request.origin, refusal)
+            return
+        link = None
+        if before is not None and before.peer != self.peer.address:
+            link = (before.peer, before.operator)
+        bandwidth = plan.bandwidth(before.operator) if before is not None else 0.0
+        self.ledger.reserve(name, operator, plan.load(operator), link, bandwidth)
+        path = (*probe.path, hop)
+        following = plan.downstream(operator)
+        if following:
+            self.propagate(request, probe.request, following, path, probe.budget, probe.weight)
+        else:
+            self.peer.send(request.origin, Returned(name, request.attempt, path, probe.weight))
+
+    def _check(self, request: Request, plan: Plan, probe: Probe, before: Hop | None) -> tuple[Hop, Dropped | None]:
+        """Conditions of step 2: the hop as it would be, and the first condition that fails, if any."""
+        name, operator, ledger = request.request, probe.operator, self.ledger
+        address = self.peer.address
+        capacity = ledger.residual_cores(name)
+        bandwidth, transmission = math.inf, 0.0
+        if before is not None and before.peer != address:
+            bandwidth = ledger.residual_bandwidth(name, before.peer)
+            transmission = self._transmission(before.peer, probe.sent)
+            if bandwidth > 0.0:
+                transmission += plan.tuple_bytes(before.operator) / bandwidth
+        hop = Hop(operator, address, capacity, bandwidth, plan.processing_time(operator), transmission)
+
+        def dropped(condition: str, asked: float, available: float) -> tuple[Hop, Dropped]:
+            return hop, Dropped(name, request.attempt, operator, address, condition, asked, available, probe.weight)
+
+        if component_name(plan, operator) not in self.offers:
+            return dropped("operator", 1.0, 0.0)
+        load = plan.load(operator)
+        left = capacity - ledger.reserved_cores(name, besides=operator)
+        if left < load:
+            return dropped("processing capacity", load, left)
+        if before is not None and before.peer != address:
+            asked = plan.bandwidth(before.operator)
+            spare = bandwidth - ledger.reserved_bandwidth(name, before.peer, besides=operator)
+            if spare < asked:
+                return dropped("bandwidth", asked, spare)
+        limit = plan.qos.delay
+        if limit is not None:
+            so_far = hop.processing + hop.transmission + sum(h.processing + h.transmission for h in probe.path)
+            if so_far > limit:
+                return dropped("delay", limit, so_far)
+        return hop, None
+
+    def _transmission(self, upstream: str, sent: float) -> float:
+        """Time from the upstream peer, in seconds: measured by pings, else what the probe itself took."""
+        measured = self.latency.one_way(upstream)
+        return measured if measured is not None else max(self.peer.now - sent, 0.0)
+
+    def propagate(
+        self,
+        request: Request,
+        data: bytes,
+        operators: Sequence[str],
+        path: tuple[Hop, ...],
+        budget: int,
+        weight: int,
+    ) -> None:
+        """Spawn probes for ``operators``, the next ones after ``path``; each branch may use the whole budget."""
+        branches = len(operators)
+        waiting = self._await(request)
+        for number, operator in enumerate(operators):
+            share = weight // branches + (weight % branches if number == 0 else 0)
+            chosen = self._choose(request, operator, budget)
+            each = share // len(chosen)
+            for position, address in enumerate(chosen):
+                part = share - each * (len(chosen) - 1) if position == 0 else each
+                self.peer.send(address, Probe(data, operator, path, max(1, budget // len(chosen)), part, self.peer.now))
+
+    def _choose(self, request: Request, operator: str, budget: int) -> list[str]:
+        """Candidates of an operator to probe: as many as ratio and budget allow, in the request's own random order."""
+        candidates = request.candidates[operator]
+        many = max(math.ceil(request.ratio * len(candidates)), request.at_least)
+        many = max(1, min(many, budget, len(candidates)))
+        if many == len(candidates) and request.choice != "nearest":
+            return list(candidates)
+        if request.choice == "nearest":
+            own = self.peer.address
+
+            def distance(address: str) -> float:
+                known = self.latency.one_way(address)
+                return 0.0 if address == own else math.inf if known is None else known
+
+            return sorted(candidates, key=lambda address: (distance(address), address))[:many]
+        salt = f"{request.request}/{request.attempt}/{operator}/"
+        return sorted(candidates, key=lambda address: zlib.crc32((salt + address).encode()))[:many]
+
+    def _acknowledged(self, sender: str, message: Acknowledged) -> None:
+        waiting = self._waiting.get(message.request)
+        if waiting is not None and waiting.attempt == message.attempt:
+            key = (message.operator, sender)
+            left = waiting.weights.get(key, 0) - message.weight
+            if left > 0:
+                waiting.weights[key] = left
+            else:
+                waiting.weights.pop(key, None)
+
+    def _await(self, request: Request) -> _Waiting:
+        waiting = self._waiting.get(request.request)
+        if waiting is None or waiting.attempt < request.attempt:
+            waiting = self._waiting[request.request] = _Waiting(request.attempt, {})
+            self.peer.after(self.config.acknowledgement, self._unacknowledged, request, waiting)
+        return waiting
+
+    def _unacknowledged(self, request: Request, waiting: _Waiting) -> None:
+        """Tell the origin of next hops that have not answered, so that it need not wait for what they were given.
+
+        Should only the answer have been lost, their weight is counted twice and the origin decides early, on fewer
+        paths.
+        """
+        if self._waiting.get(request.request) is waiting:
+            del self._waiting[request.request]
+        for (operator, address), weight in waiting.weights.items():
+            silence = Dropped(
+                request.request,
+                request.attempt,
+                operator,
+                address,
+                "acknowledgement",
+                1.0,
+                0.0,
+                weight,
+            )
+            self.peer.send(request.origin, silence)
+
+    def _hold(self, request: str, attempt: int) -> None:
+        """Keep what this peer remembers and reserves for a request, for the time of a reservation from now on."""
+        held = self._held.get(request)
+        if held is not None:
+            if held[0] < attempt:  # a new round of probes: what the last one reserved is not wanted any more
+                self.ledger.expire(request)
+                self._seen[request] = set()
+            held[1].cancel()
+        timer = self.peer.after(self.config.reservation, self._expire, request, attempt)
+        self._held[request] = (attempt, timer)
+
+    def _expire(self, request: str, attempt: int) -> None:
+        if self.ledger.expire(request):
+            self.peer.record("reservation_expired", request, attempt=attempt)
+        self._forget(request, attempt)
+
+    def _release(self, sender: str, message: Release) -> None:
+        held = self._held.get(message.request)
+        if held is None or held[0] <= message.attempt:
+            self.ledger.expire(message.request)
+            self._forget(message.request, message.attempt)
+
+    def _forget(self, request: str, attempt: int) -> None:
+        held = self._held.pop(request, None)
+        if held is not None:
+            held[1].cancel()
+        self._seen.pop(request, None)
+        self._closed[request] = max(attempt, self._closed.get(request, 0))
+        self._closed.move_to_end(request)
+        while len(self._closed) > MEMORY:
+            self._closed.popitem(last=False)

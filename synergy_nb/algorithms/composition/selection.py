@@ -1,0 +1,326 @@
+"""Composition at the origin of a request: steps 1, 4 and 5 of section 2.3.1."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final
+
+from synergy_nb.algorithms.composition.messages import (
+    UNIT,
+    CompositionConfig,
+    Dropped,
+    Release,
+    Request,
+    Returned,
+    component_name,
+    encode_request,
+)
+from synergy_nb.algorithms.composition.probing import Probing
+from synergy_nb.graph import ComponentGraph, Hop, Report, merge
+from synergy_nb.overlay.directory import Directory, Entry
+from synergy_nb.overlay.membership import Membership
+from synergy_nb.peer import Peer, Protocol, Timer
+from synergy_nb.plan import Plan
+
+__all__ = ["Composition", "Establish"]
+
+SHOWN: Final = 32  # graphs, and drops, that the journal tells of, a request
+
+Establish = Callable[[str, Plan, dict[str, str], Callable[[str], None]], None]
+
+
+class _Pending:
+    """A request at its origin."""
+
+    __slots__ = (
+        "attempt",
+        "dropped",
+        "graphs",
+        "heard",
+        "paths",
+        "plan",
+        "probed",
+        "qualified",
+        "request",
+        "timer",
+        "total",
+    )
+
+    def __init__(self, request: str, plan: Plan) -> None:
+        self.request = request
+        self.plan = plan
+        self.attempt = 0
+        self.total = 0
+        self.heard = 0
+        self.paths: dict[tuple[tuple[str, str], ...], tuple[Hop, ...]] = {}
+        self.dropped: list[Dropped] = []
+        self.probed: set[str] = set()
+        self.graphs = 0
+        self.qualified: list[tuple[float, ComponentGraph]] = []
+        self.timer: Timer | None = None
+
+
+class Composition(Protocol):
+    """Composition of the requests that are submitted at one peer.
+
+    Parameters
+    ----------
+    peer
+        The peer.
+    probing
+        Sends the first probes.
+    directory, membership
+        Where components are, which peers are dead.
+    establish
+        Sets a session up (``Session.establish``).
+    config
+        Parameters.
+    """
+
+    def __init__(
+        self,
+        peer: Peer,
+        probing: Probing,
+        directory: Directory,
+        membership: Membership,
+        establish: Establish,
+        config: CompositionConfig | None = None,
+    ) -> None:
+        super().__init__(peer)
+        self.probing = probing
+        self.directory = directory
+        self.membership = membership
+        self.establish = establish
+        self.config = config or CompositionConfig()
+        self._pending: dict[str, _Pending] = {}
+        self.handlers = {Returned: self._returned, Dropped: self._dropped}
+
+    @property
+    def pending(self) -> frozenset[str]:
+        """Requests that are being composed."""
+        return frozenset(self._pending)
+
+    # -- step 1: at the origin ---------------------------------------------------------------------------------------
+
+    def submit(self, request: str, plan: Plan) -> None:
+        """Compose and start the application that ``plan`` asks for; what comes of it is reported to the driver."""
+        peer = self.peer
+        if request in self._pending:
+            raise ValueError(f"request: {request!r}; expected an identifier that is not in use")
+        pending = self._pending[request] = _Pending(request, plan)
+        peer.record("request_submitted", request, plan=plan.name, operators=list(plan.operators))
+        names = sorted({component_name(plan, operator) for operator in plan.operators})
+        self.directory.lookup(names, lambda found: self._discovered(pending, found), self.config.discovery)
+
+    def _discovered(self, pending: _Pending, found: dict[str, tuple[Entry, ...]] | None) -> None:
+        if self._pending.get(pending.request) is not pending:
+            return
+        if found is None:
+            self._reject(pending, "the directory did not answer in time")
+            return
+        plan = pending.plan
+        candidates: dict[str, tuple[str, ...]] = {}
+        missing: list[str] = []
+        for operator, asked in plan.operators.items():
+            name = component_name(plan, operator)
+            entries = [entry for entry in found.get(name, ()) if not self.membership.is_dead(entry.host)]
+            if asked.at is not None:
+                entries = [entry for entry in entries if asked.at in (entry.host, entry.attributes.get("peer"))]
+            hosts = (self.peer.address,) if asked.kind == "sink" else tuple(sorted({entry.host for entry in entries}))
+            if not hosts:
+                where = f" at {asked.at!r}" if asked.at is not None else ""
+                missing.append(f"{operator}: no component offers {name!r}{where}")
+            candidates[operator] = hosts
+        self.peer.record("candidates_found", pending.request, candidates={o: list(c) for o, c in candidates.items()})
+        if missing:
+            self._reject(pending, "; ".join(missing))
+            return
+        self._probe_all(pending, candidates)
+
+    def _probe_all(self, pending: _Pending, candidates: dict[str, tuple[str, ...]]) -> None:
+        """Send the probes of the next attempt, each attempt with twice the ratio and budget of the one before."""
+        config, plan = self.config, pending.plan
+        scale = 1 << pending.attempt
+        pending.attempt += 1
+        pending.paths.clear()
+        pending.dropped.clear()
+        pending.heard = 0
+        pending.total = UNIT * len(plan.sources)
+        request = Request(
+            pending.request,
+            pending.attempt,
+            self.peer.address,
+            plan.to_bytes(),
+            candidates,
+            min(1.0, config.ratio * scale),
+            config.at_least * scale,
+            config.choice,
+        )
+        data = encode_request(request)
+        pending.timer = self.peer.after(config.probing, self._select, pending)
+        for source in plan.sources:
+            self.probing.propagate(request, data, (source,), (), config.budget * scale, UNIT)
+
+    # -- step 4: at the origin ---------------------------------------------------------------------------------------
+
+    def _returned(self, sender: str, message: Returned) -> None:
+        pending = self._current(message.request, message.attempt)
+        if pending is None:
+            return
+        key = tuple((hop.operator, hop.peer) for hop in message.path)
+        if key in pending.paths:
+            return
+        pending.paths[key] = message.path
+        pending.probed.update(hop.peer for hop in message.path)
+        self._count(pending, message.weight)
+
+    def _dropped(self, sender: str, message: Dropped) -> None:
+        pending = self._current(message.request, message.attempt)
+        if pending is None:
+            return
+        pending.dropped.append(message)
+        pending.probed.add(message.at)
+        if len(pending.dropped) <= SHOWN:
+            self.peer.record(
+                "probe_dropped",
+                message.request,
+                operator=message.operator,
+                at=message.at,
+                condition=message.condition,
+                asked=message.asked,
+                available=message.available,
+            )
+        self._count(pending, message.weight)
+
+    def _current(self, request: str, attempt: int) -> _Pending | None:
+        pending = self._pending.get(request)
+        return pending if pending is not None and pending.attempt == attempt and pending.timer is not None else None
+
+    def _count(self, pending: _Pending, weight: int) -> None:
+        pending.heard += weight
+        if pending.heard >= pending.total:
+            self._select(pending)
+
+    def _select(self, pending: _Pending) -> None:
+        """Merge the paths, drop what does not qualify, and try the graph of least φ."""
+        if pending.timer is None:
+            return
+        pending.timer.cancel()
+        pending.timer = None
+        plan = pending.plan
+        graphs = merge(plan, pending.paths.values())
+        pending.graphs = len(graphs)
+        pending.qualified = []
+        shown = 0
+        for graph in graphs:
+            delay, phi = graph.delay(plan), graph.balance(plan)
+            unqualified = self._unqualified(plan, delay, phi)
+            if not unqualified:
+                pending.qualified.append((phi, graph))
+            if shown < SHOWN:
+                shown += 1
+                self.peer.record(
+                    "graph_evaluated",
+                    pending.request,
+                    peers=graph.peers,
+                    phi=phi if math.isfinite(phi) else None,
+                    delay_s=delay,
+                    unqualified=unqualified,
+                )
+        pending.qualified.sort(key=lambda ranked: (ranked[0], sorted(ranked[1].peers.items())), reverse=True)
+        self.peer.record(
+            "probing_ended",
+            pending.request,
+            attempt=pending.attempt,
+            paths=len(pending.paths),
+            dropped=len(pending.dropped),
+            graphs=len(graphs),
+            qualified=len(pending.qualified),
+            complete=pending.heard >= pending.total,
+        )
+        self._try_next(pending, "")
+
+    @staticmethod
+    def _unqualified(plan: Plan, delay: float, phi: float) -> str:
+        """Which of the selection conditions a complete graph fails; 2.1 holds by how paths are merged."""
+        if plan.qos.delay is not None and delay > plan.qos.delay:
+            return f"delay {delay:.4g} s exceeds {plan.qos.delay:g} s (2.2)"
+        if not math.isfinite(phi):
+            return "processing capacity or bandwidth of its peers does not suffice (2.3, 2.4)"
+        return ""
+
+    # -- step 5 ------------------------------------------------------------------------------------------------------
+
+    def _try_next(self, pending: _Pending, reason: str) -> None:
+        if self._pending.get(pending.request) is not pending:
+            return
+        if not pending.qualified:
+            self._again(pending, reason)
+            return
+        phi, graph = pending.qualified.pop()
+        self.peer.record(
+            "graph_selected", pending.request, peers=graph.peers, phi=phi, delay_s=graph.delay(pending.plan)
+        )
+
+        def established(refusal: str) -> None:
+            if refusal:
+                self._try_next(pending, refusal)
+            else:
+                self._settle(pending)
+
+        self.establish(pending.request, pending.plan, graph.peers, established)
+
+    def _again(self, pending: _Pending, reason: str) -> None:
+        """Another attempt with more probes, or rejection with what stood in the way."""
+        why = reason or self._summary(pending)
+        if pending.attempt < self.config.attempts:
+            self.peer.record("attempt_failed", pending.request, attempt=pending.attempt, reason=why)
+            self._free(pending)
+            pending.probed.clear()
+            names = sorted({component_name(pending.plan, operator) for operator in pending.plan.operators})
+            self.directory.lookup(names, lambda found: self._discovered(pending, found), self.config.discovery)
+            return
+        self._reject(pending, why)
+
+    @staticmethod
+    def _summary(pending: _Pending) -> str:
+        """Which conditions failed where, most frequent first."""
+        if not pending.dropped:
+            return (
+                "the selection conditions hold for none of the composed graphs"
+                if pending.graphs
+                else "no probe has returned in time"
+            )
+        failed: dict[tuple[str, str], list[Dropped]] = {}
+        for drop in pending.dropped:
+            failed.setdefault((drop.operator, drop.condition), []).append(drop)
+        parts = []
+        for (operator, condition), drops in sorted(failed.items(), key=lambda item: -len(item[1]))[:4]:
+            if condition == "acknowledgement":
+                parts.append(f"{operator}: no acknowledgement from {', '.join(sorted({drop.at for drop in drops}))}")
+                continue
+            nearest = min(drops, key=lambda drop: abs(drop.asked - drop.available))
+            parts.append(
+                f"{operator}: {condition} at {len({drop.at for drop in drops})} peer(s), at best "
+                f"{nearest.available:.4g} where {nearest.asked:.4g} was asked ({nearest.at})"
+            )
+        return "; ".join(parts)
+
+    def _free(self, pending: _Pending) -> None:
+        for address in sorted(pending.probed | {self.peer.address}):
+            self.peer.send(address, Release(pending.request, pending.attempt))
+
+    def _settle(self, pending: _Pending) -> None:
+        self._free(pending)
+        del self._pending[pending.request]
+
+    def _reject(self, pending: _Pending, reason: str) -> None:
+        if pending.timer is not None:
+            pending.timer.cancel()
+            pending.timer = None
+        if pending.attempt:
+            self._free(pending)
+        del self._pending[pending.request]
+        self.peer.record("application_rejected", pending.request, reason=reason)
+        self.peer.instruct(Report(pending.request, "rejected", reason))
