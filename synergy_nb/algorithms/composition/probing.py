@@ -166,13 +166,14 @@ class Probing(Protocol):
     ) -> None:
         """Spawn probes for ``operators``, the next ones after ``path``; each branch may use the whole budget."""
         branches = len(operators)
-        waiting = self._await(request)
+        weights = self._await(request).weights
         for number, operator in enumerate(operators):
             share = weight // branches + (weight % branches if number == 0 else 0)
             chosen = self._choose(request, operator, budget)
             each = share // len(chosen)
             for position, address in enumerate(chosen):
                 part = share - each * (len(chosen) - 1) if position == 0 else each
+                weights[operator, address] = weights.get((operator, address), 0) + part
                 self.peer.send(address, Probe(data, operator, path, max(1, budget // len(chosen)), part, self.peer.now))
 
     def _choose(self, request: Request, operator: str, budget: int) -> list[str]:

@@ -1,0 +1,128 @@
+"""A Synergy peer, put together: kernel, overlay and algorithms (the modules of figure 2.2).
+
+Both drivers make their peers here, so what is tested in the simulator is what runs on Dask workers.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from synergy_nb.algorithms.composition import Composition, CompositionConfig, Probing
+from synergy_nb.algorithms.session import Session, SessionConfig
+from synergy_nb.graph import Ledger
+from synergy_nb.overlay.directory import Directory
+from synergy_nb.overlay.latency import Latency
+from synergy_nb.overlay.membership import Membership
+from synergy_nb.overlay.pastry import Pastry
+from synergy_nb.peer import Peer
+from synergy_nb.plan import Plan
+
+__all__ = ["ALL_COMPONENTS", "PeerConfig", "SynergyPeer"]
+
+ALL_COMPONENTS = (
+    "aggregate",
+    "compare",
+    "count",
+    "decrypt",
+    "delay",
+    "distinct",
+    "encrypt",
+    "filter",
+    "join",
+    "project",
+    "sample",
+    "sink",
+    "sort",
+    "source:packets",
+    "source:peers",
+    "source:python",
+    "source:trace",
+    "union",
+)
+
+
+class PeerConfig(msgspec.Struct, frozen=True):
+    """What a peer has and how it behaves.
+
+    Parameters
+    ----------
+    name
+        For people; a plan may pin an operator to it (``at=``).
+    components
+        Directory names of the components that it offers.
+    cores
+        Processing capacity that it gives, in cores.
+    bandwidth
+        Of each incoming virtual link, in bytes/s.
+    seed
+        Of its random generator.
+    composition, session
+        Parameters of the algorithms.
+    """
+
+    name: str = ""
+    components: tuple[str, ...] = ALL_COMPONENTS
+    cores: float = 1.0
+    bandwidth: float = 125e6
+    seed: int = 0
+    composition: CompositionConfig = CompositionConfig()
+    session: SessionConfig = SessionConfig()
+
+
+class SynergyPeer:
+    """One peer and its protocols.
+
+    Parameters
+    ----------
+    address
+        Where other peers reach it; its identity.
+    config
+        What it has and how it behaves.
+
+    Attributes
+    ----------
+    peer : Peer
+        The kernel that a driver runs.
+    """
+
+    def __init__(self, address: str, config: PeerConfig) -> None:
+        self.config = config
+        self.peer = peer = Peer(address, config.seed)
+        self.latency = Latency()
+        self.ledger = Ledger(config.cores, config.bandwidth)
+        self.pastry = Pastry(peer, self.latency)
+        self.membership = Membership(peer, self.pastry, self.latency)
+        self.directory = Directory(peer, self.pastry, self.membership)
+        self.session = Session(peer, self.ledger, self.membership, config.session)
+        self.probing = Probing(peer, self.ledger, self.latency, config.composition)
+        self.composition = Composition(
+            peer, self.probing, self.directory, self.membership, self.session.establish, config.composition
+        )
+        for protocol in (
+            self.pastry,
+            self.membership,
+            self.directory,
+            self.session,
+            self.probing,
+            self.composition,
+        ):
+            peer.add(protocol)
+        self.probing.offers.update(config.components)
+
+    def join(self, contact: str | None) -> None:
+        """Join the ring through ``contact``, or begin a new one, and register what this peer offers."""
+        self.pastry.join(contact)
+        for component in self.config.components:
+            if component != "sink":  # a sink is always where its application was submitted
+                self.directory.register(component, "component", {"peer": self.config.name})
+
+    def leave(self) -> None:
+        """Unregister and leave the ring."""
+        for component in self.config.components:
+            if component != "sink":
+                self.directory.unregister(component)
+        self.pastry.leave()
+
+    def submit(self, request: str, plan: Plan) -> None:
+        """Compose and start an application from this peer."""
+        self.composition.submit(request, plan)
