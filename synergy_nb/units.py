@@ -1,0 +1,331 @@
+"""Quantities with units, read from text and written back: durations, fractions, sizes, rates and throughputs.
+
+Inside the platform every quantity is a plain number in a base unit (seconds, fractions of one, bytes, bytes/s,
+tuples/s). Units exist only at the doors: the builder, YAML files and the command line. What :func:`format_duration`
+and its siblings write is read back as exactly the same number.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+__all__ = [
+    "WrongValue",
+    "format_duration",
+    "format_fraction",
+    "format_rate",
+    "format_size",
+    "format_throughput",
+    "nearest",
+    "parse_duration",
+    "parse_fraction",
+    "parse_rate",
+    "parse_size",
+    "parse_throughput",
+]
+
+#: A unit is (multiplier, divisor): dividing by 1000 rounds correctly where multiplying by 0.001 does not.
+_Unit = tuple[float, float]
+
+_DURATIONS: Final[dict[str, _Unit]] = {
+    "d": (86400, 1),
+    "h": (3600, 1),
+    "min": (60, 1),
+    "s": (1, 1),
+    "ms": (1, 1e3),
+    "us": (1, 1e6),
+}
+_DURATION_SPELLINGS: Final = {
+    "days": "d",
+    "day": "d",
+    "hours": "h",
+    "hour": "h",
+    "hr": "h",
+    "minutes": "min",
+    "minute": "min",
+    "seconds": "s",
+    "second": "s",
+    "sec": "s",
+    "milliseconds": "ms",
+    "millisecond": "ms",
+    "microseconds": "us",
+    "microsecond": "us",
+    "µs": "us",
+    "μs": "us",
+}
+_SIZES: Final[dict[str, _Unit]] = {
+    "GB": (1e9, 1),
+    "MB": (1e6, 1),
+    "kB": (1e3, 1),
+    "B": (1, 1),
+    "GiB": (2.0**30, 1),
+    "MiB": (2.0**20, 1),
+    "KiB": (2.0**10, 1),
+    "Gbit": (1e9, 8),
+    "Mbit": (1e6, 8),
+    "kbit": (1e3, 8),
+    "bit": (1, 8),
+}
+_SIZE_SPELLINGS: Final = {"bytes": "B", "byte": "B", "b": "B", "KB": "kB", "kb": "kB", "mb": "MB", "gb": "GB"}
+_COUNTS: Final[dict[str, _Unit]] = {"M tuples": (1e6, 1), "k tuples": (1e3, 1), "tuples": (1, 1)}
+_COUNT_SPELLINGS: Final = {"tuple": "tuples", "ktuples": "k tuples", "Mtuples": "M tuples", "": "tuples"}
+
+_NUMBER: Final = r"[-+]?(?:\d+(?:_\d+)*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+_TERM: Final = re.compile(rf"\s*({_NUMBER})\s*([^\d\s+\-.][^\d+\-.]*)?")
+
+
+class WrongValue(ValueError):
+    """A value that is not what was expected.
+
+    Parameters
+    ----------
+    value
+        The offending value, or the part of it that is wrong.
+    expected
+        What would have been right, in words.
+    nearest
+        The valid name that is spelt most like ``value``, or None.
+    field
+        Where inside the field it stands (such as ``.bytes`` of ``columns.bytes``); empty for the whole of it.
+    """
+
+    def __init__(self, value: Any, expected: str, nearest: str | None = None, field: str = "") -> None:
+        self.value = value
+        self.expected = expected
+        self.nearest = nearest
+        self.field = field
+        hint = f"; did you mean {nearest!r}?" if nearest is not None else ""
+        super().__init__(f"{value!r}; expected {expected}{hint}")
+
+
+def nearest(name: Any, valid: Iterable[str]) -> str | None:
+    """The one of ``valid`` that is spelt most like ``name``, or None if none is close.
+
+    >>> nearest("agregate", ["filter", "aggregate"])
+    'aggregate'
+    """
+    import difflib  # noqa: PLC0415 - only bad input needs it
+
+    if not isinstance(name, str):
+        return None
+    names = list(valid)
+    folded = {candidate.casefold(): candidate for candidate in reversed(names)}
+    close = difflib.get_close_matches(name.casefold(), list(folded), n=1, cutoff=0.55)
+    return folded[close[0]] if close else None
+
+
+def _finite(value: Any, expected: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise WrongValue(value, expected)
+    try:
+        number = float(value)
+    except OverflowError:
+        raise WrongValue(value, expected) from None
+    if not math.isfinite(number) or number < 0:
+        raise WrongValue(value, expected)
+    return number
+
+
+def _unit_of(
+    text: str, spelling: str, units: Mapping[str, _Unit], spellings: Mapping[str, str], expected: str
+) -> _Unit:
+    name = " ".join(spelling.split())
+    name = spellings.get(name, name)
+    if name not in units:
+        lower = name.casefold()
+        folded = spellings.get(lower, lower)
+        if folded in units:  # `2 MIN`: the case of a duration carries no meaning; that of a size (B, b) does
+            return units[folded]
+        raise WrongValue(text, expected, nearest(name, units))
+    return units[name]
+
+
+def _scaled(text: str, number: str, unit: _Unit, expected: str) -> float:
+    multiplier, divisor = unit
+    if number.startswith("-"):
+        raise WrongValue(text, expected)
+    return _finite(float(number) * multiplier / divisor, expected)
+
+
+def _shortest(value: float, units: Mapping[str, _Unit]) -> str | None:
+    """The shortest ``number unit`` that is read back as exactly ``value``, larger units first among equals."""
+    best: str | None = None
+    best_name = ""
+    for name, (multiplier, divisor) in units.items():
+        number = value * divisor / multiplier
+        if not math.isfinite(number) or (number < 1 and value != 0 and name not in ("us", "B", "tuples", "%")):
+            continue
+        text = f"{number:.15g}"
+        if "e" in text or float(text) * multiplier / divisor != value:
+            continue
+        written = f"{text} {name}"
+        if best is None or len(written) - len(name) < len(best) - len(best_name):
+            best, best_name = written, name
+    return best
+
+
+_DURATION_EXPECTED: Final = "a duration such as '2 s', '500 ms', '20 min' or '1 h', or a number of seconds"
+
+
+def parse_duration(value: Any) -> float:
+    """Seconds of ``'2 s'``, ``'500 ms'``, ``'20 min'``, ``'1 h 30 min'``, or of a number of seconds.
+
+    >>> parse_duration("20 min"), parse_duration("500 ms"), parse_duration(3)
+    (1200.0, 0.5, 3.0)
+
+    Raises
+    ------
+    WrongValue
+        If it is none of these, negative or not finite.
+    """
+    if not isinstance(value, str):
+        return _finite(value, _DURATION_EXPECTED)
+    text = value.strip()
+    position, total, terms = 0, 0.0, 0
+    while position < len(text):
+        match = _TERM.match(text, position)
+        if match is None:
+            raise WrongValue(value, _DURATION_EXPECTED)
+        number, spelling = match[1], (match[2] or "").strip()
+        if not spelling:
+            if terms or match.end() < len(text):
+                raise WrongValue(value, _DURATION_EXPECTED)
+            spelling = "s"
+        unit = _unit_of(value, spelling, _DURATIONS, _DURATION_SPELLINGS, _DURATION_EXPECTED)
+        total += _scaled(value, number, unit, _DURATION_EXPECTED)
+        terms += 1
+        position = match.end()
+    if not terms:
+        raise WrongValue(value, _DURATION_EXPECTED)
+    return total
+
+
+def format_duration(seconds: float) -> str:
+    """Text that :func:`parse_duration` reads as exactly ``seconds``.
+
+    >>> format_duration(1200.0), format_duration(0.5), format_duration(5e-06), format_duration(90.0)
+    ('20 min', '500 ms', '5 us', '90 s')
+    """
+    return "0 s" if seconds == 0 else _shortest(seconds, _DURATIONS) or f"{seconds!r} s"
+
+
+_FRACTION_EXPECTED: Final = "a fraction between 0 and 1, such as '5 %' or 0.05"
+
+
+def parse_fraction(value: Any) -> float:
+    """A fraction of one, from ``'5 %'``, ``'0.05'`` or ``0.05``.
+
+    Raises
+    ------
+    WrongValue
+        If it is none of these or lies outside 0-1.
+    """
+    number = value
+    if isinstance(value, str):
+        match = re.fullmatch(rf"\s*({_NUMBER})\s*(%|percent)?\s*", value)
+        if match is None:
+            raise WrongValue(value, _FRACTION_EXPECTED)
+        number = float(match[1]) / 100 if match[2] else float(match[1])
+    if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 <= number <= 1:
+        raise WrongValue(value, _FRACTION_EXPECTED)
+    return float(number)
+
+
+def format_fraction(fraction: float) -> str:
+    """Text that :func:`parse_fraction` reads as exactly ``fraction``.
+
+    >>> format_fraction(0.95), format_fraction(0.001)
+    ('95 %', '0.1 %')
+    """
+    return _shortest(fraction, {"%": (1, 100)}) or repr(float(fraction))
+
+
+_SIZE_EXPECTED: Final = "a size such as '64 kB', '5 MB' or '1 MiB', or a number of bytes"
+
+
+def parse_size(value: Any) -> float:
+    """Bytes of ``'64 kB'``, ``'5 MB'``, ``'1 MiB'`` or of a number of bytes."""
+    return _parse(value, _SIZES, _SIZE_SPELLINGS, _SIZE_EXPECTED, "B")
+
+
+def format_size(size: float) -> str:
+    """Text that :func:`parse_size` reads as exactly ``size``."""
+    return "0 B" if size == 0 else _shortest(size, _SIZES) or f"{size!r} B"
+
+
+def _parse(value: Any, units: Mapping[str, _Unit], spellings: Mapping[str, str], expected: str, default: str) -> float:
+    if not isinstance(value, str):
+        return _finite(value, expected)
+    match = _TERM.fullmatch(value.strip())
+    if match is None:
+        raise WrongValue(value, expected)
+    unit = _unit_of(value, (match[2] or default).strip(), units, spellings, expected)
+    return _scaled(value, match[1], unit, expected)
+
+
+def _per_second(value: str, expected: str) -> tuple[str, float]:
+    """Split ``'100 kB/s'`` into ``'100 kB'`` and the seconds of its denominator."""
+    amount, slash, denominator = value.partition("/")
+    if not slash:
+        raise WrongValue(value, expected)
+    name = denominator.strip()
+    name = _DURATION_SPELLINGS.get(name, name)
+    if name not in ("s", "min", "h"):
+        raise WrongValue(value, expected, nearest(name, ("s", "min", "h")))
+    return amount, _DURATIONS[name][0]
+
+
+_RATE_EXPECTED: Final = "a rate such as '1000 tuples/s', or a number of tuples a second"
+
+
+def parse_rate(value: Any) -> float:
+    """Tuples a second, from ``'1000 tuples/s'``, ``'60 tuples/min'``, ``'50/s'`` or a number."""
+    if not isinstance(value, str) or re.fullmatch(rf"\s*{_NUMBER}\s*", value):
+        return _parse(value, _COUNTS, _COUNT_SPELLINGS, _RATE_EXPECTED, "tuples")
+    amount, seconds = _per_second(value, _RATE_EXPECTED)
+    try:
+        return _parse(amount, _COUNTS, _COUNT_SPELLINGS, _RATE_EXPECTED, "tuples") / seconds
+    except WrongValue as wrong:
+        raise WrongValue(value, _RATE_EXPECTED, wrong.nearest) from None
+
+
+def format_rate(rate: float) -> str:
+    """Text that :func:`parse_rate` reads as exactly ``rate``.
+
+    >>> format_rate(1000.0)
+    '1000 tuples/s'
+    """
+    text = f"{rate:.15g}"
+    return f"{text if float(text) == rate else repr(rate)} tuples/s"
+
+
+_THROUGHPUT_EXPECTED: Final = "a throughput such as '100 kB/s', '5 MB/s' or '1000 tuples/s', or a number of bytes/s"
+
+
+def parse_throughput(value: Any) -> tuple[float | None, float | None]:
+    """Bytes/s and tuples/s, one of them None, from ``'100 kB/s'``, ``'1000 tuples/s'`` or a number of bytes/s.
+
+    >>> parse_throughput("100 kB/s"), parse_throughput("1000 tuples/s")
+    ((100000.0, None), (None, 1000.0))
+    """
+    if not isinstance(value, str):
+        return _finite(value, _THROUGHPUT_EXPECTED), None
+    amount, seconds = _per_second(value, _THROUGHPUT_EXPECTED)
+    try:
+        if "tuple" in amount:
+            return None, _parse(amount, _COUNTS, _COUNT_SPELLINGS, _THROUGHPUT_EXPECTED, "tuples") / seconds
+        return _parse(amount, _SIZES, _SIZE_SPELLINGS, _THROUGHPUT_EXPECTED, "?") / seconds, None
+    except WrongValue as wrong:
+        raise WrongValue(value, _THROUGHPUT_EXPECTED, wrong.nearest) from None
+
+
+def format_throughput(bytes_per_second: float) -> str:
+    """Text that :func:`parse_throughput` reads as exactly ``bytes_per_second``.
+
+    >>> format_throughput(100000.0)
+    '100 kB/s'
+    """
+    return f"{format_size(bytes_per_second)}/s"
