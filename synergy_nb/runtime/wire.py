@@ -1,0 +1,189 @@
+"""What waits on one link and how it leaves: chunks, back-pressure, and delays laid over it.
+
+A comm has no back-pressure: what the socket does not take, it buffers without bound. So :meth:`Outgoing.write` hands
+over one chunk at a time and waits until the one before has left. What waits behind it is counted in bytes, and bounded
+by whoever puts it there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Protocol
+
+import msgspec
+
+__all__ = ["FRAME_OVERHEAD", "Comm", "Frame", "Limits", "LinkDown", "LinkFull", "Outgoing", "RemoteError", "Shape"]
+
+FRAME_OVERHEAD: Final = 16  # bytes counted for a frame beyond its payload
+
+Frame = bytes | tuple[Any, ...]
+
+
+class Comm(Protocol):
+    """What a link needs of a connection; every Dask comm has it."""
+
+    async def read(self) -> Any: ...
+    async def write(self, msg: Any) -> Any: ...
+    def abort(self) -> None: ...
+    def closed(self) -> bool: ...
+
+
+class Shape(Protocol):
+    """Properties laid over the way to another peer: ``shape(to) -> (one-way delay in s, bandwidth in bytes/s)``."""
+
+    def __call__(self, to: str, /) -> tuple[float, float]: ...
+
+
+class LinkDown(ConnectionError):
+    """The link failed while a request was under way."""
+
+
+class LinkFull(BufferError):
+    """More bytes are queued on a link than its bound allows."""
+
+
+class RemoteError(RuntimeError):
+    """The handler of a request failed at the other peer; the text is that of its error."""
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """Bounds of all links of a peer.
+
+    Parameters
+    ----------
+    connect
+        Seconds until an attempt to open a link counts as failed.
+    control
+        Bytes of control messages and requests that may wait on one link.
+    data
+        Bytes of data and answers that may wait on one link. Credits keep hosting far below it.
+    chunk
+        Bytes handed to the comm at a time; at most two chunks (and one frame) wait inside the comm.
+    frames
+        Frames in one chunk, so that its receiver does not hold its event loop for long.
+    serving
+        Requests that are answered at the same time.
+    flush
+        Seconds that closing waits for queued frames to leave.
+    """
+
+    connect: float = 2.5
+    control: int = 8 << 20
+    data: int = 256 << 20
+    chunk: int = 256 << 10
+    frames: int = 1024
+    serving: int = 256
+    flush: float = 0.5
+
+
+class Outgoing:
+    """Frames that wait for one other peer, in order.
+
+    Parameters
+    ----------
+    to
+        The other peer.
+    limits
+        Sizes of chunks.
+    resumed
+        Called with the number of control messages that were dropped, once the queue moves again.
+
+    Attributes
+    ----------
+    control, data
+        Bytes that wait, delayed ones included.
+    dropped
+        Control messages dropped since the queue last moved; counted by whoever drops them.
+    idle
+        Set while nothing waits.
+    """
+
+    def __init__(self, to: str, limits: Limits, resumed: Callable[[str, int], None]) -> None:
+        self.to = to
+        self.control = 0
+        self.data = 0
+        self.dropped = 0
+        self.idle = asyncio.Event()
+        self._limits = limits
+        self._resumed = resumed
+        self._queue: deque[tuple[Frame, int, bool]] = deque()
+        self._delayed: deque[tuple[float, Frame, int, bool]] = deque()
+        self._wake = asyncio.Event()
+        self._free_at = 0.0  # when a shaped link has put everything so far on the wire
+        self._timer: asyncio.TimerHandle | None = None
+
+    def put(self, frame: Frame, size: int, *, data: bool, shape: Shape | None) -> None:
+        """Add a frame of ``size`` bytes; with a shape it leaves when the modelled link has carried it."""
+        if data:
+            self.data += size
+        else:
+            self.control += size
+        if shape is None and not self._delayed:
+            self._queue.append((frame, size, data))
+            self._wake.set()
+            return
+        loop = asyncio.get_running_loop()
+        delay, bandwidth = (0.0, float("inf")) if shape is None else shape(self.to)
+        self._free_at = max(self._free_at, loop.time()) + size / bandwidth
+        due = self._free_at + delay
+        if self._delayed:
+            due = max(due, self._delayed[-1][0])  # the delay may have been changed; the order may not
+        self._delayed.append((due, frame, size, data))
+        if self._timer is None:
+            self._timer = loop.call_at(due, self._release)
+
+    def _release(self) -> None:
+        """Queue all delayed frames that are due."""
+        loop = asyncio.get_running_loop()
+        now = loop.time() + 1e-4  # a timer may fire a clock tick early
+        delayed = self._delayed
+        while delayed and delayed[0][0] <= now:
+            _, frame, size, data = delayed.popleft()
+            self._queue.append((frame, size, data))
+        self._timer = loop.call_at(delayed[0][0], self._release) if delayed else None
+        self._wake.set()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._queue.clear()
+        self._delayed.clear()
+        self.control = self.data = 0
+        self.idle.set()
+
+    async def write(self, comm: Comm, first: Any = None) -> None:
+        """Write ``first``, then whatever is put here, for ever; raises ``OSError`` when the comm fails."""
+        queue, limits = self._queue, self._limits
+        flushed: Awaitable[Any] | None = None
+        if first is not None:
+            await comm.write(first)
+        while True:
+            if not queue:
+                if not self._delayed:
+                    self.idle.set()
+                self._wake.clear()
+                await self._wake.wait()
+                self.idle.clear()
+            frames: list[Frame] = []
+            control = data = 0
+            while queue and control + data < limits.chunk and len(frames) < limits.frames:
+                frame, size, is_data = queue.popleft()
+                frames.append(frame)
+                if is_data:
+                    data += size
+                else:
+                    control += size
+            await comm.write(tuple(frames))
+            if flushed is not None:
+                await flushed  # the chunk before this one
+            stream = getattr(comm, "stream", None)
+            flushed = stream.write(b"") if stream is not None and stream.writing() else None
+            self.control -= control
+            self.data -= data
+            if self.dropped:
+                self._resumed(self.to, self.dropped)
+                self.dropped = 0

@@ -1,0 +1,119 @@
+"""A small peer for tests of the runtime: it echoes, fails, sets timers, and gives instructions to a recording host."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from synergy_nb.peer import Message, Peer, Protocol
+from synergy_nb.runtime.driver import PeerRuntime
+
+
+class Hello(Message):
+    """Answered by its echo."""
+
+    number: int
+
+
+class Echo(Message):
+    """The answer."""
+
+    number: int
+
+
+class Fail(Message):
+    """Its handler raises."""
+
+
+class Deploy(msgspec.Struct, frozen=True):
+    """An instruction."""
+
+    what: str
+
+
+class Deployed(Message):
+    """What came of the instruction."""
+
+    what: str
+
+
+class Stranger(Message):
+    """A message that no peer knows."""
+
+
+class Talk(Protocol):
+    """The protocol of the tests."""
+
+    def __init__(self, peer: Peer) -> None:
+        super().__init__(peer)
+        self.handlers = {Hello: self.hello, Echo: self.echo, Fail: self.fail, Deployed: self.deployed}
+
+    def hello(self, sender: str, message: Hello) -> None:
+        self.peer.record("hello", sender, number=message.number)
+        self.peer.send(sender, Echo(message.number))
+
+    def echo(self, sender: str, message: Echo) -> None:
+        self.peer.record("echo", sender, number=message.number)
+
+    def fail(self, sender: str, message: Fail) -> None:
+        raise RuntimeError("this handler fails")
+
+    def greet(self, to: str, number: int) -> int:
+        self.peer.send(to, Hello(number))
+        return number
+
+    def greet_later(self, to: str, number: int, delay: float) -> None:
+        self.peer.after(delay, self.greet, to, number)
+
+    def deploy(self, what: str) -> None:
+        self.peer.instruct(Deploy(what))
+        self.peer.record("deploy_asked", what)
+
+    def deployed(self, sender: str, message: Deployed) -> None:
+        self.peer.record("deployed", message.what)
+
+
+class RecordingHost:
+    """Carries out nothing, but says that it has."""
+
+    def __init__(self, runtime: PeerRuntime) -> None:
+        self.runtime = runtime
+        self.closed = False
+
+    def carry_out(self, instruction: msgspec.Struct) -> None:
+        assert isinstance(instruction, Deploy)
+        if instruction.what == "impossible":
+            raise ValueError("cannot deploy the impossible")
+        self.runtime.report(Deployed(instruction.what))
+
+    def on_data(self, sender: str, channel: str, payload: bytes) -> None:
+        self.runtime.record("data", sender, channel=channel, size=len(payload))
+        if channel == "echo":
+            self.runtime.links.send_data(sender, "echoed", payload)
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+def make(runtime: PeerRuntime, config: Mapping[str, Any]) -> tuple[Peer, RecordingHost]:
+    """The factory."""
+    peer = Peer(runtime.address, seed=config.get("seed", 0))
+    talk = Talk(peer)
+    peer.add(talk)
+
+    async def greet(payload: bytes) -> bytes:
+        to, number = msgspec.msgpack.decode(payload)
+        return msgspec.msgpack.encode(runtime.call(talk.greet, to, number))
+
+    async def fail(_payload: bytes) -> bytes:
+        raise KeyError("no such thing")
+
+    async def hang(_payload: bytes) -> bytes:
+        await asyncio.get_running_loop().create_future()
+        return b""
+
+    runtime.operations.update(greet=greet, fail=fail, hang=hang)
+    return peer, RecordingHost(runtime)
