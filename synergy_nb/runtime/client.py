@@ -1,0 +1,390 @@
+"""A cluster of peers and its applications as a coroutine sees them; ``cluster.py`` gives the same to synchronous code.
+
+The client asks peers, over links like any peer's; the Dask scheduler only starts and keeps the workers. Any peer may
+be asked: the one at which a plan is submitted is the application's origin, composes it, and keeps its results.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, decode, encode
+from synergy_nb.journal import Event
+from synergy_nb.plan import Plan
+from synergy_nb.runtime.link import LinkDown, Links
+from synergy_nb.runtime.requests import (
+    ApplicationState,
+    Fetch,
+    Fetched,
+    Join,
+    Name,
+    PeerState,
+    Push,
+    Submit,
+    pack,
+    unpack,
+)
+
+__all__ = ["AsyncApplication", "AsyncCluster", "ClusterError", "Feed", "NotAdmitted"]
+
+Feed = Iterable[Any]
+UNREACHABLE = (LinkDown, TimeoutError, OSError)
+
+
+class ClusterError(RuntimeError):
+    """A cluster or one of its peers cannot do what was asked."""
+
+
+class NotAdmitted(ClusterError):
+    """No composition of the plan was admitted; the text says which condition failed where."""
+
+
+class AsyncCluster:
+    """Peers that are reachable over links.
+
+    Parameters
+    ----------
+    links
+        Links of a client.
+    peers
+        Peer name to address.
+    closing
+        Called once by :meth:`close`, after the links have been closed.
+    """
+
+    def __init__(
+        self,
+        links: Links,
+        peers: Mapping[str, str],
+        closing: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self.links = links
+        self.peers = dict(peers)
+        self._names = {address: name for name, address in self.peers.items()}
+        self._closing = closing
+        self._numbers = itertools.count(1)
+        self._applications: dict[str, AsyncApplication] = {}
+
+    async def join(self, timeout: float = 15.0) -> None:
+        """Have all peers join one ring, through the first."""
+        first, *others = self.peers.values()
+        await self.links.request(first, "join", pack(Join(None)), timeout)
+        await asyncio.gather(*(self.links.request(address, "join", pack(Join(first)), timeout) for address in others))
+
+    async def close(self) -> None:
+        """Stop applications, close the links and what was started for this cluster."""
+        for application in list(self._applications.values()):
+            with contextlib.suppress(ClusterError):
+                await application.stop()
+        await self.links.close()
+        if self._closing is not None:
+            closing, self._closing = self._closing, None
+            await closing()
+
+    def name(self, address: str) -> str:
+        """Name of the peer at ``address``."""
+        return self._names.get(address, address)
+
+    # -- peers ---------------------------------------------------------------------------------------------------
+
+    async def ask(self, peer: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> bytes:
+        """Request to one peer, by name or address.
+
+        Raises
+        ------
+        ClusterError
+            If it does not answer, or answers with an error.
+        """
+        address = self.peers.get(peer, peer)
+        try:
+            return await self.links.request(address, operation, payload, timeout)
+        except UNREACHABLE as error:
+            raise ClusterError(f"peer {self.name(address)} does not answer: {error}") from error
+
+    async def states(self) -> dict[str, PeerState | None]:
+        """What each peer says of itself; None for one that does not answer within a second."""
+
+        async def state(address: str) -> PeerState | None:
+            try:
+                return unpack(await self.links.request(address, "state", b"", 1.0), PeerState)
+            except UNREACHABLE:
+                return None
+
+        answers = await asyncio.gather(*(state(address) for address in self.peers.values()))
+        return dict(zip(self.peers, answers, strict=True))
+
+    async def events(self, subject: str = "") -> list[Event]:
+        """Journal of all peers that answer, by time; only of ``subject`` if given."""
+
+        async def journal(address: str) -> list[Event]:
+            try:
+                answer = await self.links.request(address, "events", msgspec.msgpack.encode(subject), 5.0)
+            except UNREACHABLE:
+                return []
+            return msgspec.msgpack.decode(answer, type=list[Event])
+
+        found = await asyncio.gather(*(journal(address) for address in self.peers.values()))
+        return sorted(itertools.chain.from_iterable(found), key=lambda event: (event.time, event.peer, event.sequence))
+
+    # -- applications --------------------------------------------------------------------------------------------
+
+    async def submit(
+        self,
+        plan: Plan,
+        *,
+        at: str | None = None,
+        feeds: Mapping[str, Feed] | None = None,
+        timeout: float = 30.0,
+    ) -> AsyncApplication:
+        """Have the peers compose and start a plan.
+
+        Parameters
+        ----------
+        plan
+            What is asked.
+        at
+            Name of the peer that becomes its origin; by default one that answers, in turn.
+        feeds
+            For each source with connector ``python``, by operator id or by its name: an iterable of dictionaries, of
+            Polars tables, or of anything that ``polars.DataFrame`` takes.
+        timeout
+            Seconds until composition has to be decided.
+
+        Raises
+        ------
+        NotAdmitted
+            If composition was refused; the text says which condition failed where.
+        ClusterError
+            If no peer answers, or a name is wrong.
+        """
+        feeding = self._check(plan, at, feeds or {})
+        application = f"{plan.name or 'plan'}-{next(self._numbers)}-{uuid.uuid4().hex[:6]}"
+        request = pack(Submit(application, plan.to_bytes()))
+        state: ApplicationState | None = None
+        origin = ""
+        for origin in [self.peers[at]] if at is not None else self._in_turn():
+            try:
+                await self.links.request(origin, "ping", b"", 1.0)
+            except UNREACHABLE:
+                continue
+            state = unpack(await self.ask(origin, "submit", request, timeout), ApplicationState)
+            break
+        if state is None:
+            raise ClusterError(f"peer {at} does not answer" if at else "no peer of the cluster answers")
+        running = AsyncApplication(self, plan, origin, state)
+        if state.status == "rejected":
+            raise NotAdmitted(f"{plan.name or 'plan'}: {self._readable(state.reason)}")
+        self._applications[application] = running
+        for operator, feed in feeding.items():
+            running.feed(operator, feed)
+        return running
+
+    def forget(self, application: str) -> None:
+        """No longer stop an application when the cluster closes."""
+        self._applications.pop(application, None)
+
+    def _readable(self, text: str) -> str:
+        for address, name in self._names.items():
+            text = text.replace(address, name)
+        return text
+
+    def _in_turn(self) -> list[str]:
+        addresses = list(self.peers.values())
+        start = len(self._applications) % len(addresses)
+        return addresses[start:] + addresses[:start]
+
+    def _check(self, plan: Plan, at: str | None, feeds: Mapping[str, Feed]) -> dict[str, Feed]:
+        """Refuse names that this cluster does not have, before anything is started."""
+        if at is not None and at not in self.peers:
+            raise ClusterError(f"at: {at!r}; expected a peer of {', '.join(self.peers)}")
+        for operator, asked in plan.operators.items():
+            if asked.at is not None and asked.at not in self.peers and asked.at not in self._names:
+                raise ClusterError(f"{operator}: at: {asked.at!r}; expected a peer of {', '.join(self.peers)}")
+        feeding: dict[str, Feed] = {}
+        for operator in plan.sources:
+            asked = plan.operators[operator]
+            if asked.params["connector"] != "python":
+                continue
+            name = asked.params.get("name", operator)
+            if operator not in feeds and name not in feeds:
+                raise ClusterError(f"{operator}: feeds has no {name!r}; expected an iterable for this source")
+            feeding[operator] = feeds[operator] if operator in feeds else feeds[name]
+        known = {plan.operators[operator].params.get("name", operator) for operator in feeding} | set(feeding)
+        for name in feeds:
+            if name not in known:
+                wanted = ", ".join(sorted(known)) or "none: the plan has no python source"
+                raise ClusterError(f"feeds: {name!r} is no source of the plan; expected {wanted}")
+        return feeding
+
+
+class AsyncApplication:
+    """A submitted plan.
+
+    Attributes
+    ----------
+    id : str
+        Identifies it at all peers.
+    plan : Plan
+        What was asked.
+    origin : str
+        Address of the peer that composed it and keeps its results.
+    """
+
+    def __init__(self, cluster: AsyncCluster, plan: Plan, origin: str, state: ApplicationState) -> None:
+        self.cluster = cluster
+        self.id = state.application
+        self.plan = plan
+        self.origin = origin
+        self.last = state
+        self._feeds: set[asyncio.Task[None]] = set()
+        self._drained: dict[str, list[pl.DataFrame]] = {}
+        self._ended: set[str] = set()
+
+    @property
+    def graph(self) -> dict[str, str]:
+        """Component graph λ: operator id to the name of its peer."""
+        return {operator: self.cluster.name(address) for operator, address in self.last.peers.items()}
+
+    async def state(self) -> ApplicationState:
+        """What the origin knows of it now; ``failed`` where the origin itself does not answer."""
+        try:
+            answer = await self.cluster.ask(self.origin, "application", pack(Name(self.id)))
+        except ClusterError as error:
+            self.last = msgspec.structs.replace(self.last, status="failed", reason=str(error))
+        else:
+            self.last = unpack(answer, ApplicationState)
+        return self.last
+
+    async def wait(self, timeout: float | None = None) -> ApplicationState:
+        """Wait until it no longer runs: every stream has ended, or it failed or was stopped."""
+        async with asyncio.timeout(timeout):
+            while True:
+                try:
+                    answer = await self.cluster.ask(self.origin, "wait", pack(Name(self.id)), 10.0)
+                except ClusterError:
+                    state = await self.state()
+                else:
+                    state = self.last = unpack(answer, ApplicationState)
+                if state.status not in {"composing", "running"}:
+                    return state
+
+    async def qos(self) -> dict[str, dict[str, Any]]:
+        """What each sink measured: delays in seconds, miss rate, tuples/s, against the limit of the plan."""
+        return (await self.state()).qos
+
+    # -- results -------------------------------------------------------------------------------------------------
+
+    def _sink(self, sink: str | None) -> str:
+        sinks = self.plan.sinks
+        if sink is None:
+            if len(sinks) > 1:
+                raise ClusterError(f"sink: not given; expected one of {', '.join(sinks)}")
+            return sinks[0]
+        if sink not in sinks:
+            raise ClusterError(f"sink: {sink!r}; expected one of {', '.join(sinks)}")
+        return sink
+
+    async def stream(self, sink: str | None = None) -> AsyncIterator[pl.DataFrame]:
+        """Results as they come, one table a batch, until the stream ends."""
+        name = self._sink(sink)
+        while name not in self._ended:
+            for table in await self._fetch(name, 1.0):
+                yield table
+
+    async def _fetch(self, sink: str, wait: float) -> list[pl.DataFrame]:
+        request = pack(Fetch(self.id, sink, wait=wait))
+        answer = unpack(await self.cluster.ask(self.origin, "fetch", request, wait + 10.0), Fetched)
+        if answer.finished:
+            self._ended.add(sink)
+        items = [decode(item) for item in answer.items]
+        return [item.table for item in items if isinstance(item, Batch)]
+
+    async def results(self, sink: str | None = None, *, wait: bool = True) -> pl.DataFrame:
+        """All results so far as one table; with ``wait``, after the stream has ended.
+
+        Calls add up: what was fetched by an earlier call is in the table again.
+        """
+        name = self._sink(sink)
+        kept = self._drained.setdefault(name, [])
+        while name not in self._ended:
+            tables = await self._fetch(name, 1.0 if wait else 0.0)
+            kept.extend(tables)
+            if tables:
+                continue
+            if not wait:
+                break
+            state = await self.state()
+            if state.status in {"failed", "rejected", "stopped"}:
+                raise ClusterError(f"{self.id} has {state.status}: {self.cluster._readable(state.reason)}")
+        return pl.concat(kept) if kept else pl.DataFrame(schema=_schema(self.plan, name))
+
+    # -- inputs and end ------------------------------------------------------------------------------------------
+
+    def feed(self, operator: str, feed: Feed) -> None:
+        """Send what an iterable yields to a ``python`` source, as fast as the stream takes it."""
+        task = asyncio.get_running_loop().create_task(self._feed(operator, feed), name=f"feed {operator}")
+        self._feeds.add(task)
+        task.add_done_callback(self._feeds.discard)
+
+    async def _feed(self, operator: str, feed: Feed) -> None:
+        schema = _schema(self.plan, operator)
+        host = self.last.peers[operator]
+        position, born = 0, 0.0
+        iterator = iter(feed)
+        ended = object()
+        while (made := await asyncio.to_thread(next, iterator, ended)) is not ended:
+            table = _table(made, schema, operator)
+            if table.height:
+                await self._push(host, operator, Batch(table, position, born))
+                position += table.height
+                await self._push(host, operator, Punctuation(_last_time(table), position, born))
+        await self._push(host, operator, Punctuation(END, position, born))
+
+    async def _push(self, host: str, operator: str, item: Item) -> None:
+        await self.cluster.ask(host, "push", pack(Push(self.id, operator, encode(item))), 60.0)
+
+    async def stop(self) -> None:
+        """End it everywhere; its results go with it."""
+        for task in list(self._feeds):
+            task.cancel()
+        self.cluster.forget(self.id)
+        await self.cluster.ask(self.origin, "stop", pack(Name(self.id)))
+        self.last = msgspec.structs.replace(self.last, status="stopped")
+
+    async def events(self) -> list[Event]:
+        """All that the peers' journals hold about it, by time."""
+        return await self.cluster.events(self.id)
+
+
+def _schema(plan: Plan, operator: str) -> dict[str, pl.DataType]:
+    from synergy_nb.dataflow.tuples import TYPES  # noqa: PLC0415
+
+    return {column: TYPES[kind] for column, kind in plan.schema(operator).items()}
+
+
+def _last_time(table: pl.DataFrame) -> int:
+    return int(table["time"].dt.epoch("us").max())  # type: ignore[arg-type] # a table that is not empty has a maximum
+
+
+def _table(made: Any, schema: Mapping[str, pl.DataType], operator: str) -> pl.DataFrame:
+    """A table of the declared columns from what a Python iterable yielded."""
+    try:
+        if isinstance(made, pl.DataFrame):
+            table = made
+        elif isinstance(made, Mapping) and not any(isinstance(value, list) for value in made.values()):
+            table = pl.DataFrame([dict(made)])
+        else:
+            table = pl.DataFrame(made)
+        return table.select(pl.col(column).cast(kind) for column, kind in schema.items())
+    except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
+        expected = ", ".join(f"{column} {kind}" for column, kind in schema.items())
+        found = f"{made!r:.80}"
+        raise ClusterError(f"{operator}: its feed yielded {found}; expected columns {expected}: {error}") from error

@@ -1,0 +1,137 @@
+"""What a notebook asks of a peer, and what it is answered: typed values, MessagePack on the link."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+__all__ = [
+    "ApplicationState",
+    "Fetch",
+    "Fetched",
+    "Join",
+    "Name",
+    "PeerState",
+    "Push",
+    "Submit",
+    "pack",
+    "unpack",
+]
+
+T = TypeVar("T")
+
+
+class Join(msgspec.Struct, frozen=True):
+    """Join the ring through ``contact``; None begins a new ring."""
+
+    contact: str | None
+
+
+class Submit(msgspec.Struct, frozen=True):
+    """Compose and start ``application`` from the plan in ``plan`` (``Plan.to_bytes()``)."""
+
+    application: str
+    plan: bytes
+
+
+class Name(msgspec.Struct, frozen=True):
+    """Names an application."""
+
+    application: str
+
+
+class ApplicationState(msgspec.Struct, frozen=True):
+    """What an origin knows of an application.
+
+    Parameters
+    ----------
+    status
+        ``composing``, ``running``, ``finished``, ``failed``, ``rejected`` or ``stopped``.
+    reason
+        Why, where that is to be explained.
+    peers
+        Component graph λ: operator id to peer address.
+    setup
+        Seconds from submission to the start of the sources; 0 before.
+    qos
+        Sink to what was measured there last (``delay_p50_s``, ``delay_p99_s``, ``miss_rate``, ...).
+    """
+
+    application: str
+    status: str
+    reason: str = ""
+    peers: dict[str, str] = {}
+    setup: float = 0.0
+    qos: dict[str, dict[str, Any]] = {}
+
+
+class Fetch(msgspec.Struct, frozen=True):
+    """Take results from a sink; waits up to ``wait`` seconds for the first."""
+
+    application: str
+    sink: str
+    max_bytes: int = 8 << 20
+    wait: float = 1.0
+
+
+class Fetched(msgspec.Struct, frozen=True):
+    """Encoded items of a sink, in order; ``finished`` when nothing will follow."""
+
+    items: list[bytes]
+    finished: bool
+
+
+class Push(msgspec.Struct, frozen=True):
+    """Tuples for a ``python`` source that runs at the asked peer; answered when there is room for more."""
+
+    application: str
+    operator: str
+    item: bytes
+
+
+class PeerState(msgspec.Struct, frozen=True):
+    """What a peer says of itself.
+
+    Parameters
+    ----------
+    load
+        Committed share of its capacity.
+    cores
+        Capacity, in cores.
+    cpu_s
+        CPU seconds of its process so far.
+    offers
+        Components that it offers.
+    applications
+        In which it takes part.
+    components
+        What was measured of each operator that it executes.
+    neighbours
+        Addresses in its leaf set.
+    """
+
+    name: str
+    address: str
+    pid: int
+    load: float
+    cores: float
+    cpu_s: float
+    offers: list[str]
+    applications: list[str]
+    components: list[dict[str, Any]]
+    neighbours: list[str]
+    probes: int
+
+
+def pack(value: msgspec.Struct) -> bytes:
+    """MessagePack bytes of a request or an answer."""
+    return msgspec.msgpack.encode(value)
+
+
+def unpack(data: bytes, kind: type[T]) -> T:
+    """The value in ``data``; a ValueError names the field that is not as declared."""
+    try:
+        return msgspec.msgpack.decode(data, type=kind)
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"{kind.__name__}: {error}") from None
