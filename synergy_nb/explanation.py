@@ -1,0 +1,163 @@
+"""Why an application runs where it runs, or why not: the journal's account of one request, for people."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from synergy_nb.journal import Event
+
+__all__ = ["Explanation"]
+
+
+class Explanation:
+    """An account of how a request was composed.
+
+    Parameters
+    ----------
+    request
+        Which.
+    events
+        Events of all peers that are about it, in order.
+    names
+        Peer address to a name for people.
+
+    Attributes
+    ----------
+    candidates : dict
+        Operator id to the peers that offer its component.
+    dropped : list of dict
+        Probes that failed a condition: ``operator``, ``at``, ``condition``, ``asked``, ``available``.
+    graphs : list of dict
+        Complete component graphs: ``peers``, ``phi`` (None where it does not qualify), ``delay_s``, ``unqualified``.
+    selected : dict or None
+        The graph that was set up.
+    outcome : str
+        What became of the request, in a sentence.
+
+    Examples
+    --------
+    >>> print(Explanation("r1", [Event(0.0, "a", "application_rejected", "r1", {"reason": "no peers"})], {}))
+    r1: rejected: no peers
+    """
+
+    def __init__(self, request: str, events: Iterable[Event], names: Mapping[str, str]) -> None:
+        self.request = request
+        self._names = names
+        self.candidates: dict[str, list[str]] = {}
+        self.dropped: list[dict[str, Any]] = []
+        self.graphs: list[dict[str, Any]] = []
+        self.selected: dict[str, Any] | None = None
+        self.attempts: list[dict[str, Any]] = []
+        self.refused: list[str] = []
+        self.outcome = "being composed"
+        self.setup_s: float | None = None
+        submitted: float | None = None
+        for event in events:
+            detail = event.detail
+            if event.kind == "request_submitted":
+                submitted = event.time
+            elif event.kind == "candidates_found":
+                self.candidates = {o: [self._name(peer) for peer in peers] for o, peers in detail["candidates"].items()}
+            elif event.kind == "probe_dropped":
+                self.dropped.append({**detail, "at": self._name(detail["at"])})
+            elif event.kind == "graph_evaluated":
+                self.graphs.append({**detail, "peers": self._graph(detail["peers"])})
+            elif event.kind == "probing_ended":
+                self.attempts.append(dict(detail))
+            elif event.kind == "graph_selected":
+                self.selected = {**detail, "peers": self._graph(detail["peers"])}
+            elif event.kind == "setup_failed":
+                self.refused.append(self._readable(detail["reason"]))
+            elif event.kind.startswith("application_"):
+                status = event.kind.removeprefix("application_")
+                reason = self._readable(detail.get("reason", ""))
+                self.outcome = f"{status}: {reason}" if reason else status
+                if status == "running" and submitted is not None:
+                    self.setup_s = event.time - submitted
+                if status == "rejected":
+                    self.selected = None
+
+    def _name(self, address: str) -> str:
+        return self._names.get(address, address)
+
+    def _graph(self, peers: Mapping[str, str]) -> dict[str, str]:
+        return {operator: self._name(peer) for operator, peer in peers.items()}
+
+    def _readable(self, text: str) -> str:
+        for address, name in self._names.items():
+            text = text.replace(address, name)
+        return text
+
+    def why(self, operator: str) -> str:
+        """Why an operator runs where it runs, in a sentence."""
+        if self.selected is None:
+            return self.outcome
+        peer = self.selected["peers"][operator]
+        offering = self.candidates.get(operator, [])
+        if offering == [peer]:
+            return f"only {peer} offers it here"
+        probed = sorted({graph["peers"][operator] for graph in self.graphs})
+        failed = [f"{drop['at']} ({drop['condition']})" for drop in self.dropped if drop["operator"] == operator]
+        rest = f"; dropped: {', '.join(failed)}" if failed else ""
+        return (
+            f"in the graph of least φ; {len(offering)} peers offer it, {len(probed)} are in complete graphs"
+            f" ({', '.join(probed)}){rest}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain values."""
+        return {
+            "request": self.request,
+            "outcome": self.outcome,
+            "setup_s": self.setup_s,
+            "candidates": self.candidates,
+            "attempts": self.attempts,
+            "dropped": self.dropped,
+            "graphs": self.graphs,
+            "selected": self.selected,
+            "refused": self.refused,
+        }
+
+    def _lines(self) -> list[str]:
+        took = "" if self.setup_s is None else f" (set up in {self.setup_s * 1e3:.0f} ms)"
+        lines = [f"{self.request}: {self.outcome}{took}"]
+        for attempt in self.attempts:
+            lines.append(
+                f"  probes: {attempt['paths']} paths returned, {attempt['dropped']} dropped; "
+                f"{attempt['graphs']} complete graphs, {attempt['qualified']} qualified"
+                + ("" if attempt["complete"] else " (time ran out)")
+            )
+        if self.selected is not None:
+            delay = self.selected["delay_s"]
+            lines.append(f"  chosen: φ = {self.selected['phi']:.4g}, projected delay {delay * 1e3:.3g} ms")
+            width = max(map(len, self.selected["peers"]))
+            lines.extend(
+                f"    {operator:<{width}}  {peer}: {self.why(operator)}"
+                for operator, peer in self.selected["peers"].items()
+            )
+        others = [graph for graph in self.graphs if self.selected is None or graph["peers"] != self.selected["peers"]]
+        others.sort(key=lambda graph: float("inf") if graph["phi"] is None else graph["phi"])
+        for graph in others[:4]:
+            verdict = graph["unqualified"] or f"φ = {graph['phi']:.4g}"
+            places = ", ".join(f"{operator}@{peer}" for operator, peer in graph["peers"].items())
+            lines.append(f"  not chosen: {verdict}, {graph['delay_s'] * 1e3:.3g} ms: {places}")
+        if len(others) > 4:
+            lines.append(f"  and {len(others) - 4} more graphs")
+        lines.extend(
+            f"  dropped: {drop['operator']} at {drop['at']}: {drop['condition']}: "
+            f"{drop['asked']:.4g} asked, {drop['available']:.4g} there"
+            for drop in self.dropped[:8]
+        )
+        lines.extend(f"  refused at set-up: {reason}" for reason in self.refused)
+        return lines
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return f"<pre style='white-space: pre-wrap'>{html.escape(str(self))}</pre>"
