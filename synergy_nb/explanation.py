@@ -123,12 +123,12 @@ class Explanation:
     def _lines(self) -> list[str]:
         took = "" if self.setup_s is None else f" (set up in {self.setup_s * 1e3:.0f} ms)"
         lines = [f"{self.request}: {self.outcome}{took}"]
-        for attempt in self.attempts:
-            lines.append(
-                f"  probes: {attempt['paths']} paths returned, {attempt['dropped']} dropped; "
-                f"{attempt['graphs']} complete graphs, {attempt['qualified']} qualified"
-                + ("" if attempt["complete"] else " (time ran out)")
-            )
+        lines.extend(
+            f"  probes: {attempt['paths']} paths returned, {attempt['dropped']} dropped; "
+            f"{attempt['graphs']} complete graphs, {attempt['qualified']} qualified"
+            + ("" if attempt["complete"] else " (time ran out)")
+            for attempt in self.attempts
+        )
         if self.selected is not None:
             delay = self.selected["delay_s"]
             lines.append(f"  chosen: φ = {self.selected['phi']:.4g}, projected delay {delay * 1e3:.3g} ms")
