@@ -1,0 +1,324 @@
+"""Sources that replay or generate: traces and packets as batches with positions and punctuations, and their pacing.
+
+:func:`read` turns the parameters of a source into the items of its stream, as fast as possible and with no clock;
+:func:`paced` says when each item is due if the stream is to be replayed at some speed. Who runs the source waits until
+then and stamps ``born``, which is 0 here.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import polars as pl
+
+from synergy_nb import packets
+from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
+from synergy_nb.tracefiles import SCHEMAS, Trace, load, sniff
+from synergy_nb.units import nearest
+
+__all__ = ["BATCH_ROWS", "Info", "info", "open_trace", "paced", "read", "schema_of", "sniff"]
+
+BATCH_ROWS: Final = 65_536
+CONNECTORS: Final = ("packets", "trace")
+log = logging.getLogger(__name__)
+
+
+class Info(msgspec.Struct, frozen=True):
+    """What a trace holds.
+
+    Parameters
+    ----------
+    path, format, size
+        The file, its format, and its bytes on disk.
+    rows
+        Tuples, without the malformed lines.
+    first, last
+        Least and greatest event time, ISO 8601.
+    duration
+        Seconds between them.
+    columns
+        Column to type.
+    disorder
+        Seconds by which a tuple is at most earlier than one before it in the file; 0 if the file is in order.
+    malformed
+        Lines that could not be parsed and are skipped.
+    complaint
+        About the first of these: number of the line, field, value, what was expected; empty if there is none.
+    complaint_text
+        The text of that line.
+    """
+
+    path: str
+    format: str
+    size: int
+    rows: int
+    first: str
+    last: str
+    duration: float
+    columns: dict[str, str]
+    disorder: float
+    malformed: int
+    complaint: str
+    complaint_text: str
+
+
+def open_trace(params: Mapping[str, Any]) -> Trace:
+    """Parse the trace that a source with connector ``trace`` names.
+
+    Parameters
+    ----------
+    params
+        ``path``, and optionally ``format``, ``columns``, ``time``, ``strict``, ``tolerance`` as in
+        :func:`synergy_nb.tracefiles.load`.
+
+    Raises
+    ------
+    ValueError
+        As :func:`synergy_nb.tracefiles.load`.
+    """
+    path = params.get("path")
+    if not isinstance(path, str | Path) or not str(path):
+        raise ValueError(f"path: {path!r}; expected the path of a trace")
+    trace = load(
+        path,
+        params.get("format"),
+        columns=params.get("columns") or None,
+        time=params.get("time"),
+        strict=bool(params.get("strict", False)),
+        tolerance=float(params.get("tolerance", 0.01)),
+    )
+    if trace.malformed is not None:
+        log.warning("%s: skipped %d malformed lines; %s", path, trace.malformed.count, trace.malformed)
+    return trace
+
+
+def schema_of(params: Mapping[str, Any]) -> dict[str, str]:
+    """Column to type of the stream that :func:`read` gives for ``params``; reads the file only where it must."""
+    if _connector(params) == "packets":
+        return dict(packets.SCHEMA)
+    kind = params.get("format")
+    if isinstance(kind, str) and kind in SCHEMAS:
+        return dict(SCHEMAS[kind])
+    return dict(open_trace(params).schema)
+
+
+def read(params: Mapping[str, Any]) -> Iterator[Item]:
+    """The items of a source with connector ``trace`` or ``packets``.
+
+    Parameters
+    ----------
+    params
+        The source's parameters. Of a trace, those of :func:`open_trace`, and optionally ``lateness`` (seconds): without
+        it, tuples are sorted by event time (ties keep the order of the file); with it, they keep the order of the file,
+        and a file more out of order than that is refused. Of packets, those of
+        :func:`synergy_nb.packets.parameters`. Of both, ``batch`` (tuples a batch, 65,536).
+
+    Returns
+    -------
+    iterator of Batch and Punctuation
+        Positions are consecutive from 0. Each batch is followed by a punctuation with the greatest time that no later
+        tuple undercuts, the last one by ``END``. ``born`` is 0.
+
+    Raises
+    ------
+    ValueError
+        At the call, before the first item: if the parameters are wrong or the trace cannot be read.
+    """
+    rows = params.get("batch", BATCH_ROWS)
+    if not isinstance(rows, int) or isinstance(rows, bool) or rows < 1:
+        raise ValueError(f"batch: {rows!r}; expected a number of tuples of at least 1")
+    if _connector(params) == "packets":
+        return packets.generate(packets.parameters(params), rows)
+    trace = open_trace(params)
+    times = trace.table["time"].to_physical().to_numpy()
+    lateness = params.get("lateness")
+    if lateness is None:
+        table = trace.table if _disorder(times) == 0 else trace.table.sort("time", maintain_order=True)
+    else:
+        if not isinstance(lateness, int | float) or not 0 <= lateness < math.inf:
+            raise ValueError(f"lateness: {lateness!r}; expected seconds, at least 0")
+        found = _disorder(times)
+        if found > round(lateness * 1e6):
+            row = int(np.argmax(np.maximum.accumulate(times) - times))
+            raise ValueError(
+                f"{trace.path}: lateness: tuple {row} is {found / 1e6:g} s behind an earlier one; "
+                f"expected at most {lateness:g} s"
+            )
+        table = trace.table
+    return _batches(table, rows)
+
+
+def info(path: str | Path, **options: Any) -> Info:
+    """A summary of the trace at ``path``; ``options`` as the parameters of :func:`open_trace`."""
+    trace = load(
+        path,
+        options.get("format"),
+        columns=options.get("columns"),
+        time=options.get("time"),
+        strict=options.get("strict", False),
+        tolerance=options.get("tolerance", 0.01),
+    )
+    times = trace.table["time"]
+    micros = times.to_physical().to_numpy()
+    bad = trace.malformed
+    return Info(
+        path=trace.path,
+        format=trace.format,
+        size=Path(path).stat().st_size,
+        rows=trace.table.height,
+        first=times.dt.to_string("%Y-%m-%dT%H:%M:%S%.6f")[int(micros.argmin())],
+        last=times.dt.to_string("%Y-%m-%dT%H:%M:%S%.6f")[int(micros.argmax())],
+        duration=float(micros.max() - micros.min()) / 1e6,
+        columns=trace.schema,
+        disorder=_disorder(micros) / 1e6,
+        malformed=bad.count if bad is not None else 0,
+        complaint=str(bad) if bad is not None else "",
+        complaint_text=bad.text if bad is not None else "",
+    )
+
+
+def paced(
+    items: Iterable[Item], speed: float, span: float = 0.001, heartbeat: float = 0.1
+) -> Iterator[tuple[float, Item]]:
+    """When each item of a stream is due, in seconds since its start, if it is replayed at ``speed``.
+
+    A tuple of event time t is due at (t - t0) / speed, t0 being the time of the first tuple; a tuple that is out of
+    order, with the one before it. Batches are split so that each covers at most ``span``, and are due with their last
+    tuple: none leaves before its time. A punctuation is due when the replayed time has reached it, so that a window is
+    never closed before it has ended; while nothing is due, and between the pieces of a batch, one is added every
+    ``heartbeat``.
+
+    Parameters
+    ----------
+    items
+        Batches and punctuations, as of :func:`read`.
+    speed
+        Seconds of event time a second; 0: all is due at once, and items are left whole.
+    span, heartbeat
+        Seconds of replay.
+
+    Yields
+    ------
+    due, item
+        ``due`` never decreases.
+
+    Examples
+    --------
+    >>> table = pl.DataFrame({"time": [0, 500_000, 2_000_000]}, schema={"time": pl.Datetime("us")})
+    >>> for due, item in paced([Batch(table, 0, 0.0), Punctuation(END, 3, 0.0)], speed=2, heartbeat=1):
+    ...     print(due, item.rows if isinstance(item, Batch) else item.time if item.time < END else "end")
+    0.0 1
+    0.25 1
+    1.0 2000000
+    1.0 1
+    1.0 end
+    """
+    for field, value, least in (("speed", speed, 0.0), ("span", span, 0.0), ("heartbeat", heartbeat, 1e-6)):
+        if not least <= value < math.inf:
+            raise ValueError(f"{field}: {value!r}; expected a finite number of at least {least:g}")
+    if speed == 0:
+        return ((0.0, item) for item in items)
+    return _paced(items, speed, span, heartbeat)
+
+
+def _connector(params: Mapping[str, Any]) -> str:
+    found = params.get("connector", "trace")
+    if found not in CONNECTORS:
+        near = nearest(found, CONNECTORS)
+        hint = f"; did you mean {near!r}?" if near else ""
+        raise ValueError(f"connector: {found!r}; expected one of {', '.join(CONNECTORS)}{hint}")
+    return str(found)
+
+
+def _disorder(times: np.ndarray[Any, np.dtype[np.int64]]) -> int:
+    """Microseconds by which a tuple is at most earlier than one before it."""
+    if (times[1:] >= times[:-1]).all():
+        return 0
+    return int((np.maximum.accumulate(times) - times).max())
+
+
+def _batches(table: pl.DataFrame, rows: int) -> Iterator[Item]:
+    times = table["time"].to_physical().to_numpy()
+    starts = range(0, table.height, rows)
+    least = np.minimum.reduceat(times, list(starts))  # of each batch
+    bounds = np.minimum.accumulate(least[::-1])[::-1]  # of it and all later ones
+    for index, start in enumerate(starts):
+        batch = Batch(table.slice(start, rows), start, 0.0)
+        yield batch
+        time = int(bounds[index + 1]) if index + 1 < len(starts) else END
+        yield Punctuation(time, batch.end_position, 0.0)
+
+
+def _paced(items: Iterable[Item], speed: float, span: float, heartbeat: float) -> Iterator[tuple[float, Item]]:
+    scale = speed * 1e6  # microseconds of event time a second of replay
+    step = round(span * scale)
+    origin: int | None = None
+    last = 0.0  # due time of the latest item
+    told = 0.0  # due time of the latest punctuation
+    promised = START
+    latest = START  # greatest event time so far
+    position = 0
+
+    def beats(until: float, bound: int) -> Iterator[tuple[float, Item]]:
+        """Punctuations that fall due before ``until``, none beyond ``bound``."""
+        nonlocal last, told, promised
+        if origin is None:
+            return
+        while told + heartbeat <= until and promised < bound:
+            due = max(told + heartbeat, last)
+            time = min(bound, origin + math.floor(due * scale))
+            last = told = due
+            if time > promised:
+                promised = time
+                yield due, Punctuation(time, position, 0.0)
+
+    for item, follower in _with_next(items):
+        if isinstance(item, Punctuation):
+            if item.time == END or origin is None:
+                yield last, item
+            else:
+                due = max(last, (item.time - origin) / scale)
+                yield from beats(due, item.time)
+                if item.time > promised:
+                    last = told = max(last, due)
+                    promised = item.time
+                    yield last, item
+            continue
+        times = item.table["time"].to_physical().to_numpy()
+        if not len(times):
+            continue
+        if origin is None:
+            origin = int(times[0])
+        running = np.maximum(np.maximum.accumulate(times), latest)
+        # No later tuple is below these: within the batch its own tuples say so, beyond it only a punctuation does.
+        beyond = follower.time if isinstance(follower, Punctuation) else START
+        bounds = np.minimum(np.minimum.accumulate(times[::-1])[::-1], beyond)
+        start = 0
+        while start < len(times):
+            yield from beats((int(running[start]) - origin) / scale, int(bounds[start]))
+            stop = int(np.searchsorted(running, running[start] + step, side="right"))
+            latest = int(running[stop - 1])
+            last = max(last, (latest - origin) / scale)
+            piece = msgspec.structs.replace(
+                item, table=item.table.slice(start, stop - start), position=item.position + start
+            )
+            position = piece.end_position
+            yield last, piece
+            start = stop
+
+
+def _with_next(items: Iterable[Item]) -> Iterator[tuple[Item, Item | None]]:
+    """Each item and the one after it."""
+    previous: Item | None = None
+    for item in items:
+        if previous is not None:
+            yield previous, item
+        previous = item
+    if previous is not None:
+        yield previous, None
