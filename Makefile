@@ -1,0 +1,42 @@
+# Each goal does its own set-up in .venv (see .ci/setup) and needs nothing but Python 3.11 or later, make and git.
+# PYTHON=/path/to/python3 names the interpreter; ARGS="..." is handed on, as in: make test ARGS="-k plan"
+
+PY := .venv/bin/python
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint lab bench clean
+
+help:
+	@echo "make demo    compose and run the top-k traffic query on 8 local peers, and check its rows"
+	@echo "make test    style, types and the whole test suite"
+	@echo "make lint    style and types only"
+	@echo "make lab     JupyterLab on 127.0.0.1, in notebooks/"
+	@echo "make bench   every measurement, beside the systems compared"
+	@echo "make clean   remove .venv, caches and builds"
+
+demo:
+	@.ci/setup
+	@.venv/bin/synergy demo $(ARGS)
+
+lint:
+	@.ci/setup test
+	@$(PY) -m ruff check --quiet .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy
+
+test: lint
+	@$(PY) -m pytest $(ARGS)
+
+lab:
+	@.ci/setup lab
+	@mkdir -p notebooks
+	@$(PY) -m jupyterlab --ip=127.0.0.1 --ServerApp.root_dir=notebooks $(ARGS)
+
+bench:
+	@.ci/setup bench
+	@.venv/bin/synergy bench all $(ARGS)
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""The tests. What several of them share is in ``conftest.py``."""

@@ -1,0 +1,33 @@
+"""What all tests share: the same examples on every run, and the way to the real data."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Hypothesis keeps what it has learnt of the sources here rather than in a folder of its own.
+os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(ROOT / ".pytest_cache" / "hypothesis"))
+
+# A test means the same today and tomorrow, here and on a slower machine: fixed examples, no database, no deadline.
+settings.register_profile("deterministic", derandomize=True, database=None, deadline=None)
+settings.load_profile("deterministic")
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder of real traces: ``SYNERGY_DATA`` where that is set, else ``shared/data`` beside the checkout.
+
+    Skips the test where there is none: the traces belong to others and are not part of this project.
+    """
+    named = os.environ.get("SYNERGY_DATA")
+    folder = Path(named).expanduser() if named else ROOT.parent / "shared" / "data"
+    if named and not folder.is_dir():
+        raise FileNotFoundError(f"SYNERGY_DATA names {named!r}, expected a folder that holds the real traces")
+    if not folder.is_dir():
+        pytest.skip(f"no real data: neither SYNERGY_DATA is set nor is there a folder {folder.name} at ../shared")
+    return folder

@@ -1,0 +1,383 @@
+"""The house keeps its shape: imports point down, only drivers look at clocks, names and sizes stay what they should be.
+
+Everything is read from the syntax trees of the modules, so nothing needs to be imported, and an import inside a
+function or under ``TYPE_CHECKING`` counts like any other.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = "synergy_nb"
+
+# From the bottom up. A module may import its own layer (with the exceptions below) and the layers under it. What is
+# not named here is at the bottom, beside plan, graph, journal and queueing, and may import nothing of the others.
+LAYERS = (
+    ("dataflow",),
+    ("traces", "tracefiles", "tabular", "packets"),
+    ("peer",),
+    ("overlay",),
+    ("algorithms",),
+    ("assembly",),
+    ("widgets", "simulator", "runtime"),
+    ("cli", "experiments", "__init__", "__main__"),
+)
+LEVEL = {part: level for level, layer in enumerate(LAYERS, start=1) for part in layer}
+DRIVERS = LEVEL["runtime"]
+TOP = LEVEL["cli"]
+
+# Of the runtime, what may know Dask: the plugin, its links, the processes that hold workers, and what a notebook holds.
+DASK_DOORS = {"plugin", "link", "processes", "cluster"}
+DASK = {"dask", "distributed"}
+OUTSIDE_WORLD = {"asyncio", "socket", "selectors", "ssl", "time", "tornado"} | DASK
+GLOBAL_RANDOMNESS = {"secrets", "uuid.uuid1", "uuid.uuid4", "os.urandom", "os.getrandom"}
+SEEDED_RANDOMNESS = {
+    "Random",
+    "Generator",
+    "BitGenerator",
+    "SeedSequence",
+    "PCG64",
+    "PCG64DXSM",
+    "Philox",
+    "default_rng",
+}
+CLOCKS = re.compile(r"(datetime\.)*(datetime\.(now|utcnow|today)|date\.today)")
+
+LONGEST_MODULE = 500  # lines
+SAY_NOTHING = {"util", "utils", "common", "helper", "helpers", "misc", "manager", "managers"}
+# Written with a hyphen, as this file must not hold them itself. The second are ordinary words of code, not of comments.
+UNFINISHED = re.compile(r"\b(TO-DO|FIX-ME|XX-X|HA-CK|NotImpl-ementedError)\b".replace("-", ""))
+POSTPONED = re.compile(r"\b(place-holder|for n-ow)\b".replace("-", ""))
+
+
+@dataclass(frozen=True)
+class Module:
+    """One source file and what the rules ask of it."""
+
+    name: str  # dotted, without ".__init__"
+    source: str
+    is_package: bool = False
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.source, self.name)
+
+    @cached_property
+    def parts(self) -> tuple[str, ...]:
+        """The names below the package; the package itself is its public door, ``("__init__",)``."""
+        return tuple(self.name.split(".")[1:]) or ("__init__",)
+
+    @property
+    def level(self) -> int:
+        return LEVEL.get(self.parts[0], 0)
+
+    def imports(self) -> Iterator[tuple[int, str]]:
+        """Line and absolute name of every module that is imported; elsewhere's ``from a import b`` gives ``a.b``."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                yield from ((node.lineno, alias.name) for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                base = node.module or ""
+                if node.level:
+                    here = self.name.split(".")
+                    base = ".".join([*here[: len(here) - node.level + self.is_package], *([base] if base else [])])
+                for alias in node.names:
+                    name = f"{base}.{alias.name}"
+                    ours = base.partition(".")[0] == PACKAGE  # then it is known whether b is a module or in one
+                    yield node.lineno, base if ours and name not in NAMES else name
+
+    def uses(self) -> Iterator[tuple[int, str]]:
+        """Line and full name of every use of what is imported: ``np.random.rand`` gives ``numpy.random.rand``."""
+        known: dict[str, str] = {}
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    known[alias.asname or alias.name.partition(".")[0]] = (
+                        alias.name if alias.asname else alias.name.partition(".")[0]
+                    )
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                for alias in node.names:
+                    known[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+        for node in ast.walk(self.tree):
+            name = _dotted(node)
+            if name:
+                first, _, rest = name.partition(".")
+                if first in known:
+                    yield node.lineno, f"{known[first]}.{rest}" if rest else known[first]  # type: ignore[attr-defined]
+
+
+def _dotted(node: ast.AST) -> str | None:
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        inner = _dotted(node.value)
+        return f"{inner}.{node.attr}" if inner else None
+    return None
+
+
+def _read(folder: Path) -> list[Module]:
+    modules = []
+    for path in sorted(folder.rglob("*.py")):
+        names = list(path.relative_to(ROOT).with_suffix("").parts)
+        is_package = names[-1] == "__init__"
+        modules.append(Module(".".join(names[:-1] if is_package else names), path.read_text("utf-8"), is_package))
+    return modules
+
+
+MODULES = _read(ROOT / PACKAGE)
+NAMES = {module.name for module in MODULES}
+
+
+# -- the rules: each yields what is wrong with a module ----------------------------------------------------------------
+
+
+def _ours(module: Module) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Line and names below the package of what ``module`` imports from its own package."""
+    for line, name in module.imports():
+        if name.partition(".")[0] == PACKAGE:
+            yield line, tuple(name.split(".")[1:]) or ("__init__",)
+
+
+def imports_point_down(module: Module) -> Iterator[str]:
+    """No module imports a higher layer."""
+    for line, target in _ours(module):
+        if LEVEL.get(target[0], 0) > module.level:
+            yield f"line {line}: imports {'.'.join(target)}, which is higher in the house"
+
+
+def drivers_stand_apart(module: Module) -> Iterator[str]:
+    """Widgets, simulator and runtime do not know each other."""
+    for line, target in _ours(module):
+        if module.level == DRIVERS == LEVEL.get(target[0]) and target[0] != module.parts[0]:
+            yield f"line {line}: {module.parts[0]} imports {'.'.join(target)}; neither may know the other"
+
+
+def algorithms_stand_alone(module: Module) -> Iterator[str]:
+    """No algorithm imports another; one may be a package of several modules, and algorithms/__init__ lists them all."""
+    if module.parts[0] != "algorithms" or len(module.parts) == 1:
+        return
+    for line, target in _ours(module):
+        if target[0] == "algorithms" and target[1:2] != module.parts[1:2]:
+            yield f"line {line}: imports {'.'.join(target)}; what two algorithms share moves down, or is passed in"
+
+
+def no_outside_world(module: Module) -> Iterator[str]:
+    """Below the drivers, and in the simulator, nobody sees an event loop, a socket, a clock or Dask."""
+    if module.level >= DRIVERS and module.parts[0] != "simulator":
+        return
+    for line, name in module.imports():
+        if name.partition(".")[0] in OUTSIDE_WORLD:
+            yield f"line {line}: imports {name}; time and messages are arguments here"
+    for line, name in module.uses():
+        if CLOCKS.fullmatch(name):
+            yield f"line {line}: reads the clock by {name}; the time is an argument here"
+
+
+def only_seeded_randomness(module: Module) -> Iterator[str]:
+    """Below the drivers, and in the simulator, randomness is a seeded generator."""
+    if module.level >= DRIVERS and module.parts[0] != "simulator":
+        return
+    for line, name in module.uses():
+        for source in ("random.", "numpy.random."):
+            if name.startswith(source) and name.removeprefix(source).partition(".")[0] not in SEEDED_RANDOMNESS:
+                yield f"line {line}: {name} is global randomness; a seeded generator is passed in"
+        if name in GLOBAL_RANDOMNESS or name.partition(".")[0] in GLOBAL_RANDOMNESS:
+            yield f"line {line}: {name} cannot be seeded"
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Call) and not node.args and not node.keywords:
+            maker = (_dotted(node.func) or "").rpartition(".")[2]
+            if maker in SEEDED_RANDOMNESS:
+                yield f"line {node.lineno}: {maker}() without a seed"
+
+
+def few_doors_to_dask(module: Module) -> Iterator[str]:
+    """Only named modules of the runtime import Dask."""
+    if module.parts[0] == "runtime" and len(module.parts) == 2 and module.parts[1] in DASK_DOORS:
+        return
+    for line, name in module.imports():
+        if name.partition(".")[0] in DASK:
+            yield f"line {line}: imports {name}; the doors to Dask are runtime/{{{','.join(sorted(DASK_DOORS))}}}"
+
+
+def of_a_readable_size(module: Module) -> Iterator[str]:
+    """A module is read in one sitting."""
+    lines = len(module.source.splitlines())
+    if lines > LONGEST_MODULE:
+        yield f"{lines} lines, at most {LONGEST_MODULE}: is there a second reason to change in it?"
+
+
+def names_say_something(module: Module) -> Iterator[str]:
+    """No module or class is named for being useful."""
+    for name in module.parts:
+        if SAY_NOTHING & set(name.split("_")):
+            yield f"the module name {name!r} does not say what is in it"
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.ClassDef):
+            words = {word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", node.name)}
+            if words & SAY_NOTHING:
+                yield f"line {node.lineno}: the class name {node.name!r} does not say what it is"
+
+
+def finished(module: Module) -> Iterator[str]:
+    """Nothing is left for later."""
+    for token in tokenize.generate_tokens(io.StringIO(module.source).readline):
+        prose = token.type == tokenize.COMMENT or (token.type == tokenize.STRING and '"""' in token.string)
+        for found in [UNFINISHED.search(token.string), POSTPONED.search(token.string) if prose else None]:
+            if found:
+                yield f"line {token.start[0]}: {found[0]}"
+
+
+def free_of_this_machine(module: Module) -> Iterator[str]:
+    """No path of the machine that it was written on."""
+    for token in tokenize.generate_tokens(io.StringIO(module.source).readline):
+        if re.search(r"(?<![\w./-])/(root|home/[a-z]+|tmp/v|work)/", token.string):
+            yield f"line {token.start[0]}: {token.string.strip()[:80]!r}"
+
+
+def _documented(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return ast.get_docstring(node) is not None
+
+
+def _spared(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Overloads and setters are documented where the function or property is."""
+    names = [(_dotted(decorator) or "") for decorator in node.decorator_list]
+    return any(name.rpartition(".")[2] in {"overload", "setter", "deleter"} for name in names)
+
+
+@cache
+def _classes() -> dict[str, ast.ClassDef]:
+    return {node.name: node for module in MODULES for node in ast.walk(module.tree) if isinstance(node, ast.ClassDef)}
+
+
+def _inherits_docstring(owner: ast.ClassDef, method: str, seen: frozenset[str] = frozenset()) -> bool:
+    """Whether a base of this package documents ``method``, which the override then need not repeat."""
+    for base in owner.bases:
+        name = (_dotted(base.value if isinstance(base, ast.Subscript) else base) or "").rpartition(".")[2]
+        parent = _classes().get(name)
+        if parent is None or name in seen:
+            continue
+        for node in parent.body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == method and _documented(node):
+                return True
+        if _inherits_docstring(parent, method, seen | {name}):
+            return True
+    return False
+
+
+def documented(module: Module) -> Iterator[str]:
+    """Every module, public class, public function and public method says what it is."""
+    if ast.get_docstring(module.tree) is None:
+        yield "the module has no docstring"
+    yield from _undocumented(module.tree.body, None)
+
+
+def _undocumented(body: list[ast.stmt], owner: ast.ClassDef | None) -> Iterator[str]:
+    for node in body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            if not _documented(node):
+                yield f"line {node.lineno}: class {node.name} has no docstring"
+            yield from _undocumented(node.body, node)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
+            inherited = owner is not None and _inherits_docstring(owner, node.name)
+            if not (_documented(node) or _spared(node) or inherited):
+                within = f"{owner.name}." if owner else ""
+                yield f"line {node.lineno}: {within}{node.name} has no docstring"
+
+
+RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
+    imports_point_down,
+    drivers_stand_apart,
+    algorithms_stand_alone,
+    no_outside_world,
+    only_seeded_randomness,
+    few_doors_to_dask,
+    of_a_readable_size,
+    names_say_something,
+    finished,
+    free_of_this_machine,
+    documented,
+)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_every_module_keeps_the_rule(rule: Callable[[Module], Iterator[str]]) -> None:
+    broken = [f"{module.name}: {fault}" for module in MODULES for fault in dict.fromkeys(rule(module))]
+    assert not broken, f"{rule.__doc__}\n" + "\n".join(broken)
+
+
+def test_tests_never_sleep() -> None:
+    asleep = []
+    for module in _read(ROOT / "tests"):
+        sleeps = {line for line, name in module.uses() if name in {"time.sleep", "asyncio.sleep"}}
+        for node in ast.walk(module.tree):  # sleep(0) only gives way to other tasks
+            if isinstance(node, ast.Call) and [ast.unparse(argument) for argument in node.args] == ["0"]:
+                sleeps.discard(node.lineno)
+        asleep += [f"{module.name}: line {line}" for line in sorted(sleeps)]
+    assert not asleep, "a test waits for an event, not for time\n" + "\n".join(asleep)
+
+
+# -- the rules themselves: what each must find -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rule", "name", "source"),
+    [
+        (imports_point_down, "peer", "from synergy_nb.overlay import pastry"),
+        (imports_point_down, "plan", "def f():\n    from .peer import Peer"),
+        (imports_point_down, "journal", "import synergy_nb.runtime.link as link"),
+        (imports_point_down, "overlay.pastry", "from ..algorithms import composition"),
+        (imports_point_down, "dataflow.tuples", "from synergy_nb import source"),
+        (drivers_stand_apart, "runtime.host", "from synergy_nb.simulator.kernel import World"),
+        (algorithms_stand_alone, "algorithms.sharing", "from .composition import messages"),
+        (no_outside_world, "overlay.pastry", "import asyncio.queues"),
+        (no_outside_world, "simulator.kernel", "from time import monotonic"),
+        (no_outside_world, "dataflow.tuples", "import datetime as d\nd.datetime.now()"),
+        (only_seeded_randomness, "traces", "import numpy as np\nnp.random.rand(3)"),
+        (only_seeded_randomness, "traces", "from random import choice\nchoice([1])"),
+        (only_seeded_randomness, "traces", "import random\nrandom.Random()"),
+        (only_seeded_randomness, "dataflow.operators.encrypt", "import os\nos.urandom(12)"),
+        (few_doors_to_dask, "runtime.host", "import distributed"),
+        (few_doors_to_dask, "cli", "from dask import config"),
+        (of_a_readable_size, "plan", "\n" * (LONGEST_MODULE + 1)),
+        (names_say_something, "overlay.ring_utils", ""),
+        (names_say_something, "overlay.ring", "class LinkManager: ..."),
+        (finished, "plan", "x = 1  # TO" + "DO: two"),
+        (finished, "plan", "x = 1  # enough for" + " now"),
+        (free_of_this_machine, "plan", "'/ro" + "ot/data'"),
+        (documented, "plan", "x = 1"),
+        (documented, "plan", "'''Doc.'''\nclass A: ..."),
+        (documented, "plan", "'''Doc.'''\nclass A:\n    '''Doc.'''\n    def f(self): ..."),
+    ],
+)
+def test_a_broken_rule_is_found(rule: Callable[[Module], Iterator[str]], name: str, source: str) -> None:
+    assert list(rule(Module(f"{PACKAGE}.{name}", source)))
+
+
+@pytest.mark.parametrize(
+    ("rule", "name", "source"),
+    [
+        (imports_point_down, "cli", "from synergy_nb.runtime import cluster"),
+        (imports_point_down, "overlay.directory", "from synergy_nb.overlay.pastry import Pastry"),
+        (drivers_stand_apart, "runtime.host", "from synergy_nb.runtime import link"),
+        (algorithms_stand_alone, "algorithms.composition.probing", "from .messages import Probe"),
+        (no_outside_world, "runtime.host", "import asyncio"),
+        (only_seeded_randomness, "traces", "import numpy as np\nnp.random.default_rng(3)"),
+        (only_seeded_randomness, "traces", "import random\nrandom.Random(3).random()"),
+        (few_doors_to_dask, "runtime.link", "import distributed"),
+        (names_say_something, "overlay.ring", "class Commonality: ..."),
+        (finished, "sql", "kind = 'place" + "holder'"),
+        (documented, "plan", "'''Doc.'''\ndef _inner(): ..."),
+    ],
+)
+def test_a_kept_rule_finds_nothing(rule: Callable[[Module], Iterator[str]], name: str, source: str) -> None:
+    assert not list(rule(Module(f"{PACKAGE}.{name}", source)))
