@@ -1,0 +1,112 @@
+"""How far away other peers are: smoothed round-trip times.
+
+Theory of operation
+-------------------
+Acknowledgements of pings and of routed messages give samples of round-trip times. Each is folded into a smoothed mean
+and mean deviation a peer, with the gains of Jacobson and Karels (RFC 6298: 1/8 and 1/4), from which a retransmission
+timeout follows. Routing tables prefer the nearer of two candidates (Pastry, section 2.5), probes choose near hosts
+(dissertation, section 2.3.1, "delay monitoring service"), and one-way delays are taken as half the round trip.
+
+A pure data structure: no messages, no clock, bounded in size.
+
+References
+----------
+.. [1] A. Rowstron and P. Druschel, "Pastry: Scalable, decentralized object location and routing for large-scale
+   peer-to-peer systems", Middleware 2001.
+.. [2] V. Paxson, M. Allman, J. Chu and M. Sargent, "Computing TCP's Retransmission Timer", RFC 6298, 2011.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+__all__ = ["Latency"]
+
+MEAN_GAIN: Final = 1 / 8  # RFC 6298, section 2.3
+DEVIATION_GAIN: Final = 1 / 4
+INFINITE: Final = float("inf")
+
+
+class Latency:
+    """Smoothed round-trip times to other peers.
+
+    Parameters
+    ----------
+    capacity
+        Peers remembered; the one that was first measured longest ago goes first.
+    unknown
+        Retransmission timeout towards a peer that was never measured, seconds.
+    floor, ceiling
+        Bounds of every retransmission timeout, seconds.
+
+    Examples
+    --------
+    >>> latency = Latency()
+    >>> latency.sample("b", 0.100)
+    >>> latency.sample("b", 0.060)
+    >>> round(latency.rtt("b"), 4), round(latency.one_way("b"), 4)
+    (0.095, 0.0475)
+    >>> latency.rtt("c") is None
+    True
+    """
+
+    __slots__ = ("_measured", "capacity", "ceiling", "floor", "unknown")
+
+    def __init__(self, capacity: int = 4096, unknown: float = 0.5, floor: float = 0.15, ceiling: float = 3.0) -> None:
+        if capacity < 1:
+            raise ValueError(f"capacity: {capacity} peers; expected at least 1")
+        if not 0 < floor <= unknown <= ceiling:
+            raise ValueError(f"floor, unknown, ceiling: {floor}, {unknown}, {ceiling} s; expected rising and positive")
+        self.capacity = capacity
+        self.unknown = unknown
+        self.floor = floor
+        self.ceiling = ceiling
+        self._measured: dict[str, list[float]] = {}  # address: [mean, mean deviation], both in seconds
+
+    def __len__(self) -> int:
+        return len(self._measured)
+
+    def __contains__(self, address: str) -> bool:
+        return address in self._measured
+
+    def sample(self, address: str, seconds: float) -> None:
+        """Fold one measured round trip of ``seconds`` to ``address`` into its mean."""
+        if seconds < 0.0:
+            seconds = 0.0
+        measured = self._measured.get(address)
+        if measured is None:
+            if len(self._measured) >= self.capacity:
+                del self._measured[next(iter(self._measured))]
+            self._measured[address] = [seconds, seconds / 2]
+            return
+        error = seconds - measured[0]
+        measured[0] += MEAN_GAIN * error
+        measured[1] += DEVIATION_GAIN * (abs(error) - measured[1])
+
+    def rtt(self, address: str) -> float | None:
+        """Smoothed round-trip time in seconds, or None when never measured."""
+        measured = self._measured.get(address)
+        return None if measured is None else measured[0]
+
+    def one_way(self, address: str) -> float | None:
+        """Estimated delay of one direction in seconds: half the round trip; None when never measured."""
+        measured = self._measured.get(address)
+        return None if measured is None else measured[0] / 2
+
+    def timeout(self, address: str) -> float:
+        """Seconds after which an answer from ``address`` is overdue: mean plus four mean deviations, bounded."""
+        measured = self._measured.get(address)
+        if measured is None:
+            return self.unknown
+        seconds = measured[0] + 4 * measured[1]
+        return self.floor if seconds < self.floor else min(seconds, self.ceiling)
+
+    def nearest(self, addresses: Iterable[str], limit: int) -> list[str]:
+        """At most ``limit`` of ``addresses``, nearest first; unmeasured ones last, in the order given."""
+        measured = self._measured
+        return sorted(addresses, key=lambda address: measured[address][0] if address in measured else INFINITE)[:limit]
+
+    def forget(self, address: str) -> None:
+        """Drop what is known of ``address``; harmless when nothing is."""
+        self._measured.pop(address, None)

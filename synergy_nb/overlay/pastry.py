@@ -1,0 +1,680 @@
+"""Pastry: a ring of peers on which every key has one live root, reached in about log16 N hops.
+
+Theory of operation
+-------------------
+*State.* A peer's key is the leading 128 bits of the SHA-1 of its address. It keeps a leaf set of the 8 nearest peers on
+each side and a routing table of one peer for each prefix and next digit (:mod:`synergy_nb.overlay.ring`). When two
+peers fit the same slot, the one with the smaller measured round trip stays (section 2.5 of Pastry); peers not yet
+measured wait as *rivals* until the failure detector has pinged them.
+
+*Routing* (section 2.3, the procedure of figure 2). If the leaf set covers the key, go to the nearest of its peers; else
+to the table's peer that shares one more digit; else to any known peer that shares as many and is nearer. Every hop
+acknowledges. A hop through the table that does not answer within one timeout is routed around. The last hop, to the
+root itself, is tried three times before the next nearest is taken for the root, because a lost message is likelier than
+a dead peer, and another peer is the wrong one as long as the root lives. A peer that did not answer is avoided for a
+second, and the failure detector hears of it.
+
+*Joining* (section 2.4). The request is routed to the newcomer's own key; every peer on its way adds the rows that fit,
+the root answers with its leaf set, and the newcomer announces itself to all that it learned. A peer that takes somebody
+new into its leaf set upon hearsay announces itself to it, so that leaf sets become symmetric at once, also when many
+join together.
+
+*Repair.* When a peer is dead, its place in the leaf set is filled from what is known and from the leaf set of the
+extreme peer on that side; a routing slot is asked of another peer of the same row. Immediate neighbours exchange leaf
+sets every second after a change, less and less often when nothing changes (up to every 16 s).
+
+*Leaving* is announced, with the leaf set, to all known peers.
+
+Who is dead is not decided here: :attr:`Pastry.vet` is set by the failure detector
+(:mod:`synergy_nb.overlay.membership`) and says whether a peer may be taken in; it calls :meth:`Pastry.remove` and
+:meth:`Pastry.consider`.
+
+References
+----------
+.. [1] A. Rowstron and P. Druschel, "Pastry: Scalable, decentralized object location and routing for large-scale
+   peer-to-peer systems", Middleware 2001.
+.. [2] T. Repantis, "Synergy: Quality of Service Support for Distributed Stream Processing Systems", dissertation, 2008,
+   sections 2.2.3 and 2.3.3 (the peer-to-peer overlay that finds components and streams).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, Final
+
+from synergy_nb.overlay.latency import Latency
+from synergy_nb.overlay.recent import Recent
+from synergy_nb.overlay.ring import LeafSet, RoutingTable, distance, number_of, place_of, shared_digits
+from synergy_nb.peer import Message, Peer, Protocol, Timer
+
+__all__ = ["JoinReply", "JoinRequest", "Leaves", "Leaving", "Pastry", "RouteAck", "Routed", "RowReply", "RowRequest"]
+
+HOP_LIMIT: Final = 24
+LAST_HOP_TRIES: Final = 3
+SILENCE: Final = 1.0  # s that a peer which did not answer is avoided
+FAST: Final = 1.0  # s between exchanges of leaf sets after a change
+SLOW: Final = 16.0  # and at rest
+ROW_EVERY: Final = 45.0  # s between requests for somebody else's row of the table
+ASK_EVERY: Final = 60.0  # s between requests for one empty slot that messages would have needed
+JOIN_FIRST: Final = 0.4  # s until a join is tried again, at first
+JOIN_LAST: Final = 3.0  # and at most
+QUEUE: Final = 256  # routed messages kept until the peer has joined
+RIVALS: Final = 32
+HALF_LEAVES: Final = 8
+
+
+class Routed(Message, frozen=True, gc=False):
+    """``payload`` on its way to the root of ``key``; this hop is acknowledged under its ``sequence`` number."""
+
+    key: str
+    payload: Any
+    origin: str
+    ident: int
+    hops: int
+    sequence: int
+
+
+class RouteAck(Message, frozen=True, gc=False):
+    """The hop numbered ``sequence`` has arrived."""
+
+    sequence: int
+
+
+class JoinRequest(Message, frozen=True, gc=False):
+    """Routed to the newcomer's key; ``learned`` grows along the way."""
+
+    joiner: str
+    attempt: int
+    learned: tuple[str, ...]
+
+
+class JoinReply(Message, frozen=True, gc=False):
+    """What was learned along the way, and the leaf set of the root."""
+
+    attempt: int
+    learned: tuple[str, ...]
+    leaves: tuple[str, ...]
+
+
+class Leaves(Message, frozen=True, gc=False):
+    """The sender is in the ring, with this leaf set; it wants the receiver's if ``answer``."""
+
+    leaves: tuple[str, ...]
+    answer: bool
+
+
+class RowRequest(Message, frozen=True, gc=False):
+    """Asks for the peers that share ``row`` digits with the sender, those of one ``column`` if it is not -1."""
+
+    row: int
+    column: int
+
+
+class RowReply(Message, frozen=True, gc=False):
+    """Peers for a row of the routing table."""
+
+    learned: tuple[str, ...]
+
+
+class Leaving(Message, frozen=True, gc=False):
+    """The sender leaves; its leaf set fills the gap."""
+
+    leaves: tuple[str, ...]
+
+
+class _Hop:
+    """A routed message that the next peer has not acknowledged yet."""
+
+    __slots__ = ("avoid", "deadline", "message", "sent", "to", "tries")
+
+    def __init__(self, to: str, message: Routed, sent: float, deadline: float, avoid: frozenset[str]) -> None:
+        self.to = to
+        self.message = message
+        self.sent = sent
+        self.deadline = deadline
+        self.avoid = avoid
+        self.tries = 1
+
+
+class Pastry(Protocol):
+    """One peer's part of the ring.
+
+    Parameters
+    ----------
+    peer
+        The peer it belongs to.
+    latency
+        Measured round trips, shared with the failure detector; one of its own if not given.
+
+    Attributes
+    ----------
+    joined : bool
+        Whether this peer is in the ring. One that is not neither forwards nor acknowledges.
+    leaf_set : tuple of str
+        The nearest peers on both sides.
+    hops : list of int
+        How many messages this peer received as root after 0, 1, 2, ... hops.
+    on_joined, on_leave : list of callables without arguments
+        Called when this peer has joined, and before it leaves.
+    on_change : list of callables without arguments
+        Called when the leaf set has changed.
+    on_silent : list of callables (address)
+        Called when a peer did not acknowledge a hop.
+    on_left : list of callables (address)
+        Called when another peer has said that it leaves.
+    vet : callable (address) -> bool
+        Whether a peer that was heard of may be taken in.
+    """
+
+    def __init__(self, peer: Peer, latency: Latency | None = None) -> None:
+        super().__init__(peer)
+        self.address = peer.address
+        self.latency = latency if latency is not None else Latency()
+        self.joined = False
+        self.hops = [0] * (HOP_LIMIT + 1)
+        self.on_joined: list[Callable[[], None]] = []
+        self.on_leave: list[Callable[[], None]] = []
+        self.on_change: list[Callable[[], None]] = []
+        self.on_silent: list[Callable[[str], None]] = []
+        self.on_left: list[Callable[[str], None]] = []
+        self.vet: Callable[[str], bool] = _anybody
+        self.leaves = LeafSet(peer.address, HALF_LEAVES)
+        self.table = RoutingTable(peer.address)
+        self.started = False
+        self._known: tuple[str, ...] | None = ()
+        self._rivals: dict[str, None] = {}
+        self._silent: dict[str, float] = {}  # address: until when it is avoided
+        self._unacknowledged: dict[int, _Hop] = {}
+        self._sweeper: Timer | None = None
+        self._sequence = 0
+        self._seen = Recent(2048)  # hops taken: (sender, sequence)
+        self._received = Recent(1024)  # messages delivered here as root: (origin, ident)
+        self._queue: list[tuple[str, Message]] = []
+        self._contact: str | None = None
+        self._attempt = 0
+        self._interval = FAST
+        self._exchanges = 0
+        self._asked: dict[int, float] = {}  # slot: when a peer for it was last asked for; at most 512 slots
+        self._epoch = 0  # timers of an earlier life in the ring do nothing
+        self.handlers = {
+            Routed: self._on_routed,
+            RouteAck: self._on_ack,
+            JoinReply: self._on_join_reply,
+            Leaves: self._on_leaves,
+            RowRequest: self._on_row_request,
+            RowReply: self._on_row_reply,
+            Leaving: self._on_leaving,
+        }
+
+    # -- for the driver and the protocols above --------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin the timers of a peer whose state was filled in by :func:`~synergy_nb.overlay.assembled.assemble`."""
+        self.started = True
+        self._renumber()
+        if self.joined:
+            self._enter()
+
+    def adopt(self) -> None:
+        """Take the state that was filled in from outside for that of a peer that has joined; ``start`` begins it."""
+        self.joined = True
+        self._known = None
+
+    def join(self, contact: str | None) -> None:
+        """Join the ring that ``contact`` is in, or begin a new one when it is None."""
+        if self.joined:
+            return
+        self._renumber()
+        if contact is None or contact == self.address:
+            self.joined = True
+            self._enter()
+            return
+        self._contact = contact
+        self._attempt = self._next()
+        self._try_to_join(self._attempt, JOIN_FIRST)
+
+    def leave(self) -> None:
+        """Leave the ring, saying so to all known peers; :meth:`join` may be called again."""
+        self._contact = None
+        if not self.joined:
+            return
+        for callback in self.on_leave:
+            callback()
+        farewell = Leaving(self.leaves.members)
+        for address in self.known():
+            self.peer.send(address, farewell)
+        self.joined = False
+        self._epoch += 1
+        self.leaves.clear()
+        self.table.entries.clear()
+        self._known = ()
+        self._rivals.clear()
+        self._unacknowledged.clear()
+
+    def route(self, key: str, payload: Message, first: str | None = None) -> None:
+        """Send ``payload`` to the live root of ``key``; its protocol there gets it with this peer as sender.
+
+        Parameters
+        ----------
+        key
+            32 hexadecimal digits.
+        payload
+            May be delivered more than once, and at two peers while the ring is being repaired.
+        first
+            A peer believed to be the root, taken as first hop if it is not known to be silent or gone.
+        """
+        if not self.joined:
+            if len(self._queue) < QUEUE:
+                self._queue.append((key, payload))
+            else:
+                self.peer.record("route_dropped", key, reason="not joined and the queue is full", limit=QUEUE)
+            return
+        if first is not None and (first in self._silent or first == self.address or not self.vet(first)):
+            first = None
+        self._forward(key, payload, self.address, self._next(), 0, _NOBODY, first)
+
+    def is_root(self, key: str) -> bool:
+        """Whether this peer is the nearest to ``key`` of all that it knows."""
+        number = number_of(key)
+        leaves = self.leaves
+        return leaves.covers(number) and leaves.nearest(number) == self.address
+
+    def root_of(self, key: str) -> str | None:
+        """The root of ``key`` if the leaf set covers it, else None."""
+        number = number_of(key)
+        return self.leaves.nearest(number) if self.leaves.covers(number) else None
+
+    def root_neighbours(self, count: int) -> tuple[str, ...]:
+        """The nearest ``count`` peers on each side, nearest first: one of them is next in line for this peer's keys."""
+        return self.leaves.neighbours(count)
+
+    @property
+    def leaf_set(self) -> tuple[str, ...]:
+        """The nearest peers on both sides."""
+        return self.leaves.members
+
+    def known(self) -> tuple[str, ...]:
+        """All peers of the leaf set and the routing table."""
+        if self._known is None:
+            self._known = tuple(dict.fromkeys((*self.leaves.members, *self.table.entries.values())))
+        return self._known
+
+    def remove(self, address: str) -> None:
+        """Take a peer that is dead or gone out of all state, and repair."""
+        self._rivals.pop(address, None)
+        self._silent.pop(address, None)
+        version = self.leaves.version
+        wing = self.leaves.left
+        if self.leaves.discard(address):
+            self._known = None
+            for other in self.known():
+                if other != address:
+                    self.leaves.add(other)
+            if self.joined:
+                extremes = self.leaves.left if address in wing else self.leaves.right
+                for other in dict.fromkeys(extremes[-1:] + self.leaves.neighbours(1)[:1]):
+                    self.peer.send(other, Leaves(self.leaves.members, True))
+        slot = self.table.slot(place_of(address))
+        if self.table.entries.get(slot) == address:
+            del self.table.entries[slot]
+            self._known = None
+            for other in self.leaves.members:
+                self._offer(other)
+            if slot not in self.table.entries:
+                self._ask_for(slot)
+        for sequence, hop in list(self._unacknowledged.items()):
+            if hop.to == address:
+                del self._unacknowledged[sequence]
+                self._around(hop)
+        self._changed_since(version)
+
+    def consider(self, address: str) -> None:
+        """Take in a peer that is known to live, where it fits."""
+        if address == self.address:
+            return
+        version = self.leaves.version
+        self._take(address, heard=True)
+        self._changed_since(version)
+
+    def next_rival(self) -> str | None:
+        """A peer worth measuring, because the slot that it fits is taken by another; None when there is none."""
+        while self._rivals:
+            address = next(iter(self._rivals))
+            del self._rivals[address]
+            if address not in self.leaves and self.vet(address):
+                return address
+        return None
+
+    def measured(self, address: str) -> None:
+        """A round trip to ``address`` was measured: it is not silent, and may replace a farther peer in the table."""
+        if self._silent:
+            self._silent.pop(address, None)
+        slot = self.table.slot(place_of(address))
+        incumbent = self.table.entries.get(slot)
+        if incumbent is None or incumbent == address or slot < 0:
+            return
+        mine, theirs = self.latency.rtt(address), self.latency.rtt(incumbent)
+        if mine is not None and theirs is not None and mine < 0.9 * theirs:  # hysteresis: samples vary
+            self.table.entries[slot] = address
+            self._known = None
+
+    # -- routing -----------------------------------------------------------------------------------------------------
+
+    def next_hop(self, key: str, avoid: Collection[str] = ()) -> str:
+        """The next peer on the way to the root of ``key``; this peer's own address at the end of the way."""
+        number = number_of(key)
+        leaves = self.leaves
+        if leaves.covers(number):
+            return leaves.nearest(number, avoid)
+        table = self.table
+        slot = table.slot(number)
+        hop = table.entries.get(slot)
+        if hop is not None and hop not in avoid:
+            return hop
+        if hop is None and self._asked.get(slot, -ASK_EVERY) + ASK_EVERY <= self.peer.now:
+            self._ask_for(slot)
+        row = slot >> 4
+        best, least = self.address, distance(self.leaves.number, number)
+        for address in self.known():
+            place = place_of(address)
+            apart = distance(place, number)
+            if apart < least and shared_digits(place, number) >= row and address not in avoid:
+                best, least = address, apart
+        return best
+
+    def _forward(
+        self, key: str, payload: Any, origin: str, ident: int, hops: int, avoid: frozenset[str], first: str | None
+    ) -> None:
+        around: Collection[str] = avoid
+        now = self.peer.now
+        if self._silent:
+            self._silent = {address: until for address, until in self._silent.items() if until > now}
+            around = avoid.union(self._silent)
+        hop = first if first is not None else self.next_hop(key, around)
+        if hop == self.address:
+            self._deliver(payload, origin, ident, hops)
+            return
+        if hops >= HOP_LIMIT:
+            self.peer.record("route_dropped", key, reason="hop limit", limit=HOP_LIMIT, origin=origin)
+            return
+        sequence = self._next()
+        message = Routed(key, payload, origin, ident, hops + 1, sequence)
+        deadline = now + self.latency.timeout(hop)
+        self._unacknowledged[sequence] = _Hop(hop, message, now, deadline, avoid)
+        if self._sweeper is None or self._sweeper.when > deadline:
+            self._sweep_at(deadline)
+        self.peer.send(hop, message)
+
+    def _on_routed(self, sender: str, message: Routed) -> None:
+        if not self.joined:
+            return  # no acknowledgement: the sender tries another way
+        self.peer.send(sender, RouteAck(message.sequence))
+        if not self._seen.add((sender, message.sequence)):
+            return
+        payload = message.payload
+        avoid = _NOBODY
+        if type(payload) is JoinRequest:
+            if payload.joiner == self.address:
+                return
+            payload = self._teach(payload, message.hops)
+            avoid = frozenset((payload.joiner,))  # an earlier life of the joiner may still be known here
+        self._forward(message.key, payload, message.origin, message.ident, message.hops, avoid, None)
+
+    def _deliver(self, payload: Any, origin: str, ident: int, hops: int) -> None:
+        if not self._received.add((origin, ident)):
+            return
+        if type(payload) is JoinRequest:
+            learned = tuple(address for address in payload.learned if address != payload.joiner)
+            self.peer.send(payload.joiner, JoinReply(payload.attempt, learned, (self.address, *self.leaves.members)))
+            return
+        self.hops[hops] += 1
+        if origin == self.address:
+            self.peer.send(origin, payload)  # handled at the end of this call
+        else:
+            self.peer.deliver(origin, payload)
+
+    def _on_ack(self, sender: str, message: RouteAck) -> None:
+        hop = self._unacknowledged.get(message.sequence)
+        if hop is None or hop.to != sender:
+            return
+        del self._unacknowledged[message.sequence]
+        if hop.tries == 1:  # Karn's rule: after a repetition one does not know which of the two was acknowledged
+            self.latency.sample(sender, self.peer.now - hop.sent)
+        if self._silent:
+            self._silent.pop(sender, None)
+
+    def _sweep(self) -> None:
+        """Repeat or route around what was not acknowledged in time."""
+        now = self.peer.now
+        for sequence, hop in list(self._unacknowledged.items()):
+            if hop.deadline > now or sequence not in self._unacknowledged:
+                continue
+            if (
+                hop.tries < LAST_HOP_TRIES
+                and hop.to not in self._silent
+                and self.leaves.covers(number_of(hop.message.key))
+            ):
+                hop.tries += 1
+                hop.deadline = now + self.latency.timeout(hop.to)
+                self.peer.send(hop.to, hop.message)
+                if hop.tries == 2:
+                    self._tell_silent(hop.to)
+                continue
+            del self._unacknowledged[sequence]
+            self._silent[hop.to] = now + SILENCE
+            if hop.tries == 1:
+                self._tell_silent(hop.to)
+            self._around(hop)
+        self._sweeper = None
+        if self._unacknowledged:
+            self._sweep_at(min(hop.deadline for hop in self._unacknowledged.values()))
+
+    def _sweep_at(self, when: float) -> None:
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        self._sweeper = self.peer.after(max(when - self.peer.now, 0.0), self._sweep)
+
+    def _tell_silent(self, address: str) -> None:
+        for callback in self.on_silent:
+            callback(address)
+
+    def _around(self, hop: _Hop) -> None:
+        message = hop.message
+        avoid = hop.avoid | {hop.to}
+        self._forward(message.key, message.payload, message.origin, message.ident, message.hops - 1, avoid, None)
+
+    def _next(self) -> int:
+        self._sequence += 1
+        return self._sequence
+
+    def _renumber(self) -> None:
+        """Number on from the clock, so that a restarted peer does not use the numbers of its earlier life again."""
+        self._sequence = max(self._sequence, int(self.peer.now * 1e6))
+
+    # -- joining -----------------------------------------------------------------------------------------------------
+
+    def _try_to_join(self, attempt: int, patience: float) -> None:
+        if self.joined or self._contact is None or attempt != self._attempt:
+            return
+        self._ask_to_join(self._contact, attempt)
+        again = min(patience * 1.6, JOIN_LAST)
+        self.peer.after(patience * (0.75 + 0.5 * self.peer.rng.random()), self._try_to_join, attempt, again)
+
+    def _ask_to_join(self, contact: str, attempt: int) -> None:
+        number = self._next()
+        request = JoinRequest(self.address, attempt, ())
+        self.peer.send(contact, Routed(self.peer.key, request, self.address, number, 1, number))
+
+    def _teach(self, request: JoinRequest, hops: int) -> JoinRequest:
+        """Add this peer and the rows of its table that fit the newcomer to what the request has collected."""
+        shared = shared_digits(self.leaves.number, place_of(request.joiner))
+        learned = dict.fromkeys(request.learned)
+        learned[self.address] = None
+        for row in range(0 if hops == 1 else min(hops - 1, shared), shared + 1):
+            learned.update(dict.fromkeys(self.table.row(row)))
+        return JoinRequest(request.joiner, request.attempt, tuple(learned))
+
+    def _on_join_reply(self, sender: str, message: JoinReply) -> None:
+        if self.joined:
+            self._on_leaves(sender, Leaves((*message.leaves, *message.learned), False))
+            return
+        if message.attempt != self._attempt or self._contact is None:
+            return
+        for address in (sender, *message.leaves, *message.learned):
+            self._take(address, heard=False)
+        self.joined = True
+        announcement = Leaves(self.leaves.members, True)
+        for address in self.known():
+            self.peer.send(address, announcement)
+        self._enter()
+
+    def _enter(self) -> None:
+        self._epoch += 1
+        self._contact = None
+        if self.started:
+            self._interval = FAST
+            self.peer.after(FAST * (0.5 + self.peer.rng.random()), self._stabilise, self._epoch)
+            self.peer.after(ROW_EVERY * (0.5 + self.peer.rng.random()), self._look_at_rows, self._epoch)
+        for callback in self.on_joined:
+            callback()
+        queue, self._queue = self._queue, []
+        for key, payload in queue:
+            self.route(key, payload)
+
+    # -- keeping the state right -------------------------------------------------------------------------------------
+
+    def _take(self, address: str, heard: bool) -> None:
+        """Put a peer where it fits; one ``heard`` of by others learns of this peer if it is now in the leaf set."""
+        if address == self.address or address in self.leaves or not self.vet(address):
+            return
+        if self.leaves.add(address):
+            self._known = None
+            if heard and self.joined:
+                self.peer.send(address, Leaves(self.leaves.members, True))
+        self._offer(address)
+
+    def _offer(self, address: str) -> None:
+        slot = self.table.slot(place_of(address))
+        if slot < 0:
+            return
+        incumbent = self.table.entries.get(slot)
+        if incumbent is None:
+            self.table.entries[slot] = address
+            self._known = None
+        elif incumbent != address:
+            if address in self.latency:
+                self.measured(address)
+            elif len(self._rivals) < RIVALS:
+                self._rivals[address] = None
+
+    def _changed_since(self, version: int) -> None:
+        if self.leaves.version == version:
+            return
+        self._interval = FAST
+        for callback in self.on_change:
+            callback()
+
+    def _on_leaves(self, sender: str, message: Leaves) -> None:
+        if not self.joined:
+            return
+        version = self.leaves.version
+        self._take(sender, heard=False)
+        for address in message.leaves:
+            self._take(address, heard=True)
+        if message.answer:
+            if sender in self.leaves:
+                self.peer.send(sender, Leaves(self.leaves.members, False))
+            else:
+                self._point(sender, message.leaves)
+        self._changed_since(version)
+
+    def _point(self, sender: str, leaves: Collection[str]) -> None:
+        """Name a peer that is far away those of the known that it should know, if it does not."""
+        place = place_of(sender)
+        near = sorted(
+            (address for address in self.known() if address != sender),
+            key=lambda address: distance(place_of(address), place),
+        )[: self.leaves.half]
+        if near and near[0] not in leaves:
+            self.peer.send(sender, Leaves(tuple(near), False))
+
+    def _stabilise(self, epoch: int) -> None:
+        """Exchange leaf sets with the left and the right neighbour in turn; every third time look for oneself.
+
+        A peer that asks a random one of the table for its own root finds out about neighbours whom none of its
+        neighbours knows, as when two rings interleave.
+        """
+        if epoch != self._epoch or not self.joined:
+            return
+        version = self.leaves.version
+        near = self.leaves.neighbours(1)
+        if near:
+            self._exchanges += 1
+            turn = self._exchanges % 3
+            if turn < 2 or self.leaves.whole:
+                self.peer.send(near[turn % len(near)], Leaves(self.leaves.members, True))
+            else:
+                self._ask_to_join(self.peer.rng.choice(self.known()), self._attempt)
+        delay = self._interval * (0.75 + 0.5 * self.peer.rng.random())
+        self._interval = min(self._interval * 1.5, SLOW)
+        self.peer.after(delay, self._stabilised, epoch, version)
+
+    def _stabilised(self, epoch: int, version: int) -> None:
+        if version != self.leaves.version:
+            self._interval = FAST
+        self._stabilise(epoch)
+
+    def _look_at_rows(self, epoch: int) -> None:
+        """Ask a peer of a random row for its own row, whose peers may be nearer (section 2.4, maintenance)."""
+        if epoch != self._epoch or not self.joined:
+            return
+        if self.table.entries and not self.leaves.whole:
+            slot = self.peer.rng.choice(list(self.table.entries))
+            self.peer.send(self.table.entries[slot], RowRequest(slot >> 4, -1))
+        self.peer.after(ROW_EVERY * (0.75 + 0.5 * self.peer.rng.random()), self._look_at_rows, epoch)
+
+    def _ask_for(self, slot: int) -> None:
+        """Ask another peer of the row, or of the next ones, for somebody in an empty slot (section 2.4, repair)."""
+        if slot < 0 or not self.joined or self.leaves.whole:
+            return
+        self._asked[slot] = self.peer.now
+        row = slot >> 4
+        for nearby in range(row, row + 3):
+            peers = [address for address in self.table.row(nearby) if address not in self._silent]
+            if peers:
+                self.peer.send(self.peer.rng.choice(peers), RowRequest(row, slot & 15))
+                return
+
+    def _on_row_request(self, sender: str, message: RowRequest) -> None:
+        if not self.joined or not 0 <= message.row < 32 or not -1 <= message.column < 16:
+            return
+        place = place_of(sender)
+        found = [
+            address
+            for address in (*self.known(), self.address)
+            if address != sender
+            and shared_digits(place_of(address), place) == message.row
+            and message.column in (-1, place_of(address) >> (124 - 4 * message.row) & 15)
+        ]
+        if found:
+            self.peer.send(sender, RowReply(tuple(found[:16])))
+
+    def _on_row_reply(self, sender: str, message: RowReply) -> None:
+        self._on_leaves(sender, Leaves(message.learned, False))
+
+    def _on_leaving(self, sender: str, message: Leaving) -> None:
+        for callback in self.on_left:
+            callback(sender)
+        version = self.leaves.version
+        self.remove(sender)
+        if self.joined:
+            for address in message.leaves:
+                self._take(address, heard=True)
+        self._changed_since(version)
+
+
+_NOBODY: Final[frozenset[str]] = frozenset()
+
+
+def _anybody(address: str) -> bool:  # noqa: ARG001 - the place of a failure detector
+    return True

@@ -1,0 +1,263 @@
+"""The state of a Pastry peer as data: numbers on the ring, leaf set, routing table.
+
+Theory of operation
+-------------------
+Keys are 32 hexadecimal digits; as numbers modulo 2**128 they lie on a ring. The *root* of a key is the live peer whose
+number is nearest, on either side (Pastry, section 2.2). The leaf set holds the nearest peers clockwise and
+counter-clockwise; as long as it is right, its owner knows the root of every key between its two extremes. In a ring of
+at most ``2 * half + 1`` peers the two sides meet and the leaf set covers the whole ring.
+
+The routing table has a row for each number of leading digits shared with the owner and a column for each next digit
+(section 2.3, figure 1). It is kept as one dictionary from ``16 * row + column`` to an address: rows beyond log16 N
+are empty, and a dictionary stores nothing for them.
+
+No messages, no time. :mod:`synergy_nb.overlay.pastry` moves it.
+
+References
+----------
+.. [1] A. Rowstron and P. Druschel, "Pastry: Scalable, decentralized object location and routing for large-scale
+   peer-to-peer systems", Middleware 2001.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Collection, Iterator
+from functools import lru_cache
+from typing import Final
+
+from synergy_nb.peer import key_of
+
+__all__ = ["LeafSet", "RoutingTable", "distance", "number_of", "place_of", "shared_digits"]
+
+BITS: Final = 128
+MASK: Final = (1 << BITS) - 1
+RING: Final = float(1 << BITS)
+
+
+@lru_cache(maxsize=1 << 17)
+def number_of(key: str) -> int:
+    """The number on the ring that the 32 hexadecimal digits of ``key`` write."""
+    return int(key, 16)
+
+
+@lru_cache(maxsize=1 << 17)
+def place_of(address: str) -> int:
+    """Where the peer at ``address`` is on the ring."""
+    return int(key_of(address), 16)
+
+
+def distance(one: int, other: int) -> int:
+    """How far apart two numbers are, the shorter way round.
+
+    >>> distance(1, (1 << 128) - 1)
+    2
+    """
+    clockwise = (one - other) & MASK
+    counter = (other - one) & MASK
+    return min(counter, clockwise)
+
+
+def shared_digits(one: int, other: int) -> int:
+    """Leading hexadecimal digits that two numbers share.
+
+    >>> shared_digits(int("ab" + "0" * 30, 16), int("ac" + "0" * 30, 16))
+    1
+    """
+    return (BITS - (one ^ other).bit_length()) >> 2
+
+
+class LeafSet:
+    """The peers nearest to ``address`` on the ring, at most ``half`` on each side.
+
+    Examples
+    --------
+    >>> leaves = LeafSet("a")
+    >>> leaves.add("b"), leaves.add("c"), leaves.add("b")
+    (True, True, False)
+    >>> sorted(leaves.members)
+    ['b', 'c']
+    >>> leaves.nearest(place_of("c"))
+    'c'
+    """
+
+    __slots__ = (
+        "_arc_base", "_arc_offsets", "_arc_peers", "_arc_span", "_left", "_right", "_whole",
+        "address", "half", "members", "number", "version",
+    )  # fmt: skip
+
+    def __init__(self, address: str, half: int = 8) -> None:
+        if half < 1:
+            raise ValueError(f"half: {half} peers on each side; expected at least 1")
+        self.address = address
+        self.number = place_of(address)
+        self.half = half
+        self.version = 0  # counts changes, so that others see cheaply whether there was one
+        self.members: tuple[str, ...] = ()
+        self._left: list[tuple[int, str]] = []  # (how far counter-clockwise, address), nearest first
+        self._right: list[tuple[int, str]] = []
+        self._rebuild()
+
+    def __contains__(self, address: object) -> bool:
+        return address in self.members
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.members)
+
+    @property
+    def whole(self) -> bool:
+        """Whether the two sides meet, so that the leaf set covers the ring."""
+        return self._whole
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """Counter-clockwise members, nearest first."""
+        return tuple(address for _, address in self._left)
+
+    @property
+    def right(self) -> tuple[str, ...]:
+        """Clockwise members, nearest first."""
+        return tuple(address for _, address in self._right)
+
+    @property
+    def size_estimate(self) -> float:
+        """Peers in the ring, judged by how dense they are here."""
+        if self._whole:
+            return float(len(self._arc_peers))
+        return (len(self._arc_peers) - 1) * RING / self._arc_span
+
+    def add(self, address: str) -> bool:
+        """Take ``address`` in if it is near enough; whether that changed anything."""
+        clockwise = (place_of(address) - self.number) & MASK
+        if clockwise == 0:
+            return False
+        right = self._take(self._right, clockwise, address)
+        left = self._take(self._left, -clockwise & MASK, address)
+        if right or left:
+            self._rebuild()
+            return True
+        return False
+
+    def discard(self, address: str) -> bool:
+        """Take ``address`` out; whether it was in. The caller offers what else it knows."""
+        if address not in self.members:
+            return False
+        self._left = [item for item in self._left if item[1] != address]
+        self._right = [item for item in self._right if item[1] != address]
+        for _, other in (*self._left, *self._right):  # in a small ring a peer of one side now also fits the other
+            clockwise = (place_of(other) - self.number) & MASK
+            self._take(self._right, clockwise, other)
+            self._take(self._left, -clockwise & MASK, other)
+        self._rebuild()
+        return True
+
+    def clear(self) -> None:
+        """Forget all members."""
+        self._left, self._right = [], []
+        self._rebuild()
+
+    def covers(self, number: int) -> bool:
+        """Whether ``number`` lies between the two extremes, so that its root is known here."""
+        return (number - self._arc_base) & MASK <= self._arc_span
+
+    def nearest(self, number: int, avoid: Collection[str] = ()) -> str:
+        """The peer, this one included, that is nearest to ``number`` and not in ``avoid``."""
+        if avoid:
+            return min(
+                (address for address in self._arc_peers if address not in avoid),
+                key=lambda address: (distance(place_of(address), number), place_of(address)),
+                default=self.address,
+            )
+        offsets = self._arc_offsets
+        offset = (number - self._arc_base) & MASK
+        after = bisect_left(offsets, offset)
+        before = after - 1  # -1 is the last: right on a whole ring, and on an arc `after` is then 0 with distance 0
+        if after == len(offsets):
+            after = 0 if self._whole else before
+        to_before = distance(offsets[before], offset)
+        to_after = distance(offsets[after], offset)
+        if to_after < to_before or (
+            to_after == to_before and place_of(self._arc_peers[after]) < place_of(self._arc_peers[before])
+        ):
+            return self._arc_peers[after]
+        return self._arc_peers[before]
+
+    def neighbours(self, count: int) -> tuple[str, ...]:
+        """The nearest ``count`` members of each side, nearest first, none twice."""
+        found: dict[str, None] = {}
+        for step in range(count):
+            for side in (self._left, self._right):
+                if step < len(side):
+                    found[side[step][1]] = None
+        return tuple(found)
+
+    def gap(self, one: str, other: str) -> int | None:
+        """Steps along the ring between two peers that are both in here; None when one is not.
+
+        On a whole ring the shorter way round counts.
+        """
+        peers = self._arc_peers
+        if one not in peers or other not in peers:
+            return None
+        steps = abs(peers.index(one) - peers.index(other))
+        return min(steps, len(peers) - steps) if self._whole else steps
+
+    def _take(self, side: list[tuple[int, str]], offset: int, address: str) -> bool:
+        if len(side) >= self.half and offset >= side[-1][0]:
+            return False
+        item = (offset, address)
+        position = bisect_left(side, item)
+        if position < len(side) and side[position] == item:
+            return False
+        insort(side, item)
+        del side[self.half :]
+        return True
+
+    def _rebuild(self) -> None:
+        left, right = self._left, self._right
+        self.version += 1
+        self.members = tuple(dict.fromkeys([item[1] for item in left] + [item[1] for item in right]))
+        self._whole = len(right) < self.half or left[-1][0] + right[-1][0] > MASK
+        if self._whole:
+            self._arc_base, self._arc_span = 0, MASK
+            self._arc_peers = sorted((*self.members, self.address), key=place_of)
+            self._arc_offsets = [place_of(address) for address in self._arc_peers]
+        else:
+            reach = left[-1][0]
+            self._arc_base = (self.number - reach) & MASK
+            self._arc_span = reach + right[-1][0]
+            self._arc_peers = [item[1] for item in reversed(left)] + [self.address] + [item[1] for item in right]
+            self._arc_offsets = [reach - item[0] for item in reversed(left)] + [reach]
+            self._arc_offsets += [reach + item[0] for item in right]
+
+
+class RoutingTable:
+    """For each number of shared digits and each next digit, one peer.
+
+    Examples
+    --------
+    >>> table = RoutingTable("a")
+    >>> slot = table.slot(place_of("b"))
+    >>> table.entries[slot] = "b"
+    >>> table.row(slot >> 4)
+    ['b']
+    """
+
+    __slots__ = ("entries", "number")
+
+    def __init__(self, address: str) -> None:
+        self.number = place_of(address)
+        self.entries: dict[int, str] = {}
+
+    def slot(self, number: int) -> int:
+        """Where a peer with ``number`` belongs: 16 * shared digits + next digit."""
+        row = (BITS - (self.number ^ number).bit_length()) >> 2
+        return (row << 4) | ((number >> (124 - (row << 2))) & 15) if row < BITS >> 2 else -1
+
+    def row(self, row: int) -> list[str]:
+        """The peers of one row, by column."""
+        entries = self.entries
+        return [entries[slot] for slot in range(row << 4, (row << 4) + 16) if slot in entries]
