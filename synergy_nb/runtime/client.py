@@ -58,6 +58,8 @@ class AsyncCluster:
         Peer name to address.
     closing
         Called once by :meth:`close`, after the links have been closed.
+    local
+        What started the peers on this machine, or None.
     """
 
     def __init__(
@@ -65,7 +67,9 @@ class AsyncCluster:
         links: Links,
         peers: Mapping[str, str],
         closing: Callable[[], Awaitable[None]] | None = None,
+        local: object = None,
     ) -> None:
+        self.local = local
         self.links = links
         self.peers = dict(peers)
         self._names = {address: name for name, address in self.peers.items()}
@@ -181,7 +185,7 @@ class AsyncCluster:
             raise ClusterError(f"peer {at} does not answer" if at else "no peer of the cluster answers")
         running = AsyncApplication(self, plan, origin, state)
         if state.status == "rejected":
-            raise NotAdmitted(f"{plan.name or 'plan'}: {self._readable(state.reason)}")
+            raise NotAdmitted(f"{plan.name or 'plan'}: {self.readable(state.reason)}")
         self._applications[application] = running
         for operator, feed in feeding.items():
             running.feed(operator, feed)
@@ -191,7 +195,8 @@ class AsyncCluster:
         """No longer stop an application when the cluster closes."""
         self._applications.pop(application, None)
 
-    def _readable(self, text: str) -> str:
+    def readable(self, text: str) -> str:
+        """A peer's text with names for addresses."""
         for address, name in self._names.items():
             text = text.replace(address, name)
         return text
@@ -282,7 +287,8 @@ class AsyncApplication:
 
     # -- results -------------------------------------------------------------------------------------------------
 
-    def _sink(self, sink: str | None) -> str:
+    def sink(self, sink: str | None) -> str:
+        """A sink of the plan by its operator id; None means the only one."""
         sinks = self.plan.sinks
         if sink is None:
             if len(sinks) > 1:
@@ -294,7 +300,7 @@ class AsyncApplication:
 
     async def stream(self, sink: str | None = None) -> AsyncIterator[pl.DataFrame]:
         """Results as they come, one table a batch, until the stream ends."""
-        name = self._sink(sink)
+        name = self.sink(sink)
         while name not in self._ended:
             for table in await self._fetch(name, 1.0):
                 yield table
@@ -312,7 +318,7 @@ class AsyncApplication:
 
         Calls add up: what was fetched by an earlier call is in the table again.
         """
-        name = self._sink(sink)
+        name = self.sink(sink)
         kept = self._drained.setdefault(name, [])
         while name not in self._ended:
             tables = await self._fetch(name, 1.0 if wait else 0.0)
@@ -323,7 +329,7 @@ class AsyncApplication:
                 break
             state = await self.state()
             if state.status in {"failed", "rejected", "stopped"}:
-                raise ClusterError(f"{self.id} has {state.status}: {self.cluster._readable(state.reason)}")
+                raise ClusterError(f"{self.id} has {state.status}: {self.cluster.readable(state.reason)}")
         return pl.concat(kept) if kept else pl.DataFrame(schema=_schema(self.plan, name))
 
     # -- inputs and end ------------------------------------------------------------------------------------------

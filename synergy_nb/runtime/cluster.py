@@ -1,0 +1,341 @@
+"""What a notebook holds: a cluster of peers and the applications on it, for synchronous code.
+
+Everything is done by :mod:`synergy_nb.runtime.client` on an event loop in a thread of its own, so a cell that blocks
+stops nothing: results go on arriving, and calls work under a notebook's own running loop. Coroutines use
+:class:`~synergy_nb.runtime.client.AsyncCluster`, which :func:`start_cluster` gives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import html
+import os
+import threading
+import weakref
+from collections.abc import Coroutine, Iterator, Mapping
+from typing import Any, TypeVar
+
+import polars as pl
+
+from synergy_nb.algorithms.composition import CompositionConfig
+from synergy_nb.explanation import Explanation
+from synergy_nb.journal import Event
+from synergy_nb.plan import Plan
+from synergy_nb.runtime.client import AsyncApplication, AsyncCluster, ClusterError, Feed
+from synergy_nb.runtime.processes import LocalPeers
+from synergy_nb.runtime.requests import PeerState
+from synergy_nb.runtime.starting import connect_cluster, start_cluster
+from synergy_nb.runtime.widearea import WideArea
+
+__all__ = ["Application", "Cluster"]
+
+T = TypeVar("T")
+_open: weakref.WeakSet[Cluster] = weakref.WeakSet()
+
+
+class _Loop:
+    """An event loop in a daemon thread."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.loop.run_forever, name="synergy cluster", daemon=True)
+        self.thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Result of a coroutine; an interrupt cancels it."""
+        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join()
+        self.loop.close()
+
+
+class Cluster:
+    """A cluster of peers.
+
+    Parameters
+    ----------
+    peers
+        How many to start on this machine, or the address of the scheduler of an existing Dask cluster, whose workers
+        become peers.
+    cores
+        Processing capacity that each peer gives, in cores; by default its share of this machine.
+    bandwidth
+        Of each virtual link, in bytes/s.
+    wide_area
+        Delays and bandwidths laid over the links: a :class:`~synergy_nb.runtime.widearea.WideArea`, or the path of a
+        matrix of round-trip times (``.npz`` with ``rtt_ms``).
+    keys
+        Secrets of ``encrypt`` and ``decrypt``, by name: 16, 24 or 32 bytes each.
+    composition
+        Parameters of composition, such as the probing ratio.
+    seed
+        Of the peers' random generators, and of the sites in a wide area.
+    security
+        ``distributed.Security`` of the cluster, for TLS.
+
+    Examples
+    --------
+    >>> from synergy_nb import Cluster, source                                      # doctest: +SKIP
+    >>> with Cluster(peers=8) as cluster:                                           # doctest: +SKIP
+    ...     packets = source("packets", rate=1000, duration="2 s", speed=0)
+    ...     plan = packets.filter("bytes > 1000").sink(delay="1 s")
+    ...     print(cluster.submit(plan).results())
+    """
+
+    def __init__(
+        self,
+        peers: int | str = 8,
+        *,
+        cores: float | None = None,
+        bandwidth: float = 125e6,
+        wide_area: WideArea | str | os.PathLike[str] | None = None,
+        keys: Mapping[str, bytes] | None = None,
+        composition: CompositionConfig | None = None,
+        seed: int = 0,
+        security: Any = None,
+    ) -> None:
+        self._thread = _Loop()
+        self._closed = False
+        options: dict[str, Any] = {
+            "cores": cores,
+            "bandwidth": bandwidth,
+            "wide_area": wide_area,
+            "keys": keys,
+            "composition": composition,
+            "seed": seed,
+            "security": security,
+        }
+        try:
+            if isinstance(peers, str):
+                self._cluster: AsyncCluster = self._thread.run(connect_cluster(peers, **options))
+            else:
+                self._cluster = self._thread.run(start_cluster(peers, **options))
+        except BaseException:
+            self._thread.close()
+            raise
+        _open.add(self)
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop all applications, and the peers that were started here."""
+        if self._closed:
+            return
+        self._closed = True
+        _open.discard(self)
+        try:
+            self._thread.run(self._cluster.close())
+        finally:
+            self._thread.close()
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._closed:
+            work.close()
+            raise ClusterError("the cluster is closed; expected an open one")
+        return self._thread.run(work)
+
+    # -- peers ---------------------------------------------------------------------------------------------------
+
+    @property
+    def peers(self) -> dict[str, str]:
+        """Peer name to address."""
+        return dict(self._cluster.peers)
+
+    def states(self) -> dict[str, PeerState | None]:
+        """What each peer says of itself; None for one that does not answer."""
+        return self._run(self._cluster.states())
+
+    def kill(self, peer: str) -> None:
+        """End the process of a peer without warning (SIGKILL), to see what the others do."""
+        self._local().kill(self._named(peer))
+
+    def stop_process(self, peer: str) -> None:
+        """Stop the process of a peer (SIGSTOP): it hangs until :meth:`continue_process`."""
+        self._local().stop(self._named(peer))
+
+    def continue_process(self, peer: str) -> None:
+        """Let a stopped process go on (SIGCONT)."""
+        self._local().resume(self._named(peer))
+
+    def _local(self) -> LocalPeers:
+        local = self._cluster.local
+        if not isinstance(local, LocalPeers):
+            raise ClusterError("the peers of this cluster were not started here; expected Cluster(peers=<number>)")
+        return local
+
+    def _named(self, peer: str) -> str:
+        if peer not in self._cluster.peers:
+            raise ClusterError(f"peer: {peer!r}; expected one of {', '.join(self._cluster.peers)}")
+        return peer
+
+    def events(self, subject: str = "") -> list[Event]:
+        """Journal of all peers that answer, by time; only of ``subject`` if given."""
+        return self._run(self._cluster.events(subject))
+
+    # -- applications --------------------------------------------------------------------------------------------
+
+    def submit(
+        self, plan: Plan, *, at: str | None = None, feeds: Mapping[str, Feed] | None = None, timeout: float = 30.0
+    ) -> Application:
+        """Have the peers compose and start a plan, see :meth:`AsyncCluster.submit`."""
+        return Application(self, self._run(self._cluster.submit(plan, at=at, feeds=feeds, timeout=timeout)))
+
+    # -- what is shown -------------------------------------------------------------------------------------------
+
+    def _rows(self) -> list[tuple[str, str, str, str]]:
+        if self._closed:
+            return []
+        rows = []
+        for name, state in self.states().items():
+            if state is None:
+                rows.append((name, "does not answer", "", ""))
+            else:
+                components = ", ".join(sorted({str(part["operator"]) for part in state.components})) or "-"
+                rows.append(
+                    (name, f"{state.load:.0%} of {state.cores:g} cores", str(len(state.applications)), components)
+                )
+        return rows
+
+    def __repr__(self) -> str:
+        if self._closed:
+            return "Cluster (closed)"
+        rows = [("peer", "load", "applications", "components"), *self._rows()]
+        widths = [max(len(row[column]) for row in rows) for column in range(4)]
+        table = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        return "\n".join([f"Cluster of {len(self.peers)} peers", *table])
+
+    def _repr_html_(self) -> str:
+        if self._closed:
+            return "<p>Cluster (closed)</p>"
+        body = "".join(
+            "<tr>" + "".join(f"<td style='text-align: left'>{html.escape(cell)}</td>" for cell in row) + "</tr>"
+            for row in self._rows()
+        )
+        names = ("peer", "load", "applications", "components")
+        head = "".join(f"<th style='text-align: left'>{name}</th>" for name in names)
+        caption = f"<caption>Cluster of {len(self.peers)} peers</caption>"
+        return f"<table>{caption}<tr>{head}</tr>{body}</table>"
+
+
+class Application:
+    """A submitted plan; iterating over it gives its results as they come."""
+
+    def __init__(self, cluster: Cluster, application: AsyncApplication) -> None:
+        self._cluster = cluster
+        self._application = application
+
+    @property
+    def id(self) -> str:
+        """Identifies it at all peers."""
+        return self._application.id
+
+    @property
+    def plan(self) -> Plan:
+        """What was asked."""
+        return self._application.plan
+
+    @property
+    def graph(self) -> dict[str, str]:
+        """Component graph λ: operator id to the name of its peer."""
+        return self._application.graph
+
+    @property
+    def setup_s(self) -> float:
+        """Seconds from submission to the start of its sources."""
+        return self._application.last.setup
+
+    @property
+    def status(self) -> str:
+        """``running``, ``finished``, ``failed`` or ``stopped``."""
+        return self._cluster._run(self._application.state()).status
+
+    @property
+    def reason(self) -> str:
+        """Why it failed or was stopped; empty otherwise."""
+        return self._cluster._cluster.readable(self._cluster._run(self._application.state()).reason)
+
+    def qos(self, sink: str | None = None) -> dict[str, Any]:
+        """What a sink measured: delays in seconds, miss rate, tuples/s, against the limit of the plan."""
+        found = self._cluster._run(self._application.qos())
+        return found.get(self._application.sink(sink), {})
+
+    def results(self, sink: str | None = None, *, wait: bool = True) -> pl.DataFrame:
+        """All results as one table, after the stream has ended; without ``wait`` those that are there."""
+        return self._cluster._run(self._application.results(sink, wait=wait))
+
+    def stream(self, sink: str | None = None) -> Iterator[pl.DataFrame]:
+        """Results as they come, one table a batch, until the stream ends."""
+        batches = self._application.stream(sink)
+        while (table := self._cluster._run(_following(batches))) is not None:
+            yield table
+
+    def __iter__(self) -> Iterator[pl.DataFrame]:
+        return self.stream()
+
+    def wait(self, timeout: float | None = None) -> str:
+        """Wait until it no longer runs and return its status."""
+        return self._cluster._run(self._application.wait(timeout)).status
+
+    def events(self) -> list[Event]:
+        """All that the peers' journals hold about it, by time."""
+        return self._cluster._run(self._application.events())
+
+    def explain(self) -> Explanation:
+        """Why it runs where it runs: candidates, dropped probes, the graphs and their φ."""
+        names = {address: name for name, address in self._cluster.peers.items()}
+        return Explanation(self.id, self.events(), names)
+
+    def stop(self) -> None:
+        """End it everywhere; its results go with it."""
+        self._cluster._run(self._application.stop())
+
+    def _summary(self) -> list[tuple[str, str]]:
+        state = self._cluster._run(self._application.state())
+        rows = [("status", f"{state.status}: {self.reason}" if state.reason else state.status)]
+        rows.append(("set up in", f"{state.setup * 1e3:.0f} ms"))
+        for sink, record in state.qos.items():
+            if record["delay_p50_s"] is None:
+                continue
+            limit = "no limit" if record["limit_s"] is None else f"limit {record['limit_s']:g} s"
+            delay = f"p50 {record['delay_p50_s'] * 1e3:.3g} ms, p99 {record['delay_p99_s'] * 1e3:.3g} ms ({limit})"
+            rows.append((f"delay at {sink}", delay))
+            rows.append((f"tuples at {sink}", f"{record['tuples']}, {record['tuples_per_s']:.4g} a second"))
+        rows.append(("runs on", ", ".join(f"{operator}@{peer}" for operator, peer in self.graph.items())))
+        return rows
+
+    def __repr__(self) -> str:
+        return "\n".join([f"Application {self.id}", *(f"  {name}: {text}" for name, text in self._summary())])
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th style='text-align: left'>{html.escape(name)}</th>"
+            f"<td style='text-align: left'>{html.escape(text)}</td></tr>"
+            for name, text in self._summary()
+        )
+        return f"<table><caption>Application {html.escape(self.id)}</caption>{rows}</table>"
+
+
+async def _following(batches: Any) -> pl.DataFrame | None:
+    try:
+        table: pl.DataFrame = await anext(batches)
+    except StopAsyncIteration:
+        return None
+    return table
+
+
+@atexit.register
+def _close_all() -> None:
+    for cluster in list(_open):
+        cluster.close()

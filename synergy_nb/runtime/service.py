@@ -1,0 +1,277 @@
+"""A Synergy peer on a Dask worker: the peer, its host of operators, and its answers to notebooks.
+
+``make`` is the factory that the plugin is given by name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from synergy_nb.assembly import PeerConfig, SynergyPeer
+from synergy_nb.graph import Report
+from synergy_nb.peer import Peer
+from synergy_nb.plan import Plan
+from synergy_nb.runtime.driver import PeerRuntime
+from synergy_nb.runtime.host import Host
+from synergy_nb.runtime.monitor import Monitor
+from synergy_nb.runtime.requests import (
+    ApplicationState,
+    Fetch,
+    Fetched,
+    Join,
+    Name,
+    PeerState,
+    Push,
+    Submit,
+    pack,
+    unpack,
+)
+
+__all__ = ["FACTORY", "Service", "make"]
+
+FACTORY: Final = "synergy_nb.runtime.service:make"
+LASTING: Final = frozenset({"composing", "running"})
+POLL: Final = 8.0  # seconds after which a waiting request is answered with the state as it is
+
+
+def make(runtime: PeerRuntime, config: Mapping[str, Any]) -> tuple[Peer, Service]:
+    """The peer and the host of a runtime, from the plain values of a :class:`~synergy_nb.assembly.PeerConfig`.
+
+    ``keys`` in ``config`` holds secrets of ``encrypt`` and ``decrypt`` by name.
+    """
+    settings = dict(config)
+    keys = {name: bytes(secret) for name, secret in (settings.pop("keys", None) or {}).items()}
+    parsed = msgspec.convert(settings, PeerConfig)
+    seed = parsed.seed ^ zlib.crc32(runtime.address.encode())
+    parsed = msgspec.structs.replace(parsed, name=parsed.name or runtime.name, seed=seed)
+    service = Service(runtime, SynergyPeer(runtime.address, parsed), keys)
+    return service.synergy.peer, service
+
+
+class Service:
+    """What carries out the instructions of one peer and answers clients.
+
+    Parameters
+    ----------
+    runtime
+        Runs the peer.
+    synergy
+        The peer.
+    keys
+        Secrets by name.
+    """
+
+    def __init__(self, runtime: PeerRuntime, synergy: SynergyPeer, keys: Mapping[str, bytes]) -> None:
+        self.runtime = runtime
+        self.synergy = synergy
+        self._states: dict[str, ApplicationState] = {}
+        self._submitted: dict[str, float] = {}
+        self._unfinished: dict[str, set[str]] = {}  # sinks that have not seen the end of their streams
+        self._changed = asyncio.Condition()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._monitor = Monitor()
+        self.host = Host(
+            runtime,
+            failed=self._failed,
+            finished=self._finished,
+            measured=self._measured,
+            keys=keys,
+            samples=lambda: self._monitor.sample(self._round_trips()),
+        )
+        synergy.pastry.on_joined.append(self._notify)
+        operations: dict[str, Callable[[bytes], Any]] = {
+            "join": self._join,
+            "leave": self._leave,
+            "submit": self._submit,
+            "application": self._application,
+            "wait": self._wait,
+            "stop": self._stop,
+            "fetch": self._fetch,
+            "push": self._push,
+            "state": self._state,
+            "events": self._events,
+        }
+        runtime.operations.update(operations)
+
+    # -- for the driver ------------------------------------------------------------------------------------------
+
+    def carry_out(self, instruction: msgspec.Struct) -> None:
+        """Do what the peer's protocols ask for."""
+        if isinstance(instruction, Report):
+            self._report(instruction)
+        else:
+            self.host.carry_out(instruction)
+
+    def on_data(self, sender: str, channel: str, payload: bytes) -> None:
+        """Take one data frame."""
+        self.host.on_data(sender, channel, payload)
+
+    async def close(self) -> None:
+        """Stop the operators."""
+        for task in self._tasks:
+            task.cancel()
+        await self.host.close()
+
+    # -- what becomes of applications ----------------------------------------------------------------------------
+
+    def _report(self, report: Report) -> None:
+        before = self._states.get(report.application)
+        if before is None:
+            return
+        setup = before.setup
+        if report.status == "running":
+            setup = self.runtime.now - self._submitted[report.application]
+        peers = report.peers or before.peers
+        self._states[report.application] = msgspec.structs.replace(
+            before, status=report.status, reason=report.reason, peers=peers, setup=setup
+        )
+        self._notify()
+
+    def _failed(self, application: str, operator: str, reason: str) -> None:
+        # on a turn of its own: a failure during an instruction must not re-enter the peer
+        self.runtime.loop.call_soon(
+            self._into_peer, self.synergy.session.component_failed, application, operator, reason
+        )
+
+    def _finished(self, application: str, operator: str) -> None:
+        waiting = self._unfinished.get(application)
+        if waiting is None:
+            return
+        waiting.discard(operator)
+        self._measured(application, operator, self.host.qos(application, operator))
+        if not waiting:
+            self.runtime.loop.call_soon(self._into_peer, self.synergy.session.finished, application)
+
+    def _measured(self, application: str, operator: str, record: dict[str, Any]) -> None:
+        state = self._states.get(application)
+        if state is None:
+            return
+        record = self.host.qos(application, operator)
+        self._states[application] = msgspec.structs.replace(state, qos={**state.qos, operator: record})
+        delay = record["delay_mean_s"]
+        if delay is not None:
+            self._into_peer(self.synergy.session.measured, application, delay)
+
+    def _into_peer(self, function: Callable[..., Any], *arguments: Any) -> None:
+        self.runtime.call(function, *arguments)
+
+    def _round_trips(self) -> dict[str, float]:
+        latency = self.synergy.latency
+        found = {address: latency.rtt(address) for address in self.synergy.pastry.known()}
+        return {address: rtt for address, rtt in found.items() if rtt is not None}
+
+    def _notify(self) -> None:
+        task = self.runtime.loop.create_task(self._wake())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _wake(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def _until(self, condition: Callable[[], bool], seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds), self._changed:
+                await self._changed.wait_for(condition)
+        except TimeoutError:
+            pass
+
+    # -- answers -------------------------------------------------------------------------------------------------
+
+    async def _join(self, payload: bytes) -> bytes:
+        asked = unpack(payload, Join)
+        self.runtime.call(self.synergy.join, asked.contact)
+        await self._until(lambda: self.synergy.pastry.joined, POLL)
+        if not self.synergy.pastry.joined:
+            raise ValueError(f"contact: {asked.contact!r}; the ring could not be joined through it in {POLL:g} s")
+        return b""
+
+    async def _leave(self, payload: bytes) -> bytes:
+        self.runtime.call(self.synergy.leave)
+        return b""
+
+    async def _submit(self, payload: bytes) -> bytes:
+        asked = unpack(payload, Submit)
+        application = asked.application
+        if application in self._states:
+            raise ValueError(f"application: {application!r}; expected a name that is not in use")
+        plan = Plan.from_bytes(asked.plan)
+        self._states[application] = ApplicationState(application, "composing")
+        self._submitted[application] = self.runtime.now
+        self._unfinished[application] = set(plan.sinks)
+        self.runtime.call(self.synergy.submit, application, plan)
+        await self._until(lambda: self._states[application].status != "composing", 60.0)
+        return pack(self._states[application])
+
+    def _known(self, payload: bytes) -> ApplicationState:
+        name = unpack(payload, Name).application
+        state = self._states.get(name)
+        if state is None:
+            raise ValueError(f"application: {name!r}; expected one that was submitted at {self.runtime.name}")
+        return state
+
+    async def _application(self, payload: bytes) -> bytes:
+        return pack(self._known(payload))
+
+    async def _wait(self, payload: bytes) -> bytes:
+        name = self._known(payload).application
+        await self._until(lambda: self._states[name].status not in LASTING, POLL)
+        return pack(self._states[name])
+
+    async def _stop(self, payload: bytes) -> bytes:
+        state = self._known(payload)
+        self.runtime.call(self.synergy.session.stop, state.application)
+        if state.status in LASTING:
+            self._report(Report(state.application, "stopped"))
+        return b""
+
+    async def _fetch(self, payload: bytes) -> bytes:
+        asked = unpack(payload, Fetch)
+        state = self._known(pack(Name(asked.application)))
+        deadline = self.runtime.loop.time() + min(asked.wait, POLL)
+        while True:
+            try:
+                items, finished = self.host.fetch(asked.application, asked.max_bytes, asked.sink)
+            except LookupError:
+                state = self._states[asked.application]
+                if state.status in {"running", "composing"}:
+                    raise
+                return pack(Fetched([], finished=False))
+            left = deadline - self.runtime.loop.time()
+            if items or finished or left <= 0:
+                return pack(Fetched(items, finished))
+            await self.host.arrival(asked.application, asked.sink, left)
+
+    async def _push(self, payload: bytes) -> bytes:
+        asked = unpack(payload, Push)
+        await self.host.push(asked.application, asked.operator, asked.item)
+        return b""
+
+    async def _state(self, payload: bytes) -> bytes:
+        synergy = self.synergy
+        state = PeerState(
+            name=self.runtime.name,
+            address=self.runtime.address,
+            pid=os.getpid(),
+            load=synergy.ledger.load,
+            cores=synergy.ledger.cores,
+            cpu_s=time.process_time(),
+            offers=sorted(synergy.probing.offers),
+            applications=sorted(synergy.session.applications),
+            components=self.host.stats(),
+            neighbours=sorted(synergy.pastry.leaf_set),
+            probes=synergy.probing.probes,
+        )
+        return pack(state)
+
+    async def _events(self, payload: bytes) -> bytes:
+        subject = msgspec.msgpack.decode(payload, type=str)
+        journal = self.runtime.journal
+        return msgspec.msgpack.encode(journal.about(subject) if subject else journal.since(0))
