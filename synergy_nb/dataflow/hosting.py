@@ -276,6 +276,11 @@ class Hosting:
         """Receiving end of a channel, if it is here."""
         return self._inlets.get(channel)
 
+    def writer(self, channel: str) -> Component | None:
+        """The component whose output stream goes to a channel, if it is here."""
+        sender = self._outlets.get(channel)
+        return sender[0] if sender is not None else None
+
     def outlet(self, channel: str) -> Outlet | None:
         """Sending end of a channel, if it is here."""
         sender = self._outlets.get(channel)
