@@ -9,7 +9,9 @@ from __future__ import annotations
 import ast
 import io
 import re
+import sys
 import tokenize
+import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -209,6 +211,23 @@ def few_doors_to_dask(module: Module) -> Iterator[str]:
             yield f"line {line}: imports {name}; the doors to Dask are runtime/{{{','.join(sorted(DASK_DOORS))}}}"
 
 
+@cache
+def _declared() -> frozenset[str]:
+    """Import names of what pyproject.toml declares, for the package itself or in an extra."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = [name for extra in project["optional-dependencies"].values() for name in extra]
+    names = [re.split(r"[^\w-]", name)[0].lower().replace("-", "_") for name in [*project["dependencies"], *extras]]
+    return frozenset({"pyyaml": "yaml"}.get(name, name) for name in names)
+
+
+def imports_are_declared(module: Module) -> Iterator[str]:
+    """What is imported is the standard library's, our own, or declared in pyproject.toml rather than there by luck."""
+    for line, name in module.imports():
+        first = name.partition(".")[0]
+        if first not in sys.stdlib_module_names | _declared() | {PACKAGE}:
+            yield f"line {line}: imports {name}, which pyproject.toml does not declare"
+
+
 def of_a_readable_size(module: Module) -> Iterator[str]:
     """A module is read in one sitting."""
     lines = len(module.source.splitlines())
@@ -301,6 +320,7 @@ RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
     no_outside_world,
     only_seeded_randomness,
     few_doors_to_dask,
+    imports_are_declared,
     of_a_readable_size,
     names_say_something,
     finished,
@@ -348,6 +368,7 @@ def test_tests_never_sleep() -> None:
         (only_seeded_randomness, "dataflow.operators.encrypt", "import os\nos.urandom(12)"),
         (few_doors_to_dask, "runtime.host", "import distributed"),
         (few_doors_to_dask, "cli", "from dask import config"),
+        (imports_are_declared, "plan", "import left_pad"),
         (of_a_readable_size, "plan", "\n" * (LONGEST_MODULE + 1)),
         (names_say_something, "overlay.ring_utils", ""),
         (names_say_something, "overlay.ring", "class LinkManager: ..."),
@@ -374,6 +395,7 @@ def test_a_broken_rule_is_found(rule: Callable[[Module], Iterator[str]], name: s
         (only_seeded_randomness, "traces", "import numpy as np\nnp.random.default_rng(3)"),
         (only_seeded_randomness, "traces", "import random\nrandom.Random(3).random()"),
         (few_doors_to_dask, "runtime.link", "import distributed"),
+        (imports_are_declared, "plan", "import yaml, polars as pl\nfrom collections.abc import Iterator"),
         (names_say_something, "overlay.ring", "class Commonality: ..."),
         (finished, "sql", "kind = 'place" + "holder'"),
         (documented, "plan", "'''Doc.'''\ndef _inner(): ..."),
