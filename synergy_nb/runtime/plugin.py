@@ -5,6 +5,9 @@ comms to other workers with the worker's own connection arguments, so TCP, TLS a
 goes through the scheduler.
 """
 
+# mypy: disable-error-code="no-untyped-call"
+# (of distributed, which is typed only here and there)
+
 from __future__ import annotations
 
 import asyncio
@@ -35,7 +38,7 @@ def connector(connection_args: Mapping[str, Any], limits: Limits) -> Callable[[s
     """A function that opens Dask comms with given connection arguments, within the deadline of ``limits``."""
 
     async def connect(address: str) -> Any:
-        return await dask_connect(address, timeout=limits.connect, **connection_args)  # type: ignore[no-untyped-call]
+        return await dask_connect(address, timeout=limits.connect, **connection_args)
 
     return connect
 
@@ -162,7 +165,7 @@ def install(
         Worker name to peer address, for the workers of this moment; a coroutine of it if the client is asynchronous.
     """
     plugin = SynergyPlugin(factory, config, area=area, limits=limits)
-    return client.sync(_install, client, plugin)  # type: ignore[no-untyped-call]
+    return client.sync(_install, client, plugin)
 
 
 async def _install(client: Client, plugin: SynergyPlugin) -> dict[str, str]:
