@@ -1,5 +1,6 @@
 """Operators: one interface (``base``), one family a module."""
 
+from synergy_nb.dataflow.operators import aggregates, crypto, joins, ordered, rows  # noqa: F401 - each registers its kinds
 from synergy_nb.dataflow.operators.base import OperatorLogic, create, kinds
 
 __all__ = ["OperatorLogic", "create", "kinds"]

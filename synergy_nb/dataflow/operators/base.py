@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 import polars as pl
@@ -71,6 +71,9 @@ class Context(msgspec.Struct, frozen=True):
     keys: Mapping[str, bytes] = {}
     wait: Callable[[float], None] | None = None
 
+    def __repr__(self) -> str:  # keys are secret
+        return f"Context({self.id!r}, {self.kind!r}, {self.params!r})"
+
     def error(self, field: str, value: object, expected: str) -> ValueError:
         """An error that names operator, field, value and what was expected."""
         return ValueError(f"operator {self.id!r} ({self.kind}): {field}: {value!r}; expected {expected}")
@@ -97,8 +100,6 @@ class OperatorLogic(ABC):
     late
         Tuples dropped so far because their event time was below the last punctuation of their port.
     """
-
-    kind: ClassVar[str] = ""
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -209,7 +210,7 @@ class OperatorLogic(ABC):
             Mask over the batch's rows of those in ``table``; None when no row was late.
         """
 
-    def close(self, low: int) -> Iterable[pl.DataFrame]:  # noqa: ARG002 - what a stateless operator does
+    def close(self, low: int) -> Iterable[pl.DataFrame]:
         """Output tables for the state that is final now that no port gives a tuple earlier than ``low``.
 
         Called when any port's watermark rises, before the punctuation leaves; drops the state that is not needed.
@@ -262,19 +263,18 @@ def positions(batch: Batch, kept: pl.Series | None) -> pl.Series:
     return numbers if kept is None else numbers.filter(kept)
 
 
-_REGISTRY: dict[str, type[OperatorLogic]] = {}
-_Logic = TypeVar("_Logic", bound=type[OperatorLogic])
+_Factory = TypeVar("_Factory", bound=Callable[[Context], OperatorLogic])
+_REGISTRY: dict[str, Callable[[Context], OperatorLogic]] = {}
 
 
-def implements(kind: str) -> Callable[[_Logic], _Logic]:
-    """Class decorator: this class is the operator ``kind`` of the catalogue."""
+def implements(kind: str) -> Callable[[_Factory], _Factory]:
+    """Decorator of a class, or of a function that chooses one: this is the operator ``kind`` of the catalogue."""
 
-    def register(logic: _Logic) -> _Logic:
+    def register(factory: _Factory) -> _Factory:
         if kind in _REGISTRY:
             raise ValueError(f"operator kind {kind!r} is implemented twice")
-        logic.kind = kind
-        _REGISTRY[kind] = logic
-        return logic
+        _REGISTRY[kind] = factory
+        return factory
 
     return register
 
@@ -309,8 +309,8 @@ def create(
     ValueError
         If the kind has no logic, a key is missing or unfit, or ``delay`` was given no ``wait``.
     """
-    logic = _REGISTRY.get(operator.kind)
-    if logic is None:
+    factory = _REGISTRY.get(operator.kind)
+    if factory is None:
         raise ValueError(f"operator {operator.id!r}: kind: {operator.kind!r}; expected one of {', '.join(kinds())}")
     context = Context(
         id=operator.id,
@@ -322,4 +322,4 @@ def create(
         keys=keys or {},
         wait=wait,
     )
-    return logic(context)
+    return factory(context)

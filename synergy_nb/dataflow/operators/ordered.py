@@ -1,0 +1,134 @@
+"""Operators that see all rows of a window at once: sort, compare, distinct.
+
+They work on the windows of their input, or on their own; all leave window by window, in order of ``window_end``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import polars as pl
+
+from synergy_nb.dataflow.operators.base import WINDOW, Context, implements
+from synergy_nb.dataflow.operators.windows import Buffered, TimeWindows
+from synergy_nb.dataflow.tuples import END, Batch, empty
+
+__all__ = ["Compare", "Distinct", "Sort"]
+
+
+def _windowed(rows: pl.DataFrame, output: Mapping[str, str]) -> pl.DataFrame:
+    """``rows`` with the columns of a windowed stream; ``time`` is the last microsecond of the window."""
+    time = (pl.col("window_end") - pl.duration(microseconds=1)).alias("time")
+    return rows.select(time, *(name for name in output if name != "time"))
+
+
+@implements("sort")
+class Sort(Buffered):
+    """Sorts the rows of each window.
+
+    NULLs come last in either direction; rows that are equal in all keys are ordered by their remaining columns,
+    ascending.
+    """
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        schema = context.inputs[0]
+        keys = [(key, False) if key in schema else (key.removesuffix(" desc"), True) for key in context.params["by"]]
+        rest = [name for name in schema if name not in {key for key, _ in keys} and name not in ("time", *WINDOW)]
+        self._order = [*self.groups, *(name for name, _ in keys), *rest]
+        self._descending = [False] * len(self.groups) + [down for _, down in keys] + [False] * len(rest)
+
+    def finish(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The rows in order."""
+        ordered = rows.sort(self._order, descending=self._descending, nulls_last=True, maintain_order=True)
+        return _windowed(ordered, self.context.output)
+
+
+@implements("distinct")
+class Distinct(Buffered):
+    """Keeps the first row of each window, in order of arrival, for all combinations of values in ``on``.
+
+    NULL is a value like any other here, as in SELECT DISTINCT. Only first rows are kept in the state.
+    """
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        given = context.params.get("on") or list(context.inputs[0])
+        self._on = [name for name in given if name not in ("time", *WINDOW)]
+
+    def finish(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The first rows."""
+        first = rows.unique([*self.groups, *self._on], keep="first", maintain_order=True)
+        return _windowed(first.sort(self.groups, maintain_order=True), self.context.output)
+
+    def compact(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The first row of each pane, which is all that any window may need."""
+        if isinstance(self._windows, TimeWindows):
+            pane = (pl.col("time").cast(pl.Int64) // self._windows.pane).alias("@pane")
+            return rows.with_columns(pane).unique(["@pane", *self._on], keep="first", maintain_order=True).drop("@pane")
+        return rows.unique([*WINDOW, *self._on], keep="first", maintain_order=True)
+
+
+@implements("compare")
+class Compare(Buffered):
+    """Keeps the rows whose value exceeds those of a given fraction of all rows: the percentile of the traffic monitor.
+
+    A row stays iff the number of rows of its window, or of its group within the window, that have a smaller ``value``
+    is greater than ``fraction * n``. With one input, n is the number of rows of the window or group; with two, port 1
+    is a ``count`` stream that gives n of each window, and a window whose count never comes gives no rows. Rows whose
+    value is NULL never stay, but count in n. Within a window the order of arrival is kept.
+    """
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._value = pl.col(context.params["value"])
+        self._fraction = float(context.params["fraction"])
+        self._within = [*self.groups, *(context.params.get("by") or ())]
+        self._counts: pl.DataFrame | None = None
+        if len(context.inputs) == 2:
+            columns = context.inputs[1]
+            self._number = next(name for name in columns if name not in ("time", *WINDOW))
+            self._counts = empty({**dict.fromkeys(WINDOW, "time"), self._number: columns[self._number]})
+
+    @property
+    def state_rows(self) -> int:
+        """Rows and counts kept between calls."""
+        return super().state_rows + (0 if self._counts is None else self._counts.height)
+
+    def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:
+        """Keep rows (port 0) or the counts of their windows (port 1)."""
+        if self._counts is None or port == 0:
+            return super().process(port, table, batch, kept)
+        counts = pl.concat([self._counts, table.select(self._counts.columns)])
+        self._counts = counts.unique(list(WINDOW), keep="last", maintain_order=True)
+        return ()
+
+    def close(self, low: int) -> Iterable[pl.DataFrame]:
+        """Windows that end by ``low`` leave."""
+        results = super().close(low)
+        if self._counts is not None and self._counts.height:
+            ends = pl.col("window_end").cast(pl.Int64)
+            self._counts = self._counts.clear() if low == END else self._counts.filter(ends > low)
+        return results
+
+    def finish(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The rows that exceed the fraction."""
+        smaller = self._value.rank("min").over(self._within).cast(pl.Float64) - 1.0
+        if self._counts is None:
+            number = pl.len().over(self._within)
+        else:
+            counts = self._counts.rename({self._number: "@n"})
+            rows = rows.join(counts, on=list(WINDOW), how="inner", maintain_order="left")
+            number = pl.col("@n")
+        stay = rows.filter(smaller > self._fraction * number.cast(pl.Float64))
+        return _windowed(stay.sort(self.groups, maintain_order=True), self.context.output)
+
+    def state(self) -> dict[str, pl.DataFrame]:
+        """Rows and counts."""
+        return super().state() if self._counts is None else {**super().state(), "counts": self._counts}
+
+    def load(self, tables: Mapping[str, pl.DataFrame]) -> None:
+        """Replace rows and counts."""
+        super().load(tables)
+        if self._counts is not None:
+            self._counts = tables["counts"]

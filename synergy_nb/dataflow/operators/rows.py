@@ -1,0 +1,108 @@
+"""Operators that look at one tuple at a time: filter, project, sample, delay, sink."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from synergy_nb.dataflow.expressions import compile_expression
+from synergy_nb.dataflow.operators.base import Context, OperatorLogic, implements, positions
+from synergy_nb.dataflow.tuples import TYPES, Batch
+
+__all__ = ["Delay", "Filter", "Project", "Sample", "Sink", "mix"]
+
+
+@implements("filter")
+class Filter(OperatorLogic):
+    """Keeps the tuples for which ``where`` is TRUE; FALSE and NULL go."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._where = compile_expression(context.params["where"], context.inputs[0])
+
+    def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:
+        """The rows that fulfil the condition."""
+        return (table.filter(self._where),)
+
+
+@implements("project")
+class Project(OperatorLogic):
+    """Computes new columns; ``time`` and the bounds of windows are kept."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        schema, given = context.inputs[0], context.params["columns"]
+        self._columns = [
+            (compile_expression(given[name], schema).cast(TYPES[kind]) if name in given else pl.col(name)).alias(name)
+            for name, kind in context.output.items()
+        ]
+
+    def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:
+        """The computed rows."""
+        return (table.select(self._columns),)
+
+
+def mix(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """A bijection of 64-bit integers that scatters neighbours: the output function of SplitMix64 [1]_.
+
+    .. [1] G. Steele, D. Lea, C. Flood. Fast splittable pseudorandom number generators. OOPSLA 2014.
+
+    >>> mix(np.array([0, 1], dtype=np.uint64)).tolist()
+    [16294208416658607535, 10451216379200822465]
+    """
+    z = numbers + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@implements("sample")
+class Sample(OperatorLogic):
+    """Keeps a fraction of the tuples, chosen by position and seed, so that equal streams give equal samples.
+
+    The tuple at position i stays iff ``mix(i xor mix(seed)) < fraction * 2**64``.
+    """
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._fraction = float(context.params["fraction"])
+        seed = np.array([int(context.params.get("seed") or 0) % 2**64], dtype=np.uint64)
+        self._seed = mix(seed)
+        self._below = np.uint64(min(int(self._fraction * 2.0**64), 2**64 - 1))
+
+    def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:
+        """The rows that were drawn."""
+        if self._fraction >= 1.0:
+            return (table,)
+        numbers = positions(batch, kept).to_numpy().astype(np.uint64)
+        return (table.filter(pl.Series(mix(numbers ^ self._seed) < self._below)),)
+
+
+@implements("delay")
+class Delay(OperatorLogic):
+    """Spends ``cost`` seconds a tuple and passes it on; for experiments."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        if context.wait is None:
+            raise context.error("wait", None, "a function that lets seconds pass")
+        self._wait: Final = context.wait
+        self._cost = float(context.params["cost"])
+
+    def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:
+        """The rows, later."""
+        self._wait(self._cost * table.height)
+        return (table,)
+
+
+@implements("sink")
+class Sink(OperatorLogic):
+    """Where results leave; passes everything."""
+
+    def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:
+        """The rows."""
+        return (table,)

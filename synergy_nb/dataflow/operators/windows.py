@@ -1,0 +1,262 @@
+"""Windows: which rows belong together, and when all of them have come.
+
+Three kinds, as in the plan: windows of event time (tumbling and sliding, aligned to the epoch), windows of n rows in
+order of arrival, and the windows that the rows of a windowed stream carry in ``window_start`` and ``window_end``. A
+window of event time is final when the watermark has reached its end; only then do its rows leave, so results depend
+neither on how the input was cut into batches nor on the order in which rows of one window came.
+
+Times are integers here: microseconds since 1970.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import polars as pl
+
+from synergy_nb.dataflow.operators.base import WINDOW, Context, OperatorLogic
+from synergy_nb.dataflow.tuples import END, START, Batch, empty
+
+__all__ = ["ORDINAL", "Buffered", "GivenWindows", "TimeWindows", "Windows", "microseconds", "window_of"]
+
+ORDINAL: Final = "@window"  # column that numbers count windows; two of them may have the same bounds
+COMPACT_ROWS: Final = 8192  # new rows after which a buffer is put into one piece
+_BOUND: Final = pl.Datetime("us")
+
+
+def microseconds(seconds: float) -> int:
+    """Seconds as whole microseconds."""
+    return round(seconds * 1_000_000)
+
+
+class Windows(Protocol):
+    """Windows that the watermark closes."""
+
+    def first_end(self, table: pl.DataFrame, at: str) -> int:
+        """The least end of a window that holds a row of ``table``, whose times are in column ``at``."""
+
+    def next_end(self, low: int) -> int:
+        """The least end that a window which is open at ``low`` can have."""
+
+    def spread(self, table: pl.DataFrame, at: str, previous: int, low: int) -> pl.DataFrame:
+        """Each row once for every window that holds it and ends in ``(previous, low]``, in order of arrival."""
+
+    def keep(self, table: pl.DataFrame, at: str, low: int) -> pl.DataFrame:
+        """The rows that a window which ends after ``low`` needs."""
+
+
+class TimeWindows:
+    """Windows ``[k * slide, k * slide + length)`` of event time, for all integers k; tumbling if slide = length.
+
+    Parameters
+    ----------
+    length, slide
+        Microseconds.
+    """
+
+    def __init__(self, length: int, slide: int) -> None:
+        self.length = length
+        self.slide = slide
+        self.pane = math.gcd(length, slide)  # every window is a whole number of panes
+
+    def first_end(self, table: pl.DataFrame, at: str) -> int:
+        """See :class:`Windows`."""
+        least: Any = table.get_column(at).to_physical().min()
+        return self.next_end(int(least))
+
+    def next_end(self, low: int) -> int:
+        """See :class:`Windows`."""
+        return ((low - self.length) // self.slide + 1) * self.slide + self.length
+
+    def spread(self, table: pl.DataFrame, at: str, previous: int, low: int) -> pl.DataFrame:
+        """See :class:`Windows`."""
+        length, slide = self.length, self.slide
+        time = pl.col(at).cast(pl.Int64)
+        if slide == length:
+            lazy = table.lazy().with_columns((time // slide * slide).alias("window_start"))
+            if low != END:
+                lazy = lazy.filter(pl.col("window_start") <= low - length)
+        else:
+            first, last = ((time - length) // slide + 1) * slide, time // slide * slide
+            if previous != START:
+                first = pl.max_horizontal(first, pl.lit(self.next_end(previous) - length))
+            if low != END:
+                last = pl.min_horizontal(last, pl.lit((low - length) // slide * slide))
+            lazy = (
+                table.lazy()
+                .with_columns(pl.int_ranges(first, last + 1, slide).alias("window_start"))
+                .filter(pl.col("window_start").list.len() > 0)
+                .explode("window_start")
+            )
+        return lazy.with_columns(
+            pl.col("window_start").cast(_BOUND), (pl.col("window_start") + length).cast(_BOUND).alias("window_end")
+        ).collect()
+
+    def keep(self, table: pl.DataFrame, at: str, low: int) -> pl.DataFrame:
+        """See :class:`Windows`."""
+        if low == END:
+            return table.clear()
+        return table.filter(pl.col(at).cast(pl.Int64) // self.slide * self.slide > low - self.length)
+
+
+class GivenWindows:
+    """The windows that rows carry in ``window_start`` and ``window_end``."""
+
+    def first_end(self, table: pl.DataFrame, at: str) -> int:
+        """See :class:`Windows`."""
+        least: Any = table.get_column("window_end").to_physical().min()
+        return int(least)
+
+    def next_end(self, low: int) -> int:
+        """See :class:`Windows`."""
+        return low + 1
+
+    def spread(self, table: pl.DataFrame, at: str, previous: int, low: int) -> pl.DataFrame:
+        """See :class:`Windows`."""
+        return table if low == END else table.filter(pl.col("window_end").cast(pl.Int64) <= low)
+
+    def keep(self, table: pl.DataFrame, at: str, low: int) -> pl.DataFrame:
+        """See :class:`Windows`."""
+        return table.clear() if low == END else table.filter(pl.col("window_end").cast(pl.Int64) > low)
+
+
+def window_of(context: Context) -> Windows | int:
+    """The windows of an operator: its parameter ``window``, or those of its windowed input; an int n for n rows.
+
+    Raises
+    ------
+    ValueError
+        If it has neither, or the window is none of the three kinds.
+    """
+    window = context.params.get("window")
+    if window is None:
+        if not all(bound in context.inputs[0] for bound in WINDOW):
+            raise context.error("window", None, "a window, since the input is not windowed")
+        return GivenWindows()
+    kind = window.get("kind")
+    if kind == "count":
+        return int(window["rows"])
+    if kind not in ("tumbling", "sliding"):
+        raise context.error("window", window, "kind tumbling, sliding or count")
+    length = microseconds(window["length"])
+    slide = microseconds(window["slide"]) if kind == "sliding" else length
+    if length < 1 or slide < 1:
+        raise context.error("window", window, "a length of at least a microsecond")
+    return TimeWindows(length, slide)
+
+
+class Buffered(OperatorLogic):
+    """Base of operators that need all rows of a window at once; its rows are kept until the window is final.
+
+    A subclass implements :meth:`finish` and may implement :meth:`compact` and :meth:`prepare`. Rows that fill no whole
+    count window when the stream ends belong to no window and are dropped.
+
+    Attributes
+    ----------
+    groups
+        Columns that tell windows apart in the tables given to :meth:`finish`, in the order in which windows leave.
+    """
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        window = window_of(context)
+        self._count = window if isinstance(window, int) else 0
+        self._windows: Windows = GivenWindows() if isinstance(window, int) else window
+        self.groups: tuple[str, ...] = (ORDINAL,) if self._count else ("window_end", "window_start")
+        self._nothing = empty(context.inputs[0])
+        self._chunks: list[pl.DataFrame] = []
+        self._rows = 0
+        self._compacted = 0  # rows after the last compaction
+        self._due = END
+
+    @abstractmethod
+    def finish(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Output rows, in their order, for all rows of some final windows, which are given in order of arrival.
+
+        ``rows`` has the columns of the input, the bounds of windows, and ``ORDINAL`` for count windows; ``time`` is
+        still that of the row.
+        """
+
+    def prepare(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """``rows`` with all that has to be computed before the bounds of their windows are put in."""
+        return rows
+
+    def compact(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The rows among ``rows`` that can matter."""
+        return rows
+
+    @property
+    def state_rows(self) -> int:
+        """Rows kept between calls."""
+        return self._rows
+
+    def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:
+        """Keep the rows; count windows that are full leave."""
+        self._chunks.append(table)
+        self._rows += table.height
+        if self._count:
+            return self._full()
+        self._due = min(self._due, self._windows.first_end(table, "time"))
+        if self._rows - self._compacted >= max(COMPACT_ROWS, self._compacted):
+            self._replace(self.compact(self._table()))
+        return ()
+
+    def close(self, low: int) -> Iterable[pl.DataFrame]:
+        """Windows that end by ``low`` leave."""
+        if self._count:
+            if low == END:
+                self._replace(self._nothing)
+            return ()
+        if low < self._due or not self._rows:
+            return ()
+        rows = self._table()
+        closed = self._windows.spread(rows, "time", self._forwarded, low)
+        self._replace(self._windows.keep(rows, "time", low))
+        if self._rows:
+            self._due = max(self._windows.first_end(self._chunks[0], "time"), self._windows.next_end(low))
+        if not closed.height:
+            return ()
+        return (self.finish(closed),)
+
+    def state(self) -> dict[str, pl.DataFrame]:
+        """The rows kept."""
+        return {"rows": self._table()}
+
+    def load(self, tables: Mapping[str, pl.DataFrame]) -> None:
+        """Replace the rows kept."""
+        self._replace(tables["rows"])
+        if self._rows and not self._count:
+            self._due = self._windows.first_end(self._chunks[0], "time")
+            if self._forwarded != START:
+                self._due = max(self._due, self._windows.next_end(self._forwarded))
+
+    def _table(self) -> pl.DataFrame:
+        if not self._chunks:
+            return self._nothing
+        if len(self._chunks) > 1:
+            self._chunks = [pl.concat(self._chunks)]
+        return self._chunks[0]
+
+    def _replace(self, rows: pl.DataFrame) -> None:
+        self._chunks = [rows] if rows.height else []
+        self._rows = self._compacted = rows.height
+        if not rows.height:
+            self._due = END
+
+    def _full(self) -> Sequence[pl.DataFrame]:
+        size = self._count
+        if self._rows < size:
+            return ()
+        rows = self._table()
+        whole = rows.height // size * size
+        self._replace(rows.slice(whole))
+        number = pl.int_range(whole, dtype=pl.Int64, eager=True) // size
+        full = self.prepare(rows.head(whole)).with_columns(number.alias(ORDINAL))
+        bounds = full.with_columns(
+            pl.col("time").min().over(ORDINAL).alias("window_start"),
+            (pl.col("time").max().over(ORDINAL) + pl.duration(microseconds=1)).alias("window_end"),
+        )
+        return (self.finish(bounds),)
