@@ -238,13 +238,18 @@ class Peer:
 
     def receive(self, sender: str, message: Message, now: float) -> list[Effect]:
         """Handle one message; a type that no protocol knows is refused by name in the journal."""
-        self._begin(now)
+        if now > self.now:  # _begin and _end written out: this is the simulator's innermost call
+            self.now = now
+        effects: list[Effect] = []
+        self._effects = effects
         handler = self._handlers.get(type(message))
         if handler is None:
             self.record("message_refused", sender, message=type(message).__name__, reason="unknown message")
         else:
             handler(sender, message)
-        return self._end()
+        if self._local:
+            self._end()
+        return effects
 
     def tick(self, now: float) -> list[Effect]:
         """Make the calls of all timers that are due."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 import gc
 import heapq
 import random
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -60,9 +61,9 @@ class Uniform:
         """Seconds from ``sender`` to ``to``, the same at every call."""
         delay = self._delays.get((sender, to))
         if delay is None:
-            first, second = sorted((sender, to))
-            delay = random.Random(f"{self.seed}/{first}/{second}").uniform(self.low, self.high)
-            self._delays[sender, to] = delay
+            first, second = (sender, to) if sender < to else (to, sender)
+            drawn = zlib.crc32(f"{self.seed}/{first}/{second}".encode()) / 0xFFFFFFFF
+            delay = self._delays[sender, to] = self.low + (self.high - self.low) * drawn
         return delay
 
 
@@ -204,13 +205,12 @@ class Simulation:
             Events handled: messages received and wake-ups.
         """
         heap, peers, wakeups, hung = self._heap, self.peers, self._wakeups, self._hung
-        pop = heapq.heappop
+        pop, push, delay = heapq.heappop, heapq.heappush, self.network.delay
         handled = 0
+        ceiling = limit if limit is not None else 1 << 62
+        plain = self._plain()
         with _collector_at_rest():
-            while heap and heap[0][0] <= until:
-                if limit is not None and handled >= limit:
-                    self.events += handled
-                    return handled
+            while heap and heap[0][0] <= until and handled < ceiling:
                 when, _, address, sender, message = pop(heap)
                 peer = peers.get(address)
                 if peer is None:
@@ -230,13 +230,35 @@ class Simulation:
                     effects = peer.receive(sender, message, when)
                 handled += 1
                 self.last_event = when
-                self._carry_out(peer, effects)
-                if stop is not None and stop():
-                    self.events += handled
-                    return handled
-        self.now = max(self.now, until)
+                if plain:
+                    for effect in effects:
+                        if type(effect) is Send:  # written out, for this is what most events do
+                            self.messages += 1
+                            self._sequence += 1
+                            to = effect.to
+                            push(heap, (when + delay(address, to), self._sequence, to, address, effect.message))
+                        else:
+                            self._carry_out(peer, [effect])
+                    due = peer.next_timer
+                    if due is not None:
+                        planned = wakeups.get(address)
+                        if planned is None or due < planned:
+                            self._push(max(when, due), address, address, None)
+                else:
+                    self._carry_out(peer, effects)
+                if stop is not None:
+                    if stop():
+                        self.events += handled
+                        return handled
+                    plain = self._plain()  # it may have set faults
+        if handled < ceiling:
+            self.now = max(self.now, until)
         self.events += handled
         return handled
+
+    def _plain(self) -> bool:
+        """Whether every message arrives once, after its delay, as it is."""
+        return not (self.loss or self.duplication or self.reordering or self._group or self._use_codec)
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -248,33 +270,22 @@ class Simulation:
 
     def _carry_out(self, peer: Peer, effects: list[Any]) -> None:
         address = peer.address
-        now = self.now
-        if effects:
-            delay = self.network.delay
-            plain = not (self.loss or self.duplication or self.reordering or self._group or self._use_codec)
-            for effect in effects:
-                kind = type(effect)
-                if kind is Send:
-                    self.messages += 1
-                    to = effect.to
-                    if plain:
-                        self._sequence += 1
-                        entry = (now + delay(address, to), self._sequence, to, address, effect.message)
-                        heapq.heappush(self._heap, entry)
-                    else:
-                        self._transmit(address, to, effect.message)
-                elif kind is Record:
-                    self.journal.append(effect.event)
-                else:
-                    if self._keep:
-                        self.instructions.append((now, address, effect.instruction))
-                    if self.on_instruction is not None:
-                        self.on_instruction(address, effect.instruction)
+        for effect in effects:
+            if isinstance(effect, Send):
+                self.messages += 1
+                self._transmit(address, effect.to, effect.message)
+            elif isinstance(effect, Record):
+                self.journal.append(effect.event)
+            else:
+                if self._keep:
+                    self.instructions.append((self.now, address, effect.instruction))
+                if self.on_instruction is not None:
+                    self.on_instruction(address, effect.instruction)
         due = peer.next_timer
         if due is not None:
             planned = self._wakeups.get(address)
             if planned is None or due < planned:
-                self._push(max(due, now), address, address, None)
+                self._push(max(due, self.now), address, address, None)
 
     def _transmit(self, sender: str, to: str, message: Message) -> None:
         if self._group and self._group.get(sender, 0) != self._group.get(to, 0):
