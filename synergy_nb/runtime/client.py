@@ -342,20 +342,20 @@ class AsyncApplication:
 
     async def _feed(self, operator: str, feed: Feed) -> None:
         schema = _schema(self.plan, operator)
-        host = self.last.peers[operator]
+        host, name = self.last.peers[operator], self.plan.operators[operator].params["name"]
         position, born = 0, 0.0
         iterator = iter(feed)
         ended = object()
         while (made := await asyncio.to_thread(next, iterator, ended)) is not ended:
             table = _table(made, schema, operator)
             if table.height:
-                await self._push(host, operator, Batch(table, position, born))
+                await self._push(host, name, Batch(table, position, born))
                 position += table.height
-                await self._push(host, operator, Punctuation(_last_time(table), position, born))
-        await self._push(host, operator, Punctuation(END, position, born))
+                await self._push(host, name, Punctuation(_last_time(table), position, born))
+        await self._push(host, name, Punctuation(END, position, born))
 
-    async def _push(self, host: str, operator: str, item: Item) -> None:
-        await self.cluster.ask(host, "push", pack(Push(self.id, operator, encode(item))), 60.0)
+    async def _push(self, host: str, name: str, item: Item) -> None:
+        await self.cluster.ask(host, "push", pack(Push(self.id, name, encode(item))), 60.0)
 
     async def stop(self) -> None:
         """End it everywhere; its results go with it."""

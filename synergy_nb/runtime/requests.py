@@ -83,10 +83,10 @@ class Fetched(msgspec.Struct, frozen=True):
 
 
 class Push(msgspec.Struct, frozen=True):
-    """Tuples for a ``python`` source that runs at the asked peer; answered when there is room for more."""
+    """Tuples for the ``python`` source of that name, which runs at the asked peer; answered when they are taken."""
 
     application: str
-    operator: str
+    name: str
     item: bytes
 
 

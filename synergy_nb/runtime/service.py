@@ -20,7 +20,7 @@ from synergy_nb.peer import Peer
 from synergy_nb.plan import Plan
 from synergy_nb.runtime.driver import PeerRuntime
 from synergy_nb.runtime.host import Host
-from synergy_nb.runtime.monitor import Monitor
+from synergy_nb.runtime.monitor import Counters, Row, read_counters, sample
 from synergy_nb.runtime.requests import (
     ApplicationState,
     Fetch,
@@ -76,14 +76,14 @@ class Service:
         self._unfinished: dict[str, set[str]] = {}  # sinks that have not seen the end of their streams
         self._changed = asyncio.Condition()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._monitor = Monitor()
+        self._counters: Counters | None = None
         self.host = Host(
             runtime,
             failed=self._failed,
             finished=self._finished,
             measured=self._measured,
             keys=keys,
-            samples=lambda: self._monitor.sample(self._round_trips()),
+            samples=self._samples,
         )
         synergy.pastry.on_joined.append(self._notify)
         operations: dict[str, Callable[[bytes], Any]] = {
@@ -162,10 +162,13 @@ class Service:
     def _into_peer(self, function: Callable[..., Any], *arguments: Any) -> None:
         self.runtime.call(function, *arguments)
 
-    def _round_trips(self) -> dict[str, float]:
+    def _samples(self) -> list[Row]:
+        """Load and memory of this machine since the last time, and what the overlay's pings took."""
         latency = self.synergy.latency
-        found = {address: latency.rtt(address) for address in self.synergy.pastry.known()}
-        return {address: rtt for address, rtt in found.items() if rtt is not None}
+        measured = {address: latency.rtt(address) for address in self.synergy.pastry.known()}
+        pings = {address: rtt for address, rtt in measured.items() if rtt is not None}
+        previous, self._counters = self._counters, read_counters()
+        return sample(previous, self._counters, pings)
 
     def _notify(self) -> None:
         task = self.runtime.loop.create_task(self._wake())
@@ -251,7 +254,8 @@ class Service:
 
     async def _push(self, payload: bytes) -> bytes:
         asked = unpack(payload, Push)
-        await self.host.push(asked.application, asked.operator, asked.item)
+        while not self.host.push(asked.application, asked.name, asked.item):
+            await self.host.room(asked.application, asked.name)
         return b""
 
     async def _state(self, payload: bytes) -> bytes:
