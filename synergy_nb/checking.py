@@ -1,0 +1,368 @@
+"""Validation at the door: what operators say is brought to normal form, and everything wrong is found at once."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from synergy_nb.catalogue import CONNECTORS, KINDS, REQUIRED, parameters_of, parse_number
+from synergy_nb.schemas import Derivation, Schema, derive
+from synergy_nb.units import WrongValue, nearest, parse_duration, parse_fraction, parse_throughput
+
+__all__ = ["Checked", "Operator", "PlanError", "Problem", "QoS", "check", "check_qos", "ordered"]
+
+#: Paths from a source to a sink that a plan may have: composition keeps probes for each.
+MOST_ROUTES: Final = 4096
+_MOST_OPERATORS: Final = 1000
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """One thing that is wrong with a plan.
+
+    Parameters
+    ----------
+    operator
+        Id of the operator; empty if it is about the plan as a whole.
+    field
+        Parameter or part, such as ``where``, ``columns.total`` or ``inputs``.
+    value
+        What stands there, or the part of it that is wrong.
+    expected
+        What would be right.
+    nearest
+        The valid name that is spelt most like ``value``, if there is one.
+    """
+
+    operator: str
+    field: str
+    value: Any
+    expected: str
+    nearest: str | None = None
+
+    def __str__(self) -> str:
+        where = f"operator {self.operator!r}, {self.field}" if self.operator else self.field
+        found = "missing" if self.value is None else repr(self.value)
+        if len(found) > 120:
+            found = found[:117] + "..."
+        hint = f"; did you mean {self.nearest!r}?" if self.nearest is not None else ""
+        return " ".join(f"{where}: {found}; expected {self.expected}{hint}".split())
+
+
+class PlanError(ValueError):
+    """A plan that cannot be run, with everything that is wrong with it.
+
+    Parameters
+    ----------
+    problems
+        In the order of the plan.
+    """
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        number = len(self.problems)
+        heading = "the plan has a problem:" if number == 1 else f"the plan has {number} problems:"
+        super().__init__("\n".join([heading, *(f"  - {problem}" for problem in self.problems)]))
+
+    def __reduce__(self) -> tuple[type[PlanError], tuple[tuple[Problem, ...]]]:
+        return PlanError, (self.problems,)
+
+
+class Operator(msgspec.Struct, frozen=True):
+    """An operator o of a query plan.
+
+    Parameters
+    ----------
+    id
+        Unique in the plan.
+    kind
+        Of the catalogue.
+    params
+        In a plan in normal form: durations in seconds, SQL in its canonical text, lists sorted where order means
+        nothing.
+    inputs
+        Ids of the operators whose streams it reads, by port.
+    cost
+        Profiled mean execution time of a tuple, seconds; None: the default of its kind.
+    selectivity
+        Profiled tuples out over tuples in; None: the default of its kind.
+    at
+        Name of the peer that it is pinned to.
+    """
+
+    id: str
+    kind: str
+    params: dict[str, Any] = {}
+    inputs: tuple[str, ...] = ()
+    cost: float | None = None
+    selectivity: float | None = None
+    at: str | None = None
+
+
+class QoS(msgspec.Struct, frozen=True):
+    """QoS requirement Q_ξ; None asks for nothing.
+
+    Parameters
+    ----------
+    delay
+        End-to-end delay q_t, seconds.
+    miss_rate
+        Fraction of tuples that may be later than ``delay``.
+    throughput
+        Bytes/s at the sinks, at least.
+    throughput_tuples
+        Tuples/s at the sinks, at least.
+    availability
+        Fraction of time, at least.
+    """
+
+    delay: float | None = None
+    miss_rate: float | None = None
+    throughput: float | None = None
+    throughput_tuples: float | None = None
+    availability: float | None = None
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """Operators in normal form and topological order, with schema and window of each one's stream."""
+
+    operators: dict[str, Operator]
+    schemas: dict[str, Schema]
+    windows: dict[str, dict[str, Any] | None]
+
+
+def check_qos(given: Mapping[str, Any], problems: list[Problem]) -> QoS:
+    """A QoS requirement from values with units; what is wrong goes to ``problems`` under ``qos``."""
+    found: dict[str, float | None] = {}
+    for name, value in given.items():
+        if name not in QoS.__struct_fields__:
+            valid = ("delay", "miss_rate", "throughput", "availability")
+            problems.append(
+                Problem("", f"qos.{name}", value, f"one of the fields {', '.join(valid)}", nearest(name, valid))
+            )
+            continue
+        if value is None:
+            continue
+        try:
+            if name == "delay":
+                found[name] = parse_duration(value)
+                if not found[name]:
+                    raise WrongValue(value, "a delay above 0")
+            elif name == "throughput":
+                found["throughput"], tuples = parse_throughput(value)
+                found["throughput_tuples"] = tuples if tuples is not None else found.get("throughput_tuples")
+            elif name == "throughput_tuples":
+                found[name] = parse_number(value, "a number of tuples/s")
+            else:
+                found[name] = parse_fraction(value)
+        except WrongValue as wrong:
+            problems.append(Problem("", f"qos.{name}", wrong.value, wrong.expected, wrong.nearest))
+    return QoS(**found)
+
+
+def check(operators: Sequence[Operator], problems: list[Problem]) -> Checked:
+    """Bring ``operators`` to normal form; everything that is wrong goes to ``problems``.
+
+    Operators may hold values in any spelling that the catalogue reads.
+    """
+    given = _unique(operators, problems)
+    if not any(operator.kind == "sink" for operator in given.values()):
+        problems.append(Problem("", "operators", list(given), "at least one operator of kind sink"))
+    if len(given) > _MOST_OPERATORS:
+        problems.append(Problem("", "operators", len(given), f"at most {_MOST_OPERATORS} operators"))
+        return Checked({}, {}, {})
+    inputs = {operator.id: _inputs(operator, given, problems) for operator in given.values()}
+    order = ordered(inputs)
+    if len(order) < len(given):
+        _report_cycle(inputs, set(given) - set(order), problems)
+    else:
+        _report_unreachable(given, inputs, order, problems)
+        routes: dict[str, int] = {}
+        for name in order:
+            routes[name] = sum(routes[up] for up in inputs[name]) or 1
+        total = sum(routes[name] for name in order if given[name].kind == "sink")
+        if total > MOST_ROUTES:
+            problems.append(Problem("", "operators", total, f"at most {MOST_ROUTES} paths from sources to sinks"))
+    result = Checked({}, {}, {})
+    known: dict[str, Schema | None] = {}
+    for name in [*order, *(each for each in given if each not in set(order))]:
+        operator = given[name]
+        least, most = KINDS[operator.kind].inputs if operator.kind in KINDS else (0, None)
+        number = len(inputs[name])
+        complete = number == len(operator.inputs) and number >= least and (most is None or number <= most)
+        complete = complete and all(up in known for up in inputs[name])
+        streams = [known.get(up) for up in inputs[name]] if complete else [None]
+        windows = [result.windows.get(up) for up in inputs[name]]
+        checked, known[name], window = _normal(operator, streams, windows, problems)
+        result.operators[name] = checked
+        result.windows[name] = window
+        result.schemas[name] = known[name] or {}
+    return result
+
+
+def _unique(operators: Sequence[Operator], problems: list[Problem]) -> dict[str, Operator]:
+    given: dict[str, Operator] = {}
+    for operator in operators:
+        name = operator.id
+        if not isinstance(name, str) or not 1 <= len(name) <= 100 or not name.isprintable() or name != name.strip():
+            problems.append(Problem(str(name), "id", name, "a name of 1 to 100 printable characters"))
+            name = str(name)
+        if name in given:
+            problems.append(Problem(name, "id", name, "an id that no other operator has"))
+            continue
+        given[name] = operator
+    return given
+
+
+def _inputs(operator: Operator, given: Mapping[str, Operator], problems: list[Problem]) -> tuple[str, ...]:
+    """The inputs that exist; the others are problems."""
+    name = operator.id
+    found: list[str] = []
+    for up in operator.inputs:
+        others = [each for each in given if each != name and given[each].kind != "sink"]
+        if up not in given:
+            problems.append(Problem(name, "inputs", up, f"an operator of the plan ({', '.join(others)})",
+                                    nearest(up, others)))  # fmt: skip
+        elif given[up].kind == "sink":
+            problems.append(Problem(name, "inputs", up, "an operator other than a sink, which has no output"))
+        elif up in found:
+            problems.append(Problem(name, "inputs", up, "each input once; give one side a project of its own"))
+        else:
+            found.append(up)
+    if operator.kind in KINDS:
+        least, most = KINDS[operator.kind].inputs
+        number = len(operator.inputs)
+        if number < least or (most is not None and number > most):
+            count = str(least) if most == least else f"{least} or more" if most is None else f"{least} to {most}"
+            expected = "no input" if most == 0 else f"{count} input{'s' if count != '1' else ''}"
+            problems.append(Problem(name, "inputs", list(operator.inputs) or None, expected))
+    return tuple(found)
+
+
+def ordered(inputs: Mapping[str, Sequence[str]]) -> list[str]:
+    """Topological order, earliest written first; what is on a cycle or behind one is left out."""
+    waiting = {name: len(ups) for name, ups in inputs.items()}
+    position = {name: index for index, name in enumerate(inputs)}
+    followers: dict[str, list[str]] = {name: [] for name in inputs}
+    for name, ups in inputs.items():
+        for up in ups:
+            followers[up].append(name)
+    ready = [position[name] for name, number in waiting.items() if not number]
+    names = list(inputs)
+    order: list[str] = []
+    while ready:
+        name = names[heapq.heappop(ready)]
+        order.append(name)
+        for follower in followers[name]:
+            waiting[follower] -= 1
+            if not waiting[follower]:
+                heapq.heappush(ready, position[follower])
+    return order
+
+
+def _report_cycle(inputs: Mapping[str, Sequence[str]], rest: set[str], problems: list[Problem]) -> None:
+    """Every cycle that does not share an operator with one already reported."""
+    seen: set[str] = set()
+    for start in sorted(rest):
+        path: list[str] = []
+        at = start
+        while at not in path and at not in seen:
+            path.append(at)
+            at = min(up for up in inputs[at] if up in rest)  # what is left over always has such an input
+        if at in path:
+            cycle = path[path.index(at) :]
+            cycle = [*cycle, at][::-1]
+            problems.append(Problem(at, "inputs", " -> ".join(cycle), "no cycle"))
+        seen.update(path)
+
+
+def _report_unreachable(
+    given: Mapping[str, Operator], inputs: Mapping[str, Sequence[str]], order: Sequence[str], problems: list[Problem]
+) -> None:
+    fed: set[str] = set()
+    for name in order:
+        if given[name].kind == "source" or any(up in fed for up in inputs[name]):
+            fed.add(name)
+    useful: set[str] = set()
+    for name in reversed(order):
+        if given[name].kind == "sink" or name in useful:
+            useful.update((name, *inputs[name]))
+    for name in order:
+        if name not in useful:
+            problems.append(Problem(name, "output", "read by nobody", "a way from it to a sink"))
+        if given[name].kind == "sink" and name not in fed and given[name].inputs:
+            problems.append(Problem(name, "inputs", list(given[name].inputs), "a way to it from a source"))
+
+
+def _normal(
+    operator: Operator,
+    streams: Sequence[Schema | None],
+    windows: Sequence[dict[str, Any] | None],
+    problems: list[Problem],
+) -> tuple[Operator, Schema | None, dict[str, Any] | None]:
+    """The operator in normal form, and schema (None if something is wrong) and window of its stream."""
+    name = operator.id
+    if operator.kind not in KINDS:
+        known = ", ".join(KINDS)
+        problems.append(Problem(name, "kind", operator.kind, f"one of {known}", nearest(operator.kind, KINDS)))
+        return operator, None, None
+    before = len(problems)
+    params = _parameters(operator, problems)
+    cost = _profiled(name, "cost", operator.cost, problems)
+    selectivity = _profiled(name, "selectivity", operator.selectivity, problems)
+    at = operator.at
+    if at is not None and (not isinstance(at, str) or not at.strip() or not at.isprintable()):
+        problems.append(Problem(name, "at", at, "the name of a peer"))
+    if operator.kind == "delay" and "cost" in params:
+        cost = params["cost"]  # what it is told to take is what it costs
+    whole = len(problems) == before
+    wrongs: list[WrongValue] = []
+    derivation = Derivation(operator.kind, params, streams if whole else [None], windows, wrongs)
+    schema = derive(derivation)
+    problems.extend(Problem(name, wrong.field, wrong.value, wrong.expected, wrong.nearest) for wrong in wrongs)
+    normal = Operator(name, operator.kind, derivation.params, tuple(operator.inputs), cost, selectivity, at)
+    return normal, schema if whole else None, dict(derivation.window) if derivation.window else None
+
+
+def _parameters(operator: Operator, problems: list[Problem]) -> dict[str, Any]:
+    name, given = operator.id, operator.params
+    parameters = parameters_of(operator.kind, given)
+    params: dict[str, Any] = {}
+    for field, parameter in parameters.items():
+        value = given.get(field)
+        if value is None:
+            if parameter.default is REQUIRED:
+                hint = f" ({', '.join(CONNECTORS)})" if field == "connector" else ""
+                expected = f"a value: {operator.kind} needs {field}{hint}"
+                problems.append(Problem(name, field, None, expected))
+            elif parameter.default is not None:
+                params[field] = list(parameter.default) if isinstance(parameter.default, list) else parameter.default
+            continue
+        try:
+            params[field] = parameter.parse(value)
+        except WrongValue as wrong:
+            problems.append(Problem(name, field + wrong.field, wrong.value, wrong.expected, wrong.nearest))
+    known_connector = operator.kind != "source" or given.get("connector") in CONNECTORS
+    for field, value in given.items():
+        if field not in parameters and known_connector:
+            own = ", ".join(parameters) or "none"
+            kind = f"{operator.kind} of {given['connector']}" if operator.kind == "source" else operator.kind
+            problems.append(Problem(name, field, value, f"a parameter of {kind} ({own})", nearest(field, parameters)))
+    return params
+
+
+def _profiled(name: str, field: str, value: Any, problems: list[Problem]) -> float | None:
+    if value is None:
+        return None
+    try:
+        if field == "cost":
+            return parse_duration(value)
+        number = parse_number(value, "tuples out over tuples in, a number of at least 0")
+        if number < 0:
+            raise WrongValue(value, "tuples out over tuples in, a number of at least 0")
+    except WrongValue as wrong:
+        problems.append(Problem(name, field, wrong.value, wrong.expected, wrong.nearest))
+        return None
+    return number

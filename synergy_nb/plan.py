@@ -1,0 +1,273 @@
+"""What is asked: query plans, built in Python, read from YAML, checked at the door.
+
+>>> packets = source("packets", seed=1, rate="1000 tuples/s")
+>>> on_b = packets.filter("link = 'B'").project("source", "destination", "bytes")
+>>> sums = on_b.aggregate(by=["source", "destination"], window="20 min", total="sum(bytes)")
+>>> top = sums.sort("total desc").compare("total", "95 %", count=sums.count())
+>>> query = top.sink(name="top pairs", delay="20 s", miss_rate="5 %")
+>>> list(query.operators)
+['source', 'filter', 'project', 'aggregate', 'sort', 'count', 'compare', 'sink']
+>>> query.stream_name("filter")
+"filter[link = 'B'](packets[seed=1])"
+
+A :class:`Stream` is a promise: nothing is checked until a sink makes a :class:`Plan` of it, which then names all that
+is wrong at once. The kinds of operators and their parameters are in :mod:`synergy_nb.catalogue`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from synergy_nb.catalogue import parse_window
+from synergy_nb.checking import Operator, PlanError, Problem, QoS
+from synergy_nb.queryplan import FORMAT, Plan
+
+__all__ = ["FORMAT", "Operator", "Plan", "PlanError", "Problem", "QoS", "Stream", "parse_window", "plan", "source"]
+
+_PROFILE: Final = ("id", "cost", "selectivity", "at")
+
+
+class Stream:
+    """The stream of an operator that is being drawn up; its methods add operators that read it.
+
+    All methods take ``id`` (unique in the plan; default: the kind, numbered if there are several), ``cost`` (profiled
+    seconds a tuple, with unit), ``selectivity`` (profiled tuples out over tuples in) and ``at`` (name of the peer that
+    the operator is pinned to).
+    """
+
+    __slots__ = ("_inputs", "_kind", "_params", "_profile")
+
+    def __init__(self, kind: str, params: Mapping[str, Any], inputs: Sequence[Stream], profile: Mapping[str, Any]):
+        unknown = set(profile) - set(_PROFILE)
+        if unknown:
+            raise TypeError(f"{kind}: unknown argument {', '.join(sorted(unknown))}; expected {', '.join(_PROFILE)}")
+        for stream in inputs:
+            if not isinstance(stream, Stream):
+                raise TypeError(f"{kind}: input {stream!r}; expected a stream")
+        self._kind = kind
+        self._params = {name: value for name, value in params.items() if value is not None}
+        self._inputs = tuple(inputs)
+        self._profile = dict(profile)
+
+    def filter(self, where: str, **profile: Any) -> Stream:
+        """Keep the tuples for which the SQL condition ``where`` is true."""
+        return Stream("filter", {"where": where}, [self], profile)
+
+    def project(
+        self, *columns: str | Mapping[str, str], id: str | None = None, cost: Any = None,  # noqa: A002 - as everywhere
+        selectivity: float | None = None, at: str | None = None, **named: str,
+    ) -> Stream:  # fmt: skip
+        """New columns from SQL expressions: names of columns to keep, mappings, or ``name="expression"``.
+
+        ``time`` and the bounds of windows are kept by themselves.
+        """
+        profile = _given(id=id, cost=cost, selectivity=selectivity, at=at)
+        return Stream("project", {"columns": _columns(columns, named)}, [self], profile)
+
+    def union(self, *others: Stream, **profile: Any) -> Stream:
+        """All tuples of this and ``others``, which have the same columns."""
+        return Stream("union", {}, [self, *others], profile)
+
+    def aggregate(
+        self, by: str | Iterable[str] = (), window: Any = None, values: Mapping[str, str] | None = None, *,
+        id: str | None = None, cost: Any = None, selectivity: float | None = None,  # noqa: A002 - as everywhere
+        at: str | None = None, **named: str,
+    ) -> Stream:  # fmt: skip
+        """One tuple a group and window.
+
+        Parameters
+        ----------
+        by
+            Columns to group by.
+        window
+            ``"20 min"``, ``"20 min every 5 min"`` or ``"1000 rows"``.
+        values, named
+            New column to aggregate call, as in ``total="sum(bytes)"``.
+        """
+        columns = [by] if isinstance(by, str) else list(by)
+        params = {"by": columns, "window": window, "values": {**(values or {}), **named}}
+        return Stream("aggregate", params, [self], _given(id=id, cost=cost, selectivity=selectivity, at=at))
+
+    def sort(self, *by: str, window: Any = None, **profile: Any) -> Stream:
+        """Order the tuples of each window, as in ``sort("total desc", "source")``."""
+        return Stream("sort", {"by": list(by), "window": window}, [self], profile)
+
+    def count(self, name: str = "n", window: Any = None, **profile: Any) -> Stream:
+        """The number of tuples of each window, as one tuple with column ``name``."""
+        return Stream("count", {"name": name, "window": window}, [self], profile)
+
+    def compare(
+        self, value: str, fraction: Any, *, by: str | Iterable[str] | None = None, count: Stream | None = None,
+        **profile: Any,
+    ) -> Stream:  # fmt: skip
+        """Keep the tuples whose ``value`` is larger than that of more than ``fraction`` of their window's tuples.
+
+        Parameters
+        ----------
+        by
+            Compare within groups of equal values of these columns.
+        count
+            A count of the same windows, if one is at hand.
+        """
+        columns = [by] if isinstance(by, str) else None if by is None else list(by)
+        params = {"value": value, "fraction": fraction, "by": columns}
+        return Stream("compare", params, [self] if count is None else [self, count], profile)
+
+    def join(self, other: Stream, on: str | Iterable[str], within: Any, suffix: str | None = None, **profile: Any
+             ) -> Stream:  # fmt: skip
+        """Pairs of tuples of this and ``other`` with equal columns ``on`` and times at most ``within`` apart."""
+        params = {"on": [on] if isinstance(on, str) else list(on), "within": within, "suffix": suffix}
+        return Stream("join", params, [self, other], profile)
+
+    def distinct(self, *on: str, window: Any = None, **profile: Any) -> Stream:
+        """The first tuple of each window for each combination of values of columns ``on`` (default: all but time)."""
+        return Stream("distinct", {"on": list(on) or None, "window": window}, [self], profile)
+
+    def sample(self, fraction: Any, seed: int = 0, **profile: Any) -> Stream:
+        """A deterministic sample of about ``fraction`` of the tuples."""
+        return Stream("sample", {"fraction": fraction, "seed": seed}, [self], profile)
+
+    def encrypt(self, *columns: str, key: str, **profile: Any) -> Stream:
+        """Encrypt ``columns`` with the key named ``key``; the key itself is never part of a plan."""
+        return Stream("encrypt", {"columns": list(columns), "key": key}, [self], profile)
+
+    def decrypt(self, columns: Mapping[str, str], *, key: str, **profile: Any) -> Stream:
+        """Decrypt ``columns`` (name to type) with the key named ``key``."""
+        return Stream("decrypt", {"columns": columns, "key": key}, [self], profile)
+
+    def delay(self, cost: Any, **profile: Any) -> Stream:
+        """Take ``cost`` for every tuple and pass it on unchanged, for experiments."""
+        return Stream("delay", {"cost": cost}, [self], profile)
+
+    def sink(
+        self, name: str | None = None, *, delay: Any = None, miss_rate: Any = None, throughput: Any = None,
+        availability: Any = None, **profile: Any,
+    ) -> Plan:  # fmt: skip
+        """Make a plan that hands this stream over.
+
+        Parameters
+        ----------
+        name
+            Of the result, and of the plan.
+        delay, miss_rate, throughput, availability
+            QoS requirement, with units: ``"2 s"``, ``"5 %"``, ``"100 kB/s"`` or ``"1000 tuples/s"``, ``"99 %"``.
+
+        Raises
+        ------
+        PlanError
+            Holding everything that is wrong.
+        """
+        end = Stream("sink", {"name": name}, [self], profile)
+        qos = _given(delay=delay, miss_rate=miss_rate, throughput=throughput, availability=availability)
+        return _built([end], qos, name or "plan")
+
+    def __repr__(self) -> str:
+        return f"<Stream of {self._profile.get('id') or self._kind}>"
+
+
+def source(connector: str, **params: Any) -> Stream:
+    """The stream of a source.
+
+    Parameters
+    ----------
+    connector
+        ``trace`` (path, format, ...), ``packets`` (seed, rate, ...), ``peers`` (interval), ``python`` (name, columns).
+    params
+        Its parameters, and ``id``, ``cost``, ``selectivity``, ``at`` as for all operators.
+    """
+    profile = {name: params.pop(name) for name in _PROFILE if name in params}
+    return Stream("source", {"connector": connector, **params}, [], profile)
+
+
+def plan(*plans: Plan, name: str | None = None, **qos: Any) -> Plan:
+    """One plan of several sinks: ``plan(a.sink("x"), b.sink("y"), delay="2 s")``.
+
+    Streams that the sinks have in common are in it once. Where ``qos`` says nothing, the strictest requirement among
+    ``plans`` holds.
+
+    Raises
+    ------
+    PlanError
+        Holding everything that is wrong.
+    """
+    ends: list[Stream] = []
+    for each in plans:
+        if not isinstance(each, Plan):
+            raise TypeError(f"plan: {each!r}; expected plans, as .sink() makes them")
+        for end in each._drafts or _drafts_of(each):
+            if end not in ends:
+                ends.append(end)
+    combined: dict[str, Any] = {}
+    for field in QoS.__struct_fields__:
+        wanted = [value for each in plans if (value := getattr(each.qos, field)) is not None]
+        if wanted:
+            combined[field] = min(wanted) if field in ("delay", "miss_rate") else max(wanted)
+    title = name or (" and ".join(dict.fromkeys(each.name for each in plans))[:200] if plans else "plan")
+    return _built(ends, {**combined, **qos}, title)
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _columns(columns: Sequence[str | Mapping[str, str]], named: Mapping[str, str]) -> dict[str, Any]:
+    from synergy_nb.sql import quoted  # noqa: PLC0415 - kept beside its only use
+
+    result: dict[str, Any] = {}
+    for each in columns:
+        if isinstance(each, Mapping):
+            result.update(each)
+        else:
+            result[each] = quoted(each) if isinstance(each, str) else each
+    return {**result, **named}
+
+
+def _built(ends: Sequence[Stream], qos: Mapping[str, Any], name: str) -> Plan:
+    """The plan of all streams that ``ends`` need."""
+    order: list[Stream] = []
+    waiting = [(end, False) for end in reversed(ends)]
+    seen: set[int] = set()
+    while waiting:  # depth first, inputs before the operator
+        stream, done = waiting.pop()
+        if done:
+            order.append(stream)
+        elif id(stream) not in seen:
+            seen.add(id(stream))
+            waiting.append((stream, True))
+            waiting += [(up, False) for up in reversed(stream._inputs)]
+    names: dict[int, str] = {id(stream): stream._profile["id"] for stream in order if stream._profile.get("id")}
+    taken = set(names.values())
+    for stream in order:
+        if id(stream) not in names:
+            number = 1
+            while (own := stream._kind if number == 1 else f"{stream._kind}_{number}") in taken:
+                number += 1
+            taken.add(own)
+            names[id(stream)] = own
+    operators = [
+        Operator(
+            names[id(stream)],
+            stream._kind,
+            stream._params,
+            tuple(names[id(up)] for up in stream._inputs),
+            *(stream._profile.get(field) for field in ("cost", "selectivity", "at")),
+        )
+        for stream in order
+    ]
+    built = Plan(operators, qos, name)
+    object.__setattr__(built, "_drafts", tuple(ends))
+    return built
+
+
+def _drafts_of(built: Plan) -> list[Stream]:
+    """The streams at the ends of a plan that was read, not built."""
+    streams: dict[str, Stream] = {}
+    for name, operator in built.operators.items():
+        profile = {"id": name, **_given(selectivity=operator.selectivity, at=operator.at)}
+        if operator.cost is not None and operator.kind != "delay":
+            profile["cost"] = operator.cost
+        streams[name] = Stream(operator.kind, operator.params, [streams[up] for up in operator.inputs], profile)
+    drafts = [streams[sink] for sink in built.sinks]
+    object.__setattr__(built, "_drafts", tuple(drafts))
+    return drafts

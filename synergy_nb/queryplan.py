@@ -1,0 +1,440 @@
+"""Query plan ξ: the operators that a request asks for, the streams between them, and the QoS it needs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+from synergy_nb import sql
+from synergy_nb.catalogue import COLUMN_BYTES, DEFAULT_RATE, KINDS, parameters_of
+from synergy_nb.checking import Checked, Operator, PlanError, Problem, QoS, check, check_qos
+
+__all__ = ["FORMAT", "Plan"]
+
+#: Version of the format of plans, in YAML and in bytes.
+FORMAT: Final = 1
+_LONGEST_NAME: Final = 1000  # characters of an input's name within a name; a longer one is replaced by its key
+
+
+class _Wire(msgspec.Struct, frozen=True, array_like=True):
+    """A plan as bytes. Schemas travel along, so that a peer need not infer the types of SQL to know bandwidths."""
+
+    format: int
+    name: str
+    qos: QoS
+    operators: tuple[Operator, ...]
+    schemas: dict[str, dict[str, str]]
+    windows: dict[str, dict[str, Any] | None]
+
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final = msgspec.msgpack.Decoder(_Wire)
+
+
+class Plan:
+    """A query plan ξ with its QoS requirement Q_ξ: immutable, valid, equal to every plan with the same bytes.
+
+    Parameters
+    ----------
+    operators
+        With parameters in any spelling that the catalogue reads.
+    qos
+        Requirement, or its fields with units.
+    name
+        For people.
+
+    Raises
+    ------
+    PlanError
+        Holding everything that is wrong.
+
+    Notes
+    -----
+    Loads, rates and names are computed once, at first use. Rates follow from the rates of sources and the
+    selectivities; where the plan states none, the defaults of :mod:`synergy_nb.catalogue` hold.
+    """
+
+    __slots__ = ("__weakref__", "_bytes", "_drafts", "_flows", "_followers", "_names", "_routes", "_schemas",
+                 "_windows", "name", "operators", "qos", "sinks", "sources")  # fmt: skip
+
+    name: str
+    operators: dict[str, Operator]
+    qos: QoS
+    sources: tuple[str, ...]
+    sinks: tuple[str, ...]
+
+    def __init__(
+        self,
+        operators: Iterable[Operator],
+        qos: QoS | Mapping[str, Any] | None = None,
+        name: str = "plan",
+    ) -> None:
+        problems: list[Problem] = []
+        if not isinstance(name, str) or not name.strip() or len(name) > 200:
+            problems.append(Problem("", "name", name, "a name of 1 to 200 characters"))
+        wanted = msgspec.structs.asdict(qos) if isinstance(qos, QoS) else qos or {}
+        requirement = check_qos(wanted, problems)
+        checked = check(list(operators), problems)
+        if problems:
+            raise PlanError(problems)
+        self._fill(name, requirement, checked)
+
+    def _fill(self, name: str, qos: QoS, checked: Checked) -> None:
+        put = object.__setattr__
+        put(self, "name", name)
+        put(self, "qos", qos)
+        put(self, "operators", checked.operators)
+        put(self, "_schemas", checked.schemas)
+        put(self, "_windows", checked.windows)
+        put(self, "sources", tuple(each.id for each in checked.operators.values() if each.kind == "source"))
+        put(self, "sinks", tuple(each.id for each in checked.operators.values() if each.kind == "sink"))
+        followers: dict[str, list[str]] = {each: [] for each in checked.operators}
+        for operator in checked.operators.values():
+            for up in operator.inputs:
+                followers[up].append(operator.id)
+        put(self, "_followers", {each: tuple(names) for each, names in followers.items()})
+        for lazy in ("_bytes", "_drafts", "_flows", "_names", "_routes"):
+            put(self, lazy, None)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"{name}: a plan does not change; build another one")
+
+    # -- the graph ---------------------------------------------------------------------------------------------------
+
+    def upstream(self, operator: str) -> tuple[str, ...]:
+        """Operators whose streams ``operator`` reads, by port."""
+        return self.operators[operator].inputs
+
+    def downstream(self, operator: str) -> tuple[str, ...]:
+        """Operators that read the stream of ``operator``."""
+        followers: dict[str, tuple[str, ...]] = self._followers
+        return followers[operator]
+
+    @property
+    def routes(self) -> tuple[tuple[str, ...], ...]:
+        """All paths from a source to a sink, as ids of operators."""
+        if self._routes is None:
+            ends: dict[str, list[tuple[str, ...]]] = {}
+            for name, operator in self.operators.items():
+                ends[name] = [(*path, name) for up in operator.inputs for path in ends[up]] or [(name,)]
+            object.__setattr__(self, "_routes", tuple(path for sink in self.sinks for path in ends[sink]))
+        routes: tuple[tuple[str, ...], ...] = self._routes
+        return routes
+
+    # -- streams -----------------------------------------------------------------------------------------------------
+
+    def schema(self, operator: str) -> dict[str, str]:
+        """Columns of the operator's stream with their types."""
+        return dict(self._schemas[operator])
+
+    def window(self, operator: str) -> dict[str, Any] | None:
+        """The window of the operator's stream in normal form, or None."""
+        window = self._windows[operator]
+        return None if window is None else dict(window)
+
+    def stream_name(self, operator: str) -> str:
+        """Canonical name of the operator's stream (section 2.2.1): what made it, as in ``count(filter[...](packets))``.
+
+        Equal for equal work: ids, profiles and QoS play no part, parameters are in normal form and left out where they
+        have their default, inputs of commutative operators are in order. A sink's stream is its input's.
+        """
+        return self._named()[operator][0]
+
+    def stream_key(self, operator: str) -> str:
+        """Key of the operator's stream on the ring: the leading 32 hex digits of the SHA-1 of its name."""
+        return self._named()[operator][1]
+
+    def _named(self) -> dict[str, tuple[str, str]]:
+        if self._names is None:
+            names: dict[str, tuple[str, str]] = {}
+            for each in self.operators.values():
+                name = _stream_name(each, [names[up] for up in each.inputs])
+                names[each.id] = name, _key(name)
+            object.__setattr__(self, "_names", names)
+        found: dict[str, tuple[str, str]] = self._names
+        return found
+
+    # -- what it takes -----------------------------------------------------------------------------------------------
+
+    def input_rate(self, operator: str) -> float:
+        """Tuples/s that the operator takes in; of a source, those that it gives."""
+        return self._flow()[operator][0]
+
+    def rate(self, operator: str) -> float:
+        """Tuples/s of the operator's stream; of a sink, those that it hands over."""
+        return self._flow()[operator][1]
+
+    def selectivity(self, operator: str) -> float:
+        """Tuples out over tuples in: as profiled, or the default of its kind."""
+        taken, given = self._flow()[operator]
+        return given / taken if taken else 1.0
+
+    def tuple_bytes(self, operator: str) -> float:
+        """Mean bytes of a tuple of the operator's stream."""
+        return sum(COLUMN_BYTES[kind] for kind in self._schemas[operator].values())
+
+    def processing_time(self, operator: str) -> float:
+        """Processing time τ of a tuple, seconds."""
+        asked = self.operators[operator]
+        return asked.cost if asked.cost is not None else KINDS[asked.kind].cost
+
+    def load(self, operator: str) -> float:
+        """Processing p_o that the operator requires: cores."""
+        return self.input_rate(operator) * self.processing_time(operator)
+
+    def bandwidth(self, operator: str) -> float:
+        """Bandwidth b_s that the operator's stream requires: bytes/s."""
+        return self.rate(operator) * self.tuple_bytes(operator)
+
+    def _flow(self) -> dict[str, tuple[float, float]]:
+        if self._flows is None:
+            flows: dict[str, tuple[float, float]] = {}
+            windows: dict[str, float] = {}  # windows that close in a second
+            for name, operator in self.operators.items():
+                taken = sum(flows[up][1] for up in operator.inputs)
+                own = operator.params.get("window")
+                if own is not None:
+                    rows = own.get("rows")
+                    windows[name] = taken / rows if rows else 1 / own.get("slide", own.get("length"))
+                elif operator.inputs:
+                    windows[name] = windows.get(operator.inputs[0], 0.0)
+                if operator.kind == "source":
+                    taken = _source_rate(operator)
+                flows[name] = taken, _given(operator, taken, windows.get(name, 0.0), flows)
+            object.__setattr__(self, "_flows", flows)
+        found: dict[str, tuple[float, float]] = self._flows
+        return found
+
+    # -- as bytes, YAML, picture -------------------------------------------------------------------------------------
+
+    def to_bytes(self) -> bytes:
+        """MessagePack that :meth:`from_bytes` reads as an equal plan; equal plans have equal bytes."""
+        if self._bytes is None:
+            wire = _Wire(FORMAT, self.name, self.qos, tuple(self.operators.values()), self._schemas, self._windows)
+            object.__setattr__(self, "_bytes", _encoder.encode(wire))
+        data: bytes = self._bytes
+        return data
+
+    @classmethod
+    def from_bytes(cls, data: bytes | bytearray | memoryview) -> Plan:
+        """The plan in ``data``; the last ones read are kept, so that reading one again costs nothing.
+
+        The structure is checked (kinds, ids, order, types of fields); expressions were checked by whoever made the
+        plan, and are again by :meth:`validate` and by the engine that compiles them.
+
+        Raises
+        ------
+        PlanError
+            If it is no plan.
+        """
+        return _decoded(bytes(data))
+
+    def to_yaml(self) -> str:
+        """YAML of format version 1, with units, that :meth:`from_yaml` reads as an equal plan."""
+        from synergy_nb.planfile import write  # noqa: PLC0415 - peers never read YAML
+
+        return write(self)
+
+    @classmethod
+    def from_yaml(cls, text: str) -> Plan:
+        """The plan in a YAML text of format version 1.
+
+        Raises
+        ------
+        PlanError
+            Holding everything that is wrong with it.
+        """
+        from synergy_nb.planfile import read  # noqa: PLC0415 - peers never read YAML
+
+        name, qos, operators, problems = read(text)
+        check_qos(qos, problems)
+        checked = check(operators, problems) if operators is not None else None
+        if problems or checked is None:
+            raise PlanError(problems)
+        return cls(operators or (), qos, name)
+
+    def validate(self) -> list[Problem]:
+        """Everything that is wrong, found anew; empty for a plan that was built here."""
+        problems: list[Problem] = []
+        check_qos(msgspec.structs.asdict(self.qos), problems)
+        checked = check(list(self.operators.values()), problems)
+        if not problems and (checked.schemas, checked.operators) != (self._schemas, self.operators):
+            problems.append(
+                Problem("", "schemas", "other columns or parameters", "those that follow from its operators")
+            )
+        return problems
+
+    def to_text(self, details: Mapping[str, str] | None = None, states: Mapping[str, str] | None = None) -> str:
+        """The plan drawn for a terminal; ``details`` (say, peers) and ``states`` are by id, as for :meth:`to_svg`."""
+        from synergy_nb import drawing  # noqa: PLC0415 - only people need pictures
+
+        return drawing.text(*_picture(self, details, states))
+
+    def to_svg(self, details: Mapping[str, str] | None = None, states: Mapping[str, str] | None = None) -> str:
+        """The plan as a self-contained SVG.
+
+        Parameters
+        ----------
+        details
+            Second line of a node, by id, such as the peer that it runs on.
+        states
+            State of a node, by id: one of ``drawing.STATES``.
+        """
+        from synergy_nb import drawing  # noqa: PLC0415 - only people need pictures
+
+        return drawing.svg(*_picture(self, details, states), title=f"query plan {self.name}")
+
+    def _repr_svg_(self) -> str:
+        return self.to_svg()
+
+    def __repr__(self) -> str:
+        return f"<Plan {self.name!r}: {len(self.operators)} operators, {', '.join(self.operators)}>"
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Plan) and self.to_bytes() == other.to_bytes()
+
+    def __hash__(self) -> int:
+        return hash(self.to_bytes())
+
+    def __reduce__(self) -> tuple[Any, tuple[bytes]]:
+        return Plan.from_bytes, (self.to_bytes(),)
+
+
+# -- names -----------------------------------------------------------------------------------------------------------
+
+
+def _key(name: str) -> str:
+    return hashlib.sha1(name.encode(), usedforsecurity=False).hexdigest()[:32]
+
+
+def _stream_name(operator: Operator, inputs: list[tuple[str, str]]) -> str:
+    if operator.kind == "sink":
+        return inputs[0][0]
+    own = _own_name(operator)
+    if not inputs:
+        return own
+    # a plan of repeated splits and joins would have names of exponential length
+    arguments = [name if len(name) <= _LONGEST_NAME else f"~{key}" for name, key in inputs]
+    if KINDS[operator.kind].commutative:
+        arguments.sort()
+    return f"{own}({', '.join(arguments)})"
+
+
+def _own_name(operator: Operator) -> str:
+    """Kind and parameters; of a source, connector, parameters, and the peer where another one would give other data."""
+    if operator.kind == "filter":
+        return f"filter[{operator.params['where']}]"
+    parts = []
+    for name, parameter in sorted(parameters_of(operator.kind, operator.params).items()):
+        value = operator.params.get(name)
+        if value is None or value == parameter.default or not parameter.named or name == "connector":
+            continue
+        parts.append(f"{name}={_value_text(value, parameter.write, is_order=name == 'by' and operator.kind == 'sort')}")
+    kind: str = operator.params["connector"] if operator.kind == "source" else operator.kind
+    place = f"@{operator.at}" if kind in ("trace", "python") and operator.at is not None else ""
+    return f"{kind}[{', '.join(parts)}]{place}" if parts else kind + place
+
+
+def _value_text(value: Any, write: Any, *, is_order: bool) -> str:
+    if write is not None:
+        return str(write(value))
+    if isinstance(value, list):
+        if is_order:
+            return "[" + ", ".join(sql.quoted(k.removesuffix(" desc")) + (" desc" if k.endswith(" desc") else "")
+                                   for k in value) + "]"  # fmt: skip
+        return f"[{', '.join(map(sql.quoted, value))}]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(_column_text(name, text) for name, text in value.items()) + "}"
+    return sql.literal_text(value) if isinstance(value, str) else repr(value)
+
+
+def _column_text(name: str, text: str) -> str:
+    column = sql.quoted(name)
+    return column if text == column else f"{column}: {text}"
+
+
+# -- rates -----------------------------------------------------------------------------------------------------------
+
+
+def _source_rate(operator: Operator) -> float:
+    stated = operator.params.get("rate")
+    if stated is not None:
+        return float(stated)
+    return 10 / operator.params["interval"] if operator.params.get("connector") == "peers" else DEFAULT_RATE
+
+
+def _given(operator: Operator, taken: float, windows: float, flows: Mapping[str, tuple[float, float]]) -> float:
+    """Tuples/s of the operator's stream."""
+    if operator.selectivity is not None:
+        return taken * operator.selectivity
+    params = operator.params
+    if operator.kind == "count":
+        return min(windows, taken)
+    if operator.kind == "compare":
+        return flows[operator.inputs[0]][1] * (1 - params["fraction"])
+    if operator.kind == "sample":
+        return taken * float(params["fraction"])
+    given = taken * (KINDS[operator.kind].selectivity or 0.0)
+    if operator.kind == "aggregate" and params["window"]["kind"] == "sliding":
+        given *= params["window"]["length"] / params["window"]["slide"]
+    return given
+
+
+# -- bytes -----------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1024)
+def _decoded(data: bytes) -> Plan:
+    try:
+        wire = _decoder.decode(data)
+    except msgspec.MsgspecError as error:
+        raise PlanError([Problem("", "bytes", f"{len(data)} bytes", f"a plan ({error})")]) from None
+    problems: list[Problem] = []
+    if wire.format != FORMAT:
+        problems.append(Problem("", "format", wire.format, f"{FORMAT}, the version that this program reads"))
+    seen: dict[str, Operator] = {}
+    for operator in wire.operators:
+        if operator.kind not in KINDS:
+            problems.append(Problem(operator.id, "kind", operator.kind, f"one of {', '.join(KINDS)}"))
+        else:
+            least, most = KINDS[operator.kind].inputs
+            if operator.id in seen or not set(operator.inputs) <= seen.keys() or len(operator.inputs) < least or (
+                most is not None and len(operator.inputs) > most
+            ):  # fmt: skip
+                expected = "a new id, and inputs of the right number that come before it"
+                problems.append(Problem(operator.id, "inputs", list(operator.inputs), expected))
+            for name, each in parameters_of(operator.kind, operator.params).items():
+                if each.default is not None and name not in operator.params:
+                    problems.append(Problem(operator.id, name, None, f"a value: {operator.kind} needs {name}"))
+        if not set(wire.schemas.get(operator.id, {"": ""}).values()) <= COLUMN_BYTES.keys():
+            problems.append(Problem(operator.id, "schemas", wire.schemas.get(operator.id), "columns with their types"))
+        seen[operator.id] = operator
+    if set(wire.windows) != set(seen) or set(wire.schemas) != set(seen):
+        problems.append(Problem("", "schemas", sorted(wire.schemas), "one schema and window an operator"))
+    if problems:
+        raise PlanError(problems)
+    plan: Plan = object.__new__(Plan)
+    plan._fill(wire.name, wire.qos, Checked(seen, wire.schemas, wire.windows))
+    return plan
+
+
+def _picture(plan: Plan, details: Mapping[str, str] | None, states: Mapping[str, str] | None) -> tuple[Any, Any]:
+    """Nodes and edges for :mod:`synergy_nb.drawing`."""
+    from synergy_nb.drawing import Node  # noqa: PLC0415 - only people need pictures
+
+    nodes = []
+    for name, operator in plan.operators.items():
+        own = operator.params["name"] if operator.kind == "sink" else _own_name(operator)
+        label = name if operator.kind in (name, "source") else f"{name} ({operator.kind})"
+        columns = ", ".join(f"{column} {kind}" for column, kind in plan.schema(name).items())
+        tooltip = f"{own}\ncolumns: {columns}\n{plan.rate(name):.4g} tuples/s, {plan.load(name):.3g} cores"
+        detail = (details or {}).get(name) or (f"at {operator.at}" if operator.at else "")
+        nodes.append(Node(name, label, detail=detail, state=(states or {}).get(name, ""), tooltip=tooltip))
+    return nodes, [(up, name) for name, operator in plan.operators.items() for up in operator.inputs]
