@@ -1,0 +1,269 @@
+"""Real traces by name: what they are, whether they are at hand, and how a user's copy gets here.
+
+The traces belong to others and are not part of this project. :data:`DATASETS` says in which archive and under which
+file name each is found; :func:`find` looks for it in the usual folders; :func:`fetch` downloads from an address that
+the user states and accepts nothing but the content whose checksum the user states.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tempfile
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from synergy_nb.units import nearest
+
+__all__ = ["DATASETS", "Dataset", "Found", "fetch", "find", "folders", "listing"]
+
+CHUNK: Final = 1 << 18
+
+
+class Dataset(msgspec.Struct, frozen=True):
+    """A trace that the papers or this project use.
+
+    Parameters
+    ----------
+    name, title
+        Short name, and one line about it.
+    archive, file
+        Where it is published, and the file's name there.
+    local
+        File names under which it is looked for here, most wanted first.
+    format
+        The ``format`` of a trace source that reads it; empty if it is no trace.
+    rows
+        Tuples in it, as the archive states them; None if it does not.
+    size
+        Bytes of the archive's file, as rounded there; None if not known.
+    sha256
+        Checksum of the first of ``local``, None if not known.
+    terms
+        On which terms it is published.
+    """
+
+    name: str
+    title: str
+    archive: str
+    file: str
+    local: tuple[str, ...]
+    format: str
+    rows: int | None
+    size: int | None
+    sha256: str | None
+    terms: str
+
+
+class Found(msgspec.Struct, frozen=True):
+    """Whether a dataset is at hand: ``path`` is None if not; ``looked`` names the folders that were searched."""
+
+    dataset: Dataset
+    path: str | None
+    looked: tuple[str, ...]
+
+
+DATASETS: Final[tuple[Dataset, ...]] = (
+    Dataset(
+        name="sdsc-http",
+        title="one day of all HTTP requests to the SDSC web server, 22 August 1995",
+        archive="Internet Traffic Archive, SDSC-HTTP",
+        file="sdsc-http.txt.Z",
+        local=("sdsc-http.txt.gz", "sdsc-http.txt"),
+        format="http",
+        rows=28_338,
+        size=None,
+        sha256=None,
+        terms="use unrestricted, as for all of the archive; sites are renumbered",
+    ),
+    Dataset(
+        name="lbl-tcp-3",
+        title="two hours of all wide-area TCP packets of the Lawrence Berkeley Laboratory, 20 January 1994",
+        archive="Internet Traffic Archive, LBL-TCP-3",
+        file="lbl-tcp-3.tar.Z",
+        local=("lbl-tcp-3.tcp.gz", "lbl-tcp-3.tcp"),
+        format="tcp",
+        rows=1_800_000,
+        size=16_000_000,
+        sha256=None,
+        terms="may be freely redistributed; cite Paxson and Floyd 1995",
+    ),
+    Dataset(
+        name="nasa-http",
+        title="HTTP requests to the web server of NASA's Kennedy Space Center, July 1995",
+        archive="Internet Traffic Archive, NASA-HTTP",
+        file="NASA_access_log_Jul95.gz",
+        local=("NASA_access_log_Jul95.gz", "NASA_access_log_Jul95"),
+        format="ncsa",
+        rows=None,
+        size=20_700_000,
+        sha256=None,
+        terms="may be freely redistributed; no analysis of hosts beyond general traffic patterns",
+    ),
+    Dataset(
+        name="nasa-http-rate",
+        title="requests per second to the same server, July and August 1995, one count a line",
+        archive="derived from the Internet Traffic Archive's NASA-HTTP",
+        file="NASA_access_log_Jul95.gz, NASA_access_log_Aug95.gz",
+        local=("nasa-http-requests-per-second.txt.gz",),
+        format="",
+        rows=5_059_950,
+        size=None,
+        sha256=None,
+        terms="as nasa-http",
+    ),
+    Dataset(
+        name="planetlab-rtt",
+        title="round-trip times in milliseconds between 490 PlanetLab hosts, array rtt_ms of shape (490, 490)",
+        archive="NetLatency-Data",
+        file="PlanetLabData",
+        local=("planetlab-rtt-490.npz",),
+        format="",
+        rows=240_100,
+        size=None,
+        sha256=None,
+        terms="MIT licence",
+    ),
+)
+
+
+def folders(environ: Mapping[str, str] = os.environ, here: str | Path = ".") -> list[Path]:
+    """Where datasets are looked for: ``SYNERGY_DATA``, then ``datasets`` and ``../shared/data`` seen from ``here``."""
+    named = environ.get("SYNERGY_DATA")
+    base = Path(here)
+    return [*([Path(named).expanduser()] if named else []), base / "datasets", base / ".." / "shared" / "data"]
+
+
+def find(name: str, environ: Mapping[str, str] = os.environ, here: str | Path = ".") -> Found:
+    """Look for a dataset.
+
+    Raises
+    ------
+    ValueError
+        If there is no dataset of that name.
+    """
+    dataset = next((known for known in DATASETS if known.name == name), None)
+    if dataset is None:
+        names = [known.name for known in DATASETS]
+        near = nearest(name, names)
+        hint = f"; did you mean {near!r}?" if near else ""
+        raise ValueError(f"dataset: {name!r}; expected one of {', '.join(names)}{hint}")
+    looked = folders(environ, here)
+    for folder in looked:
+        for local in dataset.local:
+            if (folder / local).is_file():
+                return Found(dataset, str((folder / local).resolve()), tuple(map(str, looked)))
+    return Found(dataset, None, tuple(map(str, looked)))
+
+
+def listing(environ: Mapping[str, str] = os.environ, here: str | Path = ".") -> list[Found]:
+    """All datasets, and which of them are at hand."""
+    return [find(dataset.name, environ, here) for dataset in DATASETS]
+
+
+def fetch(
+    name: str,
+    url: str,
+    sha256: str,
+    to: str | Path = "datasets",
+    *,
+    progress: Callable[[int, int | None], None] | None = None,
+    timeout: float = 60.0,
+) -> Path:
+    """Download a file from an address that the user states, and keep it only if its checksum is the stated one.
+
+    Parameters
+    ----------
+    name
+        A dataset of :data:`DATASETS`, whose file name is then taken from the end of ``url`` if it is one that
+        :func:`find` looks for, and is its first otherwise.
+    url
+        Address: http, https or file.
+    sha256
+        Expected checksum of the downloaded bytes, 64 hexadecimal digits.
+    to
+        Folder, made if it is not there. A file there with this checksum is not downloaded again; one with another is
+        left alone and refused.
+    progress
+        Called with the bytes so far and in all (None if the server does not say).
+    timeout
+        Seconds without an answer.
+
+    Raises
+    ------
+    ValueError
+        If an argument is wrong, the download fails, or the content is not the expected one; then nothing is kept.
+    """
+    dataset = find(name).dataset
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme not in ("http", "https", "file") or not (parts.netloc or parts.scheme == "file") or not parts.path:
+        raise ValueError(f"url: {url!r}; expected an http, https or file address of one file")
+    expected = sha256.strip().lower()
+    if not re.fullmatch(r"[0-9a-f]{64}", expected):
+        raise ValueError(f"sha256: {sha256!r}; expected 64 hexadecimal digits")
+    ending = urllib.parse.unquote(parts.path).rpartition("/")[2]
+    folder = Path(to)
+    target = folder / (ending if ending in dataset.local else dataset.local[0])
+    if target.exists():
+        with target.open("rb") as file:
+            present = hashlib.file_digest(file, "sha256").hexdigest()
+        if present == expected:
+            return target
+        raise ValueError(f"to: {target} is there with sha256 {present}; expected {expected}, or another folder")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=folder)
+    except OSError as error:
+        raise ValueError(f"to: {str(to)!r}: {error.strerror}; expected a folder that can be written") from None
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            found = _download(url, file, timeout, progress)
+        if found != expected:
+            raise ValueError(f"{url}: sha256 {found}; expected {expected}; nothing is kept")
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(target)
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+    return target
+
+
+def _download(url: str, file: Any, timeout: float, progress: Callable[[int, int | None], None] | None) -> str:
+    """Write what ``url`` gives into ``file``; its checksum."""
+    opener = urllib.request.OpenerDirector()
+    # No ftp and no data addresses, not even by redirection.
+    for handler in (
+        urllib.request.ProxyHandler,
+        urllib.request.HTTPHandler,
+        urllib.request.HTTPSHandler,
+        urllib.request.HTTPDefaultErrorHandler,
+        urllib.request.HTTPRedirectHandler,
+        urllib.request.HTTPErrorProcessor,
+        urllib.request.FileHandler,
+        urllib.request.UnknownHandler,
+    ):
+        opener.add_handler(handler())
+    digest = hashlib.sha256()
+    size = 0
+    try:
+        with opener.open(url, timeout=timeout) as answer:
+            length = answer.headers.get("Content-Length")
+            total = int(length) if length is not None and length.isdigit() else None
+            while chunk := answer.read(CHUNK):
+                digest.update(chunk)
+                file.write(chunk)
+                size += len(chunk)
+                if progress is not None:
+                    progress(size, total)
+    except (OSError, urllib.error.URLError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise ValueError(f"{url}: not downloaded after {size} bytes: {reason}") from None
+    if total is not None and size != total:
+        raise ValueError(f"{url}: the connection ended after {size} of {total} bytes")
+    return digest.hexdigest()
