@@ -181,6 +181,7 @@ class Pastry(Protocol):
         self.leaves = LeafSet(peer.address, HALF_LEAVES)
         self.table = RoutingTable(peer.address)
         self.started = False
+        self.adopted = False  # joined by assembly: the whole ring began together and there is nothing to take over
         self._known: tuple[str, ...] | None = ()
         self._rivals: dict[str, None] = {}
         self._silent: dict[str, float] = {}  # address: until when it is avoided
@@ -217,7 +218,7 @@ class Pastry(Protocol):
 
     def adopt(self) -> None:
         """Take the state that was filled in from outside for that of a peer that has joined; ``start`` begins it."""
-        self.joined = True
+        self.joined = self.adopted = True
         self._known = None
 
     def join(self, contact: str | None) -> None:
@@ -243,7 +244,7 @@ class Pastry(Protocol):
         farewell = Leaving(self.leaves.members)
         for address in self.known():
             self.peer.send(address, farewell)
-        self.joined = False
+        self.joined = self.adopted = False
         self._epoch += 1
         self.leaves.clear()
         self.table.entries.clear()

@@ -1,0 +1,551 @@
+"""A failure detector on the overlay: who is alive, suspected, dead, or has left.
+
+Theory of operation
+-------------------
+SWIM on the neighbours that Pastry gives. In every period a peer pings one of its leaf set or routing table, in turn,
+each in random order (SWIM, section 4.3). If no acknowledgement has come by the next period, k others are asked to ping
+in its stead (section 3.1); if none has come by the one after, the peer is suspected; if it does not refute within the
+suspicion timeout, it is declared dead (section 4.2). A peer that dies is so declared about 2.5 s later with the default
+period of 0.5 s, whoever is first to notice.
+
+News (suspected, dead, left, alive again) travels on pings and acknowledgements, a bounded number in each and each
+as often as a multiple of log2 of the ring's size (section 4.1); deaths go round the whole ring, also through peers that
+never knew the dead one, because directories and applications far away depend on it.
+
+*One rule* orders all news: the pair (incarnation, status) with alive < suspect < dead < left, the higher wins. Only a
+peer itself raises its incarnation, when it hears that others hold it for suspect or dead. SWIM has no way back from
+death; here a peer that was wrongly declared dead (it hung, or was cut off) is told so as soon as it talks to somebody
+who believes it, refutes with a higher incarnation, and is taken in again. Incarnations begin at the clock's
+milliseconds, so a restarted peer overrides the death of its earlier life.
+
+*After a partition* nobody knows anybody of the other side. So every few seconds each peer pings one of those that it
+remembers as dead, and every dead peer of which a live one speaks, at most every few seconds each.
+
+*A peer that was itself stopped* would find all its pings overdue when it goes on. It sees that its period came late and
+judges nobody by that time (compare Lifeguard's local health).
+
+The detector drives Pastry: it calls ``remove`` for the dead and ``consider`` for those who came back, it says whom
+Pastry may take in (:attr:`Pastry.vet`), and measures round trips for it.
+
+References
+----------
+.. [1] A. Das, I. Gupta and A. Motivala, "SWIM: Scalable Weakly-consistent Infection-style Process Group Membership
+   Protocol", DSN 2002.
+.. [2] A. Dadgar, J. Phillips and J. Currey, "Lifeguard: Local Health Awareness for More Accurate Failure Detection",
+   DSN-W 2018.
+.. [3] T. Repantis, "Synergy: Quality of Service Support for Distributed Stream Processing Systems", dissertation, 2008,
+   section 2.2.3 (the overlay that finds and monitors peers).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from heapq import nlargest
+from math import log2
+from typing import Final
+
+import msgspec
+
+from synergy_nb.overlay.pastry import Pastry
+from synergy_nb.peer import Message, Peer, Protocol
+
+__all__ = ["ALIVE", "DEAD", "LEFT", "SUSPECT", "Membership", "News", "Ping", "PingAck", "PingFor", "PingForAck"]
+
+ALIVE: Final = 0
+SUSPECT: Final = 1
+DEAD: Final = 2
+LEFT: Final = 3
+
+HELPERS: Final = 3  # k of SWIM
+NEWS_IN_MESSAGE: Final = 8
+NEWS_KEPT: Final = 256
+SPREAD: Final = 3.0  # each piece of news is sent SPREAD * log2(ring size) times
+VERIFY_EVERY: Final = 4.0  # s between pings to one dead peer of which others still speak
+WATCHED_A_PERIOD: Final = 8  # pings to watched peers a period, at most
+RELAYED: Final = 256  # pings in others' stead under way
+MEMBERS_KEPT: Final = 4096
+DEAD_KEPT: Final = 512
+RETRY_FOR: Final = 1800.0  # s that a dead peer is pinged now and then
+
+
+class News(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """That ``address`` was in ``status`` in its ``incarnation``."""
+
+    address: str
+    status: int
+    incarnation: int
+
+
+class Ping(Message, frozen=True, gc=False):
+    """Are you there? From a peer in ``incarnation``."""
+
+    number: int
+    incarnation: int
+    news: tuple[News, ...]
+
+
+class PingAck(Message, frozen=True, gc=False):
+    """I am."""
+
+    number: int
+    incarnation: int
+    news: tuple[News, ...]
+
+
+class PingFor(Message, frozen=True, gc=False):
+    """Please ping ``target`` in my stead."""
+
+    number: int
+    target: str
+    news: tuple[News, ...]
+
+
+class PingForAck(Message, frozen=True, gc=False):
+    """``target`` answered me, in ``incarnation``."""
+
+    number: int
+    target: str
+    incarnation: int
+
+
+class _Member:
+    """What is believed of a peer."""
+
+    __slots__ = ("incarnation", "since", "status", "verified")
+
+    def __init__(self, incarnation: int, status: int, since: float) -> None:
+        self.incarnation = incarnation
+        self.status = status
+        self.since = since
+        self.verified = -VERIFY_EVERY  # when it was last pinged although dead
+
+
+class _Probe:
+    """A ping that is not acknowledged yet."""
+
+    __slots__ = ("indirect", "number", "sent")
+
+    def __init__(self, number: int, sent: float) -> None:
+        self.number = number
+        self.sent = sent
+        self.indirect = False
+
+
+class Membership(Protocol):
+    """One peer's view of who is alive.
+
+    Parameters
+    ----------
+    peer
+        The peer it belongs to.
+    pastry
+        The ring whose neighbours it watches, and which it repairs.
+    period
+        Seconds between pings.
+    suspicion
+        Seconds that a suspected peer has to refute; two periods if not given.
+    retry
+        Seconds between pings to remembered dead peers.
+
+    Attributes
+    ----------
+    on_dead, on_alive : list of callables (address)
+        Called when a peer is dead or has left, as declared here or heard of; and when one that was is back.
+    on_refuted : list of callables without arguments
+        Called when this peer learned that others held it for dead.
+    """
+
+    def __init__(
+        self, peer: Peer, pastry: Pastry, period: float = 0.5, suspicion: float | None = None, retry: float = 5.0
+    ) -> None:
+        super().__init__(peer)
+        if not period > 0:
+            raise ValueError(f"period: {period} s; expected more than 0")
+        self.pastry = pastry
+        self.latency = pastry.latency
+        self.period = period
+        self.suspicion = 2.0 * period if suspicion is None else suspicion
+        self.retry = retry
+        self.incarnation = 0
+        self.on_dead: list[Callable[[str], None]] = []
+        self.on_alive: list[Callable[[str], None]] = []
+        self.on_refuted: list[Callable[[], None]] = []
+        self._members: dict[str, _Member] = {}
+        self._dead: dict[str, None] = {}  # those in status dead or left, in the order in which they went
+        self._probes: dict[str, _Probe] = {}
+        self._suspects: dict[str, float] = {}  # address: when it is declared dead
+        self._watched: dict[str, int] = {}  # address: how many times it is watched
+        self._watch_turn: list[str] = []
+        self._leaf_turn: list[str] = []
+        self._table_turn: list[str] = []
+        self._to_table = False
+        self._relayed: dict[int, tuple[str, int, str, float]] = {}  # my number: (asker, its number, target, until)
+        self._news: dict[str, tuple[int, News]] = {}  # address: (times left to send, what)
+        self._number = 0
+        self._running = False
+        self._epoch = 0  # timers of an earlier life in the ring do nothing
+        self._started = False
+        self.handlers = {
+            Ping: self._on_ping,
+            PingAck: self._on_ack,
+            PingFor: self._on_ping_for,
+            PingForAck: self._on_ping_for_ack,
+        }
+        pastry.vet = self._vet
+        pastry.on_silent.append(self.suspect)
+        pastry.on_left.append(self._left)
+        pastry.on_joined.append(self._run)
+        pastry.on_leave.append(self._stop)
+
+    def start(self) -> None:
+        """Take an incarnation and begin to ping, now or when this peer has joined."""
+        self._started = True
+        self.incarnation = max(self.incarnation, int(self.peer.now * 1000))
+        self._number = int(self.peer.now * 1000)
+        if self.pastry.joined:
+            self._run()
+
+    # -- for the protocols above -----------------------------------------------------------------------------------
+
+    def is_dead(self, address: str) -> bool:
+        """Whether ``address`` was declared dead, or has left, and was not heard of again."""
+        return address in self._dead
+
+    def status(self, address: str) -> int:
+        """One of ``ALIVE`` (also if nothing is known), ``SUSPECT``, ``DEAD``, ``LEFT``."""
+        member = self._members.get(address)
+        return ALIVE if member is None else member.status
+
+    def watch(self, address: str) -> None:
+        """Ping ``address`` about every second although the overlay may not need it; as often undone as done."""
+        if address == self.peer.address:
+            return
+        self._watched[address] = self._watched.get(address, 0) + 1
+
+    def unwatch(self, address: str) -> None:
+        """Take one :meth:`watch` back."""
+        count = self._watched.get(address, 0)
+        if count > 1:
+            self._watched[address] = count - 1
+        else:
+            self._watched.pop(address, None)
+
+    def suspect(self, address: str) -> None:
+        """Ping ``address`` now, because it did not answer somewhere else."""
+        if address != self.peer.address and self._running and address not in self._probes:
+            self._probe(address)
+
+    # -- every period ------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        if self._running or not self._started:
+            return
+        self._running = True
+        self._epoch += 1
+        rng = self.peer.rng
+        first = self.period * rng.random()
+        self.peer.after(first, self._tick, self.peer.now + first, self._epoch)
+        self.peer.after(self.retry * (0.5 + rng.random()), self._retry_dead, self._epoch)
+
+    def _stop(self) -> None:
+        self._running = False
+        self._probes.clear()
+        self._suspects.clear()
+        self._news.clear()
+        self.incarnation = max(self.incarnation + 1, int(self.peer.now * 1000))
+
+    def _tick(self, due: float, epoch: int) -> None:
+        if epoch != self._epoch or not self._running:
+            return
+        now = self.peer.now
+        late = now - due
+        if late > self.period:  # this peer was stopped: nobody else is to blame for what it did not hear
+            self._probes.clear()
+            for address in self._suspects:
+                self._suspects[address] = max(self._suspects[address] + late, now + self.period)
+        else:
+            if self._probes:
+                self._judge(now)
+            if self._suspects:
+                self._declare(now)
+        target = self._next_target()
+        if target is not None:
+            self._probe(target)
+        if self._watched:
+            self._probe_watched()
+        self.peer.after(self.period, self._tick, now + self.period, epoch)
+
+    def _judge(self, now: float) -> None:
+        """Pings of earlier periods: ask others to ping, then suspect."""
+        for address, probe in list(self._probes.items()):
+            waited = now - probe.sent
+            if waited < min(0.9 * self.period, self.latency.timeout(address)):
+                continue  # sent since the last period, outside the turn
+            if not probe.indirect:
+                probe.indirect = True
+                self._ask_helpers(address, probe.number, HELPERS)
+            elif waited >= 1.8 * self.period:
+                del self._probes[address]
+                member = self._members.get(address)
+                if member is None or member.status == ALIVE:
+                    incarnation = 0 if member is None else member.incarnation
+                    self._believe(address, SUSPECT, incarnation)
+
+    def _declare(self, now: float) -> None:
+        """Suspects: ping once more with the charge, or declare dead."""
+        for address, deadline in list(self._suspects.items()):
+            member = self._members[address]
+            if now < deadline - 0.1 * self.period:  # periods are added up in floats
+                self._number += 1
+                self._ping(address, self._number)
+                self._ask_helpers(address, self._number, 1)
+                continue
+            self.peer.record("peer_declared_dead", address, incarnation=member.incarnation)
+            self._believe(address, DEAD, member.incarnation)
+
+    def _next_target(self) -> str | None:
+        """By turns one of the leaf set and one of the table; before them one that is only to be measured."""
+        rival = self.pastry.next_rival()
+        if rival is not None and rival not in self._probes:
+            return rival
+        self._to_table = not self._to_table
+        leaves = self.pastry.leaves.members
+        if self._to_table and len(self.pastry.known()) > len(leaves):
+            return self._draw(self._table_turn, [address for address in self.pastry.known() if address not in leaves])
+        return self._draw(self._leaf_turn, leaves)
+
+    def _draw(self, turn: list[str], source: Sequence[str]) -> str | None:
+        """The next of a shuffled round; a new round of ``source`` when it is over (SWIM, section 4.3)."""
+        for _ in range(2):
+            while turn:
+                address = turn.pop()
+                if address not in self._dead and address not in self._probes:
+                    return address
+            turn.extend(source)
+            self.peer.rng.shuffle(turn)
+        return None
+
+    def _probe_watched(self) -> None:
+        for _ in range(min(WATCHED_A_PERIOD, (len(self._watched) + 1) // 2)):
+            address = self._draw(self._watch_turn, list(self._watched))
+            if address is not None and address in self._watched:
+                self._probe(address)
+
+    def _retry_dead(self, epoch: int) -> None:
+        """Ping one of the remembered dead: after a partition it may be there again."""
+        if epoch != self._epoch or not self._running:
+            return
+        now = self.peer.now
+        lost = [address for address in self._dead if self._may_return(self._members[address], now)]
+        if lost:
+            self._number += 1
+            self._ping(self.peer.rng.choice(lost[-64:]), self._number)
+        alone = bool(lost) and not self.pastry.known()
+        delay = self.period if alone else self.retry * (0.75 + 0.5 * self.peer.rng.random())
+        self.peer.after(delay, self._retry_dead, epoch)
+
+    def _may_return(self, member: _Member, now: float) -> bool:
+        return member.status == DEAD and now - member.since < RETRY_FOR
+
+    # -- messages ----------------------------------------------------------------------------------------------------
+
+    def _probe(self, address: str) -> None:
+        self._number += 1
+        self._probes[address] = _Probe(self._number, self.peer.now)
+        self._ping(address, self._number)
+
+    def _ping(self, address: str, number: int) -> None:
+        member = self._members.get(address)
+        news = self._pick_news() if self._news else ()
+        if member is not None and member.status != ALIVE:  # the charge, so that it can refute
+            news = (News(address, member.status, member.incarnation), *news)
+        self.peer.send(address, Ping(number, self.incarnation, news))
+
+    def _ask_helpers(self, address: str, number: int, count: int) -> None:
+        helpers = [
+            other
+            for other in self.pastry.known()
+            if other != address and other not in self._suspects and other not in self._probes
+        ]
+        rng = self.peer.rng
+        for helper in helpers if len(helpers) <= count else rng.sample(helpers, count):
+            self.peer.send(helper, PingFor(number, address, self._pick_news() if self._news else ()))
+
+    def _on_ping(self, sender: str, message: Ping) -> None:
+        if not self._running:
+            return
+        if message.news:
+            self._learn(message.news)
+        charge = self._hear(sender, message.incarnation)
+        news = self._pick_news() if self._news else ()
+        if charge is not None:
+            news = (charge, *news)
+        self.peer.send(sender, PingAck(message.number, self.incarnation, news))
+
+    def _on_ack(self, sender: str, message: PingAck) -> None:
+        if not self._running:
+            return
+        charged = bool(message.news) and self._learn(message.news)
+        self._hear(sender, message.incarnation)
+        probe = self._probes.get(sender)
+        if probe is not None:
+            if probe.number == message.number:
+                self.latency.sample(sender, self.peer.now - probe.sent)
+                self.pastry.measured(sender)
+            del self._probes[sender]
+        if charged:  # tell it at once what it should believe
+            self._number += 1
+            self._ping(sender, self._number)
+        if self._relayed:
+            asked = self._relayed.pop(message.number, None)
+            if asked is not None and asked[2] == sender:
+                self.peer.send(asked[0], PingForAck(asked[1], sender, message.incarnation))
+
+    def _on_ping_for(self, sender: str, message: PingFor) -> None:
+        if not self._running or message.target == self.peer.address:
+            return
+        if message.news:
+            self._learn(message.news)
+        now = self.peer.now
+        self._relayed = {number: asked for number, asked in self._relayed.items() if asked[3] > now}
+        if len(self._relayed) >= RELAYED:
+            return
+        self._number += 1
+        self._relayed[self._number] = (sender, message.number, message.target, now + 4 * self.period)
+        self._ping(message.target, self._number)
+
+    def _on_ping_for_ack(self, sender: str, message: PingForAck) -> None:
+        if not self._running:
+            return
+        probe = self._probes.get(message.target)
+        if probe is not None and probe.number == message.number:
+            del self._probes[message.target]
+        self._hear(message.target, message.incarnation)
+
+    # -- beliefs -----------------------------------------------------------------------------------------------------
+
+    def _hear(self, address: str, incarnation: int) -> News | None:
+        """``address`` spoke in ``incarnation``: what it is charged with, if that is not refuted by this."""
+        member = self._members.get(address)
+        if member is None:
+            self._remember(address, incarnation, ALIVE)
+        elif incarnation > member.incarnation:
+            if member.status == ALIVE:
+                member.incarnation = incarnation
+            else:
+                self._believe(address, ALIVE, incarnation)
+        elif member.status != ALIVE:
+            return News(address, member.status, member.incarnation)
+        return None
+
+    def _learn(self, news: tuple[News, ...]) -> bool:
+        """Take in news; whether this peer itself was held for suspect, dead or gone."""
+        charged = False
+        for piece in news:
+            if piece.address == self.peer.address:
+                charged |= self._defend(piece)
+            elif ALIVE <= piece.status <= LEFT:
+                self._believe(piece.address, piece.status, piece.incarnation)
+        return charged
+
+    def _defend(self, piece: News) -> bool:
+        if piece.incarnation < self.incarnation or (piece.status == ALIVE and piece.incarnation == self.incarnation):
+            return piece.status != ALIVE
+        self.incarnation = piece.incarnation + 1
+        self._spread(self.peer.address, ALIVE, self.incarnation)
+        if piece.status >= DEAD:
+            self.peer.record("peer_refuted_death", piece.address, incarnation=self.incarnation)
+            for callback in self.on_refuted:
+                callback()
+        return True
+
+    def _believe(self, address: str, status: int, incarnation: int) -> None:
+        """Believe what is newer than what is believed (see the one rule above), act on it and pass it on."""
+        member = self._members.get(address)
+        if member is None:
+            if status == SUSPECT and address not in self._watched and address not in self.pastry.known():
+                return  # no concern of this peer unless it dies
+            member = self._remember(address, -1, ALIVE)
+            if status == ALIVE:
+                member.incarnation = incarnation
+                return
+        elif incarnation < member.incarnation or (incarnation == member.incarnation and status <= member.status):
+            return
+        before = member.status
+        member.status, member.incarnation = status, incarnation
+        if before == ALIVE == status:
+            return
+        now = self.peer.now
+        member.since = now
+        self._spread(address, status, incarnation)
+        if status == SUSPECT:
+            self._suspects.setdefault(address, now + self.suspicion)
+            return
+        self._suspects.pop(address, None)
+        self._probes.pop(address, None)
+        if status == ALIVE:
+            if before >= DEAD:
+                self._dead.pop(address, None)
+                self.pastry.consider(address)
+                for callback in self.on_alive:
+                    callback(address)
+        elif before < DEAD:
+            self._bury(address)
+            self.pastry.remove(address)
+            for callback in self.on_dead:
+                callback(address)
+
+    def _remember(self, address: str, incarnation: int, status: int) -> _Member:
+        if len(self._members) >= MEMBERS_KEPT:
+            wanted = {*self.pastry.known(), *self._watched, *self._dead, *self._suspects}
+            self._members = {other: member for other, member in self._members.items() if other in wanted}
+        member = self._members[address] = _Member(incarnation, status, self.peer.now)
+        return member
+
+    def _bury(self, address: str) -> None:
+        self._dead[address] = None
+        if len(self._dead) > DEAD_KEPT:
+            forgotten = next(iter(self._dead))
+            del self._dead[forgotten]
+            del self._members[forgotten]
+
+    def _left(self, address: str) -> None:
+        member = self._members.get(address)
+        self._believe(address, LEFT, 0 if member is None else member.incarnation)
+
+    def _vet(self, address: str) -> bool:
+        """Whether Pastry may take ``address`` in; one that is dead but spoken of is asked whether it lives."""
+        if address not in self._dead:
+            return True
+        member = self._members[address]
+        now = self.peer.now
+        if self._running and now - member.verified >= VERIFY_EVERY:
+            member.verified = now
+            self._number += 1
+            self._ping(address, self._number)
+        return False
+
+    # -- news --------------------------------------------------------------------------------------------------------
+
+    def _spread(self, address: str, status: int, incarnation: int) -> None:
+        times = 2 + int(SPREAD * log2(self.pastry.leaves.size_estimate + 1.0))
+        self._news.pop(address, None)
+        self._news[address] = (times, News(address, status, incarnation))
+        if len(self._news) > NEWS_KEPT:
+            del self._news[next(iter(self._news))]
+
+    def _pick_news(self) -> tuple[News, ...]:
+        """What has been sent least often, at most a few pieces."""
+        news = self._news
+        picked = list(news)
+        if len(picked) > NEWS_IN_MESSAGE:
+            picked = nlargest(NEWS_IN_MESSAGE, picked, key=lambda address: news[address][0])
+        pieces = []
+        for address in picked:
+            times, piece = news[address]
+            pieces.append(piece)
+            if times > 1:
+                news[address] = (times - 1, piece)
+            else:
+                del news[address]
+        return tuple(pieces)
