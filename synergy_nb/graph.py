@@ -9,12 +9,15 @@ links are taken and given back, so that nothing is promised twice: a *reservatio
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 import msgspec
 
 from synergy_nb.plan import Plan
 
-__all__ = ["ComponentGraph", "Deploy", "Hop", "Ledger", "Report", "Start", "Undeploy", "merge"]
+__all__ = ["ROUNDING", "ComponentGraph", "Deploy", "Hop", "Ledger", "Report", "Start", "Undeploy", "merge"]
+
+ROUNDING: Final = 1e-9  # share of a resource by which sums in different orders may differ
 
 
 class Deploy(msgspec.Struct, frozen=True):
@@ -192,19 +195,22 @@ class Ledger:
     def commit(self, request: str, operator: str, cores: float, links: Mapping[tuple[str, str], float]) -> str:
         """Promise ``cores`` and, by upstream (peer, operator), bytes/s for good; empty, or the reason why not.
 
-        A reservation of the same request is used up by it. Without one (it has expired, or an earlier graph of the
-        request has used it up), what is left decides.
+        A reservation of the same request and operator is used up. What is asked beyond it, or without one (it has
+        expired, or an earlier graph of the request has used it up), must be left.
         """
         if operator in self._committed.get(request, {}):
             return ""
-        if self._reserved.get(request, {}).pop(operator, None) is None:
-            left = self.residual_cores(request) - self.reserved_cores(request)
-            if left < cores:
-                return f"processing capacity: {left:.4g} of {cores:.4g} cores left"
-            for (upstream, _), bandwidth in links.items():
-                left = self.residual_bandwidth(request, upstream) - self.reserved_bandwidth(request, upstream)
-                if left < bandwidth:
-                    return f"bandwidth from {upstream}: {left:.4g} of {bandwidth:.4g} bytes/s left"
+        self._reserved.get(request, {}).pop(operator, None)
+        left = self.residual_cores(request) - self.reserved_cores(request)
+        if left < cores - ROUNDING * self.cores:
+            return f"processing capacity: {left:.4g} of {cores:.4g} cores left"
+        asked: dict[str, float] = {}
+        for (upstream, _), bandwidth in links.items():
+            asked[upstream] = asked.get(upstream, 0.0) + bandwidth
+        for upstream, bandwidth in asked.items():
+            left = self.residual_bandwidth(request, upstream) - self.reserved_bandwidth(request, upstream)
+            if left < bandwidth * (1.0 - ROUNDING):
+                return f"bandwidth from {upstream}: {left:.4g} of {bandwidth:.4g} bytes/s left"
         self._committed.setdefault(request, {})[operator] = _Claim(cores, dict(links))
         return ""
 
@@ -237,9 +243,9 @@ class Ledger:
 
     def overbooked(self) -> str | None:
         """Which resource is promised beyond its capacity, or None: the invariant that tests hold."""
-        slack = 1e-9
+        slack = 1e-6
         used = self.residual_cores("")
-        if used < -slack:
+        if used < -slack * self.cores:
             return f"cores: {self.cores - used:g} of {self.cores:g} promised"
         upstreams = {upstream for claim in self._claims("") for upstream, _ in claim.links}
         for upstream in upstreams:

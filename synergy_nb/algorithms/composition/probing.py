@@ -21,7 +21,7 @@ from synergy_nb.algorithms.composition.messages import (
     component_name,
     decode_request,
 )
-from synergy_nb.graph import Hop, Ledger
+from synergy_nb.graph import ROUNDING, Hop, Ledger
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.peer import Peer, Protocol, Timer
 from synergy_nb.plan import Plan
@@ -136,12 +136,12 @@ class Probing(Protocol):
             return dropped("operator", 1.0, 0.0)
         load = plan.load(operator)
         left = capacity - ledger.reserved_cores(name, besides=operator)
-        if left < load:
+        if left < load - ROUNDING * ledger.cores:
             return dropped("processing capacity", load, left)
         if before is not None and before.peer != address:
             asked = plan.bandwidth(before.operator)
             spare = bandwidth - ledger.reserved_bandwidth(name, before.peer, besides=operator)
-            if spare < asked:
+            if spare < asked * (1.0 - ROUNDING):
                 return dropped("bandwidth", asked, spare)
         limit = plan.qos.delay
         if limit is not None:
