@@ -8,10 +8,10 @@ the user states and accepts nothing but the content whose checksum the user stat
 from __future__ import annotations
 
 import hashlib
+import http.client
 import os
 import re
 import tempfile
-import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Mapping
@@ -137,8 +137,8 @@ DATASETS: Final[tuple[Dataset, ...]] = (
 def folders(environ: Mapping[str, str] = os.environ, here: str | Path = ".") -> list[Path]:
     """Where datasets are looked for: ``SYNERGY_DATA``, then ``datasets`` and ``../shared/data`` seen from ``here``."""
     named = environ.get("SYNERGY_DATA")
-    base = Path(here)
-    return [*([Path(named).expanduser()] if named else []), base / "datasets", base / ".." / "shared" / "data"]
+    base = Path(here).resolve()
+    return [*([Path(named).expanduser()] if named else []), base / "datasets", base.parent / "shared" / "data"]
 
 
 def find(name: str, environ: Mapping[str, str] = os.environ, here: str | Path = ".") -> Found:
@@ -261,7 +261,7 @@ def _download(url: str, file: Any, timeout: float, progress: Callable[[int, int 
                 size += len(chunk)
                 if progress is not None:
                     progress(size, total)
-    except (OSError, urllib.error.URLError) as error:
+    except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", None) or error
         raise ValueError(f"{url}: not downloaded after {size} bytes: {reason}") from None
     if total is not None and size != total:

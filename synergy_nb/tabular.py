@@ -269,12 +269,14 @@ def _time(dtype: pl.DataType, column: pl.Expr) -> pl.Expr:
         return column.cast(target)
     if isinstance(dtype, pl.Date):
         return column.cast(target)
+    if isinstance(dtype, pl.String):
+        column = column.str.strip_chars()
     seconds = column.cast(pl.Float64, strict=False)
     seconds = pl.when(seconds.is_finite() & (seconds.abs() < 9e12)).then(seconds)
     exact = (seconds * 1_000_000).round().cast(pl.Int64).cast(target)
     if not isinstance(dtype, pl.String):
         return exact
-    text = column.str.strip_chars().str.replace(r"^(\d{4}-\d{2}-\d{2})[Tt]", "$1 ").str.replace(r"[Zz]$", "")
+    text = column.str.replace(r"^(\d{4}-\d{2}-\d{2})[Tt]", "$1 ").str.replace(r"[Zz]$", "")
     naive = text.str.to_datetime("%Y-%m-%d %H:%M:%S%.f", strict=False, time_unit="us")
     day = text.str.to_date("%Y-%m-%d", strict=False).cast(target)
     zoned = text.str.to_datetime("%Y-%m-%d %H:%M:%S%.f%#z", strict=False, time_unit="us")

@@ -122,7 +122,7 @@ def load(
         if malformed.count > tolerance * malformed.rows:
             raise ValueError(
                 f"{path}: {malformed.count} of {malformed.rows} lines are not of format {kind!r} "
-                f"(up to {tolerance:.0%} are skipped); {malformed}{_other_format(path, kind)}"
+                f"(up to {tolerance * 100:g} % are skipped); {malformed}{_other_format(path, kind)}"
             )
     if table.is_empty():
         raise ValueError(f"{path}: no tuples; expected at least one line of format {kind!r}")

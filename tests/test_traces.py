@@ -1,0 +1,497 @@
+"""Traces: every format is read, recognised and, where it is wrong, refused in one sentence; replay keeps event time."""
+
+from __future__ import annotations
+
+import datetime as dt
+import gzip
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from synergy_nb.dataflow.tuples import END, TYPES, Batch, Item, Punctuation
+from synergy_nb.tracefiles import FORMATS, load, sniff
+from synergy_nb.traces import info, paced, read, schema_of
+
+HTTP = """\
+1+1: Tue Aug 22 00:00:00 1995 (/SDSC/vrml/cube.gif): Sent binary: GET /SDSC/vrml/cube.gif HTTP/1.0
+UNR a.example: Tue Aug 22 00:00:05 1995 (/vrml): Sent cache: GET /vrml/ HTTP/1.0
+3+1: Tue Aug  2 00:00:09 1995 (/index.html): Sent text: GET / HTTP/1.0
+6+1: Tue Aug 22 00:00:28 1995 (): HTTP error: HTTP/1.0 403 Sorry: (no)
+7+1: Tue Aug 22 00:00:46 1995 (/): Sent cache:
+"""
+NCSA = """\
+in24.example.edu - - [01/Jul/1995:00:00:01 -0400] "GET /shuttle/missions/sts-68.txt?x=1 HTTP/1.0" 200 1713
+1.2.3.4 - - [01/Jul/1995:04:00:02 +0000] "GET /" 304 -
+h - u [01/Jul/1995:00:00:03 -0400] "GET /a b" c HTTP/1.0" 404 0 "http://r/" "Agent 200 1"
+"""
+TCP = "0.010445 2 1 2436 23 2\n0.023775 1 2 23 2436 0\n0.026558 2 1 2436 23 1\n"
+CSV = "timestamp,pair,bytes,ok\n1.5,a,2,true\n2,b,3,false\n3.25,a,,true\n"
+EXAMPLES = {"csv": CSV, "http": HTTP, "ncsa": NCSA, "tcp": TCP}
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    def make(content: str | bytes, name: str = "trace") -> Path:
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return make
+
+
+def at(text: str) -> dt.datetime:
+    return dt.datetime.fromisoformat(text)
+
+
+def micros(*values: int) -> pl.DataFrame:
+    return pl.DataFrame({"time": list(values)}, schema={"time": TYPES["time"]})
+
+
+# -- formats -------------------------------------------------------------------------------------------------------
+
+
+def test_http_log(write: Any) -> None:
+    trace = load(write(HTTP), "http")
+    assert trace.malformed is None
+    assert trace.table.rows() == [
+        (
+            at("1995-08-22T00:00:00"),
+            "1+1",
+            "/SDSC/vrml/cube.gif",
+            "/SDSC",
+            "Sent binary",
+            "GET /SDSC/vrml/cube.gif HTTP/1.0",
+        ),
+        (at("1995-08-22T00:00:05"), "UNR a.example", "/vrml", "/vrml", "Sent cache", "GET /vrml/ HTTP/1.0"),
+        (at("1995-08-02T00:00:09"), "3+1", "/index.html", "/", "Sent text", "GET / HTTP/1.0"),
+        (at("1995-08-22T00:00:28"), "6+1", "", "", "HTTP error", "HTTP/1.0 403 Sorry: (no)"),
+        (at("1995-08-22T00:00:46"), "7+1", "/", "/", "Sent cache", ""),
+    ]
+
+
+def test_ncsa_log_in_utc(write: Any) -> None:
+    table = load(write(NCSA), "ncsa").table
+    assert table.select("time", "host", "file", "directory", "status", "bytes").rows() == [
+        (
+            at("1995-07-01T04:00:01"),
+            "in24.example.edu",
+            "/shuttle/missions/sts-68.txt",
+            "/shuttle",
+            200,
+            1713,
+        ),
+        (at("1995-07-01T04:00:02"), "1.2.3.4", "/", "/", 304, 0),
+        (at("1995-07-01T04:00:03"), "h", "/a", "/a", 404, 0),
+    ]
+
+
+def test_tcp_trace_to_the_microsecond(write: Any) -> None:
+    table = load(write(TCP), "tcp").table
+    assert table["time"].to_physical().to_list() == [10_445, 23_775, 26_558]
+    assert table.drop("time").row(0) == ("2", "1", 2436, 23, 2)
+
+
+@pytest.mark.parametrize("text", [TCP.replace(" ", "\t"), TCP.replace(" ", "  "), TCP.replace("\n", "\r\n"), TCP[:-1]])
+def test_tcp_traces_with_other_blanks_are_the_same(write: Any, text: str) -> None:
+    assert load(write(text), "tcp").table.equals(load(write(TCP, "plain"), "tcp").table)
+
+
+def test_csv_with_stated_and_with_found_types(write: Any) -> None:
+    path = write(CSV)
+    found = load(path)
+    assert found.schema == {"time": "time", "pair": "str", "bytes": "int", "ok": "bool"}
+    assert found.table["bytes"].to_list() == [2, 3, None]
+    stated = load(path, "csv", columns={"bytes": "float", "timestamp": "time"}, time="timestamp")
+    assert stated.schema == {"time": "time", "bytes": "float"}
+    assert stated.table["time"].to_physical().to_list() == [1_500_000, 2_000_000, 3_250_000]
+
+
+def test_csv_with_quotes_and_line_ends_inside_them(write: Any) -> None:
+    table = load(write('time;x;"y"\r\n1;"a;b\nc";2\r\n2;d;"3"\r\n')).table
+    assert table.rows() == [(at("1970-01-01T00:00:01"), "a;b\nc", 2), (at("1970-01-01T00:00:02"), "d", 3)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2020-01-01T00:00:00Z", "2020-01-01T00:00:00"),
+        ("2020-01-01 00:00:00.25", "2020-01-01T00:00:00.250000"),
+        ("2020-01-01T02:00:00.5+02:00", "2020-01-01T00:00:00.500000"),
+        ("2020-01-02", "2020-01-02T00:00:00"),
+        (" 1577836800.000001 ", "2020-01-01T00:00:00.000001"),
+        ("-1", "1969-12-31T23:59:59"),
+    ],
+)
+def test_event_times_in_text(write: Any, text: str, expected: str) -> None:
+    assert load(write(f"time,x\n{text},1\n")).table["time"][0] == at(expected)
+
+
+@pytest.mark.parametrize("dtype", [pl.Datetime("ns", "Europe/Paris"), pl.Datetime("ms"), pl.Float64, pl.Int32])
+def test_parquet(tmp_path: Path, dtype: Any) -> None:
+    moment = [1.0, 2.0] if dtype in (pl.Float64, pl.Int32) else [at("1970-01-01T00:00:01"), at("1970-01-01T00:00:02")]
+    clock = pl.Series(moment).cast(pl.Datetime("us") if isinstance(moment[0], dt.datetime) else dtype)
+    if isinstance(dtype, pl.Datetime):
+        clock = clock.dt.replace_time_zone("UTC").dt.convert_time_zone("Europe/Paris") if dtype.time_zone else clock
+        clock = clock.cast(dtype)
+    path = tmp_path / "x.parquet"
+    pl.DataFrame({"n": pl.Series([1, 2], dtype=pl.UInt8), "ts": clock, "k": ["a", None]}).write_parquet(path)
+    trace = load(path)
+    assert (trace.format, trace.schema) == ("parquet", {"time": "time", "n": "int", "k": "str"})
+    assert trace.table.rows() == [(at("1970-01-01T00:00:01"), 1, "a"), (at("1970-01-01T00:00:02"), 2, None)]
+    assert load(path, "parquet", columns={"k": "str"}, time="ts").schema == {"time": "time", "k": "str"}
+
+
+@pytest.mark.parametrize("kind", EXAMPLES)
+@pytest.mark.parametrize("packed", [False, True])
+def test_formats_are_recognised_and_tables_have_their_schema(write: Any, kind: str, packed: bool) -> None:
+    text = EXAMPLES[kind].encode()
+    path = write(gzip.compress(text) if packed else text, "trace.gz" if packed else "trace")
+    assert sniff(path) == kind
+    trace = load(path)
+    assert trace.table.schema == {name: TYPES[column] for name, column in trace.schema.items()}
+    assert next(iter(trace.schema)) == "time"
+    assert schema_of({"path": str(path), "format": kind}) == trace.schema
+
+
+def test_logs_that_are_no_utf8_are_read(write: Any) -> None:
+    trace = load(write(HTTP.replace("vrml/cube", "caf\xe9/cube").encode("latin-1")), "http")
+    assert trace.table["file"][0] == "/SDSC/caf\ufffd/cube.gif"
+
+
+def test_a_log_longer_than_a_block_keeps_its_line_numbers(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(HTTP * 100 + "rubbish\n" + HTTP * 100)
+    whole = load(path, "http")
+    monkeypatch.setattr("synergy_nb.tracefiles.BLOCK", 150)
+    blocks = load(path, "http")
+    assert blocks.table.equals(whole.table)
+    assert blocks.malformed == whole.malformed
+    assert whole.malformed is not None
+    assert (whole.malformed.line, whole.malformed.count, whole.malformed.rows) == (501, 1, 1001)
+
+
+# -- what is wrong -------------------------------------------------------------------------------------------------
+
+BAD_LINES = {
+    "http": ("nonsense", "line", "nonsense", "'N+H: Tue Aug"),
+    "ncsa": ('h - - [01/Jly/1995:00:00:01 -0400] "GET /" 200 1', "time", "01/Jly/1995:00:00:01 -0400", "a date"),
+    "tcp": ("0.5 1 2 23 x 4", "destination_port", "x", "an integer"),
+    "csv": ("2.5,b,three,true", "bytes", "three", "an integer"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_LINES)
+def test_a_malformed_line_is_named_and_skipped(write: Any, kind: str) -> None:
+    line, field, value, expected = BAD_LINES[kind]
+    rows = EXAMPLES[kind].splitlines()
+    body = rows * 80 if kind != "csv" else [rows[0], *rows[1:] * 80]
+    text = "\n".join([*body[:201], line, *body[201:], ""])
+    path = write(text)
+    columns = {"timestamp": "time", "pair": "str", "bytes": "int", "ok": "bool"} if kind == "csv" else None
+    trace = load(path, kind, columns=columns)
+    assert trace.malformed is not None
+    assert (trace.malformed.count, trace.malformed.line, trace.malformed.text) == (1, 202, line)
+    assert (trace.malformed.field, trace.malformed.value) == (field, value)
+    assert trace.malformed.expected.startswith(expected)
+    assert trace.table.height == trace.malformed.rows - 1
+    with pytest.raises(
+        ValueError, match=re.escape(f"{path}: line 202: field {field!r}: {value!r}; expected {expected}")
+    ):
+        load(path, kind, columns=columns, strict=True)
+
+
+@pytest.mark.parametrize(("line", "field"), [("1,2", "line"), ("1,2,3,4", "line"), ("x,2,3", "time")])
+@pytest.mark.parametrize("quote", ["", '"'])
+def test_both_ways_of_splitting_agree_on_what_is_malformed(write: Any, line: str, field: str, quote: str) -> None:
+    text = "time,a,b\n" + f"1,{quote}2{quote},3\n" * 150 + line + "\n" + "2,3,4\n" * 50
+    trace = load(write(text), "csv", columns={"a": "int", "b": "int"})
+    assert trace.malformed is not None
+    assert (trace.malformed.line, trace.malformed.field, trace.malformed.text) == (152, field, line)
+    assert (trace.malformed.count, trace.malformed.rows, trace.table.height) == (1, 201, 200)
+
+
+def test_the_first_of_several_malformed_lines_is_told(write: Any) -> None:
+    lines = TCP.splitlines() * 200
+    lines[300] = "1 2 3"
+    lines[200] = "inf 2 1 2436 23 1"
+    trace = load(write("\n".join(lines)), "tcp")
+    assert trace.malformed is not None
+    assert (trace.malformed.count, trace.malformed.line, trace.malformed.field) == (2, 201, "time")
+
+
+def test_more_than_a_share_malformed_is_an_error(write: Any) -> None:
+    path = write(TCP * 20 + "1 2 3\n")
+    with pytest.raises(ValueError, match=r"1 of 61 lines are not of format 'tcp' \(up to 1 % are skipped\); line 61"):
+        load(path, "tcp")
+    assert load(path, "tcp", tolerance=0.05).table.height == 60
+
+
+def test_skipping_is_told_in_the_log(write: Any, caplog: pytest.LogCaptureFixture) -> None:
+    path = write(TCP * 100 + "1 2 3\n")
+    with caplog.at_level("WARNING", "synergy_nb.traces"):
+        list(read({"connector": "trace", "path": str(path), "format": "tcp"}))
+    assert "skipped 1 malformed lines; line 301" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "message"),
+    [
+        ("", {}, "empty; expected a trace"),
+        ("  \n\n", {}, "empty; expected a trace"),
+        (gzip.compress(b""), {}, "empty; expected a trace"),
+        (gzip.compress(HTTP.encode() * 500)[:-20], {"format": "http"}, "damaged or cut-off gzip file after .* of text"),
+        (gzip.compress(HTTP.encode())[:15] + b"rubbish", {"format": "http"}, "damaged or cut-off gzip file"),
+        (b"\x1f\x9d\x90abc", {}, r"packed by compress \(.Z\); expected a plain or gzipped trace, so unpack it first"),
+        (b"PK\x03\x04abc", {}, "packed by zip"),
+        (b"\x00\x01\x02\x03" * 100, {}, "binary data; expected one of the formats csv, http"),
+        ("hello\nworld\n", {}, "format not recognised .first line 'hello'.; expected one of csv, http, ncsa"),
+        (HTTP, {"format": "tcp"}, "5 of 5 lines are not of format 'tcp'.*; it looks like format 'http'"),
+        (NCSA, {"format": "http"}, "3 of 3 lines .*; it looks like format 'ncsa'"),
+        (CSV, {"format": "parquet"}, "not a Parquet file; it looks like format 'csv'"),
+        (b"PAR1" + b"x" * 100, {"format": "parquet"}, "damaged or cut-off Parquet file"),
+        (b"PAR1" + b"x" * 100, {"format": "csv"}, "a Parquet file; expected text, or format 'parquet'"),
+        (CSV, {"format": "cvs"}, "format: 'cvs'; expected one of .*; did you mean 'csv'"),
+        (CSV, {"format": "csv", "time": "timestmp"}, "time: column 'timestmp' is not there.*did you mean 'timestamp'"),
+        (CSV, {"format": "csv", "columns": {"byte": "int"}}, "column 'byte' is not there.*did you mean 'bytes'"),
+        (CSV, {"format": "csv", "columns": {"bytes": "integer"}}, "'bytes' of type 'integer'; expected int, float"),
+        ("a,b\n1,2\n", {}, "time: column 'time' is not there; expected one of a, b"),
+        ("time,a,a\n1,2,3\n", {"format": "csv"}, "line 1: columns .*; expected a header of distinct names"),
+        ("time,a\n", {"format": "csv"}, "no tuples; expected at least one line of format 'csv'"),
+        ("ts,time\n1,2\n", {"format": "csv", "time": "ts"}, "time: 'ts', but another column is named 'time'"),
+    ],
+)
+def test_bad_files_give_one_clear_error_before_anything_starts(
+    write: Any, content: str | bytes, options: dict[str, Any], message: str
+) -> None:
+    path = write(content)
+    with pytest.raises(ValueError, match=message) as caught:
+        read({"connector": "trace", "path": str(path), **options})
+    assert "\n" not in str(caught.value)
+
+
+def test_files_that_are_not_there(tmp_path: Path, write: Any) -> None:
+    write(HTTP, "sdsc-http.txt")
+    with pytest.raises(ValueError, match=r"sdsc-htp.txt: no such file; .*did you mean 'sdsc-http.txt'"):
+        read({"path": str(tmp_path / "sdsc-htp.txt")})
+    with pytest.raises(ValueError, match="a directory; expected a trace file"):
+        read({"path": str(tmp_path)})
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        (
+            {"connector": "tarce", "path": "x"},
+            "'tarce'; expected one of packets, trace; did you mean 'trace'",
+        ),
+        ({}, "path: None; expected the path of a trace"),
+        ({"path": "x", "batch": 0}, "batch: 0; expected a number of tuples of at least 1"),
+    ],
+)
+def test_bad_parameters(params: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        read(params)
+
+
+def test_a_parquet_column_that_no_tuple_can_hold(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    pl.DataFrame({"time": [1.0], "nested": [[1, 2]]}).write_parquet(path)
+    with pytest.raises(ValueError, match=r"column 'nested' of type List\(Int64\); expected int, float"):
+        load(path)
+
+
+# -- streams -------------------------------------------------------------------------------------------------------
+
+
+def check_promises(items: list[Item]) -> None:
+    """Positions are consecutive, no punctuation is undercut, and none could be later."""
+    position = 0
+    later = [
+        min(
+            (t for item in items[index:] if isinstance(item, Batch) for t in item.table["time"].to_physical()),
+            default=END,
+        )
+        for index in range(len(items))
+    ]
+    for index, item in enumerate(items):
+        assert item.position == position
+        if isinstance(item, Batch):
+            position += item.rows
+        else:
+            assert item.time == later[index]
+    assert items[-1] == Punctuation(END, position, 0.0)
+
+
+def test_a_trace_out_of_order_is_sorted_and_ties_keep_their_order(write: Any) -> None:
+    path = write("time,x\n3,a\n1,b\n2,c\n1,d\n3,e\n")
+    items = list(read({"path": str(path), "format": "csv", "batch": 2}))
+    tables = [item.table for item in items if isinstance(item, Batch)]
+    assert pl.concat(tables)["x"].to_list() == ["b", "d", "c", "a", "e"]
+    assert [item.time for item in items if isinstance(item, Punctuation)] == [2_000_000, 3_000_000, END]
+    check_promises(items)
+
+
+def test_lateness_keeps_the_order_of_the_file(write: Any) -> None:
+    path = write("time,x\n3,a\n1,b\n2,c\n4,d\n3,e\n")
+    params = {"path": str(path), "format": "csv", "batch": 1}
+    items = list(read({**params, "lateness": 2}))
+    assert [item.table["x"][0] for item in items if isinstance(item, Batch)] == list("abcde")
+    check_promises(items)
+    with pytest.raises(ValueError, match=r"lateness: tuple 1 is 2 s behind an earlier one; expected at most 1\.5 s"):
+        read({**params, "lateness": 1.5})
+    with pytest.raises(ValueError, match="lateness: 'x'; expected seconds"):
+        read({**params, "lateness": "x"})
+
+
+@given(
+    times=st.lists(st.integers(0, 50), min_size=1, max_size=40),
+    rows=st.integers(1, 10),
+    lateness=st.sampled_from([None, 50]),
+)
+@settings(max_examples=40)
+def test_punctuations_of_any_trace_are_true_and_greatest(
+    tmp_path_factory: pytest.TempPathFactory, times: list[int], rows: int, lateness: int | None
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.csv"
+    path.write_text("time,n\n" + "".join(f"{time},{index}\n" for index, time in enumerate(times)))
+    params = {"path": str(path), "format": "csv", "batch": rows, "lateness": lateness}
+    check_promises(list(read(params)))
+
+
+def test_info(write: Any) -> None:
+    path = write(CSV + "1.25,c,4,true\n" + "4,d,5,false\n" * 200 + "5,e\n")
+    found = info(path)
+    assert (found.format, found.rows, found.size) == ("csv", 204, path.stat().st_size)
+    assert (found.first, found.last, found.duration) == (
+        "1970-01-01T00:00:01.250000",
+        "1970-01-01T00:00:04.000000",
+        2.75,
+    )
+    assert found.columns == {"time": "time", "pair": "str", "bytes": "int", "ok": "bool"}
+    assert found.disorder == 2.0
+    assert (found.malformed, found.complaint_text) == (1, "5,e")
+    assert found.complaint == "line 206: field 'line': '5,e'; expected 4 fields as in the header"
+
+
+# -- pacing --------------------------------------------------------------------------------------------------------
+
+
+def test_speed_zero_is_everything_at_once_and_whole() -> None:
+    items: list[Item] = [Batch(micros(0, 10**9), 0, 0.0), Punctuation(END, 2, 0.0)]
+    assert list(paced(items, 0)) == [(0.0, items[0]), (0.0, items[1])]
+
+
+def test_a_tuple_is_due_by_its_event_time() -> None:
+    items: list[Item] = [
+        Batch(micros(1_000_000, 1_000_500, 1_003_000, 9_000_000), 5, 2.0, 7.0),
+        Punctuation(END, 9, 0.0),
+    ]
+    due = list(paced(items, 2, heartbeat=100.0))
+    assert [(when, item.table["time"].to_physical().to_list()) for when, item in due if isinstance(item, Batch)] == [
+        (0.00025, [1_000_000, 1_000_500]),
+        (0.0015, [1_003_000]),
+        (4.0, [9_000_000]),
+    ]
+    assert [(item.position, item.born, item.rate) for _, item in due if isinstance(item, Batch)] == [
+        (5, 2.0, 7.0),
+        (7, 2.0, 7.0),
+        (8, 2.0, 7.0),
+    ]
+    assert due[-1] == (4.0, items[1])
+
+
+def test_heartbeats_tell_how_far_a_silent_stream_is() -> None:
+    items: list[Item] = [Batch(micros(0), 0, 0.0), Punctuation(5_000_000, 1, 0.0), Batch(micros(5_000_000), 1, 0.0)]
+    told = [(when, item.time) for when, item in paced(items, 2, heartbeat=1.0) if isinstance(item, Punctuation)]
+    assert told == [(1.0, 2_000_000), (2.0, 4_000_000), (2.5, 5_000_000)]
+
+
+def test_no_heartbeat_where_nothing_promises_what_follows() -> None:
+    items: list[Item] = [Batch(micros(0, 9_000_000), 0, 0.0), Batch(micros(1_000_000), 2, 0.0)]
+    assert not [item for _, item in paced(items, 1, heartbeat=1.0) if isinstance(item, Punctuation)]
+
+
+@given(
+    times=st.lists(st.integers(0, 3_000_000), min_size=1, max_size=60),
+    rows=st.integers(1, 20),
+    speed=st.sampled_from([0.5, 1, 1000]),
+    ordered=st.booleans(),
+)
+@settings(max_examples=60)
+def test_pacing_keeps_the_stream_and_its_promises(times: list[int], rows: int, speed: float, ordered: bool) -> None:
+    times = sorted(times) if ordered else times
+    items: list[Item] = []
+    for start in range(0, len(times), rows):
+        items.append(Batch(micros(*times[start : start + rows]), start, 0.0))
+        items.append(Punctuation(min(times[start + rows :], default=END), min(start + rows, len(times)), 0.0))
+    result = list(paced(items, speed))
+    batches = [item for _, item in result if isinstance(item, Batch)]
+    assert pl.concat([batch.table for batch in batches]).equals(micros(*times))
+    dues = [due for due, _ in result]
+    assert dues == sorted(dues)
+    promised = -1
+    position = 0
+    for due, item in result:
+        assert item.position == position
+        if isinstance(item, Batch):
+            found = item.table["time"].to_physical().to_list()
+            assert min(found) >= promised
+            latest = max(times[: item.end_position])
+            assert due >= (latest - times[0]) / speed / 1e6 - 1e-9
+            assert max(found) - min(found) <= 0.001 * speed * 1e6 or not ordered
+            position += item.rows
+        elif item.time != END:
+            assert item.time > promised
+            assert due >= (item.time - times[0]) / speed / 1e6 - 1e-9
+            promised = item.time
+    assert isinstance(result[-1][1], Punctuation)
+    assert result[-1][1].ends
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"speed": -1.0}, "speed: -1.0; expected a finite number of at least 0"),
+        ({"speed": float("nan")}, "speed: nan"),
+        ({"speed": 1.0, "span": -1.0}, "span: -1.0"),
+        ({"speed": 1.0, "heartbeat": 0.0}, "heartbeat: 0.0; expected a finite number of at least 1e-06"),
+    ],
+)
+def test_pacing_refuses_what_is_no_pace(arguments: dict[str, float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        paced([], **arguments)
+
+
+# -- the real trace ------------------------------------------------------------------------------------------------
+
+
+def test_the_day_at_sdsc(real_data: Path) -> None:
+    path = real_data / "sdsc-http.txt.gz"
+    if not path.exists():
+        pytest.skip(f"no {path.name} in the folder of real data")
+    found = info(path)
+    assert (found.format, found.rows, found.malformed, found.disorder) == ("http", 28_338, 0, 1.0)
+    assert (found.first, found.last) == ("1995-08-22T00:00:00.000000", "1995-08-22T23:59:41.000000")
+    items = list(read({"connector": "trace", "path": str(path), "format": "http", "speed": 0.0}))
+    assert [item.rows for item in items if isinstance(item, Batch)] == [28_338]
+    # Counted independently, by Python's own regular expressions and dates.
+    line = re.compile(r"^(.+?): \w+ (\w+ +\d+ [\d:]+ \d+) \((.*?)\): ([^:]*):")
+    with gzip.open(path, "rt", encoding="latin-1") as file:
+        matches = [line.match(text) for text in file]
+    parts = [match.groups() for match in matches if match is not None]
+    assert len(parts) == 28_338
+    assert isinstance(items[0], Batch)
+    table = load(path, "http").table
+    assert table.select("host", "file", "operation").rows() == [(host, file, done) for host, _, file, done in parts]
+    clock = [dt.datetime.strptime(when, "%b %d %H:%M:%S %Y") for _, when, _, _ in parts]  # noqa: DTZ007
+    assert table["time"].to_list() == clock
+    assert items[0].table["time"].to_list() == sorted(clock)
+
+
+def test_every_format_has_an_example() -> None:
+    assert {*EXAMPLES, "parquet"} == set(FORMATS)
