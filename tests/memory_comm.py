@@ -1,13 +1,72 @@
-"""Comms in memory, for tests of links: a pair of queues, with a socket buffer that can be made to stall."""
+"""Comms in memory and an event loop in virtual time, for tests of links without sockets and without waiting."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import selectors
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, TypeVar
 
 from synergy_nb.runtime.link import HANDLER, Links
 
+T = TypeVar("T")
 _END = object()
+
+
+class _Selector(selectors.DefaultSelector):
+    """Where the loop would wait, the clock jumps."""
+
+    clock = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        events = super().select(0)
+        if not events and timeout is None:
+            raise RuntimeError("nothing will ever happen: every task waits for another")
+        if not events and timeout is not None and timeout > 0:
+            self.clock += timeout
+        return events
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop on which time passes only when there is nothing else to do."""
+
+    def __init__(self) -> None:
+        self._virtual = _Selector()
+        super().__init__(self._virtual)
+
+    def time(self) -> float:
+        return self._virtual.clock
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """Run ``main`` in virtual time; no task may be left when it ends."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        result = runner.run(main)
+        left = asyncio.all_tasks(runner.get_loop())
+        assert not left, f"left behind: {left}"
+        return result
+
+
+class Log:
+    """What the callbacks of links were called with, and a way to wait for the next."""
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[Any, ...]] = []
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+
+    def __call__(self, *entry: Any, **detail: Any) -> None:
+        self.entries.append((*entry, detail) if detail else entry)
+        for number, waiting in self._waiting:
+            if len(self.entries) >= number and not waiting.done():
+                waiting.set_result(None)
+
+    async def reaches(self, number: int) -> list[tuple[Any, ...]]:
+        """Wait until there are ``number`` entries, and return them all."""
+        if len(self.entries) < number:
+            waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append((number, waiting))
+            await waiting
+        return self.entries
 
 
 class Stream:
@@ -79,6 +138,29 @@ class Net:
         self.opened: list[MemoryComm] = []
         self.gates: dict[tuple[str, str], asyncio.Event] = {}  # (from, to): connecting waits for it
         self._tasks: set[asyncio.Task[None]] = set()
+
+    def join(
+        self, address: str, *, answer: Callable[[str, str, bytes], Any] | None = None, **options: Any
+    ) -> tuple[Links, Mapping[str, Log]]:
+        """New links at ``address``, and logs of their callbacks: message, data, down, record."""
+        logs = {name: Log() for name in ("message", "data", "down", "record")}
+        links = self.links[address] = Links(
+            address,
+            self.connector(address),
+            on_message=logs["message"],
+            on_data=logs["data"],
+            on_down=logs["down"],
+            on_request=answer,
+            record=logs["record"],
+            **options,
+        )
+        return links, logs
+
+    async def close(self) -> None:
+        """Close all links."""
+        for links in self.links.values():
+            await links.close()
+        await asyncio.gather(*self._tasks)
 
     def connector(self, own: str) -> Any:
         async def connect(address: str) -> MemoryComm:

@@ -115,7 +115,7 @@ class PeerRuntime:
             limits=limits,
             shape=shape,
         )
-        self._wall = time.time() - time.monotonic()
+        self._wall = time.time() - self.loop.time()
         self._effects: deque[Effect] = deque()
         self._carrying = False
         self._timer: asyncio.TimerHandle | None = None
@@ -127,7 +127,7 @@ class PeerRuntime:
     @property
     def now(self) -> float:
         """Seconds: the wall clock at the start, and monotone from there."""
-        return self._wall + time.monotonic()
+        return self._wall + self.loop.time()
 
     # -- life ----------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,574 @@
+"""Links between peers, over comms in memory and in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import Any
+
+import pytest
+
+from synergy_nb.runtime.link import HANDLER, PROTOCOL_VERSION, Limits, LinkDown, LinkFull, Links, RemoteError
+from synergy_nb.runtime.widearea import WideArea
+from tests.memory_comm import MemoryComm, Net, pair, run
+
+A, B, C = "mem://a", "mem://b", "mem://c"
+CLIENT = "client-1"
+
+
+def numbers(log: Any) -> list[int]:
+    return [int(entry[-1]) for entry in log.entries]
+
+
+# -- messages and data -------------------------------------------------------------------------------------------------
+
+
+def test_messages_arrive_in_order_and_share_one_write() -> None:
+    async def main() -> None:
+        net = Net()
+        a, _ = net.join(A)
+        _, at_b = net.join(B)
+        for number in range(100):
+            a.send(B, b"%d" % number)
+        await at_b["message"].reaches(100)
+        assert at_b["message"].entries == [(A, b"%d" % number) for number in range(100)]
+        (comm,) = net.opened
+        assert [type(message) for message in comm.written] == [dict, tuple]  # hello, and everything else
+        assert a.pending(B) == 0
+        await net.close()
+
+    run(main())
+
+
+def test_control_data_and_requests_keep_one_order() -> None:
+    async def main() -> None:
+        seen: list[str] = []
+        net = Net()
+        a, _ = net.join(A)
+
+        async def answer(sender: str, operation: str, payload: bytes) -> bytes:
+            return b""
+
+        b, _ = net.join(B, answer=answer)
+        b._on_message = lambda sender, message: seen.append(message.decode())
+        b._on_data = lambda sender, channel, payload: seen.append(f"{channel}:{payload.decode()}")
+        for number in range(5):
+            a.send_data(B, "s", b"%d" % number)
+            a.send(B, b"%d" % number)
+        await a.request(B, "x")
+        assert seen == list(itertools.chain(*((f"s:{n}", f"{n}") for n in range(5))))
+        await net.close()
+
+    run(main())
+
+
+def test_the_other_side_uses_the_comm_that_is_open() -> None:
+    async def main() -> None:
+        net = Net()
+        a, at_a = net.join(A)
+        b, at_b = net.join(B)
+        a.send(B, b"1")
+        await at_b["message"].reaches(1)
+        b.send(A, b"2")
+        await at_a["message"].reaches(1)
+        assert len(net.opened) == 1
+        assert a.connected() == [B]
+        assert b.connected() == [A]
+        await net.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("first", [A, B])
+@pytest.mark.parametrize("held", [(), (A,), (B,), (A, B)])
+def test_simultaneous_opening_settles_on_one_comm(first: str, held: tuple[str, ...]) -> None:
+    """Whoever begins, and whosever connection takes long: one comm, and nothing lost or out of order."""
+
+    async def main() -> None:
+        net = Net()
+        a, at_a = net.join(A)
+        b, at_b = net.join(B)
+        for own in held:
+            net.gates[own, B if own == A else A] = asyncio.Event()
+        for own in (first, B if first == A else A):
+            for number in range(50):
+                net.links[own].send(B if own == A else A, b"%d" % number)
+        for own in held:
+            for _ in range(5):
+                await asyncio.sleep(0)
+            net.gates[own, B if own == A else A].set()
+        await at_a["message"].reaches(50)
+        await at_b["message"].reaches(50)
+        for number in range(50, 60):
+            a.send(B, b"%d" % number)
+            b.send(A, b"%d" % number)
+        await at_a["message"].reaches(60)
+        await at_b["message"].reaches(60)
+        assert numbers(at_a["message"]) == numbers(at_b["message"]) == list(range(60))
+        assert sum(not comm.closed() for comm in net.opened) == 1
+        assert not at_a["down"].entries
+        assert not at_b["down"].entries
+        await net.close()
+
+    run(main())
+
+
+def test_an_attempt_older_than_the_comm_in_use_is_refused_and_a_newer_one_replaces_it() -> None:
+    async def main() -> None:
+        net = Net()
+        a, at_a = net.join(A)
+        _, at_b = net.join(B)
+        a.send(B, b"1")
+        await at_b["message"].reaches(1)
+
+        async def hello(ordinal: int) -> Any:
+            here, there = pair()
+            task = asyncio.create_task(
+                a.accept(there, {"version": PROTOCOL_VERSION, "sender": B, "ordinal": ordinal}), name="accept"
+            )
+            answer = await here.read()
+            here.abort()
+            await task
+            return answer
+
+        assert await hello(1) == {"crossed": True}
+        assert a.connected() == [B]
+        assert (await hello(2**62))["welcome"] == PROTOCOL_VERSION
+        assert [entry[0] for entry in at_a["down"].entries] == [B, B]  # the replaced one, and the new one as it closed
+        await net.close()
+
+    run(main())
+
+
+# -- failures ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_closed_comm_is_reported_at_both_ends_and_the_next_message_opens_another() -> None:
+    async def main() -> None:
+        net = Net()
+        a, at_a = net.join(A)
+        _, at_b = net.join(B)
+        a.send(B, b"1")
+        await at_b["message"].reaches(1)
+        net.opened[0].abort()
+        assert (await at_a["down"].reaches(1))[0][0] == B
+        assert (await at_b["down"].reaches(1))[0][0] == A
+        a.send(B, b"2")
+        await at_b["message"].reaches(2)
+        assert len(net.opened) == 2
+        await net.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize(("kind", "reason"), [("dead", "refused"), ("silent", "no link within 2.5 s")])
+def test_a_peer_that_cannot_be_reached_is_reported_and_its_queue_dropped(kind: str, reason: str) -> None:
+    async def main() -> None:
+        net = Net()
+        a, at_a = net.join(A)
+        getattr(net, kind).add(B)
+        a.send(B, b"lost")
+        assert a.pending(B) > 0
+        ((address, why),) = await at_a["down"].reaches(1)
+        assert address == B
+        assert reason in why
+        assert a.pending(B) == 0
+        assert asyncio.get_running_loop().time() <= 2.6
+        with pytest.raises(LinkDown, match=B):
+            await a.request(B, "ping", timeout=10.0)
+        await net.close()
+
+    run(main())
+
+
+def test_the_bound_on_control_bytes_is_reported_once_an_episode() -> None:
+    async def main() -> None:
+        net = Net()
+        a, at_a = net.join(A, limits=Limits(control=1000))
+        _, at_b = net.join(B)
+        for _ in range(50):
+            a.send(B, b"x" * 84)  # 100 bytes with the frame's overhead
+        assert a.pending(B) == 1000
+        assert at_a["record"].entries == [("link_full", B, {"queued": 1000, "limit": 1000})]
+        await at_b["message"].reaches(10)
+        await at_a["record"].reaches(2)
+        assert at_a["record"].entries[1] == ("link_resumed", B, {"dropped": 40})
+        assert len(at_b["message"].entries) == 10
+        a.send(B, b"again")
+        await at_b["message"].reaches(11)
+        await net.close()
+
+    run(main())
+
+
+def test_a_slow_socket_holds_two_chunks_and_the_rest_waits_in_the_queue() -> None:
+    async def main() -> None:
+        net = Net()
+        a, _ = net.join(A, limits=Limits(chunk=1000, data=20_000))
+        _, at_b = net.join(B)
+        a.send_data(B, "s", b"first")
+        await at_b["data"].reaches(1)
+        (comm,) = net.opened
+        stalled = comm.stream.stalled = asyncio.get_running_loop().create_future()
+        for _ in range(10):
+            a.send_data(B, "s", b"x" * 984)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert len(comm.written) == 2 + 2  # hello, the first, and two chunks
+        assert a.pending(B) == 9000  # the second of these counts until the first has left
+        with pytest.raises(LinkFull, match="9000 bytes"):
+            a.send_data(B, "s", b"x" * 20_000)
+        comm.stream.stalled = None
+        stalled.set_result(None)
+        await at_b["data"].reaches(11)
+        assert a.pending(B) == 0
+        await net.close()
+
+    run(main())
+
+
+def test_one_frame_larger_than_the_bound_goes_alone() -> None:
+    async def main() -> None:
+        net = Net()
+        a, _ = net.join(A, limits=Limits(chunk=100, data=100))
+        _, at_b = net.join(B)
+        a.send_data(B, "s", b"x" * 5000)
+        await at_b["data"].reaches(1)
+        await net.close()
+
+    run(main())
+
+
+def test_dropping_a_link_ends_its_requests_and_forgets_its_queue() -> None:
+    async def main() -> None:
+        net = Net()
+
+        async def never(sender: str, operation: str, payload: bytes) -> bytes:
+            await asyncio.get_running_loop().create_future()
+            return b""
+
+        a, at_a = net.join(A)
+        net.join(B, answer=never)
+        asking = asyncio.create_task(a.request(B, "x", timeout=100.0))
+        await asyncio.sleep(0)
+        a.drop(B, "declared dead")
+        with pytest.raises(LinkDown, match="declared dead"):
+            await asking
+        assert at_a["down"].entries == [(B, "declared dead")]
+        a.drop(B)  # nothing to drop: nothing happens
+        await net.close()
+
+    run(main())
+
+
+# -- requests ----------------------------------------------------------------------------------------------------------
+
+
+async def shout(sender: str, operation: str, payload: bytes) -> bytes:
+    if operation == "fail":
+        raise KeyError("no such plan")
+    if operation == "hang":
+        await asyncio.get_running_loop().create_future()
+    return b"%s %s %s" % (sender.encode(), operation.encode(), payload.upper())
+
+
+def test_requests_are_answered_and_errors_come_back_as_text() -> None:
+    async def main() -> None:
+        net = Net()
+        a, _ = net.join(A, answer=shout)
+        net.join(B, answer=shout)
+        client, _ = net.join(CLIENT)
+        assert await client.request(B, "say", b"hello") == b"client-1 say HELLO"
+        assert await a.request(B, "say", b"hello") == b"mem://a say HELLO"
+        assert await a.request(A, "say", b"me") == b"mem://a say ME"
+        for to in (A, B):
+            with pytest.raises(RemoteError, match="KeyError: 'no such plan'"):
+                await a.request(to, "fail")
+        answers = await asyncio.gather(*(client.request(B, "say", b"%d" % n) for n in range(100)))
+        assert answers == [b"client-1 say %d" % n for n in range(100)]
+        await net.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("to", [A, B])
+def test_a_request_ends_by_its_deadline(to: str) -> None:
+    async def main() -> None:
+        net = Net()
+        a, _ = net.join(A, answer=shout)
+        net.join(B, answer=shout)
+        with pytest.raises(TimeoutError, match=f"request 'hang' to {to}: no answer within 3 s"):
+            await a.request(to, "hang", timeout=3.0)
+        assert asyncio.get_running_loop().time() == pytest.approx(3.0)
+        assert await a.request(to, "say", b"still there")
+        await net.close()
+
+    run(main())
+
+
+def test_no_more_requests_are_served_at_once_than_the_bound() -> None:
+    async def main() -> None:
+        net = Net()
+        net.join(B, answer=shout, limits=Limits(serving=2))
+        client, _ = net.join(CLIENT)
+        hanging = [asyncio.create_task(client.request(B, "hang", timeout=5.0)) for _ in range(2)]
+        await asyncio.sleep(0)
+        with pytest.raises(RemoteError, match="busy: 2 requests"):
+            await client.request(B, "say")
+        for task in hanging:
+            with pytest.raises(TimeoutError):
+                await task
+        await net.close()
+
+    run(main())
+
+
+def test_a_request_beyond_the_bound_is_refused_at_once() -> None:
+    async def main() -> None:
+        net = Net()
+        net.join(B, answer=shout)
+        client, _ = net.join(CLIENT, limits=Limits(control=1000))
+        first = asyncio.create_task(client.request(B, "say", b"x" * 900))
+        await asyncio.sleep(0)
+        with pytest.raises(LinkFull):
+            await client.request(B, "say", b"x" * 900)
+        assert await first
+        await net.close()
+
+    run(main())
+
+
+# -- clients -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_client_gets_data_but_sends_none_and_is_lost_when_it_goes() -> None:
+    async def main() -> None:
+        net = Net()
+        b, at_b = net.join(B, answer=shout)
+        client, at_client = net.join(CLIENT)
+        await client.request(B, "say")
+        b.send_data(CLIENT, "results", b"row")
+        assert await at_client["data"].reaches(1) == [(B, "results", b"row")]
+        client.send(B, b"message")
+        client.send_data(B, "s", b"data")
+        await at_b["record"].reaches(2)
+        assert at_b["record"].entries == [("frame_refused", CLIENT, {"reason": "a client may only make requests"})] * 2
+        assert not at_b["message"].entries
+        await client.close()
+        await at_b["down"].reaches(1)
+        b.send_data(CLIENT, "results", b"row")
+        assert (await at_b["down"].reaches(2))[1] == (CLIENT, "not connected, and no address to connect to")
+        await net.close()
+
+    run(main())
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------------
+
+HELLO = {"version": PROTOCOL_VERSION, "sender": B, "ordinal": 5}
+
+
+@pytest.mark.parametrize(
+    ("hello", "reason"),
+    [
+        ({**HELLO, "version": 99}, "link protocol version 99; this peer speaks 1"),
+        ({**HELLO, "sender": 3}, "hello: sender is 3; expected str"),
+        ({**HELLO, "sender": ""}, "hello: sender is empty"),
+        ({**HELLO, "ordinal": "x"}, "hello: ordinal is 'x'; expected int"),
+        ({}, "hello: version is None; expected int"),
+    ],
+)
+def test_a_wrong_hello_is_refused_by_name(hello: dict[str, Any], reason: str) -> None:
+    async def main() -> None:
+        a, logs = Net().join(A)
+        here, there = pair()
+        accepting = asyncio.create_task(a.accept(there, hello))
+        answer = await here.read()
+        assert reason in answer["refused"]
+        here.abort()
+        await accepting
+        assert logs["record"].entries[0][0] == "link_refused"
+        assert reason in logs["record"].entries[0][-1]["reason"]
+        assert a.connected() == []
+        await a.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (None, f"not a Synergy peer: no handler {HANDLER!r}"),
+        ({"refused": "link protocol version 1; this peer speaks 2"}, "this peer speaks 2"),
+        ({"welcome": 2, "ordinal": 1}, "not a Synergy peer"),
+    ],
+)
+def test_an_opener_names_what_it_met(answer: Any, reason: str) -> None:
+    async def main() -> None:
+        here, there = pair()
+
+        async def connect(_address: str) -> MemoryComm:
+            return here
+
+        client = Links(CLIENT, connect)
+        asking = asyncio.create_task(client.request(B, "ping"))
+        message = await there.read()
+        assert message == {"op": HANDLER, "reply": True, "hello": message["hello"]}
+        assert message["hello"]["version"] == PROTOCOL_VERSION
+        await there.write(answer)
+        with pytest.raises(LinkDown, match=reason):
+            await asking
+        await client.close()
+
+    run(main())
+
+
+def test_bad_frames_and_failing_callbacks_do_not_end_the_link() -> None:
+    async def main() -> None:
+        net = Net()
+        a, _ = net.join(A)
+        b, at_b = net.join(B)
+
+        def fail(sender: str, channel: str, payload: bytes) -> None:
+            raise ValueError("no such channel")
+
+        b._on_data = fail
+        a.send(B, b"1")
+        await at_b["message"].reaches(1)
+        (comm,) = net.opened
+        await comm.write("text")
+        await comm.write((7, ("x", 3), {"a": 1}))
+        a.send_data(B, "s", b"data")
+        a.send(B, b"2")
+        await at_b["message"].reaches(2)
+        kinds = [(kind, *detail.values()) for kind, _, detail in at_b["record"].entries]
+        assert kinds == [
+            ("frame_refused", "str; expected a tuple of frames"),
+            ("frame_refused", "unknown frame 7"),
+            ("frame_refused", "unknown frame ('x', 3)"),
+            ("frame_refused", "unknown frame {'a': 1}"),
+            ("link_error", "ValueError: no such channel"),
+        ]
+        await net.close()
+
+    run(main())
+
+
+# -- closing -----------------------------------------------------------------------------------------------------------
+
+
+def test_closing_lets_what_is_queued_leave_and_ends_everything() -> None:
+    async def main() -> None:
+        net = Net()
+        a, at_a = net.join(A)
+        _, at_b = net.join(B)
+        a.send(B, b"first")
+        await at_b["message"].reaches(1)
+        for number in range(3000):
+            a.send(B, b"%d" % number)
+        await a.close()
+        await a.close()
+        await at_b["message"].reaches(3001)
+        assert not at_a["down"].entries  # its own doing
+        a.send(B, b"too late")
+        assert a.connected() == []
+        await net.close()
+
+    run(main())
+
+
+def test_closing_does_not_wait_for_a_stopped_peer() -> None:
+    async def main() -> None:
+        net = Net()
+        a, _ = net.join(A, limits=Limits(chunk=100))
+        _, at_b = net.join(B)
+        a.send(B, b"1")
+        await at_b["message"].reaches(1)
+        net.opened[0].stream.stalled = asyncio.get_running_loop().create_future()
+        for _ in range(10):
+            a.send(B, b"x" * 100)
+        await a.close()
+        assert asyncio.get_running_loop().time() == pytest.approx(0.5)
+        await net.close()
+
+    run(main())
+
+
+# -- wide area ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_shaped_link_delays_by_distance_and_size_and_keeps_the_order() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        area = WideArea([[0, 100, 300], [100, 0, 50], [300, 50, 0]], bandwidth=1000.0)
+        area.place([A, B, C])
+        net = Net()
+        a, _ = net.join(A, shape=area.shape(A))
+        b, at_b = net.join(B)
+        c, _ = net.join(C)
+        times: list[tuple[str, float]] = []
+        b._on_data = lambda sender, channel, payload: times.append((channel, loop.time()))
+        c._on_data = b._on_data
+        a.send_data(C, "far", b"x" * 84)
+        a.send_data(B, "one", b"x" * 84)
+        a.send_data(B, "two", b"x" * 184)
+        a.send(B, b"after")
+        assert a.pending(B) > 300
+        await at_b["message"].reaches(1)
+        area.place({B: 0})  # a shorter way from here on
+        a.send_data(B, "three", b"")
+        a.send(B, b"last")
+        await at_b["message"].reaches(2)
+        assert [channel for channel, _ in times] == ["one", "far", "two", "three"]
+        due = [0.05 + 0.1, 0.15 + 0.1, 0.05 + 0.3, 0.05 + 0.3 + 0.021 + 0.016]
+        assert [when for _, when in times] == pytest.approx(due, abs=1e-3)
+        await net.close()
+
+    run(main())
+
+
+def test_a_wide_area_is_the_same_for_every_peer() -> None:
+    area = WideArea.generated(20, seed=3)
+    area.place([A, B])
+    again = WideArea.from_bytes(area.to_bytes())
+    assert len(again) == 20
+    for to in (B, C, "mem://never placed"):
+        assert again.shape(A)(to) == area.shape(A)(to)
+        assert area.shape(A)(to) == area.shape(to)(A)
+    assert area.shape(A)(CLIENT) == (0.0, float("inf"))
+    assert WideArea.generated(20, seed=3).delay(4, 5) == area.delay(4, 5)
+    assert WideArea.generated(20, seed=4).delay(4, 5) != area.delay(4, 5)
+    assert 0.0005 <= area.delay(4, 5) <= 0.1
+    assert 1.25e6 <= area.bandwidth(4, 5) <= 12.5e6
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: WideArea([[0, 1, 2]]), r"rtt_ms: shape \(1, 3\); expected a square matrix"),
+        (lambda: WideArea([[0, -1], [1, 0]]), "rtt_ms: has entries that are negative or not finite"),
+        (lambda: WideArea([[0, 1], [1, 0]], bandwidth=0), "bandwidth: 0 bytes/s; expected more than 0"),
+        (lambda: WideArea([[0, 1], [1, 0]], sites=3), "sites: 3; expected 1 to 2"),
+        (lambda: WideArea.generated(0), "sites: 0; expected at least 1"),
+        (lambda: WideArea([[0]]).place({A: 1}), "site of mem://a: 1; expected 0 to 0"),
+    ],
+)
+def test_a_bad_area_is_refused(make: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_measured_round_trip_times(real_data: Any) -> None:
+    area = WideArea.from_file(real_data / "planetlab-rtt-490.npz", sites=8, seed=1)
+    assert len(area) == 8
+    delays = [area.delay(one, other) for one in range(8) for other in range(one)]
+    assert 0.001 < min(delays) < max(delays) < 1.0
+    assert WideArea.from_file(real_data / "planetlab-rtt-490.npz", sites=8, seed=1).delay(0, 1) == area.delay(0, 1)
+
+
+def test_a_file_without_round_trip_times_is_refused(tmp_path: Any) -> None:
+    import numpy as np
+
+    np.savez(tmp_path / "x.npz", delays=np.zeros((2, 2)))
+    with pytest.raises(ValueError, match="has arrays delays; expected 'rtt_ms'"):
+        WideArea.from_file(tmp_path / "x.npz")

@@ -1,0 +1,401 @@
+"""One peer on a real clock: the driver over comms in memory, and the plugin on Dask workers of this process."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import ipaddress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from distributed import Client, LocalCluster, Security, Worker
+from distributed.comm import CommClosedError
+
+from synergy_nb.journal import Event
+from synergy_nb.peer import Codec, Peer
+from synergy_nb.runtime.driver import PeerRuntime
+from synergy_nb.runtime.link import HANDLER, LinkDown, RemoteError
+from synergy_nb.runtime.plugin import PLUGIN, SynergyPlugin, client_links, install, runtime_of
+from tests import echo_peer
+from tests.echo_peer import Fail, Stranger, Talk
+from tests.memory_comm import Net, run
+
+A, B = "mem://a", "mem://b"
+FACTORY = "tests.echo_peer:make"
+
+
+# -- the driver, in virtual time ---------------------------------------------------------------------------------------
+
+
+class Driven:
+    """Peers in memory, and waiting for events in their journals."""
+
+    def __init__(self) -> None:
+        self.net = Net()
+        self.a = self.peer(A)
+        self.b = self.peer(B)
+
+    def peer(self, address: str) -> PeerRuntime:
+        runtime = PeerRuntime(address, address[-1], self.net.connector(address), echo_peer.make, {})
+        self.net.links[address] = runtime.links
+        runtime.start()
+        return runtime
+
+    async def close(self) -> None:
+        await self.a.close()
+        await self.b.close()
+        await self.net.close()
+
+
+def talk(runtime: PeerRuntime) -> Talk:
+    protocol = runtime.peer.protocols[0]
+    assert isinstance(protocol, Talk)
+    return protocol
+
+
+async def event(runtime: PeerRuntime, kind: str, number: int = 1) -> Event:
+    """The ``number``-th event of a kind, once it is there. The deadline only ends a test that fails."""
+    async with asyncio.timeout(20):
+        while True:
+            found = [event for event in runtime.journal if event.kind == kind]
+            if len(found) >= number:
+                return found[number - 1]
+            await journaled(runtime)
+
+
+async def journaled(runtime: PeerRuntime) -> None:
+    """Wait until the next event is appended."""
+    appended = asyncio.get_running_loop().create_future()
+    append = runtime.journal.append
+
+    def note(event: Event) -> Event:
+        if not appended.done():
+            appended.set_result(None)
+        return append(event)
+
+    runtime.journal.append = note  # type: ignore[method-assign]
+    try:
+        await appended
+    finally:
+        runtime.journal.append = append  # type: ignore[method-assign]
+
+
+def test_effects_are_carried_out() -> None:
+    async def main() -> None:
+        driven = Driven()
+        assert driven.a.call(talk(driven.a).greet, B, 7) == 7
+        assert (await event(driven.a, "echo")).detail == {"number": 7}
+        assert (await event(driven.b, "hello")).subject == A
+        await driven.close()
+
+    run(main())
+
+
+def test_an_instruction_goes_to_the_host_and_what_came_of_it_back() -> None:
+    async def main() -> None:
+        driven = Driven()
+        driven.a.call(talk(driven.a).deploy, "filter")
+        kinds = [event.kind for event in driven.a.journal]
+        assert kinds == ["peer_started", "deploy_asked", "deployed"]  # effects of the report come after the others
+        driven.a.call(talk(driven.a).deploy, "impossible")
+        error = await event(driven.a, "peer_error")
+        assert error.detail == {"error": "ValueError: cannot deploy the impossible"}
+        assert [event.kind for event in driven.a.journal][-1] == "deploy_asked"  # the other effects were carried out
+        await driven.close()
+
+    run(main())
+
+
+def test_timers_fire_when_they_are_due_and_in_their_order() -> None:
+    async def main() -> None:
+        driven = Driven()
+        start = driven.a.now
+        for number, delay in ((3, 3.0), (1, 1.0), (2, 2.0)):
+            driven.a.call(talk(driven.a).greet_later, B, number, delay)
+        await event(driven.b, "hello", 3)
+        hellos = [event for event in driven.b.journal if event.kind == "hello"]
+        assert [event.detail["number"] for event in hellos] == [1, 2, 3]
+        assert [event.time - start for event in hellos] == pytest.approx([1.0, 2.0, 3.0], abs=0.01)
+        await driven.close()
+        assert driven.a.links.connected() == []
+
+    run(main())
+
+
+def test_an_error_in_a_handler_is_journaled_and_the_peer_goes_on() -> None:
+    async def main() -> None:
+        driven = Driven()
+        driven.b.links.send(A, driven.b.codec.encode(Fail()))
+        error = await event(driven.a, "peer_error")
+        assert (error.subject, error.detail) == ("Fail", {"error": "RuntimeError: this handler fails"})
+        driven.b.call(talk(driven.b).greet, A, 1)
+        await event(driven.b, "echo")
+        driven.a.on_down = lambda _address: (_ for _ in ()).throw(RuntimeError("listener fails"))
+        driven.a.links.drop(B)
+        assert (await event(driven.a, "link_error")).detail == {"error": "RuntimeError: listener fails"}
+        with pytest.raises(TypeError):  # an error of a caller is the caller's
+            driven.a.call(talk(driven.a).greet)
+        driven.a.call_threadsafe(talk(driven.a).greet)
+        assert "TypeError" in (await event(driven.a, "peer_error", 2)).detail["error"]
+        await driven.close()
+
+    run(main())
+
+
+def test_unknown_and_malformed_messages_are_refused_by_name() -> None:
+    async def main() -> None:
+        driven = Driven()
+        sends = [
+            (Codec([Stranger]).encode(Stranger()), "unknown message", "message 'Stranger'; known: Deployed, Echo"),
+            (msgspec.msgpack.encode(["Hello", "seven"]), "malformed message", "message 'Hello': Expected `int`"),
+            (b"\xc1", "malformed message", "not MessagePack"),
+        ]
+        for number, (data, reason, text) in enumerate(sends, start=1):
+            driven.a.links.send(B, data)
+            refused = await event(driven.b, "message_refused", number)
+            assert refused.subject == A
+            assert refused.detail["reason"] == reason
+            assert text in refused.detail["message"]
+        driven.a.call(talk(driven.a).greet, B, 1)
+        await event(driven.a, "echo")
+        await driven.close()
+
+    run(main())
+
+
+def test_data_reaches_the_host() -> None:
+    async def main() -> None:
+        driven = Driven()
+        driven.a.links.send_data(B, "echo", b"batch")
+        assert (await event(driven.b, "data")).detail == {"channel": "echo", "size": 5}
+        assert (await event(driven.a, "data")).detail == {"channel": "echoed", "size": 5}
+        await driven.close()
+
+    run(main())
+
+
+def test_threads_post_to_the_loop() -> None:
+    async def main() -> None:
+        driven = Driven()
+        await asyncio.get_running_loop().run_in_executor(None, driven.a.call_threadsafe, talk(driven.a).greet, B, 1)
+        await event(driven.a, "echo")
+        done = echo_peer.Deployed("sort")
+        await asyncio.get_running_loop().run_in_executor(None, driven.a.report_threadsafe, done)
+        assert (await event(driven.a, "deployed")).subject == "sort"
+        await driven.close()
+        driven.a.call_threadsafe(talk(driven.a).greet, B, 2)  # too late, and harmless
+        await asyncio.sleep(0)
+        assert [event.kind for event in driven.b.journal].count("hello") == 1
+
+    asyncio.run(main())  # threads need real time
+
+
+def test_time_is_the_wall_clock_and_monotone() -> None:
+    async def main() -> None:
+        driven = Driven()
+        now = dt.datetime.now(dt.UTC).timestamp()
+        assert driven.a.now == pytest.approx(now, abs=5.0)
+        assert driven.a.now <= driven.a.now
+        await driven.close()
+
+    run(main())
+
+
+# -- the plugin, on Dask -----------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def cluster(workers: int = 2, protocol: str = "inproc://", security: Any = None) -> AsyncIterator[Any]:
+    """Workers of this process, a client, and after it no task that was not there before."""
+    before = asyncio.all_tasks()
+    async with (
+        LocalCluster(
+            n_workers=workers,
+            processes=False,
+            asynchronous=True,
+            dashboard_address="127.0.0.1:0",
+            protocol=protocol,
+            security=security,
+            threads_per_worker=1,
+        ) as made,
+        Client(made, asynchronous=True) as client,
+    ):
+        yield made, client
+    left = [task for task in asyncio.all_tasks() - before if "link" in task.get_name() or "request" in task.get_name()]
+    assert not left
+
+
+def workers_of(made: Any) -> list[Worker]:
+    return list(made.workers.values())
+
+
+async def converse(made: Any, client: Any, connection_args: Any) -> None:
+    """All that a link carries, between two workers and a client."""
+    a, b = (runtime_of(worker) for worker in workers_of(made))
+    links = client_links(connection_args)
+    try:
+        number = await links.request(a.address, "greet", msgspec.msgpack.encode((b.address, 3)))
+        assert msgspec.msgpack.decode(number) == 3
+        assert (await event(a, "echo")).subject == b.address
+        assert (await event(b, "hello")).subject == a.address
+        a.links.send_data(b.address, "echo", b"x" * 3_000_000)
+        assert (await event(a, "data")).detail == {"channel": "echoed", "size": 3_000_000}
+        assert await b.links.request(a.address, "ping", b"back") == b"back"
+        assert a.links.connected().count(b.address) == 1
+        events = msgspec.msgpack.decode(await links.request(a.address, "journal"), type=list[Event])
+        assert [event.kind for event in events] == ["peer_started", "echo", "data"]
+        with pytest.raises(RemoteError, match=r"operation 'pnig' is unknown to .*; did you mean 'ping'\?"):
+            await links.request(a.address, "pnig")
+    finally:
+        await links.close()
+
+
+@pytest.mark.parametrize("protocol", ["inproc://", "tcp://"])
+def test_peers_on_an_existing_cluster(protocol: str) -> None:
+    async def main() -> None:
+        async with cluster(protocol=protocol) as (made, client):
+            peers = await install(client, FACTORY)
+            assert set(peers.values()) == {worker.address for worker in workers_of(made)}
+            await converse(made, client, client.connection_args)
+
+    asyncio.run(main())
+
+
+def test_the_plugin_adds_exactly_one_handler_and_takes_it_away() -> None:
+    async def main() -> None:
+        async with cluster(workers=1) as (made, client):
+            (worker,) = workers_of(made)
+            handlers, streams = set(worker.handlers), set(worker.stream_handlers)
+            extensions, callbacks = set(worker.extensions), set(worker.periodic_callbacks)
+            await install(client, FACTORY)
+            assert set(worker.handlers) - handlers == {HANDLER} == {"synergy_link"}
+            assert set(worker.stream_handlers) == streams
+            assert set(worker.extensions) == extensions
+            assert set(worker.periodic_callbacks) == callbacks
+            runtime = runtime_of(worker)
+            await client.unregister_worker_plugin(PLUGIN)
+            assert set(worker.handlers) == handlers
+            assert runtime.host.closed  # type: ignore[attr-defined]
+            with pytest.raises(LookupError, match="no peer runs on worker"):
+                runtime_of(worker)
+
+    asyncio.run(main())
+
+
+def test_a_peer_whose_worker_ends_is_reported() -> None:
+    async def main() -> None:
+        async with cluster(protocol="tcp://") as (made, client):
+            await install(client, FACTORY)
+            a, b = (runtime_of(worker) for worker in workers_of(made))
+            assert await a.links.request(b.address, "ping", b"x") == b"x"
+            hanging = asyncio.create_task(a.links.request(b.address, "hang", timeout=20.0))
+            await a.links.request(b.address, "ping")
+            await workers_of(made)[1].close()
+            assert (await event(a, "link_down")).subject == b.address
+            with pytest.raises(LinkDown):
+                await hanging
+
+    asyncio.run(main())
+
+
+def test_a_worker_without_peer_is_refused_by_name(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with cluster(workers=1, protocol="tcp://") as (made, client):
+            links = client_links(client.connection_args)
+            with pytest.raises(LinkDown, match="not a Synergy peer: no handler 'synergy_link'"):
+                await links.request(workers_of(made)[0].address, "ping")
+            await links.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("factory", "config", "error", "message"),
+    [
+        ("echo_peer", {}, ValueError, "factory: 'echo_peer'; expected 'package.module:function'"),
+        ("tests.echo_peer:mkae", {}, ValueError, "factory: 'tests.echo_peer:mkae' cannot be loaded"),
+        ("tests.no_such:make", {}, ValueError, "No module named 'tests.no_such'"),
+        (FACTORY, {"peer": object()}, TypeError, "Encoding objects of type object is unsupported"),
+    ],
+)
+def test_bad_arguments_are_refused_before_anything_starts(
+    factory: str, config: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        SynergyPlugin(factory, config)
+
+
+def broken(runtime: PeerRuntime, config: Any) -> tuple[Peer, Any]:
+    raise RuntimeError("this factory fails")
+
+
+def test_a_failing_factory_is_reported_to_whoever_installs() -> None:
+    async def main() -> None:
+        async with cluster(workers=1) as (_made, client):
+            with pytest.raises(RuntimeError, match="this factory fails"):
+                await install(client, "tests.test_plugin:broken")
+
+    asyncio.run(main())
+
+
+# -- TLS ---------------------------------------------------------------------------------------------------------------
+
+
+def certificates(folder: Path) -> Security:
+    """A CA, and a certificate of it for each role."""
+    now = dt.datetime.now(dt.UTC)
+
+    def issue(name: str, issuer: Any = None) -> tuple[Any, Any]:
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(subject if issuer is None else issuer[0].subject)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - dt.timedelta(days=1))
+            .not_valid_after(now + dt.timedelta(days=1))
+            .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
+            .add_extension(
+                x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False
+            )
+        )
+        return builder.sign(key if issuer is None else issuer[1], hashes.SHA256()), key
+
+    ca = issue("ca")
+    (folder / "ca.pem").write_bytes(ca[0].public_bytes(serialization.Encoding.PEM))
+    fields = {"tls_ca_file": str(folder / "ca.pem")}
+    for role in ("client", "worker", "scheduler"):
+        certificate, key = issue(role, ca)
+        (folder / f"{role}.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+        (folder / f"{role}.key").write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            )
+        )
+        fields |= {f"tls_{role}_cert": str(folder / f"{role}.pem"), f"tls_{role}_key": str(folder / f"{role}.key")}
+    return Security(require_encryption=True, **fields)
+
+
+def test_links_over_tls(tmp_path: Path) -> None:
+    async def main() -> None:
+        security = certificates(tmp_path)
+        async with cluster(protocol="tls://", security=security) as (made, client):
+            await install(client, FACTORY)
+            await converse(made, client, security.get_connection_args("client"))
+            (tmp_path / "other").mkdir()
+            stranger = client_links(certificates(tmp_path / "other").get_connection_args("client"))
+            with pytest.raises((LinkDown, CommClosedError, TimeoutError)):
+                await stranger.request(workers_of(made)[0].address, "ping", timeout=5.0)
+            await stranger.close()
+
+    asyncio.run(main())
