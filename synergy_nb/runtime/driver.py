@@ -129,6 +129,14 @@ class PeerRuntime:
         """Seconds: the wall clock at the start, and monotone from there."""
         return self._wall + self.loop.time()
 
+    def clock(self) -> float:
+        """:attr:`now` as a function, from any thread."""
+        return self.now
+
+    def send_data(self, to: str, channel: str, payload: bytes) -> None:
+        """Put a data frame on the link to ``to``, see :meth:`~synergy_nb.runtime.link.Links.send_data`."""
+        self.links.send_data(to, channel, payload)
+
     # -- life ----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:

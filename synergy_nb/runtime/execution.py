@@ -1,0 +1,255 @@
+"""One operator at work on a peer: its component with its channels, and the logic, feed or sink that goes with it."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from synergy_nb import traces
+from synergy_nb.dataflow.channels import Parcel
+from synergy_nb.dataflow.hosting import Component, Hosting, Work
+from synergy_nb.dataflow.operators import OperatorLogic, create
+from synergy_nb.dataflow.tuples import Batch
+from synergy_nb.graph import Deploy
+from synergy_nb.plan import Operator, Plan
+from synergy_nb.runtime.packing import pack
+from synergy_nb.runtime.sinks import Sink
+from synergy_nb.runtime.sources import Feed, PeerFeed, PushFeed, Sample, Stream, ThreadFeed
+
+__all__ = ["Execution", "Outcome", "Surroundings", "assemble", "read_paced"]
+
+
+def read_paced(params: Mapping[str, Any]) -> tuple[Stream, bool]:
+    """The stream of a trace or of generated packets with due times, and whether these count (the speed is not 0)."""
+    speed = float(params.get("speed", 1.0 if params["connector"] == "packets" else 0.0))
+    return traces.paced(traces.read(params), speed), speed > 0.0
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """What executions are given by the host that they belong to.
+
+    Parameters
+    ----------
+    address, loop, clock
+        Of the peer.
+    ready
+        To be called on the loop when a source has something to emit.
+    failed
+        To be called on the loop with an execution and what its source raised.
+    result_bytes
+        Window of a sink's results.
+    most
+        Bytes of a parcel, at most.
+    keys
+        Secrets of ``encrypt`` and ``decrypt`` by name.
+    samples
+        This peer's load and ping times, or None.
+    read
+        Opens traces and generators, see :func:`read_paced`.
+    """
+
+    address: str
+    loop: asyncio.AbstractEventLoop
+    clock: Callable[[], float]
+    ready: Callable[[], None]
+    failed: Callable[[Execution, Exception], None]
+    result_bytes: int
+    most: int
+    keys: Mapping[str, bytes]
+    samples: Callable[[], Iterable[Sample]] | None
+    read: Callable[[Mapping[str, Any]], tuple[Stream, bool]]
+
+
+class Outcome(msgspec.Struct):
+    """What came of the execution of one item.
+
+    Parameters
+    ----------
+    started, finished
+        When, in seconds.
+    parcels
+        Its outputs.
+    arrived
+        At a sink: (tuples, bytes, born, now) of each batch.
+    late
+        Tuples dropped as late since the operator was created.
+    error
+        What the operator raised.
+    """
+
+    started: float
+    finished: float = 0.0
+    parcels: list[Parcel] = []
+    arrived: list[tuple[int, int, float, float]] = []
+    late: int = 0
+    error: Exception | None = None
+
+
+class Execution:
+    """What the driver adds to a component; made by :func:`assemble`.
+
+    Attributes
+    ----------
+    logic, feed, sink
+        What it executes: a source has a feed, all others have logic, and sinks a sink.
+    routes
+        Channel to the address that it leads to.
+    light_s
+        The longest that an item of few tuples took, fading, in seconds; infinite before the first.
+    failure
+        Why it failed, or None.
+    """
+
+    def __init__(self, operator: Operator, component: Component, around: Surroundings) -> None:
+        self.operator = operator
+        self.component = component
+        self.logic: OperatorLogic | None = None
+        self.feed: Feed | None = None
+        self.sink: Sink | None = None
+        self.routes: dict[str, str] = {}
+        self.wire = False  # whether outputs have to be encoded
+        self.light_s = math.inf
+        self.late = 0
+        self.started = False
+        self.failure: str | None = None
+        self._clock = around.clock
+        self._most = around.most
+
+    def run(self, work: Work) -> Outcome:
+        """Run the operator on one item; in any thread, but never twice at the same time."""
+        outcome = Outcome(self._clock())
+        logic, parcel = self.logic, work.parcel
+        try:
+            if logic is not None:  # None: removed meanwhile
+                item = parcel.item
+                if isinstance(item, Batch):
+                    if parcel.skip:
+                        rest = item.table.slice(parcel.skip)
+                        item = msgspec.structs.replace(item, table=rest, position=item.position + parcel.skip)
+                    items = logic.on_batch(work.port, item)
+                else:
+                    items = logic.on_punctuation(work.port, item)
+                outcome.late = logic.late
+                if self.sink is not None:
+                    now = self._clock()
+                    outcome.arrived = [(i.rows, i.nbytes, i.born, now) for i in items if isinstance(i, Batch)]
+                rate = self.component.departures.per_second(outcome.started)
+                outcome.parcels = pack(items, wire=self.wire, most=self._most, rate=rate)
+        except Exception as error:  # noqa: BLE001 - an operator may raise anything; only its application may suffer
+            outcome.error = error
+        outcome.finished = self._clock()
+        return outcome
+
+    def account(self, outcome: Outcome, light: bool) -> int:
+        """Remember how long an item took, and give the tuples that were late in it."""
+        took = outcome.finished - outcome.started
+        if light:
+            self.light_s = took if self.light_s == math.inf else max(took, 0.9 * self.light_s)
+        late, self.late = max(outcome.late - self.late, 0), outcome.late
+        return late
+
+
+def assemble(order: Deploy, hosting: Hosting, around: Surroundings) -> Execution:
+    """Add the component that ``order`` asks for to ``hosting``, with all that it needs to run.
+
+    Raises
+    ------
+    ValueError
+        If the plan has no such operator, its graph lacks a peer, or the operator cannot be created.
+    """
+    plan = Plan.from_bytes(order.plan)
+    application = order.application
+    operator = plan.operators.get(order.operator)
+    if operator is None:
+        raise ValueError(f"operator: {order.operator!r}; expected one of {', '.join(plan.operators)}")
+    missing = [down for down in plan.downstream(operator.id) if down not in order.peers]
+    if missing:
+        raise ValueError(f"operator {operator.id!r}: no peer is given for {', '.join(missing)}")
+    inputs = [f"{application}/{up}>{operator.id}:{port}" for port, up in enumerate(operator.inputs)]
+    routes = {
+        f"{application}/{operator.id}>{down}:{port}": order.peers[down]
+        for down in dict.fromkeys(plan.downstream(operator.id))
+        for port, up in enumerate(plan.operators[down].inputs)
+        if up == operator.id
+    }
+    results = f"{application}/{operator.id}>"  # what the client reads
+    ends = operator.kind == "sink"
+    component = hosting.add(
+        application,
+        operator.id,
+        inputs=inputs,
+        outputs=[*routes, results] if ends else [*routes],
+        local=[channel for channel, address in routes.items() if address == around.address],
+        windows={results: around.result_bytes},
+        limit=plan.qos.delay,
+        remaining=_downstream_s(plan, operator.id, {}),
+        now=around.clock(),
+    )
+    execution = Execution(operator, component, around)
+    execution.routes = routes
+    execution.wire = ends or any(address != around.address for address in routes.values())
+    try:
+        if operator.kind == "source":
+            execution.feed = _feed(execution, plan, hosting.window, around)
+        else:
+            execution.logic = create(operator, plan, keys=around.keys, wait=time.sleep)
+    except BaseException:
+        hosting.remove(application, operator.id)
+        raise
+    if ends:
+        execution.sink = Sink(application, operator.id, results, limit=plan.qos.delay, now=around.clock())
+    return execution
+
+
+def _feed(execution: Execution, plan: Plan, room: int, around: Surroundings) -> Feed:
+    operator = execution.operator
+    match operator.params["connector"]:
+        case "python":
+            return PushFeed(
+                around.ready,
+                around.clock,
+                wire=execution.wire,
+                most=around.most,
+                schema=plan.schema(operator.id),
+                room=room,
+            )
+        case "peers":
+            if around.samples is None:
+                raise ValueError(f"operator {operator.id!r}: connector: 'peers': this peer does not measure itself")
+            return PeerFeed(
+                around.ready,
+                around.clock,
+                wire=execution.wire,
+                most=around.most,
+                loop=around.loop,
+                address=around.address,
+                interval=float(operator.params.get("interval", 1.0)),
+                samples=around.samples,
+            )
+        case _:
+            return ThreadFeed(
+                around.ready,
+                around.clock,
+                wire=execution.wire,
+                most=around.most,
+                loop=around.loop,
+                read=partial(around.read, operator.params),
+                failed=partial(around.failed, execution),
+                name=f"synergy {execution.component.application}/{operator.id}",
+            )
+
+
+def _downstream_s(plan: Plan, operator: str, known: dict[str, float]) -> float:
+    """Processing time of the longest path downstream of an operator, in seconds a tuple."""
+    if operator not in known:
+        known[operator] = max(
+            (plan.processing_time(down) + _downstream_s(plan, down, known) for down in plan.downstream(operator)),
+            default=0.0,
+        )
+    return known[operator]

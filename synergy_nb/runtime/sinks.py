@@ -1,0 +1,122 @@
+"""The end of a stream: how long its tuples took, and the results until the client fetches them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from typing import Any
+
+from synergy_nb.dataflow.channels import Parcel
+from synergy_nb.dataflow.measures import DelayHistogram
+from synergy_nb.dataflow.tuples import END
+
+__all__ = ["Sink"]
+
+
+class Sink:
+    """Results of one sink of an application, and the quality of service that it sees.
+
+    The client is the reader of a channel like any other: what it has not fetched takes from the channel's window, and a
+    full window stops the sink, and so all that is upstream of it. Nothing is dropped.
+
+    Parameters
+    ----------
+    application, operator
+        Whose sink it is, and its operator id.
+    channel
+        Channel of its results, in ``hosting``.
+    limit
+        Delay limit in seconds, or None.
+    now
+        Time at which it begins, in seconds.
+    """
+
+    def __init__(self, application: str, operator: str, channel: str, *, limit: float | None, now: float) -> None:
+        self.application = application
+        self.operator = operator
+        self.channel = channel
+        self.limit = limit
+        self.ended = False
+        self.reported = False  # whether the record with the end was given
+        self.fetched = 0  # bytes since it began
+        self._results: deque[Parcel] = deque()
+        self._news = asyncio.Event()
+        self._delays = DelayHistogram(limit)
+        self._recent = DelayHistogram(limit)
+        self._bytes = 0
+        self._recent_bytes = 0
+        self._first: float | None = None  # when the first tuple that reached it had entered the system
+        self._last = now
+        self._since = now
+
+    def measure(self, *, rows: int, size: int, born: float, now: float) -> None:
+        """``rows`` tuples of ``size`` bytes that entered the system at ``born`` have arrived."""
+        delay = now - born
+        self._delays.add(delay, rows)
+        self._recent.add(delay, rows)
+        self._bytes += size
+        self._recent_bytes += size
+        self._first = born if self._first is None else min(self._first, born)
+        self._last = now
+
+    def keep(self, parcel: Parcel) -> None:
+        """Keep a result until it is fetched; punctuations end with the sink, but for the last."""
+        if parcel.time is None:
+            self._results.append(parcel)
+        else:
+            self.fetched += parcel.size
+            self.ended = self.ended or parcel.time == END
+        if self._results or self.ended:
+            self._news.set()
+
+    async def arrival(self, seconds: float) -> None:
+        """Return when there is something to fetch, or the stream has ended; at the latest after ``seconds``."""
+        if not self._results and not self.ended:
+            self._news.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), seconds)
+
+    def close(self) -> None:
+        """Let nobody wait any longer."""
+        self._news.set()
+
+    def fetch(self, max_bytes: int) -> tuple[list[bytes], bool]:
+        """Encoded batches of at most ``max_bytes`` (but at least one), oldest first, and whether these are the last."""
+        taken: list[bytes] = []
+        size = 0
+        while self._results and (not taken or size + self._results[0].size <= max_bytes):
+            parcel = self._results.popleft()
+            size += parcel.size
+            if parcel.payload is not None:
+                taken.append(parcel.payload)
+        self.fetched += size
+        return taken, self.ended and not self._results
+
+    def qos(self) -> dict[str, Any]:
+        """Quality of service since it began: delays in seconds (quantiles within 1 %), shares, tuples/s and bytes/s."""
+        seconds = 0.0 if self._first is None else self._last - self._first
+        return self._record(self._delays, self._bytes, seconds)
+
+    def interval(self, now: float) -> dict[str, Any]:
+        """Quality of service since the last call; delays are None if no tuple has arrived."""
+        self.reported = self.ended
+        record = self._record(self._recent, self._recent_bytes, now - self._since)
+        self._recent = DelayHistogram(self.limit)
+        self._recent_bytes = 0
+        self._since = now
+        return record
+
+    def _record(self, delays: DelayHistogram, size: int, seconds: float) -> dict[str, Any]:
+        return {
+            "operator": self.operator,
+            "delay_p50_s": delays.quantile(0.50),
+            "delay_p99_s": delays.quantile(0.99),
+            "delay_mean_s": delays.mean,
+            "miss_rate": delays.miss_rate if self.limit is not None else None,
+            "limit_s": self.limit,
+            "tuples_per_s": delays.count / seconds if seconds > 0.0 else 0.0,
+            "bytes_per_s": size / seconds if seconds > 0.0 else 0.0,
+            "tuples": self._delays.count,
+            "finished": self.ended,
+        }

@@ -1,0 +1,339 @@
+"""Where streams enter: traces and generators read in a thread, the peer's own measurements, items pushed by a notebook.
+
+Every feed hands :class:`Parcel` values to the event loop through :attr:`Feed.pending`; the host takes them out when all
+that is downstream has room, and calls :meth:`Feed.emitted`. A feed never blocks the event loop, and never holds more
+than it says.
+
+``born`` is the time at which a tuple entered the system. For a paced stream that is when it was due, even if
+back-pressure held it up: a live source would not have waited either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+import polars as pl
+
+from synergy_nb.dataflow.channels import Parcel
+from synergy_nb.dataflow.tuples import END, TYPES, Batch, Item, Punctuation, conform, decode
+from synergy_nb.runtime.packing import pack
+
+__all__ = ["Feed", "PeerFeed", "PushFeed", "Sample", "Stream", "ThreadFeed"]
+
+AHEAD = 2  # items that a reading thread may be ahead of what was emitted
+
+Sample: TypeAlias = tuple[str, str, float]
+"""Metric ("cpu", "memory", "ping"), target (a peer's address, or empty) and value."""
+Stream: TypeAlias = Iterator[tuple[float, Item]]
+"""Items with the seconds since the start of the stream at which they are due."""
+
+
+class Feed:
+    """Base of all feeds.
+
+    Parameters
+    ----------
+    ready
+        Called on the event loop when something is pending.
+    clock
+        Wall-clock seconds.
+    wire
+        Whether parcels have to be encoded.
+    most
+        Bytes of a parcel, at most.
+    """
+
+    def __init__(self, ready: Callable[[], None], clock: Callable[[], float], *, wire: bool, most: int) -> None:
+        self.pending: deque[Parcel] = deque()
+        self.ready = ready
+        self.clock = clock
+        self.rate = 0.0  # tuples/s, measured by the host
+        self.position = 0  # of the next tuple
+        self.stopped = False
+        self._wire = wire
+        self._most = most
+
+    def start(self) -> None:
+        """Begin to emit; once."""
+
+    def stop(self) -> None:
+        """Emit nothing more and forget what is pending."""
+        self.stopped = True
+        self.pending.clear()
+
+    def emitted(self, parcel: Parcel) -> None:
+        """The host has taken ``parcel`` out of :attr:`pending`."""
+
+    async def closed(self) -> None:
+        """Return when nothing of it is left, after :meth:`stop`."""
+
+    def _stamp(self, item: Item, born: float) -> list[Parcel]:
+        """Parcels of ``item`` at the next position."""
+        if isinstance(item, Punctuation):
+            stamped: Item = Punctuation(item.time, self.position, born)
+        else:
+            stamped = msgspec.structs.replace(item, position=self.position, born=born)
+            self.position += item.rows
+        return pack([stamped], wire=self._wire, most=self._most, rate=self.rate)
+
+
+class ThreadFeed(Feed):
+    """A stream that is iterated over in a thread of its own, at its own pace.
+
+    Parameters
+    ----------
+    loop
+        The event loop of the host.
+    read
+        Opens the stream: pairs of when an item is due, in seconds since the start, and the item; and whether the due
+        times count, otherwise the stream goes as fast as it is read.
+    failed
+        Called on the event loop with what reading raised.
+    name
+        Of the thread.
+    """
+
+    def __init__(
+        self,
+        ready: Callable[[], None],
+        clock: Callable[[], float],
+        *,
+        wire: bool,
+        most: int,
+        loop: asyncio.AbstractEventLoop,
+        read: Callable[[], tuple[Stream, bool]],
+        failed: Callable[[Exception], None],
+        name: str,
+    ) -> None:
+        super().__init__(ready, clock, wire=wire, most=most)
+        self._loop = loop
+        self._open = read
+        self._failed = failed
+        self._permits = threading.Semaphore(AHEAD)
+        self._halt = threading.Event()
+        self._last: deque[Parcel] = deque()  # last parcels of the items that are pending
+        self._ended = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        if not self._thread.is_alive() and not self.stopped:
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Let the thread end; it does so at its next item."""
+        super().stop()
+        self._halt.set()
+        self._permits.release()
+
+    def emitted(self, parcel: Parcel) -> None:
+        """Let the thread go on when all parcels of an item are out."""
+        if self._last and self._last[0] is parcel:
+            self._last.popleft()
+            self._permits.release()
+
+    async def closed(self) -> None:
+        """Join the thread."""
+        if self._thread.ident is not None:
+            await self._ended.wait()
+            self._thread.join()
+
+    def _run(self) -> None:
+        error: Exception | None = None
+        try:
+            self._read()
+        except Exception as problem:  # noqa: BLE001 - a reader may raise anything; the application has to hear of it
+            error = problem
+        self._on_loop(self._end, error)
+
+    def _read(self) -> None:
+        began: float | None = None
+        ended = False
+        items, paced = self._open()
+        for due, item in items:
+            if began is None:
+                began = self.clock() - due
+            if paced:
+                wait = began + due - self.clock()
+                if wait > 0.0:
+                    self._halt.wait(wait)
+            self._permits.acquire()
+            if self._halt.is_set():
+                return
+            self._on_loop(self._arrive, self._stamp(item, began + due if paced else self.clock()))
+            ended = isinstance(item, Punctuation) and item.ends
+            if ended:
+                return
+        self._permits.acquire()
+        if not self._halt.is_set():
+            self._on_loop(self._arrive, self._stamp(Punctuation(END, 0, 0.0), self.clock()))
+
+    def _on_loop(self, callback: Callable[..., None], *arguments: Any) -> None:
+        try:
+            self._loop.call_soon_threadsafe(callback, *arguments)
+        except RuntimeError:  # the loop was closed without closing the host
+            self._halt.set()
+
+    def _arrive(self, parcels: list[Parcel]) -> None:
+        if self.stopped:
+            return
+        if not parcels:  # a batch without tuples
+            self._permits.release()
+            return
+        self._last.append(parcels[-1])
+        self.pending.extend(parcels)
+        self.ready()
+
+    def _end(self, error: Exception | None) -> None:
+        self._ended.set()
+        if error is not None and not self.stopped:
+            self._failed(error)
+
+
+class PeerFeed(Feed):
+    """This peer's own load and the ping times that it sees, every ``interval`` seconds; it never ends.
+
+    No sample is taken while what is downstream has no room: an old one is worth nothing.
+    """
+
+    def __init__(
+        self,
+        ready: Callable[[], None],
+        clock: Callable[[], float],
+        *,
+        wire: bool,
+        most: int,
+        loop: asyncio.AbstractEventLoop,
+        address: str,
+        interval: float,
+        samples: Callable[[], Iterable[Sample]],
+    ) -> None:
+        super().__init__(ready, clock, wire=wire, most=most)
+        self._loop = loop
+        self._address = address
+        self._interval = interval
+        self._samples = samples
+        self._timer: asyncio.TimerHandle | None = None
+        self._time = 0
+
+    def start(self) -> None:
+        """Take the first sample now."""
+        if self._timer is None and not self.stopped:
+            self.tick()
+
+    def stop(self) -> None:
+        """Take no more samples."""
+        super().stop()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def tick(self) -> None:
+        """Take one sample and set the timer for the next."""
+        self._timer = self._loop.call_later(self._interval, self.tick)
+        if self.pending:
+            return
+        now = self.clock()
+        self._time = max(self._time + 1, int(now * 1e6))  # a clock that stepped back would make tuples late
+        samples = list(self._samples())
+        if samples:
+            table = pl.DataFrame(
+                {
+                    "time": [self._time] * len(samples),
+                    "peer": [self._address] * len(samples),
+                    "metric": [metric for metric, _, _ in samples],
+                    "target": [target for _, target, _ in samples],
+                    "value": [float(value) for _, _, value in samples],
+                },
+                schema_overrides={"time": TYPES["time"]},
+            )
+            self.pending.extend(self._stamp(Batch(table, 0, now), now))
+        self.pending.extend(self._stamp(Punctuation(self._time + 1, 0, now), now))
+        self.ready()
+
+
+class PushFeed(Feed):
+    """Items that a client pushes, in a queue that is bounded in bytes.
+
+    Parameters
+    ----------
+    schema
+        Columns and types that pushed batches must have.
+    room
+        Bytes that may wait.
+    """
+
+    def __init__(
+        self,
+        ready: Callable[[], None],
+        clock: Callable[[], float],
+        *,
+        wire: bool,
+        most: int,
+        schema: Mapping[str, str],
+        room: int,
+    ) -> None:
+        super().__init__(ready, clock, wire=wire, most=most)
+        self._schema = schema
+        self._room = room
+        self._waiting = 0
+        self._until: int | None = None
+        self._freed = asyncio.Event()
+
+    @property
+    def full(self) -> bool:
+        """Whether a push would be turned away."""
+        return self._waiting >= self._room
+
+    def push(self, data: bytes) -> bool:
+        """Take one encoded item; False, and nothing taken, if the queue is full.
+
+        The client counts positions, so that an item which it sends again after a lost answer is taken once.
+
+        Raises
+        ------
+        ValueError
+            If it is no item, has other columns than the source, skips a position or comes after the end.
+        """
+        if self.full:
+            return False
+        item = decode(data)
+        if item.position > self.position:
+            raise ValueError(f"position: {item.position}; expected {self.position}: items are missing")
+        if isinstance(item, Batch):
+            fresh = item.end_position - self.position
+            if fresh <= 0:
+                return True
+            item = msgspec.structs.replace(item, table=conform(item.table.tail(fresh), self._schema))
+            if self._until == END:
+                raise ValueError("batch after the end of the stream")
+        else:
+            if item.position < self.position or (self._until is not None and item.time <= self._until):
+                return True
+            self._until = item.time
+        for parcel in self._stamp(item, self.clock()):
+            self._waiting += parcel.size
+            self.pending.append(parcel)
+        self.ready()
+        return True
+
+    async def room(self) -> None:
+        """Return when there is room, or the feed has been stopped."""
+        while self.full and not self.stopped:
+            self._freed.clear()
+            await self._freed.wait()
+
+    def emitted(self, parcel: Parcel) -> None:
+        """Make room."""
+        self._waiting -= parcel.size
+        self._freed.set()
+
+    def stop(self) -> None:
+        """Turn nobody away any more: there is nothing to wait for."""
+        super().stop()
+        self._waiting = 0
+        self._freed.set()
