@@ -24,6 +24,7 @@ import msgspec
 import numpy as np
 import polars as pl
 
+from synergy_nb.catalogue import TRACE_SCHEMAS
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 
 __all__ = ["SCHEMA", "Parameters", "generate", "hurst", "parameters", "tables"]
@@ -31,15 +32,7 @@ __all__ = ["SCHEMA", "Parameters", "generate", "hurst", "parameters", "tables"]
 Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 
-SCHEMA: Final = {
-    "time": "time",
-    "link": "str",
-    "source": "str",
-    "destination": "str",
-    "source_port": "int",
-    "destination_port": "int",
-    "bytes": "int",
-}
+SCHEMA: Final = dict(TRACE_SCHEMAS["packets"])
 DUTY: Final = 0.3  # share of the time for which a source is ON
 BURST: Final = 20.0  # mean packets of an ON period
 SLICE: Final = 65_536  # packets expected in a slice of time that is generated at once

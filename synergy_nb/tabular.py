@@ -17,19 +17,12 @@ from typing import Final, NamedTuple
 import msgspec
 import polars as pl
 
+from synergy_nb.catalogue import TRACE_SCHEMAS
 from synergy_nb.dataflow.tuples import TYPES
 from synergy_nb.units import nearest
 
-__all__ = ["TCP", "Malformed", "hint", "read_csv", "read_parquet", "read_tcp", "separator_of"]
+__all__ = ["Malformed", "hint", "read_csv", "read_parquet", "read_tcp", "separator_of"]
 
-TCP: Final = {
-    "time": "time",
-    "source": "str",
-    "destination": "str",
-    "source_port": "int",
-    "destination_port": "int",
-    "bytes": "int",
-}
 EXPECTED: Final = {
     "int": "an integer",
     "float": "a number",
@@ -70,19 +63,31 @@ class Malformed(msgspec.Struct, frozen=True):
 
 
 def read_tcp(data: bytes) -> tuple[pl.DataFrame, Malformed | None]:
-    names = list(TCP)
+    """The table of a 6-column TCP trace; any run of blanks separates fields."""
+    kinds = TRACE_SCHEMAS["tcp"]
+    names = list(kinds)
     raw = None if b"\t" in data or b"  " in data else _fields(data, " ", len(names), header=False)
     if raw is not None:
-        table, _, bad = _typed(raw.rename(dict(zip(raw.columns, names, strict=True))), TCP, required=names)
+        table, _, bad = _typed(raw.rename(dict(zip(raw.columns, names, strict=True))), kinds, required=names)
         if bad is None:
             return table, None
     expected = "6 fields: timestamp source destination source-port destination-port bytes"
-    return _judged(_split(data, " ", names, blanks=True), TCP, names, expected, " ")
+    return _judged(_split(data, " ", names, blanks=True), kinds, names, expected, " ")
 
 
 def read_csv(
     path: Path, data: bytes, columns: Mapping[str, str] | None, time: str | None
 ) -> tuple[pl.DataFrame, dict[str, str], Malformed | None]:
+    """The table and schema of a CSV file with a header.
+
+    ``columns`` and ``time`` as in :func:`synergy_nb.tracefiles.load`. Files with quotes are split by Python's reader,
+    about 1 million lines a second.
+
+    Raises
+    ------
+    ValueError
+        If the header or a stated column is wrong.
+    """
     data = data.removeprefix(b"\xef\xbb\xbf")
     head = data[: data.find(b"\n") + 1 or len(data)].decode("utf-8", "replace").strip("\r\n")
     separator = separator_of(head) or ","
@@ -111,6 +116,7 @@ def read_csv(
 def read_parquet(
     path: Path, columns: Mapping[str, str] | None, time: str | None
 ) -> tuple[pl.DataFrame, dict[str, str], Malformed | None]:
+    """The table and schema of a Parquet file; arguments and errors as of :func:`read_csv`."""
     try:
         raw = pl.read_parquet(path)
     except (pl.exceptions.PolarsError, OSError) as error:
@@ -287,6 +293,7 @@ def _time(dtype: pl.DataType, column: pl.Expr) -> pl.Expr:
 
 
 def separator_of(line: str) -> str | None:
+    """The mark that separates the columns of a header, if there is one."""
     counts = {mark: line.count(mark) for mark in (",", "\t", ";", "|")}
     best = max(counts, key=lambda mark: counts[mark])
     return best if counts[best] else None

@@ -19,24 +19,11 @@ from typing import Final
 import msgspec
 import polars as pl
 
-from synergy_nb.tabular import TCP, Malformed, hint, read_csv, read_parquet, read_tcp, separator_of
+from synergy_nb.catalogue import FORMATS, TRACE_SCHEMAS
+from synergy_nb.tabular import Malformed, hint, read_csv, read_parquet, read_tcp, separator_of
 
-__all__ = ["FORMATS", "Malformed", "Trace", "load", "sniff"]
+__all__ = ["Malformed", "Trace", "load", "sniff"]
 
-FORMATS: Final = ("csv", "http", "ncsa", "parquet", "tcp")
-SCHEMAS: Final[Mapping[str, Mapping[str, str]]] = {
-    "http": {"time": "time", "host": "str", "file": "str", "directory": "str", "operation": "str", "request": "str"},
-    "ncsa": {
-        "time": "time",
-        "host": "str",
-        "file": "str",
-        "directory": "str",
-        "request": "str",
-        "status": "int",
-        "bytes": "int",
-    },
-    "tcp": TCP,
-}
 # Hosts are N+H, or "UNR name" where the archive left a name as it was: all up to the first ": " before the date.
 HTTP: Final = (
     r"^(?P<host>.+?): \w{3} (?P<time>\w{3} [ \d]\d \d{2}:\d{2}:\d{2} \d{4}) "
@@ -110,10 +97,10 @@ def load(
         content = _content(path)
         if kind in LOGS:
             table, malformed = _log(content, kind)
-            schema = dict(SCHEMAS[kind])
+            schema = dict(TRACE_SCHEMAS[kind])
         elif kind == "tcp":
             table, malformed = read_tcp(content)
-            schema = dict(TCP)
+            schema = dict(TRACE_SCHEMAS[kind])
         else:
             table, schema, malformed = read_csv(path, content, columns, time)
     if malformed is not None:
@@ -264,7 +251,7 @@ def _log_columns(parsed: pl.DataFrame, kind: str) -> pl.DataFrame:
     directory = pl.col("file").str.extract(r"^(/[^/]+)/")
     bare = pl.col("file").str.extract(r"^(/[^/.]+)$")
     root = pl.when(pl.col("file") == "").then(pl.lit("")).otherwise(pl.lit("/"))
-    return parsed.with_columns(pl.coalesce(directory, bare, root).alias("directory")).select(list(SCHEMAS[kind]))
+    return parsed.with_columns(pl.coalesce(directory, bare, root).alias("directory")).select(list(TRACE_SCHEMAS[kind]))
 
 
 def _other_format(path: Path, kind: str) -> str:

@@ -18,8 +18,9 @@ import numpy as np
 import polars as pl
 
 from synergy_nb import packets
+from synergy_nb.catalogue import TRACE_SCHEMAS
 from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
-from synergy_nb.tracefiles import SCHEMAS, Trace, load, sniff
+from synergy_nb.tracefiles import Trace, load, sniff
 from synergy_nb.units import nearest
 
 __all__ = ["BATCH_ROWS", "Info", "info", "open_trace", "paced", "read", "schema_of", "sniff"]
@@ -103,8 +104,8 @@ def schema_of(params: Mapping[str, Any]) -> dict[str, str]:
     if _connector(params) == "packets":
         return dict(packets.SCHEMA)
     kind = params.get("format")
-    if isinstance(kind, str) and kind in SCHEMAS:
-        return dict(SCHEMAS[kind])
+    if isinstance(kind, str) and kind in ("http", "ncsa", "tcp"):
+        return dict(TRACE_SCHEMAS[kind])
     return dict(open_trace(params).schema)
 
 

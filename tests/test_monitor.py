@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from synergy_nb.catalogue import TRACE_SCHEMAS
 from synergy_nb.dataflow.tuples import TYPES, Batch, Punctuation
 from synergy_nb.runtime import monitor
 from synergy_nb.runtime.monitor import SCHEMA, Counters, Monitor, Row, parse_proc, read_counters, sample
@@ -85,7 +84,6 @@ def test_polls_make_a_stream_with_positions_and_true_punctuations() -> None:
     assert batches[0].born == 10.0
     assert batches[1].table.schema == {name: TYPES[kind] for name, kind in SCHEMA.items()}
     assert list(SCHEMA) == batches[1].table.columns
-    assert TRACE_SCHEMAS["peers"] == SCHEMA
     assert batches[1].table.row(1)[1:] == ("peer-1", "cpu", "machine", 0.5)
 
 

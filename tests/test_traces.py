@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from synergy_nb.catalogue import FORMATS
 from synergy_nb.dataflow.tuples import END, TYPES, Batch, Item, Punctuation
-from synergy_nb.tracefiles import FORMATS, load, sniff
+from synergy_nb.tracefiles import load, sniff
 from synergy_nb.traces import info, paced, read, schema_of
 
 HTTP = """\
@@ -303,6 +304,25 @@ def test_a_parquet_column_that_no_tuple_can_hold(tmp_path: Path) -> None:
     pl.DataFrame({"time": [1.0], "nested": [[1, 2]]}).write_parquet(path)
     with pytest.raises(ValueError, match=r"column 'nested' of type List\(Int64\); expected int, float"):
         load(path)
+
+
+MARKS = (b"time", b",", b"\n", b'"', b"1", b"2.5", b" ", b"\t", b"\r\n", b"\x00", b"\xff", b"x", b";")
+PIECES = st.sampled_from([*MARKS, *map(str.encode, EXAMPLES.values())])
+
+
+@given(pieces=st.lists(PIECES, max_size=12), kind=st.sampled_from([None, *FORMATS]), packed=st.booleans())
+@settings(max_examples=150)
+def test_any_bytes_are_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes], kind: str | None, packed: bool
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "any-bytes"
+    path.write_bytes(gzip.compress(b"".join(pieces)) if packed else b"".join(pieces))
+    try:
+        trace = load(path, kind, tolerance=1.0)
+    except ValueError:
+        return
+    assert trace.table.schema == {name: TYPES[column] for name, column in trace.schema.items()}
+    assert not trace.table["time"].has_nulls()
 
 
 # -- streams -------------------------------------------------------------------------------------------------------

@@ -27,11 +27,12 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
+from synergy_nb.catalogue import TRACE_SCHEMAS
 from synergy_nb.dataflow.tuples import TYPES, Batch, Item, Punctuation
 
 __all__ = ["SCHEMA", "Counters", "Monitor", "Row", "parse_proc", "read_counters", "sample"]
 
-SCHEMA: Final = {"time": "time", "peer": "str", "metric": "str", "target": "str", "value": "float"}
+SCHEMA: Final = dict(TRACE_SCHEMAS["peers"])
 PROC: Final = ("/proc/stat", "/proc/meminfo", "/proc/self/stat", "/proc/self/statm")
 
 
