@@ -91,7 +91,7 @@ class SynergyPeer:
         self.latency = Latency()
         self.ledger = Ledger(config.cores, config.bandwidth)
         self.pastry = Pastry(peer, self.latency)
-        self.membership = Membership(peer, self.pastry, self.latency)
+        self.membership = Membership(peer, self.pastry)
         self.directory = Directory(peer, self.pastry, self.membership)
         self.session = Session(peer, self.ledger, self.membership, config.session)
         self.probing = Probing(peer, self.ledger, self.latency, config.composition)

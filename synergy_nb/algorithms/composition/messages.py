@@ -112,7 +112,10 @@ class Returned(Message, frozen=True):
 
 
 class Dropped(Message, frozen=True):
-    """A probe for ``operator`` at peer ``at`` failed a condition; with what was asked and what there was."""
+    """A probe for ``operator`` at peer ``at`` failed a condition; with what was asked and what there was.
+
+    It came ``via`` peers that have reserved for it.
+    """
 
     request: str
     attempt: int
@@ -121,6 +124,7 @@ class Dropped(Message, frozen=True):
     condition: str
     asked: float
     available: float
+    via: tuple[str, ...]
     weight: int
 
 

@@ -92,10 +92,10 @@ class Probing(Protocol):
             self.peer.record("message_refused", name, message="Probe", sender=sender, reason="stale attempt")
             return
         trail = (operator, tuple((hop.operator, hop.peer) for hop in probe.path))
+        self._hold(name, request.attempt)
         seen = self._seen.setdefault(name, set())
         if trail in seen:
             return  # a duplicate
-        self._hold(name, request.attempt)
         seen.add(trail)
         before = probe.path[-1] if probe.path else None
         hop, refusal = self._check(request, plan, probe, before)
@@ -128,6 +128,8 @@ class Probing(Protocol):
             if bandwidth > 0.0:
                 transmission += plan.tuple_bytes(before.operator) / bandwidth
         hop = Hop(operator, address, capacity, bandwidth, plan.processing_time(operator), transmission)
+
+        via = tuple({hop.peer for hop in probe.path})
 
         def dropped(condition: str, asked: float, available: float) -> tuple[Hop, Dropped]:
             return hop, Dropped(name, request.attempt, operator, address, condition, asked, available, probe.weight)
@@ -228,6 +230,7 @@ class Probing(Protocol):
                 "acknowledgement",
                 1.0,
                 0.0,
+                (self.peer.address,),
                 weight,
             )
             self.peer.send(request.origin, silence)

@@ -180,7 +180,7 @@ class Composition(Protocol):
         if pending is None:
             return
         pending.dropped.append(message)
-        pending.probed.add(message.at)
+        pending.probed.update(message.via, (message.at,))
         if len(pending.dropped) <= SHOWN:
             self.peer.record(
                 "probe_dropped",

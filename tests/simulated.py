@@ -1,0 +1,103 @@
+"""Synergy peers in the simulator, for tests of composition and sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from synergy_nb.assembly import ALL_COMPONENTS, PeerConfig, SynergyPeer
+from synergy_nb.graph import Deploy, Report, Start, Undeploy
+from synergy_nb.journal import Event
+from synergy_nb.overlay.assembled import assemble
+from synergy_nb.peer import Peer
+from synergy_nb.plan import Plan
+from synergy_nb.simulator.kernel import Network, Simulation, Uniform
+
+SETTLED = 12.0  # virtual seconds after which the directory knows all components of a fresh ring
+
+
+class Ring:
+    """Simulated peers, and what they asked their drivers to do."""
+
+    def __init__(
+        self,
+        peers: int,
+        seed: int,
+        *,
+        config: Callable[[int], PeerConfig] | PeerConfig | None = None,
+        network: Network | None = None,
+        codec: bool = False,
+    ) -> None:
+        self.simulation = Simulation(seed, network or Uniform(0.005, 0.05, seed), codec=codec)
+        self.simulation.on_instruction = self._carry_out
+        self.seed = seed
+        self.config = config
+        self.synergy: dict[str, SynergyPeer] = {}
+        self.reports: dict[str, list[Report]] = {}
+        self.deployed: dict[tuple[str, str, str], Deploy] = {}
+        self.started: set[tuple[str, str, str]] = set()
+        for number in range(peers):
+            peer = self.make(number)
+            self.simulation.add(peer)
+        assemble([each.pastry for each in self.synergy.values()], seed=seed)
+        for address, each in self.synergy.items():
+            self.simulation.start(address)
+            self.simulation.call(address, self._offer, each)
+        self.simulation.run(until=SETTLED)
+
+    @staticmethod
+    def _offer(each: SynergyPeer) -> None:
+        for component in sorted(each.probing.offers - {"sink"}):
+            each.directory.register(component, "component", {"peer": each.config.name})
+
+    def make(self, number: int) -> Peer:
+        """A new peer, number ``number``; it replaces an earlier one of that number."""
+        address = f"peer-{number}"
+        chosen = self.config(number) if callable(self.config) else self.config
+        settings = chosen or PeerConfig(name=address, components=ALL_COMPONENTS, seed=self.seed * 1000 + number)
+        self.synergy[address] = SynergyPeer(address, settings)
+        return self.synergy[address].peer
+
+    def crash(self, address: str) -> None:
+        """End a peer, and with it what it executed."""
+        self.simulation.crash(address)
+        self.synergy.pop(address, None)
+        self.deployed = {key: order for key, order in self.deployed.items() if key[0] != address}
+
+    def _carry_out(self, address: str, instruction: object) -> None:
+        match instruction:
+            case Report():
+                self.reports.setdefault(instruction.application, []).append(instruction)
+            case Deploy():
+                self.deployed[address, instruction.application, instruction.operator] = instruction
+            case Start(application, operator):
+                assert (address, application, operator) in self.deployed, "a source starts before it is deployed"
+                self.started.add((address, application, operator))
+            case Undeploy(application, operator):
+                self.deployed.pop((address, application, operator), None)
+
+    def submit(self, at: str, request: str, plan: Plan) -> None:
+        """Submit a plan at a peer now."""
+        self.simulation.call(at, self.synergy[at].submit, request, plan)
+
+    def run(self, seconds: float) -> None:
+        """Let virtual time pass."""
+        self.simulation.run(until=self.simulation.now + seconds)
+
+    def until_decided(self, request: str, seconds: float = 60.0) -> Report:
+        """Run until a request is decided."""
+        self.simulation.run(until=self.simulation.now + seconds, stop=lambda: request in self.reports)
+        return self.reports[request][0]
+
+    def status(self, request: str) -> str:
+        """Last status reported; ``composing`` before the first."""
+        found = self.reports.get(request)
+        return found[-1].status if found else "composing"
+
+    def events(self, request: str, kind: str | None = None) -> list[Event]:
+        """What the journal holds about a request."""
+        return self.simulation.journal.about(request, None if kind is None else [kind])
+
+    def overbooked(self) -> Mapping[str, str]:
+        """Peers that promised more than they have."""
+        found = {address: each.ledger.overbooked() for address, each in self.synergy.items()}
+        return {address: text for address, text in found.items() if text is not None}

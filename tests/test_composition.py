@@ -1,0 +1,199 @@
+"""Composition by probes on simulated peers (section 2.3.1)."""
+
+from __future__ import annotations
+
+import pytest
+
+from synergy_nb.algorithms.composition import CompositionConfig
+from synergy_nb.assembly import ALL_COMPONENTS, PeerConfig
+from synergy_nb.plan import Plan, source
+from tests.simulated import Ring
+
+
+def chain(rate: float = 1000.0, delay: str = "2 s", operators: int = 3, cost: str = "100 us") -> Plan:
+    stream = source("python", name="numbers", columns={"v": "float"}, rate=rate)
+    for number in range(operators):
+        stream = stream.delay(cost, id=f"o{number}")
+    return stream.sink("out", delay=delay)
+
+
+def diamond() -> Plan:
+    """The query plan of figure 2.6."""
+    s2 = source("python", name="s1", columns={"v": "float"}, rate=100.0).delay("10 us", id="o1")
+    upper = s2.delay("10 us", id="o2").delay("10 us", id="o4")
+    lower = s2.delay("10 us", id="o3").delay("10 us", id="o5")
+    return upper.union(lower, id="o6").sink("s8", delay="2 s")
+
+
+def test_a_chain_is_composed_deployed_and_started() -> None:
+    ring = Ring(8, seed=1, codec=True)
+    ring.submit("peer-3", "r", chain())
+    report = ring.until_decided("r")
+    ring.run(1.0)
+    assert report.status == "running", report.reason
+    assert {operator: peer for peer, _, operator in ring.deployed} == report.peers
+    assert report.peers["sink"] == "peer-3"
+    assert ring.started == {(report.peers["source"], "r", "source")}
+
+
+def test_a_dag_with_a_split_and_a_join_is_composed() -> None:
+    ring = Ring(8, seed=2)
+    query = diamond()
+    ring.submit("peer-0", "r", query)
+    report = ring.until_decided("r")
+    assert report.status == "running", report.reason
+    assert set(report.peers) == set(query.operators)
+
+
+def test_the_graph_of_least_phi_is_chosen() -> None:
+    ring = Ring(8, seed=3)
+    ring.submit("peer-0", "r", diamond())
+    ring.until_decided("r")
+    graphs = [event.detail for event in ring.events("r", "graph_evaluated")]
+    chosen = ring.events("r", "graph_selected")[0].detail
+    assert len(graphs) > 1
+    assert chosen["phi"] == min(graph["phi"] for graph in graphs if graph["phi"] is not None)
+
+
+def test_what_is_not_chosen_is_given_back_at_once() -> None:
+    ring = Ring(8, seed=4)
+    query = chain()
+    ring.submit("peer-0", "r", query)
+    report = ring.until_decided("r")
+    ring.run(1.0)
+    for address, each in ring.synergy.items():
+        assert not each.ledger.reservations
+        load = sum(query.load(operator) for operator, peer in report.peers.items() if peer == address)
+        assert each.ledger.residual_cores("") == pytest.approx(1.0 - load)
+
+
+def test_a_stopped_application_leaves_nothing() -> None:
+    ring = Ring(6, seed=5)
+    ring.submit("peer-1", "r", chain())
+    ring.until_decided("r")
+    ring.simulation.call("peer-1", ring.synergy["peer-1"].session.stop, "r")
+    ring.run(2.0)
+    assert ring.status("r") == "stopped"
+    assert not ring.deployed
+    assert all(not each.ledger.requests and not each.session.applications for each in ring.synergy.values())
+
+
+def test_a_missing_operator_is_rejected_by_name() -> None:
+    offers = tuple(name for name in ALL_COMPONENTS if name != "delay")
+    ring = Ring(5, seed=6, config=lambda n: PeerConfig(name=f"peer-{n}", components=offers, seed=n))
+    ring.submit("peer-0", "r", chain())
+    report = ring.until_decided("r")
+    assert report.status == "rejected"
+    assert "no component offers 'delay'" in report.reason
+    assert not ring.deployed
+
+
+def test_an_operator_runs_where_it_is_pinned() -> None:
+    ring = Ring(8, seed=7)
+    query = source("python", name="n", columns={"v": "float"}, at="peer-5").delay("1 us", at="peer-2").sink("out")
+    ring.submit("peer-0", "r", query)
+    report = ring.until_decided("r")
+    assert (report.peers["source"], report.peers["delay"]) == ("peer-5", "peer-2")
+
+
+def test_too_little_capacity_is_refused_with_the_numbers() -> None:
+    ring = Ring(4, seed=8, config=lambda n: PeerConfig(name=f"peer-{n}", cores=0.05, seed=n))
+    ring.submit("peer-0", "r", chain(rate=1000.0, cost="100 us"))
+    report = ring.until_decided("r")
+    assert report.status == "rejected"
+    assert "processing capacity" in report.reason
+    assert "where 0.1 was asked" in report.reason
+    drops = ring.events("r", "probe_dropped")
+    assert {event.detail["condition"] for event in drops} == {"processing capacity"}
+    ring.run(1.0)
+    assert not any(each.ledger.requests for each in ring.synergy.values())
+
+
+def test_too_little_bandwidth_is_refused_with_the_numbers() -> None:
+    ring = Ring(4, seed=9, config=lambda n: PeerConfig(name=f"peer-{n}", bandwidth=100.0, seed=n))
+    pinned = source("python", name="n", columns={"v": "float"}, rate=1000.0, at="peer-1").delay("1 us", at="peer-2")
+    ring.submit("peer-0", "r", pinned.sink("out"))
+    report = ring.until_decided("r")
+    assert report.status == "rejected"
+    assert "delay: bandwidth" in report.reason
+
+
+def test_a_delay_limit_that_no_path_meets_is_refused_with_the_numbers() -> None:
+    ring = Ring(5, seed=10)
+    pinned = source("python", name="n", columns={"v": "float"}, at="peer-1").delay("1 us", at="peer-2")
+    ring.submit("peer-0", "r", pinned.sink("out", delay="1 ms"))
+    report = ring.until_decided("r")
+    assert report.status == "rejected"
+    assert "delay" in report.reason
+    assert "0.001 was asked" in report.reason
+
+
+def test_concurrent_requests_never_overbook() -> None:
+    """Sixteen requests of 0.3 cores meet eight peers of one core each, at the same instant."""
+    ring = Ring(8, seed=11)
+    for number in range(16):
+        ring.submit(f"peer-{number % 8}", f"r{number}", chain(rate=1000.0, cost="150 us", operators=2))
+    for _ in range(60):
+        ring.run(0.25)
+        assert not ring.overbooked()
+    statuses = {ring.status(f"r{number}") for number in range(16)}
+    assert statuses <= {"running", "rejected"}
+    assert "running" in statuses
+    ring.run(15.0)
+    assert not any(each.ledger.reservations for each in ring.synergy.values())
+
+
+def test_requests_are_admitted_until_the_peers_are_full() -> None:
+    ring = Ring(4, seed=12, config=lambda n: PeerConfig(name=f"peer-{n}", cores=1.0, seed=n))
+    admitted = 0
+    for number in range(30):
+        ring.submit("peer-0", f"r{number}", chain(rate=1000.0, cost="200 us", operators=2))
+        admitted += ring.until_decided(f"r{number}").status == "running"
+        ring.run(0.5)
+        assert not ring.overbooked()
+    assert 8 <= admitted <= 10  # 4 cores hold ten times 0.4 cores; the last ones need the right two peers
+
+
+def test_a_dead_participant_ends_its_application_with_the_reason() -> None:
+    ring = Ring(8, seed=13)
+    pinned = source("python", name="n", columns={"v": "float"}).delay("1 us", at="peer-4").sink("out")
+    ring.submit("peer-0", "r", pinned)
+    assert ring.until_decided("r").status == "running"
+    ring.crash("peer-4")
+    ring.run(15.0)
+    assert ring.status("r") == "failed"
+    assert "peer-4 died (delay)" in ring.reports["r"][-1].reason
+    assert not ring.deployed
+    assert not any(each.ledger.requests for each in ring.synergy.values())
+    ring.submit("peer-1", "again", chain())
+    assert ring.until_decided("again").status == "running"
+
+
+def test_a_dead_origin_frees_its_participants() -> None:
+    ring = Ring(8, seed=14)
+    ring.submit("peer-0", "r", source("python", name="n", columns={"v": "float"}, at="peer-3").sink("out"))
+    assert ring.until_decided("r").status == "running"
+    ring.crash("peer-0")
+    ring.run(20.0)
+    assert not ring.deployed
+    assert not any(each.ledger.requests for each in ring.synergy.values())
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    def run() -> list[tuple[float, str, str]]:
+        ring = Ring(8, seed=15)
+        for number in range(4):
+            ring.submit(f"peer-{number}", f"r{number}", diamond())
+        ring.run(10.0)
+        return [(event.time, event.peer, event.kind) for event in ring.simulation.journal]
+
+    assert run() == run()
+
+
+def test_messages_are_bounded_by_the_budget() -> None:
+    config = CompositionConfig(ratio=1.0, budget=8)
+    ring = Ring(12, seed=16, config=lambda n: PeerConfig(name=f"peer-{n}", seed=n, composition=config))
+    ring.submit("peer-0", "r", chain(operators=6))
+    assert ring.until_decided("r").status == "running"
+    probes = sum(each.probing.probes for each in ring.synergy.values())
+    assert probes <= 8 * 8
