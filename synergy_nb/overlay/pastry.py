@@ -7,12 +7,7 @@ each side and a routing table of one peer for each prefix and next digit (:mod:`
 peers fit the same slot, the one with the smaller measured round trip stays (section 2.5 of Pastry); peers not yet
 measured wait as *rivals* until the failure detector has pinged them.
 
-*Routing* (section 2.3, the procedure of figure 2). If the leaf set covers the key, go to the nearest of its peers; else
-to the table's peer that shares one more digit; else to any known peer that shares as many and is nearer. Every hop
-acknowledges. A hop through the table that does not answer within one timeout is routed around. The last hop, to the
-root itself, is tried three times before the next nearest is taken for the root, because a lost message is likelier than
-a dead peer, and another peer is the wrong one as long as the root lives. A peer that did not answer is avoided for a
-second, and the failure detector hears of it.
+*Routing* is in :mod:`synergy_nb.overlay.routing`.
 
 *Joining* (section 2.4). The request is routed to the newcomer's own key; every peer on its way adds the rows that fit,
 the root answers with its leaf set, and the newcomer announces itself to all that it learned. A peer that takes somebody
@@ -43,41 +38,19 @@ from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from synergy_nb.overlay.latency import Latency
-from synergy_nb.overlay.recent import Recent
-from synergy_nb.overlay.ring import LeafSet, RoutingTable, distance, number_of, place_of, shared_digits
-from synergy_nb.peer import Message, Peer, Protocol, Timer
+from synergy_nb.overlay.ring import distance, place_of, shared_digits
+from synergy_nb.overlay.routing import NOBODY, RouteAck, Routed, Routing
+from synergy_nb.peer import Message, Peer
 
 __all__ = ["JoinReply", "JoinRequest", "Leaves", "Leaving", "Pastry", "RouteAck", "Routed", "RowReply", "RowRequest"]
 
-HOP_LIMIT: Final = 24
-LAST_HOP_TRIES: Final = 3
-SILENCE: Final = 1.0  # s that a peer which did not answer is avoided
 FAST: Final = 1.0  # s between exchanges of leaf sets after a change
 SLOW: Final = 16.0  # and at rest
 ROW_EVERY: Final = 45.0  # s between requests for somebody else's row of the table
 ASK_EVERY: Final = 60.0  # s between requests for one empty slot that messages would have needed
 JOIN_FIRST: Final = 0.4  # s until a join is tried again, at first
 JOIN_LAST: Final = 3.0  # and at most
-QUEUE: Final = 256  # routed messages kept until the peer has joined
 RIVALS: Final = 32
-HALF_LEAVES: Final = 8
-
-
-class Routed(Message, frozen=True, gc=False):
-    """``payload`` on its way to the root of ``key``; this hop is acknowledged under its ``sequence`` number."""
-
-    key: str
-    payload: Any
-    origin: str
-    ident: int
-    hops: int
-    sequence: int
-
-
-class RouteAck(Message, frozen=True, gc=False):
-    """The hop numbered ``sequence`` has arrived."""
-
-    sequence: int
 
 
 class JoinRequest(Message, frozen=True, gc=False):
@@ -122,21 +95,7 @@ class Leaving(Message, frozen=True, gc=False):
     leaves: tuple[str, ...]
 
 
-class _Hop:
-    """A routed message that the next peer has not acknowledged yet."""
-
-    __slots__ = ("avoid", "deadline", "message", "sent", "to", "tries")
-
-    def __init__(self, to: str, message: Routed, sent: float, deadline: float, avoid: frozenset[str]) -> None:
-        self.to = to
-        self.message = message
-        self.sent = sent
-        self.deadline = deadline
-        self.avoid = avoid
-        self.tries = 1
-
-
-class Pastry(Protocol):
+class Pastry(Routing):
     """One peer's part of the ring.
 
     Parameters
@@ -149,48 +108,24 @@ class Pastry(Protocol):
     Attributes
     ----------
     joined : bool
-        Whether this peer is in the ring. One that is not neither forwards nor acknowledges.
-    leaf_set : tuple of str
-        The nearest peers on both sides.
-    hops : list of int
-        How many messages this peer received as root after 0, 1, 2, ... hops.
+        Whether this peer is in the ring.
     on_joined, on_leave : list of callables without arguments
         Called when this peer has joined, and before it leaves.
     on_change : list of callables without arguments
         Called when the leaf set has changed.
-    on_silent : list of callables (address)
-        Called when a peer did not acknowledge a hop.
     on_left : list of callables (address)
         Called when another peer has said that it leaves.
-    vet : callable (address) -> bool
-        Whether a peer that was heard of may be taken in.
     """
 
     def __init__(self, peer: Peer, latency: Latency | None = None) -> None:
-        super().__init__(peer)
-        self.address = peer.address
-        self.latency = latency if latency is not None else Latency()
-        self.joined = False
-        self.hops = [0] * (HOP_LIMIT + 1)
+        super().__init__(peer, latency)
         self.on_joined: list[Callable[[], None]] = []
         self.on_leave: list[Callable[[], None]] = []
         self.on_change: list[Callable[[], None]] = []
-        self.on_silent: list[Callable[[str], None]] = []
         self.on_left: list[Callable[[str], None]] = []
-        self.vet: Callable[[str], bool] = _anybody
-        self.leaves = LeafSet(peer.address, HALF_LEAVES)
-        self.table = RoutingTable(peer.address)
         self.started = False
         self.adopted = False  # joined by assembly: the whole ring began together and there is nothing to take over
-        self._known: tuple[str, ...] | None = ()
         self._rivals: dict[str, None] = {}
-        self._silent: dict[str, float] = {}  # address: until when it is avoided
-        self._unacknowledged: dict[int, _Hop] = {}
-        self._sweeper: Timer | None = None
-        self._sequence = 0
-        self._seen = Recent(2048)  # hops taken: (sender, sequence)
-        self._received = Recent(1024)  # messages delivered here as root: (origin, ident)
-        self._queue: list[tuple[str, Message]] = []
         self._contact: str | None = None
         self._attempt = 0
         self._interval = FAST
@@ -198,8 +133,7 @@ class Pastry(Protocol):
         self._asked: dict[int, float] = {}  # slot: when a peer for it was last asked for; at most 512 slots
         self._epoch = 0  # timers of an earlier life in the ring do nothing
         self.handlers = {
-            Routed: self._on_routed,
-            RouteAck: self._on_ack,
+            **self.handlers,
             JoinReply: self._on_join_reply,
             Leaves: self._on_leaves,
             RowRequest: self._on_row_request,
@@ -251,54 +185,6 @@ class Pastry(Protocol):
         self._known = ()
         self._rivals.clear()
         self._unacknowledged.clear()
-
-    def route(self, key: str, payload: Message, first: str | None = None) -> None:
-        """Send ``payload`` to the live root of ``key``; its protocol there gets it with this peer as sender.
-
-        Parameters
-        ----------
-        key
-            32 hexadecimal digits.
-        payload
-            May be delivered more than once, and at two peers while the ring is being repaired.
-        first
-            A peer believed to be the root, taken as first hop if it is not known to be silent or gone.
-        """
-        if not self.joined:
-            if len(self._queue) < QUEUE:
-                self._queue.append((key, payload))
-            else:
-                self.peer.record("route_dropped", key, reason="not joined and the queue is full", limit=QUEUE)
-            return
-        if first is not None and (first in self._silent or first == self.address or not self.vet(first)):
-            first = None
-        self._forward(key, payload, self.address, self._next(), 0, _NOBODY, first)
-
-    def is_root(self, key: str) -> bool:
-        """Whether this peer is the nearest to ``key`` of all that it knows."""
-        number = number_of(key)
-        leaves = self.leaves
-        return leaves.covers(number) and leaves.nearest(number) == self.address
-
-    def root_of(self, key: str) -> str | None:
-        """The root of ``key`` if the leaf set covers it, else None."""
-        number = number_of(key)
-        return self.leaves.nearest(number) if self.leaves.covers(number) else None
-
-    def root_neighbours(self, count: int) -> tuple[str, ...]:
-        """The nearest ``count`` peers on each side, nearest first: one of them is next in line for this peer's keys."""
-        return self.leaves.neighbours(count)
-
-    @property
-    def leaf_set(self) -> tuple[str, ...]:
-        """The nearest peers on both sides."""
-        return self.leaves.members
-
-    def known(self) -> tuple[str, ...]:
-        """All peers of the leaf set and the routing table."""
-        if self._known is None:
-            self._known = tuple(dict.fromkeys((*self.leaves.members, *self.table.entries.values())))
-        return self._known
 
     def remove(self, address: str) -> None:
         """Take a peer that is dead or gone out of all state, and repair."""
@@ -359,139 +245,6 @@ class Pastry(Protocol):
             self.table.entries[slot] = address
             self._known = None
 
-    # -- routing -----------------------------------------------------------------------------------------------------
-
-    def next_hop(self, key: str, avoid: Collection[str] = ()) -> str:
-        """The next peer on the way to the root of ``key``; this peer's own address at the end of the way."""
-        number = number_of(key)
-        leaves = self.leaves
-        if leaves.covers(number):
-            return leaves.nearest(number, avoid)
-        table = self.table
-        slot = table.slot(number)
-        hop = table.entries.get(slot)
-        if hop is not None and hop not in avoid:
-            return hop
-        if hop is None and self._asked.get(slot, -ASK_EVERY) + ASK_EVERY <= self.peer.now:
-            self._ask_for(slot)
-        row = slot >> 4
-        best, least = self.address, distance(self.leaves.number, number)
-        for address in self.known():
-            place = place_of(address)
-            apart = distance(place, number)
-            if apart < least and shared_digits(place, number) >= row and address not in avoid:
-                best, least = address, apart
-        return best
-
-    def _forward(
-        self, key: str, payload: Any, origin: str, ident: int, hops: int, avoid: frozenset[str], first: str | None
-    ) -> None:
-        around: Collection[str] = avoid
-        now = self.peer.now
-        if self._silent:
-            self._silent = {address: until for address, until in self._silent.items() if until > now}
-            around = avoid.union(self._silent)
-        hop = first if first is not None else self.next_hop(key, around)
-        if hop == self.address:
-            self._deliver(payload, origin, ident, hops)
-            return
-        if hops >= HOP_LIMIT:
-            self.peer.record("route_dropped", key, reason="hop limit", limit=HOP_LIMIT, origin=origin)
-            return
-        sequence = self._next()
-        message = Routed(key, payload, origin, ident, hops + 1, sequence)
-        deadline = now + self.latency.timeout(hop)
-        self._unacknowledged[sequence] = _Hop(hop, message, now, deadline, avoid)
-        if self._sweeper is None or self._sweeper.when > deadline:
-            self._sweep_at(deadline)
-        self.peer.send(hop, message)
-
-    def _on_routed(self, sender: str, message: Routed) -> None:
-        if not self.joined:
-            return  # no acknowledgement: the sender tries another way
-        self.peer.send(sender, RouteAck(message.sequence))
-        if not self._seen.add((sender, message.sequence)):
-            return
-        payload = message.payload
-        avoid = _NOBODY
-        if type(payload) is JoinRequest:
-            if payload.joiner == self.address:
-                return
-            payload = self._teach(payload, message.hops)
-            avoid = frozenset((payload.joiner,))  # an earlier life of the joiner may still be known here
-        self._forward(message.key, payload, message.origin, message.ident, message.hops, avoid, None)
-
-    def _deliver(self, payload: Any, origin: str, ident: int, hops: int) -> None:
-        if not self._received.add((origin, ident)):
-            return
-        if type(payload) is JoinRequest:
-            learned = tuple(address for address in payload.learned if address != payload.joiner)
-            self.peer.send(payload.joiner, JoinReply(payload.attempt, learned, (self.address, *self.leaves.members)))
-            return
-        self.hops[hops] += 1
-        if origin == self.address:
-            self.peer.send(origin, payload)  # handled at the end of this call
-        else:
-            self.peer.deliver(origin, payload)
-
-    def _on_ack(self, sender: str, message: RouteAck) -> None:
-        hop = self._unacknowledged.get(message.sequence)
-        if hop is None or hop.to != sender:
-            return
-        del self._unacknowledged[message.sequence]
-        if hop.tries == 1:  # Karn's rule: after a repetition one does not know which of the two was acknowledged
-            self.latency.sample(sender, self.peer.now - hop.sent)
-        if self._silent:
-            self._silent.pop(sender, None)
-
-    def _sweep(self) -> None:
-        """Repeat or route around what was not acknowledged in time."""
-        now = self.peer.now
-        for sequence, hop in list(self._unacknowledged.items()):
-            if hop.deadline > now or sequence not in self._unacknowledged:
-                continue
-            if (
-                hop.tries < LAST_HOP_TRIES
-                and hop.to not in self._silent
-                and self.leaves.covers(number_of(hop.message.key))
-            ):
-                hop.tries += 1
-                hop.deadline = now + self.latency.timeout(hop.to)
-                self.peer.send(hop.to, hop.message)
-                if hop.tries == 2:
-                    self._tell_silent(hop.to)
-                continue
-            del self._unacknowledged[sequence]
-            self._silent[hop.to] = now + SILENCE
-            if hop.tries == 1:
-                self._tell_silent(hop.to)
-            self._around(hop)
-        self._sweeper = None
-        if self._unacknowledged:
-            self._sweep_at(min(hop.deadline for hop in self._unacknowledged.values()))
-
-    def _sweep_at(self, when: float) -> None:
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-        self._sweeper = self.peer.after(max(when - self.peer.now, 0.0), self._sweep)
-
-    def _tell_silent(self, address: str) -> None:
-        for callback in self.on_silent:
-            callback(address)
-
-    def _around(self, hop: _Hop) -> None:
-        message = hop.message
-        avoid = hop.avoid | {hop.to}
-        self._forward(message.key, message.payload, message.origin, message.ident, message.hops - 1, avoid, None)
-
-    def _next(self) -> int:
-        self._sequence += 1
-        return self._sequence
-
-    def _renumber(self) -> None:
-        """Number on from the clock, so that a restarted peer does not use the numbers of its earlier life again."""
-        self._sequence = max(self._sequence, int(self.peer.now * 1e6))
-
     # -- joining -----------------------------------------------------------------------------------------------------
 
     def _try_to_join(self, attempt: int, patience: float) -> None:
@@ -505,6 +258,20 @@ class Pastry(Protocol):
         number = self._next()
         request = JoinRequest(self.address, attempt, ())
         self.peer.send(contact, Routed(self.peer.key, request, self.address, number, 1, number))
+
+    def passing(self, payload: Any, hops: int) -> tuple[Any, frozenset[str]]:
+        """Teach a join request what is known here; an earlier life of the joiner is not passed its own request."""
+        if type(payload) is not JoinRequest:
+            return payload, NOBODY
+        return self._teach(payload, hops), frozenset((payload.joiner,))
+
+    def arrived(self, payload: Any) -> bool:
+        """Answer a join request."""
+        if type(payload) is not JoinRequest:
+            return False
+        learned = tuple(address for address in payload.learned if address != payload.joiner)
+        self.peer.send(payload.joiner, JoinReply(payload.attempt, learned, (self.address, *self.leaves.members)))
+        return True
 
     def _teach(self, request: JoinRequest, hops: int) -> JoinRequest:
         """Add this peer and the rows of its table that fit the newcomer to what the request has collected."""
@@ -634,6 +401,11 @@ class Pastry(Protocol):
             self.peer.send(self.table.entries[slot], RowRequest(slot >> 4, -1))
         self.peer.after(ROW_EVERY * (0.75 + 0.5 * self.peer.rng.random()), self._look_at_rows, epoch)
 
+    def missing(self, slot: int) -> None:
+        """Ask for a peer in the slot, now and then: in most cases there is none."""
+        if self._asked.get(slot, -ASK_EVERY) + ASK_EVERY <= self.peer.now:
+            self._ask_for(slot)
+
     def _ask_for(self, slot: int) -> None:
         """Ask another peer of the row, or of the next ones, for somebody in an empty slot (section 2.4, repair)."""
         if slot < 0 or not self.joined or self.leaves.whole:
@@ -672,10 +444,3 @@ class Pastry(Protocol):
             for address in message.leaves:
                 self._take(address, heard=True)
         self._changed_since(version)
-
-
-_NOBODY: Final[frozenset[str]] = frozenset()
-
-
-def _anybody(address: str) -> bool:  # noqa: ARG001 - the place of a failure detector
-    return True

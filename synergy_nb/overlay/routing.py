@@ -1,0 +1,305 @@
+"""Recursive routing of messages to the live root of a key, with an acknowledgement at every hop.
+
+Theory of operation
+-------------------
+Section 2.3 of Pastry, the procedure of figure 2. If the leaf set covers the key, the next hop is the nearest of its
+peers; else the table's peer that shares one more digit; else any known peer that shares as many and is nearer.
+
+Every hop acknowledges. A hop through the table that does not answer within one timeout is routed around. The last hop,
+to the root itself, is tried three times before the next nearest is taken for the root, because a lost message is
+likelier than a dead peer, and another peer is the wrong one as long as the root lives. A peer that did not answer is
+avoided for a second, and the failure detector hears of it. Timeouts follow the measured round trips
+(:mod:`synergy_nb.overlay.latency`).
+
+Duplicates are recognised at each hop by the sender's number, and at the root by the origin's.
+
+References
+----------
+.. [1] A. Rowstron and P. Druschel, "Pastry: Scalable, decentralized object location and routing for large-scale
+   peer-to-peer systems", Middleware 2001.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, Final
+
+from synergy_nb.overlay.latency import Latency
+from synergy_nb.overlay.recent import Recent
+from synergy_nb.overlay.ring import LeafSet, RoutingTable, distance, number_of, place_of, shared_digits
+from synergy_nb.peer import Message, Peer, Protocol, Timer
+
+__all__ = ["RouteAck", "Routed", "Routing"]
+
+HALF_LEAVES: Final = 8
+HOP_LIMIT: Final = 24
+LAST_HOP_TRIES: Final = 3
+SILENCE: Final = 1.0  # s that a peer which did not answer is avoided
+QUEUE: Final = 256  # routed messages kept until the peer has joined
+NOBODY: Final[frozenset[str]] = frozenset()
+
+
+class Routed(Message, frozen=True, gc=False):
+    """``payload`` on its way to the root of ``key``; this hop is acknowledged under its ``sequence`` number."""
+
+    key: str
+    payload: Any
+    origin: str
+    ident: int
+    hops: int
+    sequence: int
+
+
+class RouteAck(Message, frozen=True, gc=False):
+    """The hop numbered ``sequence`` has arrived."""
+
+    sequence: int
+
+
+class _Hop:
+    """A routed message that the next peer has not acknowledged yet."""
+
+    __slots__ = ("avoid", "deadline", "message", "sent", "to", "tries")
+
+    def __init__(self, to: str, message: Routed, sent: float, deadline: float, avoid: frozenset[str]) -> None:
+        self.to = to
+        self.message = message
+        self.sent = sent
+        self.deadline = deadline
+        self.avoid = avoid
+        self.tries = 1
+
+
+class Routing(Protocol):
+    """Routes with what is in the leaf set and the table; :class:`~synergy_nb.overlay.pastry.Pastry` keeps these right.
+
+    Parameters
+    ----------
+    peer
+        The peer it belongs to.
+    latency
+        Measured round trips.
+
+    Attributes
+    ----------
+    joined : bool
+        Whether this peer is in the ring. One that is not neither forwards nor acknowledges.
+    hops : list of int
+        How many messages this peer received as root after 0, 1, 2, ... hops.
+    on_silent : list of callables (address)
+        Called when a peer did not acknowledge a hop.
+    vet : callable (address) -> bool
+        Whether a peer that was heard of may be taken in; the failure detector's place.
+    """
+
+    def __init__(self, peer: Peer, latency: Latency | None = None) -> None:
+        super().__init__(peer)
+        self.address = peer.address
+        self.latency = latency if latency is not None else Latency()
+        self.joined = False
+        self.hops = [0] * (HOP_LIMIT + 1)
+        self.on_silent: list[Callable[[str], None]] = []
+        self.vet: Callable[[str], bool] = _anybody
+        self.leaves = LeafSet(peer.address, HALF_LEAVES)
+        self.table = RoutingTable(peer.address)
+        self._known: tuple[str, ...] | None = ()
+        self._silent: dict[str, float] = {}  # address: until when it is avoided
+        self._unacknowledged: dict[int, _Hop] = {}
+        self._sweeper: Timer | None = None
+        self._sequence = 0
+        self._seen = Recent(2048)  # hops taken: (sender, sequence)
+        self._received = Recent(1024)  # messages delivered here as root: (origin, ident)
+        self._queue: list[tuple[str, Message]] = []
+        self.handlers = {Routed: self._on_routed, RouteAck: self._on_ack}
+
+    def route(self, key: str, payload: Message, first: str | None = None) -> None:
+        """Send ``payload`` to the live root of ``key``; its protocol there gets it with this peer as sender.
+
+        Parameters
+        ----------
+        key
+            32 hexadecimal digits.
+        payload
+            May be delivered more than once, and at two peers while the ring is being repaired.
+        first
+            A peer believed to be the root, taken as first hop if it is not known to be silent or gone.
+        """
+        if not self.joined:
+            if len(self._queue) < QUEUE:
+                self._queue.append((key, payload))
+            else:
+                self.peer.record("route_dropped", key, reason="not joined and the queue is full", limit=QUEUE)
+            return
+        if first is not None and (first in self._silent or first == self.address or not self.vet(first)):
+            first = None
+        self._forward(key, payload, self.address, self._next(), 0, NOBODY, first)
+
+    def is_root(self, key: str) -> bool:
+        """Whether this peer is the nearest to ``key`` of all that it knows."""
+        number = number_of(key)
+        leaves = self.leaves
+        return leaves.covers(number) and leaves.nearest(number) == self.address
+
+    def root_of(self, key: str) -> str | None:
+        """The root of ``key`` if the leaf set covers it, else None."""
+        number = number_of(key)
+        return self.leaves.nearest(number) if self.leaves.covers(number) else None
+
+    def root_neighbours(self, count: int) -> tuple[str, ...]:
+        """The nearest ``count`` peers on each side, nearest first: one of them is next in line for this peer's keys."""
+        return self.leaves.neighbours(count)
+
+    @property
+    def leaf_set(self) -> tuple[str, ...]:
+        """The nearest peers on both sides."""
+        return self.leaves.members
+
+    def known(self) -> tuple[str, ...]:
+        """All peers of the leaf set and the routing table."""
+        if self._known is None:
+            self._known = tuple(dict.fromkeys((*self.leaves.members, *self.table.entries.values())))
+        return self._known
+
+    # -- for the protocol that keeps the state -----------------------------------------------------------------------
+
+    def missing(self, slot: int) -> None:
+        """Called when a message would have needed a peer in an empty slot."""
+
+    def passing(self, payload: Any, hops: int) -> tuple[Any, frozenset[str]]:
+        """What to pass on of ``payload``, and whom not to pass it to."""
+        del hops
+        return payload, NOBODY
+
+    def arrived(self, payload: Any) -> bool:
+        """Whether ``payload`` was for the ring itself, at its root, and has been dealt with."""
+        del payload
+        return False
+
+    # -- routing -----------------------------------------------------------------------------------------------------
+
+    def next_hop(self, key: str, avoid: Collection[str] = ()) -> str:
+        """The next peer on the way to the root of ``key``; this peer's own address at the end of the way."""
+        number = number_of(key)
+        leaves = self.leaves
+        if leaves.covers(number):
+            return leaves.nearest(number, avoid)
+        table = self.table
+        slot = table.slot(number)
+        hop = table.entries.get(slot)
+        if hop is not None and hop not in avoid:
+            return hop
+        if hop is None:
+            self.missing(slot)
+        row = slot >> 4
+        best, least = self.address, distance(self.leaves.number, number)
+        for address in self.known():
+            place = place_of(address)
+            apart = distance(place, number)
+            if apart < least and shared_digits(place, number) >= row and address not in avoid:
+                best, least = address, apart
+        return best
+
+    def _forward(
+        self, key: str, payload: Any, origin: str, ident: int, hops: int, avoid: frozenset[str], first: str | None
+    ) -> None:
+        around: Collection[str] = avoid
+        now = self.peer.now
+        if self._silent:
+            self._silent = {address: until for address, until in self._silent.items() if until > now}
+            around = avoid.union(self._silent)
+        hop = first if first is not None else self.next_hop(key, around)
+        if hop == self.address:
+            self._deliver(payload, origin, ident, hops)
+            return
+        if hops >= HOP_LIMIT:
+            self.peer.record("route_dropped", key, reason="hop limit", limit=HOP_LIMIT, origin=origin)
+            return
+        sequence = self._next()
+        message = Routed(key, payload, origin, ident, hops + 1, sequence)
+        deadline = now + self.latency.timeout(hop)
+        self._unacknowledged[sequence] = _Hop(hop, message, now, deadline, avoid)
+        if self._sweeper is None or self._sweeper.when > deadline:
+            self._sweep_at(deadline)
+        self.peer.send(hop, message)
+
+    def _on_routed(self, sender: str, message: Routed) -> None:
+        if not self.joined:
+            return  # no acknowledgement: the sender tries another way
+        self.peer.send(sender, RouteAck(message.sequence))
+        if not self._seen.add((sender, message.sequence)):
+            return
+        payload, avoid = self.passing(message.payload, message.hops)
+        self._forward(message.key, payload, message.origin, message.ident, message.hops, avoid, None)
+
+    def _deliver(self, payload: Any, origin: str, ident: int, hops: int) -> None:
+        if not self._received.add((origin, ident)):
+            return
+        if self.arrived(payload):
+            return
+        self.hops[hops] += 1
+        if origin == self.address:
+            self.peer.send(origin, payload)  # handled at the end of this call
+        else:
+            self.peer.deliver(origin, payload)
+
+    def _on_ack(self, sender: str, message: RouteAck) -> None:
+        hop = self._unacknowledged.get(message.sequence)
+        if hop is None or hop.to != sender:
+            return
+        del self._unacknowledged[message.sequence]
+        if hop.tries == 1:  # Karn's rule: after a repetition one does not know which of the two was acknowledged
+            self.latency.sample(sender, self.peer.now - hop.sent)
+        if self._silent:
+            self._silent.pop(sender, None)
+
+    def _sweep(self) -> None:
+        """Repeat or route around what was not acknowledged in time."""
+        now = self.peer.now
+        for sequence, hop in list(self._unacknowledged.items()):
+            if hop.deadline > now or sequence not in self._unacknowledged:
+                continue
+            if (
+                hop.tries < LAST_HOP_TRIES
+                and hop.to not in self._silent
+                and self.leaves.covers(number_of(hop.message.key))
+            ):
+                hop.tries += 1
+                hop.deadline = now + self.latency.timeout(hop.to)
+                self.peer.send(hop.to, hop.message)
+                if hop.tries == 2:
+                    self._tell_silent(hop.to)
+                continue
+            del self._unacknowledged[sequence]
+            self._silent[hop.to] = now + SILENCE
+            if hop.tries == 1:
+                self._tell_silent(hop.to)
+            self._around(hop)
+        self._sweeper = None
+        if self._unacknowledged:
+            self._sweep_at(min(hop.deadline for hop in self._unacknowledged.values()))
+
+    def _sweep_at(self, when: float) -> None:
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        self._sweeper = self.peer.after(max(when - self.peer.now, 0.0), self._sweep)
+
+    def _tell_silent(self, address: str) -> None:
+        for callback in self.on_silent:
+            callback(address)
+
+    def _around(self, hop: _Hop) -> None:
+        message = hop.message
+        avoid = hop.avoid | {hop.to}
+        self._forward(message.key, message.payload, message.origin, message.ident, message.hops - 1, avoid, None)
+
+    def _next(self) -> int:
+        self._sequence += 1
+        return self._sequence
+
+    def _renumber(self) -> None:
+        """Number on from the clock, so that a restarted peer does not use the numbers of its earlier life again."""
+        self._sequence = max(self._sequence, int(self.peer.now * 1e6))
+
+
+def _anybody(address: str) -> bool:  # noqa: ARG001 - the place of a failure detector
+    return True
