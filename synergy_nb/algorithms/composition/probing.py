@@ -132,7 +132,9 @@ class Probing(Protocol):
         via = tuple({hop.peer for hop in probe.path})
 
         def dropped(condition: str, asked: float, available: float) -> tuple[Hop, Dropped]:
-            return hop, Dropped(name, request.attempt, operator, address, condition, asked, available, probe.weight)
+            return hop, Dropped(
+                name, request.attempt, operator, address, condition, asked, available, via, probe.weight
+            )
 
         if component_name(plan, operator) not in self.offers:
             return dropped("operator", 1.0, 0.0)
