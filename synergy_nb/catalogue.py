@@ -294,15 +294,15 @@ def parse_window(value: Any) -> dict[str, Any]:
         except WrongValue:
             raise WrongValue(value["rows"], "at least 1 row") from None
     try:
-        length = _positive(value["length"])
-        slide = _positive(value.get("slide", length))
+        extent = _positive(value["length"])
+        step = _positive(value["slide"]) if "slide" in value else extent
     except WrongValue as wrong:
         raise WrongValue(wrong.value, _WINDOW_EXPECTED, wrong.nearest) from None
-    if slide > length:
-        raise WrongValue(value["slide"], f"a slide of at most the length ({format_duration(length)})")
-    if slide == length:
-        return {"kind": "tumbling", "length": length}
-    return {"kind": "sliding", "length": length, "slide": slide}
+    if step > extent:
+        raise WrongValue(value["slide"], f"a slide of at most the length ({format_duration(extent)})")
+    if step == extent:
+        return {"kind": "tumbling", "length": extent}
+    return {"kind": "sliding", "length": extent, "slide": step}
 
 
 def format_window(window: Mapping[str, Any]) -> str:

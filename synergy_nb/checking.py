@@ -292,7 +292,7 @@ def _report_unreachable(
     for name in order:
         if name not in useful:
             problems.append(Problem(name, "output", "read by nobody", "a way from it to a sink"))
-        if given[name].kind == "sink" and name not in fed and given[name].inputs:
+        if given[name].kind == "sink" and name not in fed and inputs[name]:
             problems.append(Problem(name, "inputs", list(given[name].inputs), "a way to it from a source"))
 
 
@@ -306,7 +306,7 @@ def _normal(
     name = operator.id
     if operator.kind not in KINDS:
         known = ", ".join(KINDS)
-        problems.append(Problem(name, "kind", operator.kind, f"one of {known}", nearest(operator.kind, KINDS)))
+        problems.append(Problem(name, "kind", operator.kind or None, f"one of {known}", nearest(operator.kind, KINDS)))
         return operator, None, None
     before = len(problems)
     params = _parameters(operator, problems)

@@ -176,7 +176,7 @@ def source(connector: str, **params: Any) -> Stream:
     params
         Its parameters, and ``id``, ``cost``, ``selectivity``, ``at`` as for all operators.
     """
-    profile = {name: params.pop(name) for name in _PROFILE if name in params}
+    profile: dict[str, Any] = {name: params.pop(name) for name in _PROFILE if name in params}
     return Stream("source", {"connector": connector, **params}, [], profile)
 
 

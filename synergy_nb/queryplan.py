@@ -58,14 +58,37 @@ class Plan:
     selectivities; where the plan states none, the defaults of :mod:`synergy_nb.catalogue` hold.
     """
 
-    __slots__ = ("__weakref__", "_bytes", "_drafts", "_flows", "_followers", "_names", "_routes", "_schemas",
-                 "_windows", "name", "operators", "qos", "sinks", "sources")  # fmt: skip
+    __slots__ = (
+        "__weakref__",
+        "_bytes",
+        "_drafts",
+        "_flows",
+        "_followers",
+        "_names",
+        "_routes",
+        "_schemas",
+        "_windows",
+        "name",
+        "operators",
+        "qos",
+        "sinks",
+        "sources",
+    )
 
     name: str
     operators: dict[str, Operator]
     qos: QoS
     sources: tuple[str, ...]
     sinks: tuple[str, ...]
+    _schemas: dict[str, dict[str, str]]
+    _windows: dict[str, dict[str, Any] | None]
+    _followers: dict[str, tuple[str, ...]]
+    # what follows from these, once it has been asked for
+    _bytes: bytes | None
+    _drafts: tuple[Any, ...] | None
+    _flows: dict[str, tuple[float, float]] | None
+    _names: dict[str, tuple[str, str]] | None
+    _routes: tuple[tuple[str, ...], ...] | None
 
     def __init__(
         self,
@@ -111,18 +134,18 @@ class Plan:
 
     def downstream(self, operator: str) -> tuple[str, ...]:
         """Operators that read the stream of ``operator``."""
-        followers: dict[str, tuple[str, ...]] = self._followers
-        return followers[operator]
+        return self._followers[operator]
 
     @property
     def routes(self) -> tuple[tuple[str, ...], ...]:
         """All paths from a source to a sink, as ids of operators."""
-        if self._routes is None:
+        routes = self._routes
+        if routes is None:
             ends: dict[str, list[tuple[str, ...]]] = {}
             for name, operator in self.operators.items():
                 ends[name] = [(*path, name) for up in operator.inputs for path in ends[up]] or [(name,)]
-            object.__setattr__(self, "_routes", tuple(path for sink in self.sinks for path in ends[sink]))
-        routes: tuple[tuple[str, ...], ...] = self._routes
+            routes = tuple(path for sink in self.sinks for path in ends[sink])
+            object.__setattr__(self, "_routes", routes)
         return routes
 
     # -- streams -----------------------------------------------------------------------------------------------------
@@ -149,14 +172,14 @@ class Plan:
         return self._named()[operator][1]
 
     def _named(self) -> dict[str, tuple[str, str]]:
-        if self._names is None:
-            names: dict[str, tuple[str, str]] = {}
+        names = self._names
+        if names is None:
+            names = {}
             for each in self.operators.values():
                 name = _stream_name(each, [names[up] for up in each.inputs])
                 names[each.id] = name, _key(name)
             object.__setattr__(self, "_names", names)
-        found: dict[str, tuple[str, str]] = self._names
-        return found
+        return names
 
     # -- what it takes -----------------------------------------------------------------------------------------------
 
@@ -191,8 +214,9 @@ class Plan:
         return self.rate(operator) * self.tuple_bytes(operator)
 
     def _flow(self) -> dict[str, tuple[float, float]]:
-        if self._flows is None:
-            flows: dict[str, tuple[float, float]] = {}
+        flows = self._flows
+        if flows is None:
+            flows = {}
             windows: dict[str, float] = {}  # windows that close in a second
             for name, operator in self.operators.items():
                 taken = sum(flows[up][1] for up in operator.inputs)
@@ -206,17 +230,17 @@ class Plan:
                     taken = _source_rate(operator)
                 flows[name] = taken, _given(operator, taken, windows.get(name, 0.0), flows)
             object.__setattr__(self, "_flows", flows)
-        found: dict[str, tuple[float, float]] = self._flows
-        return found
+        return flows
 
     # -- as bytes, YAML, picture -------------------------------------------------------------------------------------
 
     def to_bytes(self) -> bytes:
         """MessagePack that :meth:`from_bytes` reads as an equal plan; equal plans have equal bytes."""
-        if self._bytes is None:
+        data = self._bytes
+        if data is None:
             wire = _Wire(FORMAT, self.name, self.qos, tuple(self.operators.values()), self._schemas, self._windows)
-            object.__setattr__(self, "_bytes", _encoder.encode(wire))
-        data: bytes = self._bytes
+            data = _encoder.encode(wire)
+            object.__setattr__(self, "_bytes", data)
         return data
 
     @classmethod
@@ -378,12 +402,12 @@ def _given(operator: Operator, taken: float, windows: float, flows: Mapping[str,
     if operator.kind == "count":
         return min(windows, taken)
     if operator.kind == "compare":
-        return flows[operator.inputs[0]][1] * (1 - params["fraction"])
+        return flows[operator.inputs[0]][1] * (1 - float(params["fraction"]))
     if operator.kind == "sample":
         return taken * float(params["fraction"])
     given = taken * (KINDS[operator.kind].selectivity or 0.0)
     if operator.kind == "aggregate" and params["window"]["kind"] == "sliding":
-        given *= params["window"]["length"] / params["window"]["slide"]
+        given *= float(params["window"]["length"]) / float(params["window"]["slide"])
     return given
 
 

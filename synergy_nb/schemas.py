@@ -132,21 +132,20 @@ def _same(it: Derivation) -> Schema:
 
 def _source(it: Derivation) -> Schema | None:
     params = it.params
-    connector = params.get("connector")
+    connector: str = params["connector"]
     if connector in ("packets", "peers"):
         return dict(TRACE_SCHEMAS[connector])
     if connector == "python":
         columns = {name: kind for name, kind in params["columns"].items() if (name, kind) != ("time", "time")}
         return it.output("columns", columns, windowed=False)
-    trace_format = params.get("format")
+    trace_format: str = params["format"]
     if trace_format in TRACE_SCHEMAS:
         for field in ("columns", "time"):
             if field in params:
                 it.wrong(field, params[field], f"no {field}: the columns of format {trace_format} are fixed")
         return dict(TRACE_SCHEMAS[trace_format])
     if "columns" not in params:
-        if trace_format is not None:
-            it.wrong("columns", None, f"columns with their types, which format {trace_format} needs")
+        it.wrong("columns", None, f"columns with their types, which format {trace_format} needs")
         return None
     columns = dict(params["columns"])
     clock = params.setdefault("time", next((name for name in _TIME_NAMES if name in columns), "time"))

@@ -204,7 +204,8 @@ def _read(text: Any) -> exp.Expression:
         raise
     except Exception as error:  # noqa: BLE001 - a parser's own fault on foreign text must not pass this door
         raise SqlError([WrongValue(text, f"{SUBSET}; the parser gave up ({type(error).__name__})")]) from None
-    return _simpler(tree, exp)
+    simpler: exp.Expression = _simpler(tree, exp)
+    return simpler
 
 
 def _simpler(node: Any, exp: Any) -> Any:
