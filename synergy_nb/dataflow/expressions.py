@@ -75,7 +75,9 @@ def compile_expression(text: str, schema: Mapping[str, str]) -> pl.Expr:
 @lru_cache(maxsize=1024)
 def _compiled(text: str, schema: tuple[tuple[str, str], ...]) -> pl.Expr:
     columns = dict(schema)
-    return compile_node(sql.parse(text, columns), columns)[0]
+    tree = sql.parse(text, columns)
+    expression = compile_node(tree, columns)[0]
+    return expression if sql.columns(tree) else expression.first()  # a constant that takes any number of rows
 
 
 def compile_node(node: Any, schema: Mapping[str, str]) -> Compiled:
@@ -182,6 +184,8 @@ def _not(node: Any, schema: Mapping[str, str]) -> Compiled:
 
 
 def _in(node: Any, schema: Mapping[str, str]) -> Compiled:
+    if not node.expressions:
+        raise ValueError("expression: in; expected a list of values")
     items = [compile_node(item, schema) for item in node.expressions]
     given = [item for item in items if item[1] != "null"]
     (value, *others), kind = _alike([compile_node(node.this, schema), *given])

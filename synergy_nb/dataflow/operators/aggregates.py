@@ -27,7 +27,7 @@ __all__ = ["Values", "WindowAggregate", "aggregate", "count"]
 
 PANE: Final = "@pane"
 MEMBER: Final = "@member"
-GATHERED: Final = 8192  # rows of small batches that are reduced in one call
+GATHERED: Final = 32_768  # rows of small batches that are reduced in one call
 
 
 class Values:
@@ -160,16 +160,16 @@ class WindowAggregate(OperatorLogic):
             bounds = dict.fromkeys(WINDOW, "time")
         self._keys = [*bounds, *self._by]
         kinds = {**bounds, **{name: schema[name] for name in self._by}}
-        self._empty = {"rows": empty(schema), "partials": empty({**kinds, **self._values.columns})}
+        self._empty = {"partials": empty({**kinds, **self._values.columns})}
         self._sets = self._values.sets(schema)
         for name, kind in self._sets.items():
             self._empty[f"set {name}"] = empty({**kinds, MEMBER: kind})
         self._load(self._empty)
 
     def _load(self, tables: Mapping[str, pl.DataFrame]) -> None:
-        self._small: list[pl.DataFrame] = [tables["rows"]] if tables["rows"].height else []
-        self._small_rows = tables["rows"].height
-        self._merged = {name: table for name, table in tables.items() if name != "rows"}
+        self._small: list[pl.DataFrame] = []
+        self._small_rows = 0
+        self._merged = dict(tables)
         self._fresh: dict[str, list[pl.DataFrame]] = {name: [] for name in self._merged}
         self._fresh_rows = 0
         self._due = END
@@ -212,17 +212,15 @@ class WindowAggregate(OperatorLogic):
         )
 
     def state(self) -> dict[str, pl.DataFrame]:
-        """Rows gathered, partial results and sets of values."""
+        """Partial results and sets of values."""
+        self._gather()
         self._consolidate()
-        rows = pl.concat(self._small) if self._small else self._empty["rows"]
-        return {"rows": rows, **self._merged}
+        return self._merged
 
     def load(self, tables: Mapping[str, pl.DataFrame]) -> None:
         """Replace the state."""
         self._load(tables)
         self._due = self._next_due(self._forwarded)
-        if self._small:
-            self._due = min(self._due, self._windows.first_end(self._small[0], "time"))
 
     def _next_due(self, low: int) -> int:
         partials = self._merged["partials"]

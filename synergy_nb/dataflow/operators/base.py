@@ -234,7 +234,7 @@ class OperatorLogic(ABC):
     def _in_time(self, low: int, table: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series | None]:
         if low == START or table.height == 0:
             return table, None
-        times = table.get_column("time").to_physical()
+        times = table.get_column("time").cast(pl.Int64)  # 2 µs a batch; to_physical() takes 100
         if times.min() >= low:  # type: ignore[operator]
             return table, None
         kept = times >= low

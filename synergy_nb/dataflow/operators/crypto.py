@@ -83,7 +83,7 @@ class Encrypt(OperatorLogic):
             context = f"{self.context.stream}\0{name}\0".encode()
             values = table.get_column(name)
             if tag == b"t":
-                values = values.to_physical()
+                values = values.cast(pl.Int64)
             sealed = []
             for position, value in zip(numbers, values.to_list(), strict=True):
                 plain = _NULL if value is None else tag + write(value)

@@ -51,7 +51,7 @@ class _Side:
         """Forget the rows that are earlier than ``time``."""
         if self.rows:
             table = self.table()
-            least = table.get_column("time").to_physical().min()
+            least = table.get_column("time").cast(pl.Int64).min()
             if time == END:
                 table = table.clear()
             elif least < time:  # type: ignore[operator]
@@ -127,7 +127,7 @@ class Join(OperatorLogic):
         low = self._low[1 - port]
         if low == START:
             return False
-        latest: Any = rows.get_column("time").to_physical().max()
+        latest: Any = rows.get_column("time").cast(pl.Int64).max()
         return low == END or int(latest) + self._within < low
 
     def close(self, low: int) -> Iterable[pl.DataFrame]:

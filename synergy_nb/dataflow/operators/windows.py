@@ -64,7 +64,7 @@ class TimeWindows:
 
     def first_end(self, table: pl.DataFrame, at: str) -> int:
         """See :class:`Windows`."""
-        least: Any = table.get_column(at).to_physical().min()
+        least: Any = table.get_column(at).cast(pl.Int64).min()
         return self.next_end(int(least))
 
     def next_end(self, low: int) -> int:
@@ -107,7 +107,7 @@ class GivenWindows:
 
     def first_end(self, table: pl.DataFrame, at: str) -> int:
         """See :class:`Windows`."""
-        least: Any = table.get_column("window_end").to_physical().min()
+        least: Any = table.get_column("window_end").cast(pl.Int64).min()
         return int(least)
 
     def next_end(self, low: int) -> int:

@@ -1,0 +1,325 @@
+"""SQL expressions on Polars mean what they mean in DuckDB, and what sql.py says where engines differ."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from typing import Any
+
+import duckdb
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from synergy_nb import sql
+from synergy_nb.dataflow.expressions import compile_expression, compile_node
+from synergy_nb.dataflow.tuples import TYPES
+
+SCHEMA = {
+    "time": "time",
+    "a": "int",
+    "b": "int",
+    "x": "float",
+    "y": "float",
+    "s": "str",
+    "t": "str",
+    "p": "bool",
+    "q": "bool",
+}
+TEXTS = ["", "abc", "ABC", "a%c", "a_c", "12", "-7", " 5 ", "true", "F", "x\ny", "héé", "(a)", None]
+EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - event times carry no zone
+
+
+def table() -> pl.DataFrame:
+    """Rows in which NULLs, zeros, signs, halves and odd texts meet each other."""
+    ints = [0, 1, -1, 3, -5, 7, 100, None, 2, -100]
+    floats = [0.0, 0.5, -0.5, 1.5, -2.5, 0.125, 8.0, None, -7.375, 2.5]
+    bools = [True, False, None]
+    columns: dict[str, list[Any]] = {name: [] for name in SCHEMA}
+    for row in range(140):
+        columns["time"].append(EPOCH + dt.timedelta(seconds=row * 5003, microseconds=row))
+        columns["a"].append(ints[row % 10])
+        columns["b"].append(ints[(row // 10 + row) % 10])
+        columns["x"].append(floats[row * 3 % 10])
+        columns["y"].append(floats[(row // 7 + row) % 10])
+        columns["s"].append(TEXTS[row % 14])
+        columns["t"].append(TEXTS[(row // 14 + row) % 14])
+        columns["p"].append(bools[row % 3])
+        columns["q"].append(bools[row // 3 % 3])
+    return pl.DataFrame(columns, schema={name: TYPES[kind] for name, kind in SCHEMA.items()})
+
+
+TABLE = table()
+DUCK = duckdb.connect()
+DUCK.register("rows_in", TABLE.with_row_index("@i").to_arrow())
+
+
+def ours(text: str) -> list[Any]:
+    """The values of ``text`` by Polars."""
+    return TABLE.select(pl.col("a").alias("@"), compile_expression(text, SCHEMA).alias("v"))["v"].to_list()
+
+
+def theirs(text: str) -> list[Any]:
+    """The values of ``text`` by DuckDB."""
+    return [row[0] for row in DUCK.execute(f'SELECT {text} FROM rows_in ORDER BY "@i"').fetchall()]
+
+
+def same(left: Any, right: Any) -> bool:
+    """Equal, floats within a relative 1e-9."""
+    if isinstance(left, float) and isinstance(right, float):
+        return math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-12)
+    return type(left) is type(right) and bool(left == right)
+
+
+# Each strategy gives pairs: the text in our subset, and the text of the same meaning in DuckDB's dialect.
+Pair = tuple[str, str]
+
+
+def both(pattern: str, *parts: Pair, duck: str | None = None) -> Pair:
+    return pattern.format(*(part[0] for part in parts)), (duck or pattern).format(*(part[1] for part in parts))
+
+
+def number_of(kind: str, inner: Any) -> st.SearchStrategy[Pair]:
+    other = inner[kind]
+    cast = "BIGINT" if kind == "int" else "DOUBLE"
+    parts = [
+        st.builds(lambda k, r, o: both(f"({{}} {o} {{}})", k, r), other, other, st.sampled_from("+-*")),
+        st.builds(lambda k, r: both("({} % {})", k, r, duck="({} % nullif({}, 0))"), other, other),
+        st.builds(lambda v: both("(- {})", v), other),
+        st.builds(lambda v: both("abs({})", v), other),
+        st.builds(
+            lambda v, f: both(f"{f}({{}})", v, duck=f"{f}({{}})::{cast}"),
+            other,
+            st.sampled_from(["floor", "ceil", "round"]),
+        ),
+        st.builds(
+            lambda v, w, f: both(f"{f}({{}}, {{}})", v, w),
+            other,
+            other,
+            st.sampled_from(["coalesce", "least", "greatest"]),
+        ),
+        st.builds(lambda p, v, w: both("CASE WHEN {} THEN {} ELSE {} END", p, v, w), inner["bool"], other, other),
+        st.builds(lambda p, v: both("CASE WHEN {} THEN {} END", p, v), inner["bool"], other),
+        st.builds(lambda p: both(f"CAST({{}} AS {kind})", p, duck=f"CAST({{}} AS {cast})"), inner["bool"]),
+        st.builds(lambda v: both(f"CAST({{}} AS {kind})", v, duck=f"TRY_CAST({{}} AS {cast})"), st.just(("s", "s"))),
+    ]
+    if kind == "int":
+        parts += [
+            st.builds(lambda v: both("length({})", v), inner["str"]),
+            st.builds(lambda f: both(f"{f}(time)"), st.sampled_from(["hour", "minute"])),
+            st.builds(lambda v: both("CAST({} AS int)", v, duck="TRY_CAST(trunc({}) AS BIGINT)"), inner["float"]),
+        ]
+    else:
+        parts += [
+            st.builds(
+                lambda k, r: both("({} / {})", k, r, duck="({} / nullif({}::DOUBLE, 0))"), inner["int"], inner["int"]
+            ),
+            st.builds(lambda k, r: both("({} / {})", k, r, duck="({} / nullif({}, 0))"), other, other),
+            st.builds(lambda k, r: both("({} + {})", k, r), inner["int"], other),
+            st.builds(lambda v: both("CAST({} AS float)", v, duck="CAST({} AS DOUBLE)"), inner["int"]),
+            st.sampled_from([("round(x, 2)", "round(x, 2)"), ("round(y, 1)", "round(y, 1)")]),
+        ]
+    return st.one_of(parts)
+
+
+def text_of(inner: Any) -> st.SearchStrategy[Pair]:
+    value = inner["str"]
+    return st.one_of(
+        st.builds(lambda v, f: both(f"{f}({{}})", v), value, st.sampled_from(["lower", "upper"])),
+        st.builds(lambda v, i, n: both(f"substr({{}}, {i}, {n})", v), value, st.integers(1, 4), st.integers(0, 3)),
+        st.builds(lambda v, i: both(f"substr({{}}, {i})", v), value, st.integers(1, 4)),
+        st.builds(lambda v, w: both("concat({}, {})", v, w, duck="({} || {})"), value, value),
+        st.builds(lambda v, w: both("({} || {})", v, w), value, value),
+        st.builds(
+            lambda v, w, f: both(f"{f}({{}}, {{}})", v, w),
+            value,
+            value,
+            st.sampled_from(["coalesce", "least", "greatest"]),
+        ),
+        st.builds(lambda p, v, w: both("CASE WHEN {} THEN {} ELSE {} END", p, v, w), inner["bool"], value, value),
+        st.builds(
+            lambda v: both("CAST({} AS str)", v, duck="CAST({} AS VARCHAR)"), st.one_of(inner["int"], inner["bool"])
+        ),
+        st.sampled_from([("CAST(x AS str)", "CAST(x AS VARCHAR)")]),
+    )
+
+
+def condition_of(inner: Any) -> st.SearchStrategy[Pair]:
+    truth = inner["bool"]
+    compared = st.one_of(
+        *(st.tuples(inner[kind], inner[kind]) for kind in ("int", "float", "str")),
+        st.tuples(inner["int"], inner["float"]),
+    )
+    patterns = ["a%", "%c", "%b%", "a_c", "%", "", "abc", "_%_", "a%c", "(a)", "%\n%", "_b_", "h__"]
+    return st.one_of(
+        st.builds(
+            lambda v, o: both(f"({{}} {o} {{}})", *v), compared, st.sampled_from(["=", "<>", "<", "<=", ">", ">="])
+        ),
+        st.builds(
+            lambda k, r, o: both(f"({{}} {o} {{}})", k, r), truth, truth, st.sampled_from(["AND", "OR", "=", "<>"])
+        ),
+        st.builds(lambda v: both("(NOT {})", v), truth),
+        st.builds(
+            lambda v, n: both(f"({{}} IS {n}NULL)", v),
+            st.one_of(inner["int"], inner["str"], truth),
+            st.sampled_from(["", "NOT "]),
+        ),
+        st.builds(lambda v, k, h: both("({} BETWEEN {} AND {})", v, k, h), inner["int"], inner["int"], inner["float"]),
+        st.builds(
+            lambda v, k, n: both(f"({{}} {n}IN ({', '.join(k)}))", v),
+            inner["int"],
+            st.lists(st.sampled_from(["0", "1", "7", "NULL", "b"]), min_size=1, max_size=3),
+            st.sampled_from(["", "NOT "]),
+        ),
+        st.builds(
+            lambda v, k: both(f"({{}} IN ({', '.join(k)}))", v),
+            inner["str"],
+            st.lists(st.sampled_from(["'abc'", "''", "NULL"]), min_size=1, max_size=3),
+        ),
+        st.builds(
+            lambda v, p, n: both(f"({{}} {n}LIKE '{p}')", v),
+            inner["str"],
+            st.sampled_from(patterns),
+            st.sampled_from(["", "NOT "]),
+        ),
+        st.builds(
+            lambda v: both("CAST({} AS bool)", v, duck="CAST({} AS BOOLEAN)"), st.one_of(inner["int"], inner["float"])
+        ),
+        st.sampled_from([("CAST(s AS bool)", "TRY_CAST(s AS BOOLEAN)")]),
+    )
+
+
+def expressions(depth: int) -> dict[str, st.SearchStrategy[Pair]]:
+    """Strategies for expressions of each type, nested up to ``depth``."""
+    null = st.just(("NULL", "NULL"))
+    leaves: dict[str, st.SearchStrategy[Pair]] = {
+        "int": st.one_of(
+            st.sampled_from([("a", "a"), ("b", "b")]), st.integers(0, 9).map(lambda n: (str(n), f"{n}::BIGINT"))
+        ),
+        "float": st.one_of(
+            st.sampled_from([("x", "x"), ("y", "y")]),
+            st.integers(0, 20).map(lambda n: (f"{n / 8:.3f}", f"{n / 8}::DOUBLE")),
+        ),
+        "str": st.sampled_from([("s", "s"), ("t", "t"), ("'abc'", "'abc'"), ("'a''b'", "'a''b'")]),
+        "bool": st.one_of(
+            st.sampled_from([("p", "p"), ("q", "q"), ("TRUE", "TRUE")]),
+            null.map(lambda _: ("(NULL = 1)", "(NULL = 1)")),
+        ),
+    }
+    for _ in range(depth):
+        inner = leaves
+        leaves = {
+            "int": st.one_of(inner["int"], number_of("int", inner)),
+            "float": st.one_of(inner["float"], number_of("float", inner)),
+            "str": st.one_of(inner["str"], text_of(inner)),
+            "bool": st.one_of(inner["bool"], condition_of(inner)),
+        }
+    return leaves
+
+
+@settings(max_examples=500)
+@given(st.one_of(*expressions(3).values()))
+def test_expressions_mean_what_they_mean_in_duckdb(pair: Pair) -> None:
+    text, duck = pair
+    found, expected = ours(text), theirs(duck)
+    if not all(map(same, found, expected)):
+        wrong = [(i, f, e) for i, (f, e) in enumerate(zip(found, expected, strict=True)) if not same(f, e)]
+        pytest.fail(f"{text}\n  in DuckDB {duck}\n  row, ours, DuckDB's: {wrong[:5]}")
+
+
+@settings(max_examples=60)
+@given(expressions(2)["bool"])
+def test_the_canonical_text_means_the_same(pair: Pair) -> None:
+    assert ours(sql.canonical(pair[0], SCHEMA)) == ours(pair[0])
+
+
+@settings(max_examples=60)
+@given(st.one_of(*expressions(2).values()))
+def test_values_have_the_type_that_is_inferred(pair: Pair) -> None:
+    kind = sql.infer_type(pair[0], SCHEMA)
+    assert TABLE.select(pl.col("a").alias("@"), v=compile_expression(pair[0], SCHEMA)).schema["v"] == TYPES[kind]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1 / 2", 0.5),
+        ("1 / 0", None),
+        ("0.0 / 0", None),
+        ("-5 % 3", -2),
+        ("5 % -3", 2),
+        ("5 % 0", None),
+        ("-5.5 % 3", -2.5),
+        ("5.5 % 0.0", None),
+        ("round(2.5)", 3.0),
+        ("round(-2.5)", -3.0),
+        ("round(0.125, 2)", 0.13),
+        ("round(7)", 7),
+        ("CAST(2.9 AS int)", 2),
+        ("CAST(-2.9 AS int)", -2),
+        ("CAST(1e30 AS int)", None),
+        ("CAST('12x' AS int)", None),
+        ("CAST(' 12 ' AS int)", 12),
+        ("CAST('yes' AS bool)", True),
+        ("CAST('N' AS bool)", False),
+        ("CAST('maybe' AS bool)", None),
+        ("CAST(NULL AS str)", None),
+        ("concat('a', NULL)", None),
+        ("least(3, NULL, 2.5)", 2.5),
+        ("greatest(3, NULL, 2.5)", 3.0),
+        ("coalesce(NULL, 1, 2.5)", 1.0),
+        ("NULL + 1", None),
+        ("NOT (NULL AND FALSE)", True),
+        ("NULL OR TRUE", True),
+        ("1 IN (2, NULL)", None),
+        ("1 IN (1, NULL)", True),
+        ("NULL IN (1)", None),
+        ("1 IN (1.0, 2.5)", True),
+        ("1 IN (NULL)", None),
+        ("NULL IS NULL", True),
+        ("NULL BETWEEN 1 AND 2", None),
+        ("'a.c' LIKE 'a.c'", True),
+        ("'abc' LIKE 'a.c'", False),
+        ("'a\nb' LIKE 'a_b'", True),
+        ("'ab' LIKE 'a%%'", True),
+        ("NULL LIKE 'a'", None),
+        ("CASE WHEN NULL THEN 1 ELSE 2 END", 2),
+        ("CASE WHEN TRUE THEN NULL END", None),
+        ("abs(NULL)", None),
+        ("- NULL", None),
+        ("length('héé')", 3),
+        ("substr('héllo', 2, 3)", "éll"),
+        ("9223372036854775807 + 1", -(2**63)),
+    ],
+)
+def test_points_that_engines_see_differently(text: str, value: Any) -> None:
+    found = pl.DataFrame({"time": [0]}).select("time", v=compile_expression(text, {"time": "time"}))["v"].item()
+    assert same(found, value)
+
+
+def test_a_condition_without_columns_filters_all_rows() -> None:
+    assert TABLE.filter(compile_expression("1 = 1", SCHEMA)).height == TABLE.height
+    assert TABLE.filter(compile_expression("1 = 2", SCHEMA)).height == 0
+    assert TABLE.filter(compile_expression("NULL", SCHEMA).cast(pl.Boolean)).height == 0
+
+
+def test_an_unknown_column_is_refused_by_name() -> None:
+    with pytest.raises(sql.SqlError, match="bytez"):
+        compile_expression("bytez > 1", {"bytes": "int"})
+
+
+def test_a_node_outside_the_subset_is_refused() -> None:
+    import sqlglot
+
+    for text, named in (("a IN (SELECT 1)", "in"), ("sqrt(a)", "sqrt"), ("CAST(a AS date)", "DATE"), ("c + 1", "'c'")):
+        with pytest.raises(ValueError, match="expected") as error:
+            compile_node(sqlglot.parse_one(text), {"a": "int"})
+        assert named in str(error.value)
+
+
+def test_deep_nesting_is_refused_or_computed_but_never_a_crash() -> None:
+    deep = "NOT " * 60 + "p"
+    assert ours(deep) == ours("p")
+    with pytest.raises(sql.SqlError, match="nested"):
+        compile_expression("NOT " * 2400 + "p", SCHEMA)
