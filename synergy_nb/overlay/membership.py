@@ -40,25 +40,16 @@ References
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from heapq import nlargest
 from math import log2
 from typing import Final
 
-import msgspec
-
+from synergy_nb.overlay.gossip import ALIVE, DEAD, LEFT, SUSPECT, Gossip, News
 from synergy_nb.overlay.pastry import Pastry
 from synergy_nb.peer import Message, Peer, Protocol
 
 __all__ = ["ALIVE", "DEAD", "LEFT", "SUSPECT", "Membership", "News", "Ping", "PingAck", "PingFor", "PingForAck"]
 
-ALIVE: Final = 0
-SUSPECT: Final = 1
-DEAD: Final = 2
-LEFT: Final = 3
-
 HELPERS: Final = 3  # k of SWIM
-NEWS_IN_MESSAGE: Final = 8
-NEWS_KEPT: Final = 256
 SPREAD: Final = 3.0  # each piece of news is sent SPREAD * log2(ring size) times
 VERIFY_EVERY: Final = 4.0  # s between pings to one dead peer of which others still speak
 WATCHED_A_PERIOD: Final = 8  # pings to watched peers a period, at most
@@ -66,14 +57,6 @@ RELAYED: Final = 256  # pings in others' stead under way
 MEMBERS_KEPT: Final = 4096
 DEAD_KEPT: Final = 512
 RETRY_FOR: Final = 1800.0  # s that a dead peer is pinged now and then
-
-
-class News(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """That ``address`` was in ``status`` in its ``incarnation``."""
-
-    address: str
-    status: int
-    incarnation: int
 
 
 class Ping(Message, frozen=True, gc=False):
@@ -180,7 +163,7 @@ class Membership(Protocol):
         self._table_turn: list[str] = []
         self._to_table = False
         self._relayed: dict[int, tuple[str, int, str, float]] = {}  # my number: (asker, its number, target, until)
-        self._news: dict[str, tuple[int, News]] = {}  # address: (times left to send, what)
+        self._gossip = Gossip()
         self._number = 0
         self._running = False
         self._epoch = 0  # timers of an earlier life in the ring do nothing
@@ -251,7 +234,7 @@ class Membership(Protocol):
         self._running = False
         self._probes.clear()
         self._suspects.clear()
-        self._news.clear()
+        self._gossip.clear()
         self.incarnation = max(self.incarnation + 1, int(self.peer.now * 1000))
 
     def _tick(self, due: float, epoch: int) -> None:
@@ -356,7 +339,7 @@ class Membership(Protocol):
 
     def _ping(self, address: str, number: int) -> None:
         member = self._members.get(address)
-        news = self._pick_news() if self._news else ()
+        news = self._gossip.pick()
         if member is not None and member.status != ALIVE:  # the charge, so that it can refute
             news = (News(address, member.status, member.incarnation), *news)
         self.peer.send(address, Ping(number, self.incarnation, news))
@@ -369,7 +352,7 @@ class Membership(Protocol):
         ]
         rng = self.peer.rng
         for helper in helpers if len(helpers) <= count else rng.sample(helpers, count):
-            self.peer.send(helper, PingFor(number, address, self._pick_news() if self._news else ()))
+            self.peer.send(helper, PingFor(number, address, self._gossip.pick()))
 
     def _on_ping(self, sender: str, message: Ping) -> None:
         if not self._running:
@@ -377,7 +360,7 @@ class Membership(Protocol):
         if message.news:
             self._learn(message.news)
         charge = self._hear(sender, message.incarnation)
-        news = self._pick_news() if self._news else ()
+        news = self._gossip.pick()
         if charge is not None:
             news = (charge, *news)
         self.peer.send(sender, PingAck(message.number, self.incarnation, news))
@@ -452,7 +435,7 @@ class Membership(Protocol):
         if piece.incarnation < self.incarnation or (piece.status == ALIVE and piece.incarnation == self.incarnation):
             return piece.status != ALIVE
         self.incarnation = piece.incarnation + 1
-        self._spread(self.peer.address, ALIVE, self.incarnation)
+        self._spread(News(self.peer.address, ALIVE, self.incarnation))
         if piece.status >= DEAD:
             self.peer.record("peer_refuted_death", piece.address, incarnation=self.incarnation)
             for callback in self.on_refuted:
@@ -477,7 +460,7 @@ class Membership(Protocol):
             return
         now = self.peer.now
         member.since = now
-        self._spread(address, status, incarnation)
+        self._spread(News(address, status, incarnation))
         if status == SUSPECT:
             self._suspects.setdefault(address, now + self.suspicion)
             return
@@ -525,27 +508,5 @@ class Membership(Protocol):
             self._ping(address, self._number)
         return False
 
-    # -- news --------------------------------------------------------------------------------------------------------
-
-    def _spread(self, address: str, status: int, incarnation: int) -> None:
-        times = 2 + int(SPREAD * log2(self.pastry.leaves.size_estimate + 1.0))
-        self._news.pop(address, None)
-        self._news[address] = (times, News(address, status, incarnation))
-        if len(self._news) > NEWS_KEPT:
-            del self._news[next(iter(self._news))]
-
-    def _pick_news(self) -> tuple[News, ...]:
-        """What has been sent least often, at most a few pieces."""
-        news = self._news
-        picked = list(news)
-        if len(picked) > NEWS_IN_MESSAGE:
-            picked = nlargest(NEWS_IN_MESSAGE, picked, key=lambda address: news[address][0])
-        pieces = []
-        for address in picked:
-            times, piece = news[address]
-            pieces.append(piece)
-            if times > 1:
-                news[address] = (times - 1, piece)
-            else:
-                del news[address]
-        return tuple(pieces)
+    def _spread(self, piece: News) -> None:
+        self._gossip.add(piece, 2 + int(SPREAD * log2(self.pastry.leaves.size_estimate + 1.0)))
