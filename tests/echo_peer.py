@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+import polars as pl
 
 from synergy_nb.peer import Message, Peer, Protocol
 from synergy_nb.runtime.driver import PeerRuntime
 
 
-class Hello(Message):
+class Hello(Message, frozen=True):
     """Answered by its echo."""
 
     number: int
 
 
-class Echo(Message):
+class Echo(Message, frozen=True):
     """The answer."""
 
     number: int
 
 
-class Fail(Message):
+class Fail(Message, frozen=True):
     """Its handler raises."""
 
 
@@ -34,13 +37,13 @@ class Deploy(msgspec.Struct, frozen=True):
     what: str
 
 
-class Deployed(Message):
+class Deployed(Message, frozen=True):
     """What came of the instruction."""
 
     what: str
 
 
-class Stranger(Message):
+class Stranger(Message, frozen=True):
     """A message that no peer knows."""
 
 
@@ -66,7 +69,10 @@ class Talk(Protocol):
         return number
 
     def greet_later(self, to: str, number: int, delay: float) -> None:
-        self.peer.after(delay, self.greet, to, number)
+        self.peer.after(delay, self._greet_now, to, number)
+
+    def _greet_now(self, to: str, number: int) -> None:
+        self.greet(to, number)
 
     def deploy(self, what: str) -> None:
         self.peer.instruct(Deploy(what))
@@ -115,5 +121,15 @@ def make(runtime: PeerRuntime, config: Mapping[str, Any]) -> tuple[Peer, Recordi
         await asyncio.get_running_loop().create_future()
         return b""
 
-    runtime.operations.update(greet=greet, fail=fail, hang=hang)
+    async def compute(_payload: bytes) -> bytes:
+        frame = pl.DataFrame({"key": [1, 2] * 5000, "value": range(10_000)})
+        summed = await asyncio.to_thread(lambda: frame.group_by("key").agg(pl.col("value").sum()).sort("key"))
+        return msgspec.msgpack.encode(summed.rows())
+
+    async def about(_payload: bytes) -> bytes:
+        return msgspec.msgpack.encode(
+            {"name": runtime.name, "pid": os.getpid(), "config": config, "interrupt": signal.getsignal(signal.SIGINT)}
+        )
+
+    runtime.operations.update(greet=greet, fail=fail, hang=hang, compute=compute, about=about)
     return peer, RecordingHost(runtime)

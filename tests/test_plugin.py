@@ -1,5 +1,7 @@
 """One peer on a real clock: the driver over comms in memory, and the plugin on Dask workers of this process."""
 
+# mypy: disable-error-code="no-untyped-call"
+
 from __future__ import annotations
 
 import asyncio
@@ -17,7 +19,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from distributed import Client, LocalCluster, Security, Worker
-from distributed.comm import CommClosedError
+from distributed.comm.core import CommClosedError
 
 from synergy_nb.journal import Event
 from synergy_nb.peer import Codec, Peer

@@ -26,7 +26,6 @@ import socket
 import subprocess
 import sys
 import threading
-import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -374,10 +373,10 @@ def _child(target: str, spec: bytes, pipe: int, life: int) -> None:
         call(spec, lambda value: report({"report": value}))
         code = 0
     except BaseException as error:  # noqa: BLE001 - the last thing that this process does
+        while error.__cause__ is not None:  # what Dask wraps says no more than that there was an error
+            error = error.__cause__
         with contextlib.suppress(OSError):
             report({"error": f"{type(error).__name__}: {error}"})
-        if not isinstance(error, SystemExit):
-            traceback.print_exc()
     finally:
         with contextlib.suppress(Exception):
             sys.stdout.flush()

@@ -143,7 +143,7 @@ class PeerCluster(SpecCluster):
 
     def __init__(self, nursery: Nursery, workers: dict[str, Any], **options: Any) -> None:
         self._nursery = nursery
-        self._processes: dict[str, PeerProcess] = {}
+        self._order = list(workers)
         for worker in workers.values():
             worker["options"]["on_exit"] = self._forget
         try:
@@ -161,7 +161,8 @@ class PeerCluster(SpecCluster):
     @property
     def processes(self) -> dict[str, PeerProcess]:
         """The living processes by name."""
-        return {name: process for name, process in self.workers.items() if process.status == Status.running}
+        started = ((name, self.workers.get(name)) for name in self._order)
+        return {name: process for name, process in started if process and process.status == Status.running}
 
     def _forget(self, name: str) -> None:
         """A process has ended: it is not to be started again."""

@@ -1,0 +1,226 @@
+"""Peers in processes of their own: they start, they fail one by one, and none outlives its cluster."""
+
+# mypy: disable-error-code="no-untyped-call"
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import dask
+import msgspec
+import psutil
+import pytest
+from distributed import Client
+
+from synergy_nb.runtime.link import LinkDown, Links
+from synergy_nb.runtime.nursery import Nursery, StartError
+from synergy_nb.runtime.plugin import client_links
+from synergy_nb.runtime.processes import QUIET, PeerCluster, start
+from tests.test_plugin import certificates
+
+FACTORY = "tests.echo_peer:make"
+ROOT = Path(__file__).resolve().parent.parent
+T = TypeVar("T")
+
+
+def gone(pids: list[int], timeout: float = 15.0) -> bool:
+    """Whether all processes have ended, within a deadline that only ends a test that fails."""
+    processes = [psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)]
+    processes = [process for process in processes if process.status() != psutil.STATUS_ZOMBIE]
+    return not psutil.wait_procs(processes, timeout=timeout)[1]
+
+
+class Held:
+    """A synchronous cluster, and requests to its peers from a client on its loop."""
+
+    def __init__(self, cluster: PeerCluster, connection_args: dict[str, Any] | None = None) -> None:
+        self.cluster = cluster
+        self.links = self.on_loop(self._links, connection_args or {})
+
+    async def _links(self, connection_args: dict[str, Any]) -> Links:
+        return client_links(connection_args)
+
+    def on_loop(self, function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+        result: T = self.cluster.sync(function, *arguments)
+        return result
+
+    def ask(self, peer: str, operation: str, payload: Any = None, timeout: float = 10.0) -> Any:
+        answer = self.on_loop(self.links.request, self.cluster.peers[peer], operation, payload or b"", timeout)
+        return msgspec.msgpack.decode(answer)
+
+    @property
+    def pids(self) -> list[int]:
+        return [process.pid for process in self.cluster.processes.values()]
+
+    def close(self) -> None:
+        self.on_loop(self.links.close)
+        self.cluster.close()
+
+
+@pytest.fixture
+def held() -> Iterator[Held]:
+    held = Held(start(3, FACTORY, {"seed": 5, "of": {"peer-2": {"seed": 6}}}))
+    pids = held.pids
+    yield held
+    held.close()
+    assert gone(pids)
+
+
+def test_peers_start_fail_one_by_one_and_end(held: Held) -> None:
+    """The life of a cluster: one test, so that it starts once."""
+    cluster = held.cluster
+    assert list(cluster.peers) == ["peer-1", "peer-2", "peer-3"]
+    assert {info["name"] for info in cluster.scheduler_info["workers"].values()} == set(cluster.peers)
+    about = [held.ask(name, "about") for name in cluster.peers]
+    assert [one["config"]["seed"] for one in about] == [5, 6, 5]
+    assert [one["name"] for one in about] == list(cluster.peers)
+    assert sorted(one["pid"] for one in about) == sorted(held.pids)
+    assert os.getpid() not in held.pids
+    assert {one["interrupt"] for one in about} == {int(signal.SIG_IGN)}  # interrupting a cell is not for them
+    assert all(dask.config.get(name) != value for name, value in QUIET.items() if "interval" in name)
+    assert held.ask("peer-1", "compute") == [[1, 24995000], [2, 25000000]]  # Polars' threads work in forked processes
+    with Client(cluster) as client:  # an ordinary Dask cluster
+        assert client.submit(sum, [1, 2]).result(timeout=20) == 3
+
+    # one is killed: the others go on, what was under way with it fails at once, and nobody starts it again
+    killed, stopped = cluster.processes["peer-2"], cluster.processes["peer-3"]
+    address = cluster.peers["peer-2"]
+
+    async def kill() -> None:
+        hanging = asyncio.create_task(held.links.request(address, "hang", timeout=30.0))
+        await held.links.request(address, "ping")
+        os.kill(killed.pid, signal.SIGKILL)
+        with pytest.raises(LinkDown):
+            await hanging
+        await killed.finished()
+
+    held.on_loop(kill)
+    assert list(cluster.peers) == ["peer-1", "peer-3"]
+    held.on_loop(cluster._correct_state)
+    assert set(cluster.workers) == {"peer-1", "peer-3"}
+    assert held.ask("peer-1", "greet", msgspec.msgpack.encode((cluster.peers["peer-3"], 1))) == 1
+
+    # one is stopped: a call to it ends by its deadline, and the cluster still closes
+    os.kill(stopped.pid, signal.SIGSTOP)
+    with pytest.raises(TimeoutError, match=r"no answer within 0\.2 s"):
+        held.ask("peer-3", "about", timeout=0.2)
+    assert held.ask("peer-1", "about")["name"] == "peer-1"
+
+
+def test_several_peers_in_one_process_on_a_running_loop(tmp_path: Path) -> None:
+    """The asynchronous way, with TLS."""
+
+    async def main() -> list[int]:
+        security = certificates(tmp_path)
+        async with start(5, FACTORY, per_process=3, security=security, asynchronous=True) as cluster:
+            assert list(cluster.processes) == ["peer-1..peer-3", "peer-4..peer-5"]
+            assert list(cluster.peers) == [f"peer-{number}" for number in range(1, 6)]
+            assert all(address.startswith("tls://127.0.0.1:") for address in cluster.peers.values())
+            links = client_links(security.get_connection_args("client"))
+            for address in cluster.peers.values():
+                assert await links.request(address, "ping", b"x") == b"x"
+            to = cluster.peers["peer-5"]
+            assert await links.request(cluster.peers["peer-1"], "greet", msgspec.msgpack.encode((to, 1)))
+            await links.close()
+            return [process.pid for process in cluster.processes.values()]
+
+    assert gone(asyncio.run(main()))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"peers": 0}, "peers: 0; expected at least 1"),
+        ({"peers": 2, "per_process": 0}, "per_process: 0; expected at least 1"),
+        ({"peers": 2, "factory": "no.such:make"}, "factory: 'no.such:make' cannot be loaded"),
+    ],
+)
+def test_bad_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        start(**arguments)
+
+
+def test_a_peer_that_does_not_come_up_is_reported_and_nothing_is_left() -> None:
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    with pytest.raises(StartError, match="RuntimeError: this factory fails"):
+        start(2, "tests.test_plugin:broken")
+    assert gone([child.pid for child in psutil.Process().children(recursive=True) if child.pid not in before])
+
+
+def test_a_process_that_is_not_ready_in_time_is_ended() -> None:
+    async def main() -> int:
+        nursery = Nursery.launch(preload=())
+        with pytest.raises(StartError, match=r"process 'x' was not ready within 0\.3 s"):
+            await nursery.fork("x", "tests.test_processes:never_ready", b"", timeout=0.3)
+        with pytest.raises(StartError, match="ValueError: bad spec"):
+            await nursery.fork("y", "tests.test_processes:fails", b"bad spec", timeout=10.0)
+        assert await nursery.fork("z", "tests.test_processes:reports", b"spec", timeout=10.0) == b"spec"
+        assert await nursery.exited("z") == 3
+        pid = nursery._process.pid
+        nursery._process.kill()
+        with pytest.raises(StartError, match="the nursery has ended"):
+            await nursery.fork("x", "tests.test_processes:never_ready", b"", timeout=10.0)
+        await nursery.close()
+        return pid
+
+    assert gone([asyncio.run(main())])
+
+
+def never_ready(_spec: bytes, _report: Callable[[Any], None]) -> None:
+    signal.pause()
+
+
+def fails(spec: bytes, _report: Callable[[Any], None]) -> None:
+    raise ValueError(spec.decode())
+
+
+def reports(spec: bytes, report: Callable[[Any], None]) -> None:
+    report(spec)
+    os._exit(3)
+
+
+SCRIPT = """
+import sys
+print("the script runs", flush=True)
+from synergy_nb.runtime.processes import start
+cluster = start(2, "tests.echo_peer:make")
+nursery = cluster._nursery._process.pid
+print(nursery, *(process.pid for process in cluster.processes.values()), flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["kill", "exit", "raise", "kill the nursery"])
+def test_nothing_outlives_the_user_s_process(way: str, tmp_path: Path) -> None:
+    """A script without a guard is not run again in the peers; however it ends, they end."""
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT + ("raise SystemExit(1)" if way == "raise" else ""))
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, *(["-c", SCRIPT] if way == "kill" else [str(script)])]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True, cwd=tmp_path
+    ) as user:
+        assert user.stdin is not None
+        assert user.stdout is not None
+        assert user.stdout.readline() == "the script runs\n"
+        pids = [int(word) for word in user.stdout.readline().split()]
+        assert len(pids) == 3
+        assert all(psutil.pid_exists(pid) for pid in pids)
+        if way == "kill":
+            user.kill()
+        elif way == "kill the nursery":
+            os.kill(pids[0], signal.SIGKILL)
+            assert gone(pids[1:])
+        if way != "kill":
+            user.stdin.write("\n")
+            user.stdin.close()
+        assert user.stdout.read() == ""  # its end, so nobody holds it any more; and the script ran once
+    assert gone(pids)
