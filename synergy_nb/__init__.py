@@ -1,0 +1,66 @@
+"""Notebook-driven, QoS-aware distributed stream processing by decentralized peers on Dask workers.
+
+>>> from synergy_nb import source
+>>> query = source("packets", rate="1000 tuples/s").filter("bytes > 1000").sink("large", delay="1 s")
+>>> query.stream_name("filter")
+'filter[bytes > 1000](packets[])'
+
+``Cluster(peers=8).submit(query)`` runs it. What is not needed for plans is imported when it is first asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+from synergy_nb.plan import Plan, PlanError, QoS, plan, source
+
+if TYPE_CHECKING:
+    from synergy_nb.algorithms.composition import CompositionConfig
+    from synergy_nb.runtime.client import AsyncApplication, AsyncCluster, ClusterError, NotAdmitted
+    from synergy_nb.runtime.cluster import Application, Cluster
+    from synergy_nb.runtime.starting import connect_cluster, start_cluster
+    from synergy_nb.runtime.widearea import WideArea
+
+__all__ = [
+    "Application",
+    "AsyncApplication",
+    "AsyncCluster",
+    "Cluster",
+    "ClusterError",
+    "CompositionConfig",
+    "NotAdmitted",
+    "Plan",
+    "PlanError",
+    "QoS",
+    "WideArea",
+    "connect_cluster",
+    "plan",
+    "source",
+    "start_cluster",
+]
+__version__ = "0.1.0"
+
+_LATER: Final = {
+    "Application": "synergy_nb.runtime.cluster",
+    "AsyncApplication": "synergy_nb.runtime.client",
+    "AsyncCluster": "synergy_nb.runtime.client",
+    "Cluster": "synergy_nb.runtime.cluster",
+    "ClusterError": "synergy_nb.runtime.client",
+    "CompositionConfig": "synergy_nb.algorithms.composition",
+    "NotAdmitted": "synergy_nb.runtime.client",
+    "WideArea": "synergy_nb.runtime.widearea",
+    "connect_cluster": "synergy_nb.runtime.starting",
+    "start_cluster": "synergy_nb.runtime.starting",
+}
+
+
+def __getattr__(name: str) -> Any:
+    module = _LATER.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(module), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

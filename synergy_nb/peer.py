@@ -176,10 +176,12 @@ class Protocol:
     """Base of what a peer is made of: messages that it understands, and state.
 
     A subclass sets ``handlers`` in its ``__init__``: message type to bound method ``(sender, message) -> None``.
-    Protocols reach each other only through what they are given when they are made.
+    ``payloads`` are types that only arrive inside its other messages. Protocols reach each other only through what
+    they are given when they are made.
     """
 
     handlers: Mapping[type[Message], Callable[[str, Any], None]]
+    payloads: tuple[type[Message], ...] = ()
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
@@ -279,7 +281,7 @@ class Peer:
     @property
     def message_types(self) -> tuple[type[Message], ...]:
         """All message types that this peer understands."""
-        return tuple(self._handlers)
+        return (*self._handlers, *(kind for protocol in self.protocols for kind in protocol.payloads))
 
     # -- for protocols -------------------------------------------------------------------------------------------
 

@@ -132,6 +132,7 @@ class Pastry(Routing):
         self._exchanges = 0
         self._asked: dict[int, float] = {}  # slot: when a peer for it was last asked for; at most 512 slots
         self._epoch = 0  # timers of an earlier life in the ring do nothing
+        self.payloads = (JoinRequest,)
         self.handlers = {
             **self.handlers,
             JoinReply: self._on_join_reply,

@@ -11,6 +11,7 @@ import asyncio
 import atexit
 import html
 import os
+import signal
 import threading
 import weakref
 from collections.abc import Coroutine, Iterator, Mapping
@@ -23,7 +24,7 @@ from synergy_nb.explanation import Explanation
 from synergy_nb.journal import Event
 from synergy_nb.plan import Plan
 from synergy_nb.runtime.client import AsyncApplication, AsyncCluster, ClusterError, Feed
-from synergy_nb.runtime.processes import LocalPeers
+from synergy_nb.runtime.processes import PeerCluster
 from synergy_nb.runtime.requests import PeerState
 from synergy_nb.runtime.starting import connect_cluster, start_cluster
 from synergy_nb.runtime.widearea import WideArea
@@ -159,21 +160,26 @@ class Cluster:
 
     def kill(self, peer: str) -> None:
         """End the process of a peer without warning (SIGKILL), to see what the others do."""
-        self._local().kill(self._named(peer))
+        os.kill(self._process(peer), signal.SIGKILL)
 
-    def stop_process(self, peer: str) -> None:
-        """Stop the process of a peer (SIGSTOP): it hangs until :meth:`continue_process`."""
-        self._local().stop(self._named(peer))
+    def suspend(self, peer: str) -> None:
+        """Stop the process of a peer (SIGSTOP): it hangs until :meth:`resume`."""
+        os.kill(self._process(peer), signal.SIGSTOP)
 
-    def continue_process(self, peer: str) -> None:
-        """Let a stopped process go on (SIGCONT)."""
-        self._local().resume(self._named(peer))
+    def resume(self, peer: str) -> None:
+        """Let a suspended process go on (SIGCONT)."""
+        os.kill(self._process(peer), signal.SIGCONT)
 
-    def _local(self) -> LocalPeers:
+    def _process(self, peer: str) -> int:
+        """Id of the process in which a peer runs that was started here."""
         local = self._cluster.local
-        if not isinstance(local, LocalPeers):
+        if not isinstance(local, PeerCluster):
             raise ClusterError("the peers of this cluster were not started here; expected Cluster(peers=<number>)")
-        return local
+        self._named(peer)
+        for process in local.processes.values():
+            if peer in process.peers:
+                return process.pid
+        raise ClusterError(f"peer: {peer!r} has ended; expected one that runs: {', '.join(local.peers)}")
 
     def _named(self, peer: str) -> str:
         if peer not in self._cluster.peers:

@@ -99,6 +99,7 @@ class Service:
             "events": self._events,
         }
         runtime.operations.update(operations)
+        runtime.on_down = self._link_down
 
     # -- for the driver ------------------------------------------------------------------------------------------
 
@@ -161,6 +162,10 @@ class Service:
 
     def _into_peer(self, function: Callable[..., Any], *arguments: Any) -> None:
         self.runtime.call(function, *arguments)
+
+    def _link_down(self, address: str) -> None:
+        """A link that failed is a reason to ask whether its other end is alive."""
+        self._into_peer(self.synergy.membership.suspect, address)
 
     def _samples(self) -> list[Row]:
         """Load and memory of this machine since the last time, and what the overlay's pings took."""

@@ -1,0 +1,143 @@
+"""From nothing, or from an existing Dask cluster, to peers that form a ring."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from distributed import Client, Security
+
+from synergy_nb.algorithms.composition import CompositionConfig
+from synergy_nb.runtime.client import AsyncCluster, ClusterError
+from synergy_nb.runtime.plugin import client_links, install
+from synergy_nb.runtime.processes import start
+from synergy_nb.runtime.service import FACTORY
+from synergy_nb.runtime.widearea import WideArea
+
+__all__ = ["connect_cluster", "start_cluster"]
+
+KEY_BYTES = (16, 24, 32)  # of AES
+
+
+async def start_cluster(
+    peers: int = 8,
+    *,
+    cores: float | None = None,
+    bandwidth: float = 125e6,
+    wide_area: WideArea | str | os.PathLike[str] | None = None,
+    keys: Mapping[str, bytes] | None = None,
+    composition: CompositionConfig | None = None,
+    seed: int = 0,
+    security: Security | None = None,
+    per_process: int = 1,
+) -> AsyncCluster:
+    """Start peers on this machine; see :class:`~synergy_nb.runtime.cluster.Cluster` for the parameters.
+
+    Raises
+    ------
+    ValueError
+        If an argument makes no sense; nothing has been started then.
+    """
+    if isinstance(peers, bool) or not isinstance(peers, int) or peers < 1:
+        raise ValueError(f"peers: {peers!r}; expected a number of at least 1, or the address of a Dask scheduler")
+    share = (os.cpu_count() or 1) / peers
+    config = _config(share if cores is None else cores, bandwidth, keys, composition, seed)
+    area = _area(wide_area, peers, seed)
+    started = await start(
+        peers,
+        FACTORY,
+        config,
+        area=None if area is None else area.to_bytes(),
+        security=security,
+        per_process=per_process,
+        asynchronous=True,
+    )
+
+    async def close() -> None:
+        await started.close()
+
+    arguments = {} if security is None else security.get_connection_args("client")
+    cluster = AsyncCluster(client_links(arguments), started.peers, close, local=started)
+    return await _joined(cluster)
+
+
+async def connect_cluster(
+    scheduler: str,
+    *,
+    cores: float | None = None,
+    bandwidth: float = 125e6,
+    wide_area: WideArea | str | os.PathLike[str] | None = None,
+    keys: Mapping[str, bytes] | None = None,
+    composition: CompositionConfig | None = None,
+    seed: int = 0,
+    security: Security | None = None,
+    timeout: float = 10.0,
+) -> AsyncCluster:
+    """Make the workers of an existing Dask cluster peers.
+
+    Raises
+    ------
+    ClusterError
+        If the scheduler does not answer, or has no workers.
+    """
+    config = _config(1.0 if cores is None else cores, bandwidth, keys, composition, seed)
+    try:
+        client = await Client(scheduler, asynchronous=True, security=security, timeout=timeout, set_as_default=False)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise ClusterError(f"scheduler: {scheduler!r} does not answer: {error}; expected tcp://host:port") from error
+
+    async def close() -> None:
+        await client.close()
+
+    try:
+        workers = (await client.scheduler.identity(n_workers=-1))["workers"]
+        if not workers:
+            raise ClusterError(f"scheduler: {scheduler!r} has no workers; expected at least one, each becomes a peer")
+        area = _area(wide_area, len(workers), seed)
+        peers = await install(client, FACTORY, config, area=None if area is None else area.to_bytes())
+    except BaseException:
+        await client.close()
+        raise
+    cluster = AsyncCluster(client_links(client.security.get_connection_args("client")), peers, close)
+    return await _joined(cluster)
+
+
+async def _joined(cluster: AsyncCluster) -> AsyncCluster:
+    try:
+        await cluster.join()
+    except BaseException:
+        await asyncio.shield(cluster.close())
+        raise
+    return cluster
+
+
+def _config(
+    cores: float,
+    bandwidth: float,
+    keys: Mapping[str, bytes] | None,
+    composition: CompositionConfig | None,
+    seed: int,
+) -> dict[str, Any]:
+    """Plain values for the peers' factory, checked."""
+    for field, value in (("cores", cores), ("bandwidth", bandwidth)):
+        if not value > 0:
+            raise ValueError(f"{field}: {value}; expected a positive number")
+    for name, secret in (keys or {}).items():
+        if not isinstance(secret, bytes) or len(secret) not in KEY_BYTES:
+            raise ValueError(f"keys: {name!r}; expected 16, 24 or 32 bytes")
+    return {
+        "cores": float(cores),
+        "bandwidth": float(bandwidth),
+        "seed": seed,
+        "keys": dict(keys or {}),
+        "composition": msgspec.to_builtins(composition or CompositionConfig()),
+    }
+
+
+def _area(area: WideArea | str | os.PathLike[str] | None, peers: int, seed: int) -> WideArea | None:
+    if area is None or isinstance(area, WideArea):
+        return area
+    return WideArea.from_file(area, sites=peers, seed=seed)
