@@ -461,18 +461,17 @@ class Membership(Protocol):
         now = self.peer.now
         member.since = now
         self._spread(News(address, status, incarnation))
+        if status < DEAD <= before:  # also one that is suspected in a later incarnation has come back in between
+            del self._dead[address]
+            self.pastry.consider(address)
+            for callback in self.on_alive:
+                callback(address)
         if status == SUSPECT:
             self._suspects.setdefault(address, now + self.suspicion)
             return
         self._suspects.pop(address, None)
-        self._probes.pop(address, None)
-        if status == ALIVE:
-            if before >= DEAD:
-                self._dead.pop(address, None)
-                self.pastry.consider(address)
-                for callback in self.on_alive:
-                    callback(address)
-        elif before < DEAD:
+        if status >= DEAD > before:
+            self._probes.pop(address, None)
             self._bury(address)
             self.pastry.remove(address)
             for callback in self.on_dead:

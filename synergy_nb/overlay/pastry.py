@@ -348,8 +348,10 @@ class Pastry(Routing):
             return
         version = self.leaves.version
         self._take(sender, heard=False)
+        here = self.leaves.member_set
         for address in message.leaves:
-            self._take(address, heard=True)
+            if address not in here:
+                self._take(address, heard=True)
         if message.answer:
             if sender in self.leaves:
                 self.peer.send(sender, Leaves(self.leaves.members, False))

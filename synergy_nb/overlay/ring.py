@@ -83,7 +83,7 @@ class LeafSet:
 
     __slots__ = (
         "_arc_base", "_arc_offsets", "_arc_peers", "_arc_span", "_left", "_right", "_whole",
-        "address", "half", "members", "number", "version",
+        "address", "half", "member_set", "members", "number", "version",
     )  # fmt: skip
 
     def __init__(self, address: str, half: int = 8) -> None:
@@ -94,12 +94,13 @@ class LeafSet:
         self.half = half
         self.version = 0  # counts changes, so that others see cheaply whether there was one
         self.members: tuple[str, ...] = ()
+        self.member_set: frozenset[str] = frozenset()
         self._left: list[tuple[int, str]] = []  # (how far counter-clockwise, address), nearest first
         self._right: list[tuple[int, str]] = []
         self._rebuild()
 
     def __contains__(self, address: object) -> bool:
-        return address in self.members
+        return address in self.member_set
 
     def __len__(self) -> int:
         return len(self.members)
@@ -143,7 +144,7 @@ class LeafSet:
 
     def discard(self, address: str) -> bool:
         """Take ``address`` out; whether it was in. The caller offers what else it knows."""
-        if address not in self.members:
+        if address not in self.member_set:
             return False
         self._left = [item for item in self._left if item[1] != address]
         self._right = [item for item in self._right if item[1] != address]
@@ -220,6 +221,7 @@ class LeafSet:
         left, right = self._left, self._right
         self.version += 1
         self.members = tuple(dict.fromkeys([item[1] for item in left] + [item[1] for item in right]))
+        self.member_set = frozenset(self.members)
         self._whole = len(right) < self.half or left[-1][0] + right[-1][0] > MASK
         if self._whole:
             self._arc_base, self._arc_span = 0, MASK
