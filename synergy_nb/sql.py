@@ -260,7 +260,10 @@ def _normal(node: Any, kinds: Mapping[int, str]) -> Any:
             node.set(name, [_normal(part, kinds) if isinstance(part, exp.Expression) else part for part in argument])
         elif isinstance(argument, exp.Expression) and name != "to" and key != "column":
             node.set(name, _normal(argument, kinds))
-    if key in ("add", "mul", *COMPARISONS) and _order(node.expression) < _order(node.this):
+    if key in ("add", "mul", *COMPARISONS) and (_order(node.expression), key in ("lt", "lte")) < (
+        _order(node.this),
+        key in ("gt", "gte"),
+    ):
         flipped = getattr(exp, _FLIPPED[key].upper()) if key in COMPARISONS else type(node)
         return flipped(this=node.expression, expression=node.this)
     if key == "in":
