@@ -314,6 +314,27 @@ def test_a_failing_operator_stops_its_application_and_no_other(monkeypatch: pyte
     play(scenario)
 
 
+def test_a_panic_of_polars_is_a_failure_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def create(operator: Any, plan: Any, **options: Any) -> OperatorLogic:
+        logic = create_logic(operator, plan, **options)
+
+        def panic(port: int, batch: Batch) -> list[Item]:
+            raise pl.exceptions.PanicException("index out of bounds")
+
+        monkeypatch.setattr(logic, "on_batch", panic)
+        return logic
+
+    monkeypatch.setattr(execution, "create", create)
+
+    async def scenario() -> None:
+        pair = Pair(read=reading(1, 100))
+        pair.deploy("app", trace().sink(), {"source": "a", "sink": "a"})
+        await until(lambda: bool(pair.failed))
+        assert pair.failed == [("app", "sink", "PanicException: index out of bounds")]
+
+    play(scenario)
+
+
 def test_a_source_that_cannot_be_read_fails() -> None:
     def read(params: Mapping[str, Any]) -> tuple[Stream, bool]:
         raise FileNotFoundError(2, "No such file", params["path"])
@@ -524,7 +545,7 @@ def test_tuples_of_a_paced_stream_are_born_when_they_were_due(paced: bool) -> No
 
     async def scenario() -> None:
         got = asyncio.Event()
-        failures: list[Exception] = []
+        failures: list[BaseException] = []
         feed = ThreadFeed(
             got.set,
             lambda: float(next(looks)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -20,7 +21,7 @@ from synergy_nb.graph import Deploy
 from synergy_nb.plan import Operator, Plan
 from synergy_nb.runtime.packing import pack
 from synergy_nb.runtime.sinks import Sink
-from synergy_nb.runtime.sources import Feed, PeerFeed, PushFeed, Sample, Stream, ThreadFeed
+from synergy_nb.runtime.sources import ANYTHING, Feed, PeerFeed, PushFeed, Sample, Stream, ThreadFeed
 
 __all__ = ["Execution", "Outcome", "Surroundings", "assemble", "read_paced"]
 
@@ -58,7 +59,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     loop: asyncio.AbstractEventLoop
     clock: Callable[[], float]
     ready: Callable[[], None]
-    failed: Callable[[Execution, Exception], None]
+    failed: Callable[[Execution, BaseException], None]
     result_bytes: int
     most: int
     keys: Mapping[str, bytes]
@@ -88,7 +89,7 @@ class Outcome(msgspec.Struct):
     parcels: list[Parcel] = []
     arrived: list[tuple[int, int, float, float]] = []
     late: int = 0
-    error: Exception | None = None
+    error: BaseException | None = None
 
 
 class Execution:
@@ -100,8 +101,8 @@ class Execution:
         What it executes: a source has a feed, all others have logic, and sinks a sink.
     routes
         Channel to the address that it leads to.
-    light_s
-        The longest that an item of few tuples took, fading, in seconds; infinite before the first.
+    light_s, light_punctuation_s
+        What an item of few tuples has been taking, in seconds; infinite before the first.
     failure
         Why it failed, or None.
     """
@@ -115,6 +116,8 @@ class Execution:
         self.routes: dict[str, str] = {}
         self.wire = False  # whether outputs have to be encoded
         self.light_s = math.inf
+        self.light_punctuation_s = math.inf
+        self._recent: deque[float] = deque(maxlen=9)
         self.late = 0
         self.started = False
         self.failure: str | None = None
@@ -141,16 +144,24 @@ class Execution:
                     outcome.arrived = [(i.rows, i.nbytes, i.born, now) for i in items if isinstance(i, Batch)]
                 rate = self.component.departures.per_second(outcome.started)
                 outcome.parcels = pack(items, wire=self.wire, most=self._most, rate=rate)
-        except Exception as error:  # noqa: BLE001 - an operator may raise anything; only its application may suffer
+        except ANYTHING as error:  # an operator may raise what it likes: only its application may suffer
             outcome.error = error
         outcome.finished = self._clock()
         return outcome
 
-    def account(self, outcome: Outcome, light: bool) -> int:
-        """Remember how long an item took, and give the tuples that were late in it."""
+    def account(self, parcel: Parcel, outcome: Outcome, light: bool) -> int:
+        """Remember how long an item took, of few tuples if it was ``light``; gives the tuples that were late in it.
+
+        Of batches the median of the last nine counts, so that neither the first, cold one nor one during which the
+        machine was busy elsewhere does; of punctuations the longest, fading, since one in many may close a window.
+        """
         took = outcome.finished - outcome.started
-        if light:
-            self.light_s = took if self.light_s == math.inf else max(took, 0.9 * self.light_s)
+        if parcel.time is not None:
+            longest = self.light_punctuation_s
+            self.light_punctuation_s = took if longest == math.inf else max(took, 0.9 * longest)
+        elif light:
+            self._recent.append(took)
+            self.light_s = sorted(self._recent)[len(self._recent) // 2]
         late, self.late = max(outcome.late - self.late, 0), outcome.late
         return late
 

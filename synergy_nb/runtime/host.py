@@ -27,7 +27,7 @@ from synergy_nb.runtime.sources import Feed, PushFeed, Sample, Stream
 __all__ = ["Host", "Runtime"]
 
 LIGHT_ROWS: Final = 64  # tuples of an item that may be executed on the loop's thread
-LIGHT_SECONDS: Final = 0.3e-3  # that such items may have been taking
+LIGHT_SECONDS: Final = 0.6e-3  # that such items may have been taking: 60 µs in a row, 450 µs after 10 ms of rest
 TURN_SECONDS: Final = 1e-3  # spent on the loop's thread before others get their turn
 RESULT_BYTES: Final = 64 << 20  # results that a sink keeps until they are fetched
 CREDIT: Final = "credit:"
@@ -318,7 +318,9 @@ class Host:
                 self._pool.submit(self._in_thread, execution, work)
 
     def _light(self, component: Component, parcel: Parcel) -> bool:
-        return parcel.rows < LIGHT_ROWS and self._by_component[component].light_s < LIGHT_SECONDS
+        execution = self._by_component[component]
+        expected = execution.light_s if parcel.time is None else execution.light_punctuation_s
+        return parcel.rows < LIGHT_ROWS and expected < LIGHT_SECONDS
 
     def _emit(self) -> None:
         """Take out of the feeds what has room downstream."""
@@ -347,7 +349,7 @@ class Host:
         self._pump()
 
     def _complete(self, execution: Execution, work: Work, outcome: Outcome) -> None:
-        late = execution.account(outcome, light=work.parcel.rows < LIGHT_ROWS)
+        late = execution.account(work.parcel, outcome, light=work.parcel.rows < LIGHT_ROWS)
         deliveries = self.hosting.done(work, outcome.parcels, outcome.started, outcome.finished, late)
         if execution.component.removed:
             return
@@ -387,7 +389,7 @@ class Host:
 
     # -- failures ------------------------------------------------------------------------------------------------
 
-    def _fail(self, execution: Execution, error: Exception) -> None:
+    def _fail(self, execution: Execution, error: BaseException) -> None:
         if execution.failure is not None or execution.component.removed:
             return
         component = execution.component
@@ -395,7 +397,7 @@ class Host:
         self._remove(execution)
         self._report(component.application, component.operator, error)
 
-    def _report(self, application: str, operator: str, error: Exception) -> None:
+    def _report(self, application: str, operator: str, error: BaseException) -> None:
         text = (str(error).splitlines() or [""])[0][:500]
         named = isinstance(error, ValueError) and text
         reason = text if named else f"{type(error).__name__}: {text}"

@@ -23,8 +23,9 @@ from synergy_nb.dataflow.channels import Parcel
 from synergy_nb.dataflow.tuples import END, TYPES, Batch, Item, Punctuation, conform, decode
 from synergy_nb.runtime.packing import pack
 
-__all__ = ["Feed", "PeerFeed", "PushFeed", "Sample", "Stream", "ThreadFeed"]
+__all__ = ["ANYTHING", "Feed", "PeerFeed", "PushFeed", "Sample", "Stream", "ThreadFeed"]
 
+ANYTHING = (Exception, pl.exceptions.PanicException)  # what Polars panics with is no Exception
 AHEAD = 2  # items that a reading thread may be ahead of what was emitted
 
 Sample: TypeAlias = tuple[str, str, float]
@@ -107,7 +108,7 @@ class ThreadFeed(Feed):
         most: int,
         loop: asyncio.AbstractEventLoop,
         read: Callable[[], tuple[Stream, bool]],
-        failed: Callable[[Exception], None],
+        failed: Callable[[BaseException], None],
         name: str,
     ) -> None:
         super().__init__(ready, clock, wire=wire, most=most)
@@ -144,10 +145,10 @@ class ThreadFeed(Feed):
             self._thread.join()
 
     def _run(self) -> None:
-        error: Exception | None = None
+        error: BaseException | None = None
         try:
             self._read()
-        except Exception as problem:  # noqa: BLE001 - a reader may raise anything; the application has to hear of it
+        except ANYTHING as problem:  # the application has to hear of it
             error = problem
         self._on_loop(self._end, error)
 
@@ -189,7 +190,7 @@ class ThreadFeed(Feed):
         self.pending.extend(parcels)
         self.ready()
 
-    def _end(self, error: Exception | None) -> None:
+    def _end(self, error: BaseException | None) -> None:
         self._ended.set()
         if error is not None and not self.stopped:
             self._failed(error)
