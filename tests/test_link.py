@@ -471,6 +471,9 @@ def test_closing_lets_what_is_queued_leave_and_ends_everything() -> None:
         await at_b["message"].reaches(3001)
         assert not at_a["down"].entries  # its own doing
         a.send(B, b"too late")
+        a.send_data(B, "s", b"too late")
+        with pytest.raises(LinkDown, match="the links of mem://a are closed"):
+            await a.request(B, "ping")
         assert a.connected() == []
         await net.close()
 

@@ -26,6 +26,7 @@ from synergy_nb.peer import Codec, Peer
 from synergy_nb.runtime.driver import PeerRuntime
 from synergy_nb.runtime.link import HANDLER, LinkDown, RemoteError
 from synergy_nb.runtime.plugin import PLUGIN, SynergyPlugin, client_links, install, runtime_of
+from synergy_nb.runtime.widearea import WideArea
 from tests import echo_peer
 from tests.echo_peer import Fail, Stranger, Talk
 from tests.memory_comm import Net, run
@@ -179,6 +180,25 @@ def test_data_reaches_the_host() -> None:
         driven.a.links.send_data(B, "echo", b"batch")
         assert (await event(driven.b, "data")).detail == {"channel": "echo", "size": 5}
         assert (await event(driven.a, "data")).detail == {"channel": "echoed", "size": 5}
+        await driven.close()
+
+    run(main())
+
+
+def test_a_wide_area_is_laid_over_running_links() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        driven = Driven()
+        area = WideArea([[0, 100], [100, 0]])
+        area.place([A, B])
+        for own in (driven.a, driven.b):
+            assert await own.links.request(own.address, "area", area.to_bytes()) == b""
+        assert await driven.a.links.request(B, "ping", b"x") == b"x"
+        assert loop.time() == pytest.approx(0.1, abs=0.001)
+        for own in (driven.a, driven.b):
+            await own.links.request(own.address, "area")
+        assert await driven.a.links.request(B, "ping", b"x") == b"x"
+        assert loop.time() == pytest.approx(0.1, abs=0.001)
         await driven.close()
 
     run(main())

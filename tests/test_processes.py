@@ -21,13 +21,18 @@ from distributed import Client
 
 from synergy_nb.runtime.link import LinkDown, Links
 from synergy_nb.runtime.nursery import Nursery, StartError
-from synergy_nb.runtime.plugin import client_links
+from synergy_nb.runtime.plugin import client_links, install
 from synergy_nb.runtime.processes import QUIET, PeerCluster, start
 from tests.test_plugin import certificates
 
 FACTORY = "tests.echo_peer:make"
 ROOT = Path(__file__).resolve().parent.parent
 T = TypeVar("T")
+
+
+def light() -> Nursery:
+    """A nursery that has little to import, where it does not matter how long a peer takes to start."""
+    return Nursery.launch(preload=("synergy_nb.runtime.processes",))
 
 
 def gone(pids: list[int], timeout: float = 15.0) -> bool:
@@ -119,7 +124,7 @@ def test_several_peers_in_one_process_on_a_running_loop(tmp_path: Path) -> None:
 
     async def main() -> list[int]:
         security = certificates(tmp_path)
-        async with start(5, FACTORY, per_process=3, security=security, asynchronous=True) as cluster:
+        async with start(5, FACTORY, per_process=3, security=security, asynchronous=True, nursery=light()) as cluster:
             assert list(cluster.processes) == ["peer-1..peer-3", "peer-4..peer-5"]
             assert list(cluster.peers) == [f"peer-{number}" for number in range(1, 6)]
             assert all(address.startswith("tls://127.0.0.1:") for address in cluster.peers.values())
@@ -150,8 +155,28 @@ def test_bad_arguments_are_refused(arguments: dict[str, Any], message: str) -> N
 def test_a_peer_that_does_not_come_up_is_reported_and_nothing_is_left() -> None:
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     with pytest.raises(StartError, match="RuntimeError: this factory fails"):
-        start(2, "tests.test_plugin:broken")
+        start(2, "tests.test_plugin:broken", nursery=light())
     assert gone([child.pid for child in psutil.Process().children(recursive=True) if child.pid not in before])
+
+
+def test_a_cluster_that_does_not_come_up_on_a_running_loop_is_closed() -> None:
+    async def main() -> list[int]:
+        cluster = start(1, "tests.test_plugin:broken", asynchronous=True, nursery=light())
+        with pytest.raises(StartError, match="RuntimeError: this factory fails"):
+            await cluster
+        assert cluster.status.name == "closed"
+        return [cluster._nursery._process.pid]
+
+    assert gone(asyncio.run(main()))
+
+
+def test_peers_are_installed_on_workers_that_have_none() -> None:
+    with start(2, nursery=light()) as cluster, Client(cluster) as client:
+        peers = install(client, FACTORY)
+        assert peers == cluster.peers
+        held = Held(cluster)
+        assert held.ask("peer-2", "about")["name"] == "peer-2"
+        held.on_loop(held.links.close)
 
 
 def test_a_process_that_is_not_ready_in_time_is_ended() -> None:
@@ -198,11 +223,11 @@ sys.stdin.readline()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["kill", "exit", "raise", "kill the nursery"])
+@pytest.mark.parametrize("way", ["kill", "raise", "kill the nursery"])
 def test_nothing_outlives_the_user_s_process(way: str, tmp_path: Path) -> None:
     """A script without a guard is not run again in the peers; however it ends, they end."""
     script = tmp_path / "script.py"
-    script.write_text(SCRIPT + ("raise SystemExit(1)" if way == "raise" else ""))
+    script.write_text(SCRIPT + ("raise SystemExit('an error')" if way == "raise" else ""))
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, *(["-c", SCRIPT] if way == "kill" else [str(script)])]
     with subprocess.Popen(

@@ -29,6 +29,7 @@ from synergy_nb.peer import (
     UnknownMessage,
 )
 from synergy_nb.runtime.link import Limits, Links, Shape
+from synergy_nb.runtime.widearea import WideArea
 
 __all__ = ["Factory", "Host", "Operation", "PeerRuntime"]
 
@@ -80,7 +81,8 @@ class PeerRuntime:
     ----------
     operations
         Name to coroutine function ``(payload) -> answer``: what clients may request. ``ping`` gives the payload back,
-        ``journal`` the events since a sequence number (MessagePack in and out).
+        ``journal`` the events since a sequence number (MessagePack in and out), ``area`` lays a wide area
+        (:meth:`~synergy_nb.runtime.widearea.WideArea.to_bytes`; nothing for none) over the peer's links.
     on_down
         Called with the address of each peer whose link failed, or None.
     links, journal, peer, host, loop
@@ -102,7 +104,11 @@ class PeerRuntime:
         self.name = name
         self.loop = asyncio.get_running_loop()
         self.journal = Journal()
-        self.operations: dict[str, Operation] = {"ping": self._ping, "journal": self._journal}
+        self.operations: dict[str, Operation] = {
+            "ping": self._ping,
+            "journal": self._journal,
+            "area": self._area,
+        }
         self.on_down: Callable[[str], None] | None = None
         self.links = Links(
             address,
@@ -289,3 +295,7 @@ class PeerRuntime:
     async def _journal(self, payload: bytes) -> bytes:
         since = msgspec.msgpack.decode(payload, type=int) if payload else 0
         return msgspec.msgpack.encode(self.journal.since(since, limit=10_000))
+
+    async def _area(self, payload: bytes) -> bytes:
+        self.links.shape = WideArea.from_bytes(payload).shape(self.address) if payload else None
+        return b""

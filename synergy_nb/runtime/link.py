@@ -134,6 +134,8 @@ class Links:
 
     def send(self, to: str, message: bytes) -> None:
         """Put a control message on the link to ``to``; it is dropped and reported where the link is full."""
+        if self._closed:
+            return
         link = self._links.get(to) or self._link(to)
         size = len(message) + FRAME_OVERHEAD
         if link.control + size > self.limits.control:
@@ -151,6 +153,8 @@ class Links:
         LinkFull
             If more than ``limits.data`` bytes would wait.
         """
+        if self._closed:
+            return
         link = self._links.get(to) or self._link(to)
         size = len(payload) + FRAME_OVERHEAD
         if link.data + size > self.limits.data and link.data:
@@ -162,7 +166,7 @@ class Links:
         link = self._links.get(to)
         return 0 if link is None else link.control + link.data
 
-    async def request(self, to: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> bytes:  # noqa: ASYNC109
+    async def request(self, to: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> bytes:
         """Ask the peer at ``to`` and return its answer.
 
         Raises
@@ -176,6 +180,8 @@ class Links:
         RemoteError
             If the handler failed; the text is that of its error.
         """
+        if self._closed:
+            raise LinkDown(f"{to}: the links of {self.address} are closed")
         answer: asyncio.Future[tuple[bool, bytes]] = asyncio.get_running_loop().create_future()
         number = next(self._ids)
         link: _Link | None = None
@@ -273,10 +279,7 @@ class Links:
 
     def _link(self, to: str) -> _Link:
         """A new link, opening."""
-        link = self._new(to)
-        if self._closed:
-            return link  # what is put on it goes nowhere
-        self._links[to] = link
+        link = self._links[to] = self._new(to)
         if "://" in to:
             link.opener = self._task(self._open(link), f"link to {to}: open")
         else:  # a client that has gone: only it can open a link

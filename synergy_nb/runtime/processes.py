@@ -19,7 +19,8 @@ import logging
 import os
 import signal
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Final
 
 import dask
@@ -144,6 +145,7 @@ class PeerCluster(SpecCluster):
     def __init__(self, nursery: Nursery, workers: dict[str, Any], **options: Any) -> None:
         self._nursery = nursery
         self._order = list(workers)
+        self._is_up = False
         for worker in workers.values():
             worker["options"]["on_exit"] = self._forget
         try:
@@ -168,6 +170,24 @@ class PeerCluster(SpecCluster):
         """A process has ended: it is not to be started again."""
         self.worker_spec.pop(name, None)
         self.workers.pop(name, None)
+
+    def __await__(self) -> Generator[Any, Any, PeerCluster]:
+        return self._up().__await__()
+
+    async def _up(self) -> PeerCluster:
+        """Start, or close again what could be started."""
+        if self._is_up:
+            await self._correct_state()
+            return self
+        try:
+            if self.status == Status.created:
+                await self._start()
+            await self._correct_state()
+        except BaseException:
+            await self._close()
+            raise
+        self._is_up = True
+        return self
 
     async def _start(self) -> None:
         with dask.config.set(QUIET):
@@ -307,6 +327,7 @@ def serve(data: bytes, report: Callable[[Any], None]) -> None:
     dask.config.update(dask.config.config, spec.dask_config)
     dask.config.set(QUIET)
     logging.getLogger("distributed").setLevel(logging.ERROR)
+    sys.setswitchinterval(0.0005)  # an operator's thread that holds the GIL delays messages by this, not by 5 ms
     asyncio.run(_serve(spec, report))
 
 
