@@ -1,0 +1,299 @@
+"""The demo's job: run the query twice on peers, check its rows, and tell what was measured.
+
+One pass is paced by event time and gives delays against the limit of the plan; one is as fast as possible and gives
+throughput. The rows of both must equal those of DuckDB, row for row.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Protocol
+
+import msgspec
+import polars as pl
+
+from synergy_nb import traces
+from synergy_nb.dataflow.tuples import Batch
+from synergy_nb.demo import oracle
+from synergy_nb.demo.inputs import PACED_SECONDS, WINDOW_SECONDS, Input, query, watch
+from synergy_nb.demo.oracle import Check, Row
+from synergy_nb.explanation import Explanation
+from synergy_nb.journal import Event
+from synergy_nb.plan import Plan
+from synergy_nb.runtime.client import ClusterError
+from synergy_nb.runtime.cluster import Application, Cluster
+
+__all__ = ["Killed", "Outcome", "Progress", "run"]
+
+PACED_RATE: Final = 100_000.0  # tuples/s of the paced pass, at most
+PATIENCE: Final = 60.0  # seconds beyond what a pass should take
+WATCHED_SECONDS: Final = 3.0
+POLL: Final = 0.1  # seconds
+
+
+class Progress(Protocol):
+    """Is told how far a job is."""
+
+    def stage(self, text: str) -> None:
+        """The next stage begins."""
+
+    def share(self, done: float) -> None:
+        """How much of the stage is done, from 0 to 1."""
+
+
+class Killed(msgspec.Struct, frozen=True):
+    """What became of the application whose peer was killed.
+
+    Parameters
+    ----------
+    peer
+        The one that was killed, ``operators`` ran on it.
+    application, reason
+        What failed, and why.
+    detected_s
+        Seconds from the kill until the application was reported failed.
+    recomposed
+        The application that was submitted to the other peers then.
+    """
+
+    peer: str
+    operators: list[str]
+    application: str
+    reason: str
+    detected_s: float
+    recomposed: str
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """All that the demo found out.
+
+    Parameters
+    ----------
+    given, plan
+        Input, and the plan of the paced pass.
+    peers
+        How many there were; ``ready_s`` seconds until they formed a ring.
+    placement, explanation, events
+        Operator to peer, why, and the journal of the paced pass.
+    rows, check
+        Result, and whether it is the one of DuckDB.
+    qos
+        As the sink measured it in the paced pass.
+    setup_s, fast_setup_s
+        Seconds from submission to the start of the sources, in the paced and the fast pass.
+    fast_s
+        Seconds of the fast pass from the start of its source to the end at its sink.
+    killed
+        None unless a peer was killed on purpose.
+    watched
+        Rows of the live stream of the peers; None unless it was the input.
+    """
+
+    given: Input
+    plan: Plan
+    peers: int
+    ready_s: float
+    placement: dict[str, str]
+    explanation: Explanation
+    events: list[Event]
+    rows: list[Row]
+    check: Check
+    qos: dict[str, Any]
+    setup_s: float
+    fast_setup_s: float
+    fast_s: float
+    killed: Killed | None
+    watched: pl.DataFrame | None
+
+    @property
+    def tuples_per_s(self) -> float:
+        """Tuples of the input a second, from the file or the generator to the results, in the fast pass."""
+        return self.given.tuples / self.fast_s
+
+    def to_dict(self) -> dict[str, Any]:
+        """What ``synergy demo --json`` prints."""
+        return {
+            "input": {"name": self.given.name, "tuples": self.given.tuples, "real": self.given.real},
+            "placement": self.placement,
+            "rows": len(self.rows),
+            "rows_sample": [
+                {
+                    "window_start": start.isoformat(),
+                    "window_end": end.isoformat(),
+                    self.given.pair[0]: first,
+                    self.given.pair[1]: second,
+                    "total": total,
+                }
+                for start, end, first, second, total in self.rows[:10]
+            ],
+            "check": {"engine": "duckdb", "equal": self.check.equal, "rows": self.check.rows},
+            "qos": {name: self.qos.get(name) for name in ("delay_p50_s", "delay_p99_s", "limit_s", "miss_rate")},
+            "tuples_per_s": self.tuples_per_s,
+            "peers": self.peers,
+            "setup_s": self.setup_s,
+        }
+
+
+def run(given: Input, *, peers: int, speed: float | None, kill: bool, progress: Progress) -> Outcome:
+    """Run the demo.
+
+    Parameters
+    ----------
+    given
+        Input.
+    peers
+        To start on this machine; at least 2 if one is to be killed.
+    speed
+        Of the paced pass, seconds of event time a second; None: such that it takes about 6 seconds.
+    kill
+        Kill a peer while the paced pass runs, and submit it to the others again.
+    progress
+        Is told how far it is.
+
+    Raises
+    ------
+    ClusterError
+        If peers cannot be started, or the application is not admitted or fails.
+    """
+    seconds = max(PACED_SECONDS, given.tuples / PACED_RATE) if speed is None else given.seconds / speed
+    speed = (given.seconds / seconds or 1.0) if speed is None else speed
+    paced, fast = query(given, speed), query(given, 0.0)
+    progress.stage("DuckDB computes the rows to be expected")
+    wanted = _wanted(given)
+    progress.stage(f"starting {peers} peers")
+    began = time.monotonic()
+    with Cluster(peers=peers) as cluster:
+        ready = time.monotonic() - began
+        watched = _watch(cluster, progress) if not given.real else None
+        killed: Killed | None = None
+        if kill:
+            killed = _kill_one(cluster, paced, seconds, progress)
+            progress.stage(f"paced again, without {killed.peer}")
+        else:
+            progress.stage(f"paced by event time, {speed:.0f} times as fast as it happened")
+        application = cluster.submit(paced)
+        if killed is not None:
+            killed = msgspec.structs.replace(killed, recomposed=application.id)
+        slow_rows = _rows(_followed(application, seconds, progress), given)
+        progress.stage("as fast as possible")
+        quick = cluster.submit(fast)
+        fast_rows = _rows(_followed(quick, 0.0, progress), given)
+        check = _checked({"paced pass": slow_rows, "fast pass": fast_rows}, wanted)
+        return Outcome(
+            given=given,
+            plan=paced,
+            peers=peers,
+            ready_s=ready,
+            placement=application.graph,
+            explanation=application.explain(),
+            events=application.events(),
+            rows=slow_rows,
+            check=check,
+            qos=application.qos(),
+            setup_s=application.setup_s,
+            fast_setup_s=quick.setup_s,
+            fast_s=_span(quick.events()),
+            killed=killed,
+            watched=watched,
+        )
+
+
+def _wanted(given: Input) -> list[Row]:
+    table = None
+    if given.connector == "packets":
+        items = traces.read({"connector": "packets", **given.params})
+        table = pl.concat([item.table for item in items if isinstance(item, Batch)])
+    return oracle.expected(
+        path=given.path,
+        format=given.format,
+        clock=given.params.get("time", "time"),
+        pair=given.pair,
+        where=given.where,
+        value=given.value,
+        window=WINDOW_SECONDS,
+        fraction=0.95,
+        table=table,
+    )
+
+
+def _rows(table: pl.DataFrame, given: Input) -> list[Row]:
+    return table.select("window_start", "window_end", *given.pair, "total").rows()
+
+
+def _checked(passes: dict[str, list[Row]], wanted: list[Row]) -> Check:
+    for name, rows in passes.items():
+        check = oracle.compare(rows, wanted)
+        if not check.equal:
+            return check._replace(difference=f"{name}, {check.difference}")
+    return Check(equal=True, rows=len(wanted))
+
+
+def _followed(application: Application, seconds: float, progress: Progress) -> pl.DataFrame:
+    """Results of an application that should take ``seconds``, when it has finished."""
+    status = _until(application, seconds, progress, lambda: False)
+    if status != "finished":
+        raise ClusterError(f"{application.id}: {status}: {application.reason}; expected it to finish")
+    return application.results()
+
+
+def _until(application: Application, seconds: float, progress: Progress, enough: Callable[[], bool]) -> str:
+    """Take results until the application no longer runs, or it is ``enough``; gives its status."""
+    began = time.monotonic()
+    while True:
+        application.results(wait=False)
+        status = application.status
+        elapsed = time.monotonic() - began
+        progress.share(min(elapsed / seconds, 1.0) if seconds else 0.0)
+        if status != "running" or enough():
+            return status
+        if elapsed > seconds + PATIENCE:
+            raise ClusterError(f"{application.id}: still running after {elapsed:.0f} s; expected about {seconds:.0f} s")
+        time.sleep(POLL)
+
+
+def _span(events: Iterable[Event]) -> float:
+    """Seconds from the start of the source to the end at the sink."""
+    times = {event.kind: event.time for event in events if event.kind in ("source_started", "sink_finished")}
+    return max(times["sink_finished"] - times["source_started"], 1e-6)
+
+
+def _watch(cluster: Cluster, progress: Progress) -> pl.DataFrame:
+    progress.stage("watching the peers' own load and ping times")
+    live = cluster.submit(watch(cluster.peers))
+    ends = time.monotonic() + WATCHED_SECONDS
+    _until(live, WATCHED_SECONDS, progress, lambda: time.monotonic() >= ends)
+    seen = live.results(wait=False)
+    live.stop()
+    names = {address: name for name, address in cluster.peers.items()}
+    return seen.with_columns(pl.col("peer").replace(names))
+
+
+def _kill_one(cluster: Cluster, paced: Plan, seconds: float, progress: Progress) -> Killed:
+    """Kill a peer of an application, not its origin, when a third of it is done, and wait until it is reported."""
+    progress.stage("paced by event time, until a peer is killed")
+    application = cluster.submit(paced)
+    placed = application.graph
+    origin = placed[paced.sinks[0]]
+    others = sorted({peer for peer in placed.values() if peer != origin})
+    if not others:
+        raise ClusterError(f"{application.id}: all of it runs on {origin}; expected another peer that could be killed")
+    victim = others[-1]
+    killing = time.monotonic() + seconds / 3
+    status = _until(application, seconds / 3, progress, lambda: time.monotonic() >= killing)
+    if status != "running":
+        raise ClusterError(f"{application.id}: {status} before a peer was killed: {application.reason}")
+    cluster.kill(victim)
+    killed = time.monotonic()
+    progress.stage(f"killed {victim}, waiting for what the others say")
+    status = _until(application, 1.0, progress, lambda: False)
+    if status != "failed":
+        raise ClusterError(f"{application.id}: {status} although {victim} was killed; expected failed")
+    return Killed(
+        peer=victim,
+        operators=[operator for operator, peer in placed.items() if peer == victim],
+        application=application.id,
+        reason=application.reason,
+        detected_s=time.monotonic() - killed,
+        recomposed="",
+    )

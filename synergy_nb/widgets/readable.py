@@ -1,0 +1,86 @@
+"""Numbers as people read them: three significant digits and a unit that fits."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+__all__ = ["amount", "cell", "rate", "seconds", "share", "window"]
+
+
+def seconds(value: float | None) -> str:
+    """A duration in seconds.
+
+    >>> seconds(0.00512), seconds(1.0), seconds(95.4), seconds(5400), seconds(None)
+    ('5.12 ms', '1 s', '95.4 s', '1 h 30 min', '-')
+    """
+    if value is None:
+        return "-"
+    if value < 1e-3:
+        return f"{value * 1e6:.3g} µs" if value else "0 s"
+    if value < 0.9995:
+        return f"{value * 1e3:.3g} ms"
+    if value < 119.5:
+        return f"{value:.3g} s"
+    minutes = round(value / 60)
+    if minutes < 120 and minutes % 60:
+        return f"{minutes // 60} h {minutes % 60} min" if minutes > 60 else f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60} min" if minutes % 60 else f"{minutes // 60} h"
+
+
+def amount(value: float) -> str:
+    """A number with separated thousands; fractions to three significant digits.
+
+    >>> amount(28338), amount(1234567.8), amount(0.04567)
+    ('28,338', '1,234,568', '0.0457')
+    """
+    return f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 1000 else f"{value:.3g}"
+
+
+def rate(value: float | None) -> str:
+    """Tuples a second.
+
+    >>> rate(4712.9), rate(2.5), rate(1_913_442.0)
+    ('4,713 tuples/s', '2.5 tuples/s', '1.91 M tuples/s')
+    """
+    if value is None:
+        return "-"
+    return f"{value / 1e6:.3g} M tuples/s" if value >= 1e6 else f"{amount(value)} tuples/s"
+
+
+def share(value: float | None) -> str:
+    """A fraction in per cent.
+
+    >>> share(0.05), share(0.0), share(0.000123)
+    ('5 %', '0 %', '0.0123 %')
+    """
+    return "-" if value is None else f"{value * 100:.3g} %"
+
+
+def window(start: datetime, end: datetime) -> str:
+    """A time window, with the date only where it does not say 1970.
+
+    >>> window(datetime(1995, 8, 22, 14, 20), datetime(1995, 8, 22, 14, 40))
+    '1995-08-22 14:20 to 14:40'
+    >>> window(datetime(1970, 1, 1, 0, 20), datetime(1970, 1, 1, 0, 40))
+    '00:20 to 00:40'
+    """
+    clock = "%H:%M" if start.second == end.second == 0 and not (start.microsecond or end.microsecond) else "%H:%M:%S"
+    date = "" if start.date() == end.date() == datetime(1970, 1, 1).date() else f"{start:%Y-%m-%d} "  # noqa: DTZ001
+    late = f"{end:%Y-%m-%d} " if date and end.date() != start.date() else ""
+    return f"{date}{start.strftime(clock)} to {late}{end.strftime(clock)}"
+
+
+def cell(value: Any) -> str:
+    """A value of a table of results."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return amount(value)
+    if isinstance(value, datetime):
+        return value.isoformat(sep=" ", timespec="auto" if value.microsecond else "seconds")
+    if isinstance(value, bytes):
+        return f"{value[:8].hex()}{'…' if len(value) > 8 else ''} ({len(value)} bytes)"
+    return str(value)

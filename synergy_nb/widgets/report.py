@@ -1,0 +1,348 @@
+"""One self-contained HTML page about one application: what was asked, where it runs and why, how late it was.
+
+It is made from the plan, the explanation and the journal, so a page about a simulated run is made like one about a run
+on Dask workers. It needs no network, no script and no other file, and follows the reader's light or dark setting.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from importlib import resources
+from typing import Any, NamedTuple
+
+from synergy_nb import drawing
+from synergy_nb.explanation import Explanation
+from synergy_nb.journal import Event
+from synergy_nb.plan import Operator, Plan
+from synergy_nb.units import format_fraction
+from synergy_nb.widgets.charts import Delay, delay_chart, delays
+from synergy_nb.widgets.readable import amount, cell, rate, seconds, share
+
+__all__ = ["Number", "Table", "Verdict", "report"]
+
+_MARKS = {"good": "✓", "bad": "✕", "note": "!"}
+_MOST_ROWS = 1000
+
+
+class Verdict(NamedTuple):
+    """A sentence at the head of the page; ``kind`` is ``good``, ``bad`` or ``note``."""
+
+    kind: str
+    text: str
+
+
+class Number(NamedTuple):
+    """A figure with its name, and optionally a few words about it."""
+
+    label: str
+    value: str
+    note: str = ""
+
+
+class Table(NamedTuple):
+    """Rows of results.
+
+    Parameters
+    ----------
+    title, about
+        Heading, and a sentence under it.
+    columns, rows
+        Names, and values of any plain type; at most 1,000 rows are shown.
+    bar
+        Name of the column of numbers whose values are also drawn as bars; empty: none.
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    about: str = ""
+    bar: str = ""
+
+
+def report(
+    plan: Plan,
+    explanation: Explanation,
+    events: Iterable[Event],
+    *,
+    title: str,
+    lead: str = "",
+    verdicts: Sequence[Verdict] = (),
+    numbers: Sequence[Number] = (),
+    tables: Sequence[Table] = (),
+    data: Mapping[str, Any] | None = None,
+    footer: str = "",
+) -> str:
+    """The page.
+
+    Parameters
+    ----------
+    plan
+        Query plan ξ.
+    explanation
+        How it was composed; its request names the application among the ``events``.
+    events
+        Journal of all peers, by time.
+    title, lead
+        Heading, and a paragraph under it.
+    verdicts, numbers, tables
+        What to say first, the figures that matter, and results.
+    data
+        Plain values that the page ends with, as JSON.
+    footer
+        Last line, such as the version of the program.
+    """
+    style = resources.files("synergy_nb.widgets").joinpath("report.css").read_text("utf-8")
+    placed = explanation.selected["peers"] if explanation.selected is not None else {}
+    found = delays(events, explanation.request)
+    body = [
+        f'<header><p class="brand">Synergy</p><h1>{escape(title)}</h1>',
+        f'<p class="lead">{escape(lead)}</p></header><main>' if lead else "</header><main>",
+        _verdicts(verdicts),
+        _numbers(numbers),
+        _section("plan", "What was asked", _plan(plan)),
+        _section("graph", "Where each operator runs, and why", _graph(plan, placed, explanation)),
+        *(_section("delay", _delay_title(plan, sink), _delay(plan, points)) for sink, points in found.items()),
+        *(_section("results", table.title, _table(table)) for table in tables),
+        _section("decision", "How the peers decided", _decision(explanation)),
+        _json(data),
+        f"</main><footer>{escape(footer)}</footer>",
+    ]
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title><style>\n{style}</style></head>\n<body>\n"
+        + "\n".join(part for part in body if part)
+        + "\n</body></html>\n"
+    )
+
+
+def _section(name: str, title: str, content: str) -> str:
+    return f'<section class="{name}"><h2>{escape(title)}</h2>\n{content}</section>'
+
+
+def _verdicts(verdicts: Sequence[Verdict]) -> str:
+    if not verdicts:
+        return ""
+    items = "".join(
+        f'<li class="{kind}"><span class="mark">{_MARKS[kind]}</span><span>{escape(text)}</span></li>'
+        for kind, text in verdicts
+    )
+    return f'<ul class="verdicts">{items}</ul>'
+
+
+def _numbers(numbers: Sequence[Number]) -> str:
+    if not numbers:
+        return ""
+    tiles = "".join(
+        f"<div><dt>{escape(label)}</dt><dd>{escape(value)}</dd>"
+        + (f'<dd class="note">{escape(note)}</dd>' if note else "")
+        + "</div>"
+        for label, value, note in numbers
+    )
+    return f'<dl class="numbers">{tiles}</dl>'
+
+
+# -- plan and graph --------------------------------------------------------------------------------------------------
+
+
+def _pictures(nodes: Sequence[drawing.Node], plan: Plan, title: str) -> str:
+    """The same picture twice, one of them for narrow pages; the style shows one."""
+    edges = [(up, name) for name in plan.operators for up in plan.upstream(name)]
+    across, down = (drawing.svg(nodes, edges, title=title, direction=way) for way in ("right", "down"))
+    return f'<figure><div class="wide">{_inline(across)}</div><div class="narrow">{_inline(down)}</div></figure>'
+
+
+def _inline(svg: str) -> str:
+    """An SVG without the declaration of its namespace, which HTML does not need."""
+    return re.sub(r'\sxmlns="[^"]*"', "", svg)
+
+
+def _plan(plan: Plan) -> str:
+    wanted = [
+        f"a delay of at most {seconds(plan.qos.delay)}" if plan.qos.delay is not None else "",
+        f"at most {share(plan.qos.miss_rate)} of the tuples later" if plan.qos.miss_rate is not None else "",
+        f"at least {amount(plan.qos.throughput)} bytes/s" if plan.qos.throughput is not None else "",
+        f"at least {rate(plan.qos.throughput_tuples)}" if plan.qos.throughput_tuples is not None else "",
+        f"available {share(plan.qos.availability)} of the time" if plan.qos.availability is not None else "",
+    ]
+    asked = ", ".join(filter(None, wanted)) or "nothing"
+    nodes = [
+        drawing.Node(name, name, detail=summary(operator), tooltip=_parameters(operator))
+        for name, operator in plan.operators.items()
+    ]
+    rows = [
+        (name, operator.kind, _parameters(operator), rate(plan.rate(name)), plan.stream_name(name))
+        for name, operator in plan.operators.items()
+    ]
+    table = Table("", ("operator", "kind", "parameters", "expected output", "stream, by what made it"), rows)
+    return (
+        f'<p class="about">Query plan ξ “{escape(plan.name)}”: {len(plan.operators)} operators. '
+        f"Quality of service asked for: {escape(asked)}.</p>"
+        + _pictures(nodes, plan, f"query plan {plan.name}")
+        + f"<details><summary>Operators, parameters and stream names</summary>{_table(table)}</details>"
+    )
+
+
+def summary(operator: Operator) -> str:
+    """An operator's parameters in a few words, for the second line of its box."""
+    params = operator.params
+    match operator.kind:
+        case "source":
+            said = str(params.get("path", params.get("name", ""))).rpartition("/")[2]
+            said = f"{params['connector']} {said}" if said else str(params["connector"])
+        case "filter":
+            said = params["where"]
+        case "project":
+            said = ", ".join(params["columns"])
+        case "aggregate":
+            said = ", ".join(params["values"].values())
+        case "sort":
+            said = ", ".join(params["by"])
+        case "compare":
+            said = f"{params['value']} over {format_fraction(params['fraction'])}"
+        case "sample":
+            said = format_fraction(params["fraction"])
+        case "join" | "distinct":
+            said = "on " + ", ".join(params["on"]) if params.get("on") else ""
+        case "count" | "sink":
+            said = params["name"]
+        case _:
+            said = ""
+    return said if len(said) <= 26 else said[:25] + "…"
+
+
+def _parameters(operator: Operator) -> str:
+    def written(value: Any) -> str:
+        if isinstance(value, Mapping):
+            return ", ".join(f"{name}: {inner}" for name, inner in value.items())
+        return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+    return "; ".join(f"{name}: {written(value)}" for name, value in operator.params.items())
+
+
+def _graph(plan: Plan, placed: Mapping[str, str], explanation: Explanation) -> str:
+    if not placed:
+        return f'<p class="about">It does not run: {escape(explanation.outcome)}.</p>'
+    nodes = [drawing.Node(name, name, detail=placed[name], tooltip=explanation.why(name)) for name in plan.operators]
+    rows = [(name, placed[name], explanation.why(name)) for name in plan.operators]
+    used = len(set(placed.values()))
+    took = f" It was set up in {seconds(explanation.setup_s)}." if explanation.setup_s is not None else ""
+    return (
+        f'<p class="about">Component graph λ: each operator with the peer that executes it, {used} peers in all.'
+        f"{took}</p>"
+        + _pictures(nodes, plan, "component graph on its peers")
+        + "<h3>Why there</h3>"
+        + _table(Table("", ("operator", "peer", "why"), rows))
+    )
+
+
+# -- delay -----------------------------------------------------------------------------------------------------------
+
+
+def _delay_title(plan: Plan, sink: str) -> str:
+    which = f" at {sink}" if len(plan.sinks) > 1 else ""
+    return f"Delay over time{which}, against its limit" if plan.qos.delay is not None else f"Delay over time{which}"
+
+
+def _delay(plan: Plan, points: Sequence[Delay]) -> str:
+    wide = delay_chart(points, plan.qos.delay, width=1030, height=320)
+    narrow = delay_chart(points, plan.qos.delay, width=400, height=280)
+    rows = [(f"{point.at:.1f}", seconds(point.p50), seconds(point.p99), point.tuples) for point in points]
+    table = Table("", ("second", "p50", "p99", "tuples"), rows)
+    return (
+        '<p class="about">From the entry of what completed a result to its arrival at the sink, measured there for '
+        "every tuple; on a logarithmic scale.</p>"
+        f'<figure><div class="wide">{wide}</div><div class="narrow">{narrow}</div></figure>'
+        f"<details><summary>The same as a table</summary>{_table(table)}</details>"
+    )
+
+
+# -- tables ----------------------------------------------------------------------------------------------------------
+
+
+def _table(table: Table) -> str:
+    rows = [tuple(row) for row in table.rows[:_MOST_ROWS]]
+    number = len(table.rows)
+    numeric = {name for index, name in enumerate(table.columns) if rows and all(_is_number(row[index]) for row in rows)}
+    barred = table.columns.index(table.bar) if table.bar else -1
+    most = max((row[barred] for row in rows), default=0) if table.bar else 0
+    head = "".join(
+        f'<th class="{"number" if name in numeric else ""}">{escape(name)}</th>'
+        + ("<th></th>" if index == barred else "")
+        for index, name in enumerate(table.columns)
+    )
+    lines = []
+    for row in rows:
+        cells = []
+        for index, (name, value) in enumerate(zip(table.columns, row, strict=True)):
+            said = cell(value)
+            kind = "number" if name in numeric else "nowrap" if len(said) <= 20 else "text"
+            cells.append(f'<td class="{kind}">{escape(said)}</td>')
+            if index == barred:
+                cells.append(
+                    f'<td class="bar"><span style="width:{100 * value / most if most else 0:.1f}%"></span></td>'
+                )
+        lines.append(f"<tr>{''.join(cells)}</tr>")
+    about = table.about
+    if number > len(rows):
+        about = f"{about} The first {amount(len(rows))} of {amount(number)} rows.".strip()
+    tall = " tall" if len(rows) > 14 else ""
+    said = f'<p class="about">{escape(about)}</p>' if about else ""
+    return (
+        f'{said}<div class="scroll{tall}"><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>{''.join(lines)}</tbody></table></div>"
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+# -- decision --------------------------------------------------------------------------------------------------------
+
+
+def _decision(explanation: Explanation) -> str:
+    parts = [f'<p class="about">Request {escape(explanation.request)}: {escape(explanation.outcome)}.']
+    for attempt in explanation.attempts:
+        late = "" if attempt["complete"] else ", when the time for probing was up"
+        parts.append(
+            f" Probes brought {attempt['paths']} paths back and {attempt['dropped']} were dropped{late}; they merged "
+            f"into {attempt['graphs']} complete graphs, of which {attempt['qualified']} satisfy conditions 2.1 to 2.4. "
+            "The one of least φ (equation 2.5), the most balanced, was set up."
+        )
+    parts.append("</p>")
+    ranked = sorted(explanation.graphs, key=lambda graph: float("inf") if graph["phi"] is None else graph["phi"])
+    chosen = explanation.selected["peers"] if explanation.selected is not None else None
+    rows = [
+        (
+            "-" if graph["phi"] is None else f"{graph['phi']:.4g}",
+            seconds(graph["delay_s"]),
+            "set up" if graph["peers"] == chosen else graph["unqualified"] or "qualified",
+            ", ".join(f"{operator} {peer}" for operator, peer in graph["peers"].items()),
+        )
+        for graph in ranked
+    ]
+    if rows:
+        about = "By φ; the projected delay is that of the longest path, processing and transmission."
+        parts.append("<h3>Complete graphs</h3>")
+        parts.append(_table(Table("", ("φ", "projected delay", "verdict", "peers"), rows, about)))
+    if explanation.dropped:
+        dropped = [
+            (drop["operator"], drop["at"], drop["condition"], f"{drop['asked']:.4g}", f"{drop['available']:.4g}")
+            for drop in explanation.dropped
+        ]
+        parts.append("<h3>Dropped probes</h3>")
+        parts.append(_table(Table("", ("operator", "peer", "condition that failed", "asked", "there"), dropped)))
+    parts.append(f"<details><summary>The account as text</summary><pre>{escape(str(explanation))}</pre></details>")
+    return "".join(parts)
+
+
+def _json(data: Mapping[str, Any] | None) -> str:
+    if data is None:
+        return ""
+    text = json.dumps(data, indent=2, ensure_ascii=False, default=str)
+    content = f"<details><summary>Show</summary><pre>{escape(text)}</pre></details>"
+    return _section("numbers-json", "All numbers, as `synergy … --json` gives them", content)
