@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -25,11 +25,13 @@ from synergy_nb.runtime.sources import ANYTHING, Feed, PeerFeed, PushFeed, Sampl
 
 __all__ = ["Execution", "Outcome", "Surroundings", "assemble", "read_paced"]
 
+SPAN: Final = 0.005  # seconds of replay in one piece: at high rates, one a millisecond would cost more than its tuples
+
 
 def read_paced(params: Mapping[str, Any]) -> tuple[Stream, bool]:
     """The stream of a trace or of generated packets with due times, and whether these count (the speed is not 0)."""
     speed = float(params.get("speed", 1.0 if params["connector"] == "packets" else 0.0))
-    return traces.paced(traces.read(params), speed), speed > 0.0
+    return traces.paced(traces.read(params), speed, SPAN), speed > 0.0
 
 
 class Surroundings(msgspec.Struct, frozen=True):
