@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -14,164 +13,15 @@ import msgspec
 import polars as pl
 import pytest
 
-from synergy_nb.dataflow.hosting import Hosting, Parcel
+from synergy_nb.dataflow.hosting import Hosting
 from synergy_nb.dataflow.operators import OperatorLogic
 from synergy_nb.dataflow.operators import create as create_logic
-from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, decode, encode
-from synergy_nb.graph import Deploy, Start, Undeploy
-from synergy_nb.plan import Plan, source
+from synergy_nb.dataflow.tuples import Batch, Item, encode
+from synergy_nb.graph import Deploy, Start
+from synergy_nb.plan import source
 from synergy_nb.runtime import execution, host
-from synergy_nb.runtime.host import Host
-from synergy_nb.runtime.sources import PeerFeed, Stream, ThreadFeed
-
-DEADLINE = 20.0
-OPENED: list[Pair] = []
-
-
-class FakeRuntime:
-    """A peer's runtime whose wire is the event loop: a frame arrives at a later turn of it."""
-
-    def __init__(self, address: str, net: dict[str, Host]) -> None:
-        self.address = address
-        self.loop = asyncio.get_running_loop()
-        self.net = net
-        self.events: list[tuple[str, str, dict[str, Any]]] = []
-        self.frames = 0
-        self.broken = False
-
-    def clock(self) -> float:
-        return time.time()
-
-    def send_data(self, to: str, channel: str, payload: bytes) -> None:
-        if self.broken:
-            raise BufferError(f"link to {to} is full")
-        assert to != self.address, "what stays on a peer must not go over the wire"
-        self.frames += 1
-        self.loop.call_soon(self.net[to].on_data, self.address, channel, payload)
-
-    def record(self, kind: str, subject: str = "", **detail: Any) -> None:
-        self.events.append((kind, subject, detail))
-
-
-class Pair:
-    """Two hosts, a and b, and what they reported."""
-
-    def __init__(self, **options: Any) -> None:
-        OPENED.append(self)
-        self.net: dict[str, Host] = {}
-        self.runtimes = {address: FakeRuntime(address, self.net) for address in "ab"}
-        self.failed: list[tuple[str, str, str]] = []
-        self.finished: list[tuple[str, str]] = []
-        self.measured: list[tuple[str, str, dict[str, Any]]] = []
-        for address, runtime in self.runtimes.items():
-            self.net[address] = Host(
-                runtime,
-                failed=lambda *report: self.failed.append(report),
-                finished=lambda *report: self.finished.append(report),
-                measured=lambda *report: self.measured.append(report),
-                **options,
-            )
-
-    def deploy(self, application: str, plan: Plan, peers: Mapping[str, str], discipline: str = "fcfs") -> None:
-        """Deploy all components, downstream first, and start the sources."""
-        for operator in reversed(list(plan.operators)):
-            order = Deploy(application, operator, plan.to_bytes(), dict(peers), discipline)
-            self.net[peers[operator]].carry_out(order)
-        for operator in plan.sources:
-            self.net[peers[operator]].carry_out(Start(application, operator))
-
-    def undeploy(self, application: str, peers: Mapping[str, str]) -> None:
-        for operator, address in peers.items():
-            self.net[address].carry_out(Undeploy(application, operator))
-
-    async def results(self, address: str, application: str, max_bytes: int = 1 << 20) -> list[Batch]:
-        """All results until the end of the stream."""
-        batches: list[Batch] = []
-        while True:
-            items, finished = self.net[address].fetch(application, max_bytes)
-            batches += [item for item in map(decode, items) if isinstance(item, Batch)]
-            if finished:
-                return batches
-            await asyncio.wait_for(self.net[address].arrival(application, None, DEADLINE), DEADLINE)
-
-    async def close(self) -> None:
-        for one in self.net.values():
-            await one.close()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Let the event loop turn until ``condition`` holds."""
-    async with asyncio.timeout(DEADLINE):
-        while not condition():  # noqa: ASYNC110 - conditions are about all parts of two hosts
-            await asyncio.sleep(0)
-
-
-def play(scenario: Callable[[], Awaitable[None]]) -> None:
-    """Run ``scenario`` on an event loop of its own, close its hosts; no thread of theirs may be left."""
-
-    async def whole() -> None:
-        try:
-            await scenario()
-        finally:
-            while OPENED:
-                await OPENED.pop().close()
-
-    asyncio.run(whole())
-    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("synergy")]
-
-
-# -- streams ---------------------------------------------------------------------------------------------------------
-
-
-def table(first: int, rows: int) -> pl.DataFrame:
-    """Tuples of a TCP trace: one a millisecond, ``bytes`` counts them."""
-    numbers = pl.int_range(first, first + rows, dtype=pl.Int64, eager=True)
-    return pl.DataFrame(
-        {
-            "time": (numbers * 1000).cast(pl.Datetime("us")),
-            "source": (numbers % 7).cast(pl.String),
-            "destination": (numbers % 3).cast(pl.String),
-            "source_port": numbers % 1000,
-            "destination_port": numbers % 100,
-            "bytes": numbers,
-        }
-    )
-
-
-def items(batches: int, rows: int) -> Iterator[Item]:
-    for number in range(batches):
-        yield Batch(table(number * rows, rows), number * rows, 0.0)
-        yield Punctuation((number + 1) * rows * 1000 if number + 1 < batches else END, (number + 1) * rows, 0.0)
-
-
-def reading(
-    batches: int, rows: int, counted: list[int] | None = None
-) -> Callable[[Mapping[str, Any]], tuple[Stream, bool]]:
-    """A reader of traces that gives ``batches`` of ``rows`` and counts in ``counted`` the items that were taken."""
-
-    def read(params: Mapping[str, Any]) -> tuple[Stream, bool]:
-        def stream() -> Stream:
-            for item in items(batches, rows):
-                if counted is not None:
-                    counted.append(1)
-                yield 0.0, item
-
-        return stream(), False
-
-    return read
-
-
-def trace() -> Any:
-    return source("trace", path="fake.tcp", format="tcp")
-
-
-def fetched(one: Host, application: str, max_bytes: int = 1 << 20) -> list[Batch]:
-    return [item for item in map(decode, one.fetch(application, max_bytes)[0]) if isinstance(item, Batch)]
-
-
-def numbers(batches: list[Batch]) -> list[int]:
-    return [value for batch in batches for value in batch.table["bytes"].to_list()]
-
+from synergy_nb.runtime.sources import Stream
+from tests.two_hosts import DEADLINE, Pair, fetched, numbers, play, reading, table, trace, until
 
 # -- the data path ---------------------------------------------------------------------------------------------------
 
@@ -461,120 +311,6 @@ def test_orders_that_come_twice_are_carried_out_once() -> None:
         kinds = [kind for kind, _, _ in pair.runtimes["a"].events]
         assert (kinds.count("component_deployed"), kinds.count("source_started")) == (2, 1)
         assert not pair.failed
-
-    play(scenario)
-
-
-# -- sources ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_pushed_source_takes_each_item_once_and_turns_away_what_does_not_fit() -> None:
-    async def scenario() -> None:
-        pair = Pair(window_bytes=20_000, result_bytes=20_000)
-        one = pair.net["a"]
-        columns = {
-            name: "int" if name in {"source_port", "destination_port", "bytes"} else "str"
-            for name in table(0, 1).columns[1:]
-        }
-        plan = source("python", name="mine", columns=columns).filter("bytes >= 0").sink()
-        for operator in reversed(list(plan.operators)):
-            one.carry_out(Deploy("app", operator, plan.to_bytes(), dict.fromkeys(plan.operators, "a")))
-        with pytest.raises(LookupError, match="application 'app' has no started source 'mine'"):
-            one.push("app", "mine", b"")
-        one.carry_out(Start("app", "source"))
-        with pytest.raises(LookupError, match="application 'app' has no started source 'yours'"):
-            one.push("app", "yours", b"")
-        with pytest.raises(ValueError, match="item: "):
-            one.push("app", "mine", b"nothing that an item looks like")
-        with pytest.raises(ValueError, match="position: 3; expected 0: items are missing"):
-            one.push("app", "mine", encode(Batch(table(0, 1), 3, 0.0)))
-        with pytest.raises(ValueError, match="column 'bytes'"):
-            one.push("app", "mine", encode(Batch(table(0, 1).drop("bytes"), 0, 0.0)))
-        pushed = 0
-        while one.push("app", "mine", encode(Batch(table(pushed, 10), pushed, 0.0))):
-            pushed += 10
-            one.push("app", "mine", encode(Batch(table(pushed - 10, 10), pushed - 10, 0.0)))  # again: it is known
-            assert pushed < 10_000, "a queue that is never full is not bounded"
-            await asyncio.sleep(0)
-        received: list[int] = []
-
-        async def insist(item: Item) -> None:
-            while not one.push("app", "mine", encode(item)):
-                waiting = asyncio.create_task(one.room("app", "mine"))
-                while not waiting.done():
-                    received.extend(numbers(fetched(one, "app")))
-                    await asyncio.sleep(0)
-
-        await insist(Batch(table(pushed - 5, 10), pushed - 5, 0.0))  # half of it is new
-        pushed += 5
-        await insist(Punctuation(END, pushed, 0.0))
-        received += numbers(await pair.results("a", "app"))
-        assert received == list(range(pushed))
-        assert one.push("app", "mine", encode(Punctuation(END, pushed, 0.0)))
-        with pytest.raises(ValueError, match="batch after the end of the stream"):
-            one.push("app", "mine", encode(Batch(table(pushed, 1), pushed, 0.0)))
-
-    play(scenario)
-
-
-def test_peers_emit_their_own_samples() -> None:
-    samples = [[("cpu", "process", 0.25), ("ping", "b", 0.003)], [("cpu", "process", 0.5)], []]
-
-    async def scenario() -> None:
-        pair = Pair(samples=lambda: samples.pop(0))
-        one = pair.net["a"]
-        pair.deploy("app", source("peers", interval=3600).sink(), {"source": "a", "sink": "a"})
-        feed = next(iter(one._feeds.values()))
-        assert isinstance(feed, PeerFeed)
-        feed.tick()
-        feed.tick()
-        await until(lambda: one.qos("app")["tuples"] == 3)
-        batches = fetched(one, "app")
-        rows = [row for batch in batches for row in batch.table.select("peer", "metric", "target", "value").rows()]
-        assert rows == [("a", "cpu", "process", 0.25), ("a", "ping", "b", 0.003), ("a", "cpu", "process", 0.5)]
-        assert [batch.position for batch in batches] == [0, 2]
-        assert batches[0].table["time"][0] < batches[1].table["time"][0]
-
-    play(scenario)
-
-
-@pytest.mark.parametrize("paced", [True, False])
-def test_tuples_of_a_paced_stream_are_born_when_they_were_due(paced: bool) -> None:
-    """The clock goes 10 s ahead at each look, so that nothing is ever waited for."""
-    looks = itertools.count(1000, 10)
-
-    async def scenario() -> None:
-        got = asyncio.Event()
-        failures: list[BaseException] = []
-        feed = ThreadFeed(
-            got.set,
-            lambda: float(next(looks)),
-            wire=False,
-            most=1 << 20,
-            loop=asyncio.get_running_loop(),
-            read=lambda: (iter([(0.0, Batch(table(0, 1), 0, 0.0)), (1.5, Batch(table(1, 2), 0, 0.0))]), paced),
-            failed=failures.append,
-            name="synergy test",
-        )
-        feed.start()
-        seen: list[Parcel] = []
-        while len(seen) < 3:
-            await asyncio.wait_for(got.wait(), DEADLINE)
-            got.clear()
-            while feed.pending:
-                seen.append(feed.pending.popleft())
-                feed.emitted(seen[-1])
-        feed.stop()
-        await feed.closed()
-        assert [(parcel.position, parcel.time) for parcel in seen] == [(0, None), (1, None), (3, END)], (
-            "the end is added"
-        )
-        births = [parcel.born for parcel in seen[:2]]
-        if paced:
-            assert births[1] - births[0] == 1.5
-        else:
-            assert births[1] - births[0] == 10.0
-        assert not failures
 
     play(scenario)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-import statistics
 from collections import deque
 
 import pytest
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 
 from synergy_nb.dataflow.channels import Inlet, Outlet, Parcel, PositionGap
 from synergy_nb.dataflow.hosting import DISCIPLINES, Hosting, Work
-from synergy_nb.dataflow.measures import DelayHistogram, Rate
 
 IN, OUT = "a/s>o:0", "a/o>t:0"
 
@@ -461,71 +459,6 @@ def test_what_is_measured_of_a_component() -> None:
     assert (stats["bytes_in"], stats["bytes_out"]) == (48120, 19200)
     assert (stats["late"], stats["queue_bytes"], stats["queue_tuples"]) == (1, 120, 5)
     assert hosting.stats(20.0) == [stats]
-
-
-def test_a_rate_follows_a_change_and_survives_a_clock_that_steps_back() -> None:
-    rate = Rate(window=1.0, now=100.0)
-    assert rate.per_second(100.0) == 0.0
-    for step in range(1, 501):
-        rate.add(1.0, 100.0 + step / 100)
-    assert rate.per_second(105.0) == pytest.approx(100, rel=0.02)
-    rate.add(1.0, 50.0)
-    assert rate.per_second(105.0) == pytest.approx(101, rel=0.02)
-    assert rate.per_second(115.0) < 0.01
-
-
-@given(st.lists(st.floats(1e-6, 1e4), min_size=1, max_size=200), st.sampled_from([0.0, 0.5, 0.9, 0.99, 1.0]))
-def test_quantiles_are_within_one_percent(delays: list[float], share: float) -> None:
-    histogram = DelayHistogram(limit=1.0)
-    for delay in delays:
-        histogram.add(delay)
-    exact = sorted(delays)[math.floor(share * (len(delays) - 1))]
-    assert histogram.quantile(share) == pytest.approx(exact, rel=0.0101)
-    assert histogram.mean == pytest.approx(statistics.fmean(delays))
-    assert histogram.missed == sum(delay > 1.0 for delay in delays)
-
-
-def test_an_empty_histogram_has_no_quantiles() -> None:
-    histogram = DelayHistogram()
-    histogram.add(1.0, count=0)
-    assert (histogram.quantile(0.5), histogram.mean, histogram.miss_rate) == (None, None, None)
-
-
-@pytest.mark.parametrize("load", [0.5, 0.8])
-def test_waiting_times_of_poisson_arrivals_agree_with_the_m_m_1_queue(load: float) -> None:
-    """Mean waiting time W_q = ρ / (μ - λ); 99.9 % interval of 40 batch means, long against the correlation time."""
-    rng = random.Random(7)
-    service = 1.0
-    rate = load / service
-    hosting = Hosting()
-    component = hosting.add("a", "o", inputs=[IN])
-    arrival = free = last = 0.0
-    means: list[float] = []
-    per_batch = 1500
-    waiting: deque[float] = deque()
-    position = served = 0
-    while served < 41 * per_batch:
-        while arrival <= free or not waiting:
-            hosting.offer(IN, batch(position), arrival)
-            waiting.append(arrival)
-            position += 1
-            arrival += rng.expovariate(rate)
-        start = max(free, waiting.popleft())
-        work = work_of(hosting, start)
-        free = start + rng.expovariate(1.0 / service)
-        hosting.done(work, [], start, free)
-        served += 1
-        if served % per_batch == 0:
-            total = component.queueing.total
-            means.append((total - last) / per_batch)
-            last = total
-    means = means[1:]  # without the warm-up
-    expected = load * service / (1.0 - load)
-    half_width = 3.55 * statistics.stdev(means) / math.sqrt(len(means))  # Student's t, 39 degrees of freedom
-    assert abs(statistics.fmean(means) - expected) < half_width
-    assert half_width < 0.25 * expected, "an interval this wide would prove nothing"
-    assert component.stats(free)["processing_s"] == pytest.approx(service, rel=0.02)
-    assert component.batch_s.total / free == pytest.approx(load, rel=0.03)
 
 
 def test_inlet_and_outlet_stay_consistent_across_a_lost_grant() -> None:

@@ -1,0 +1,165 @@
+"""Two hosts in one process whose wire is the event loop, and streams for them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any
+
+import polars as pl
+
+from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, decode
+from synergy_nb.graph import Deploy, Start, Undeploy
+from synergy_nb.plan import Plan, source
+from synergy_nb.runtime.host import Host
+from synergy_nb.runtime.sources import Stream
+
+DEADLINE = 20.0
+OPENED: list[Pair] = []
+
+
+class FakeRuntime:
+    """A peer's runtime whose wire is the event loop: a frame arrives at a later turn of it."""
+
+    def __init__(self, address: str, net: dict[str, Host]) -> None:
+        self.address = address
+        self.loop = asyncio.get_running_loop()
+        self.net = net
+        self.events: list[tuple[str, str, dict[str, Any]]] = []
+        self.frames = 0
+        self.broken = False
+
+    def clock(self) -> float:
+        return time.time()
+
+    def send_data(self, to: str, channel: str, payload: bytes) -> None:
+        if self.broken:
+            raise BufferError(f"link to {to} is full")
+        assert to != self.address, "what stays on a peer must not go over the wire"
+        self.frames += 1
+        self.loop.call_soon(self.net[to].on_data, self.address, channel, payload)
+
+    def record(self, kind: str, subject: str = "", **detail: Any) -> None:
+        self.events.append((kind, subject, detail))
+
+
+class Pair:
+    """Two hosts, a and b, and what they reported."""
+
+    def __init__(self, **options: Any) -> None:
+        OPENED.append(self)
+        self.net: dict[str, Host] = {}
+        self.runtimes = {address: FakeRuntime(address, self.net) for address in "ab"}
+        self.failed: list[tuple[str, str, str]] = []
+        self.finished: list[tuple[str, str]] = []
+        self.measured: list[tuple[str, str, dict[str, Any]]] = []
+        for address, runtime in self.runtimes.items():
+            self.net[address] = Host(
+                runtime,
+                failed=lambda *report: self.failed.append(report),
+                finished=lambda *report: self.finished.append(report),
+                measured=lambda *report: self.measured.append(report),
+                **options,
+            )
+
+    def deploy(self, application: str, plan: Plan, peers: Mapping[str, str], discipline: str = "fcfs") -> None:
+        """Deploy all components, downstream first, and start the sources."""
+        for operator in reversed(list(plan.operators)):
+            order = Deploy(application, operator, plan.to_bytes(), dict(peers), discipline)
+            self.net[peers[operator]].carry_out(order)
+        for operator in plan.sources:
+            self.net[peers[operator]].carry_out(Start(application, operator))
+
+    def undeploy(self, application: str, peers: Mapping[str, str]) -> None:
+        for operator, address in peers.items():
+            self.net[address].carry_out(Undeploy(application, operator))
+
+    async def results(self, address: str, application: str, max_bytes: int = 1 << 20) -> list[Batch]:
+        """All results until the end of the stream."""
+        batches: list[Batch] = []
+        while True:
+            items, finished = self.net[address].fetch(application, max_bytes)
+            batches += [item for item in map(decode, items) if isinstance(item, Batch)]
+            if finished:
+                return batches
+            await asyncio.wait_for(self.net[address].arrival(application, None, DEADLINE), DEADLINE)
+
+    async def close(self) -> None:
+        for one in self.net.values():
+            await one.close()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the event loop turn until ``condition`` holds."""
+    async with asyncio.timeout(DEADLINE):
+        while not condition():  # noqa: ASYNC110 - conditions are about all parts of two hosts
+            await asyncio.sleep(0)
+
+
+def play(scenario: Callable[[], Awaitable[None]]) -> None:
+    """Run ``scenario`` on an event loop of its own, close its hosts; no thread of theirs may be left."""
+
+    async def whole() -> None:
+        try:
+            await scenario()
+        finally:
+            while OPENED:
+                await OPENED.pop().close()
+
+    asyncio.run(whole())
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("synergy")]
+
+
+# -- streams ---------------------------------------------------------------------------------------------------------
+
+
+def table(first: int, rows: int) -> pl.DataFrame:
+    """Tuples of a TCP trace: one a millisecond, ``bytes`` counts them."""
+    numbers = pl.int_range(first, first + rows, dtype=pl.Int64, eager=True)
+    return pl.DataFrame(
+        {
+            "time": (numbers * 1000).cast(pl.Datetime("us")),
+            "source": (numbers % 7).cast(pl.String),
+            "destination": (numbers % 3).cast(pl.String),
+            "source_port": numbers % 1000,
+            "destination_port": numbers % 100,
+            "bytes": numbers,
+        }
+    )
+
+
+def items(batches: int, rows: int) -> Iterator[Item]:
+    for number in range(batches):
+        yield Batch(table(number * rows, rows), number * rows, 0.0)
+        yield Punctuation((number + 1) * rows * 1000 if number + 1 < batches else END, (number + 1) * rows, 0.0)
+
+
+def reading(
+    batches: int, rows: int, counted: list[int] | None = None
+) -> Callable[[Mapping[str, Any]], tuple[Stream, bool]]:
+    """A reader of traces that gives ``batches`` of ``rows`` and counts in ``counted`` the items that were taken."""
+
+    def read(params: Mapping[str, Any]) -> tuple[Stream, bool]:
+        def stream() -> Stream:
+            for item in items(batches, rows):
+                if counted is not None:
+                    counted.append(1)
+                yield 0.0, item
+
+        return stream(), False
+
+    return read
+
+
+def trace() -> Any:
+    return source("trace", path="fake.tcp", format="tcp")
+
+
+def fetched(one: Host, application: str, max_bytes: int = 1 << 20) -> list[Batch]:
+    return [item for item in map(decode, one.fetch(application, max_bytes)[0]) if isinstance(item, Batch)]
+
+
+def numbers(batches: list[Batch]) -> list[int]:
+    return [value for batch in batches for value in batch.table["bytes"].to_list()]
