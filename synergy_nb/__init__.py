@@ -3,7 +3,7 @@
 >>> from synergy_nb import source
 >>> query = source("packets", rate="1000 tuples/s").filter("bytes > 1000").sink("large", delay="1 s")
 >>> query.stream_name("filter")
-'filter[bytes > 1000](packets[])'
+'filter[bytes > 1000](packets)'
 
 ``Cluster(peers=8).submit(query)`` runs it. What is not needed for plans is imported when it is first asked for.
 """

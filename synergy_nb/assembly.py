@@ -9,7 +9,7 @@ import msgspec
 
 from synergy_nb.algorithms.composition import Composition, CompositionConfig, Probing
 from synergy_nb.algorithms.session import Session, SessionConfig
-from synergy_nb.graph import Ledger
+from synergy_nb.graph import Ledger, Report
 from synergy_nb.overlay.directory import Directory
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.overlay.membership import Membership
@@ -126,3 +126,12 @@ class SynergyPeer:
     def submit(self, request: str, plan: Plan) -> None:
         """Compose and start an application from this peer."""
         self.composition.submit(request, plan)
+
+    def stop(self, application: str) -> bool:
+        """End an application of this origin: one that is composed, runs or has finished. False if unknown."""
+        cancelled = self.composition.cancel(application)
+        stopped = self.session.stop(application)
+        if cancelled and not stopped:
+            self.peer.record("application_stopped", application, reason="")
+            self.peer.instruct(Report(application, "stopped"))
+        return cancelled or stopped

@@ -71,7 +71,7 @@ def test_a_stopped_application_leaves_nothing() -> None:
     ring = Ring(6, seed=5)
     ring.submit("peer-1", "r", chain())
     ring.until_decided("r")
-    ring.simulation.call("peer-1", ring.synergy["peer-1"].session.stop, "r")
+    ring.simulation.call("peer-1", ring.synergy["peer-1"].stop, "r")
     ring.run(2.0)
     assert ring.status("r") == "stopped"
     assert not ring.deployed

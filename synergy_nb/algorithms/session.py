@@ -244,8 +244,9 @@ class Session(Protocol):
         """Applications in which this peer takes part."""
         return frozenset(self._members)
 
-    def running_at_origin(self) -> frozenset[str]:
-        """Applications that this peer leads."""
+    @property
+    def led(self) -> frozenset[str]:
+        """Applications of which this peer is the origin."""
         return frozenset(self._owned)
 
     def delay(self, application: str) -> float | None:

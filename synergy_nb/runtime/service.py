@@ -235,7 +235,7 @@ class Service:
 
     async def _stop(self, payload: bytes) -> bytes:
         state = self._known(payload)
-        self.runtime.call(self.synergy.session.stop, state.application)
+        self.runtime.call(self.synergy.stop, state.application)
         if state.status in LASTING:
             self._report(Report(state.application, "stopped"))
         return b""

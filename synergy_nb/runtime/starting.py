@@ -1,5 +1,8 @@
 """From nothing, or from an existing Dask cluster, to peers that form a ring."""
 
+# mypy: disable-error-code="no-untyped-call"
+# (of distributed, which is typed only here and there)
+
 from __future__ import annotations
 
 import asyncio
@@ -46,7 +49,7 @@ async def start_cluster(
     share = (os.cpu_count() or 1) / peers
     config = _config(share if cores is None else cores, bandwidth, keys, composition, seed)
     area = _area(wide_area, peers, seed)
-    started = await start(
+    started = start(
         peers,
         FACTORY,
         config,
@@ -55,9 +58,12 @@ async def start_cluster(
         per_process=per_process,
         asynchronous=True,
     )
+    await started
 
     async def close() -> None:
-        await started.close()
+        closing = started.close()
+        if closing is not None:
+            await closing
 
     arguments = {} if security is None else security.get_connection_args("client")
     cluster = AsyncCluster(client_links(arguments), started.peers, close, local=started)
@@ -140,4 +146,4 @@ def _config(
 def _area(area: WideArea | str | os.PathLike[str] | None, peers: int, seed: int) -> WideArea | None:
     if area is None or isinstance(area, WideArea):
         return area
-    return WideArea.from_file(area, sites=peers, seed=seed)
+    return WideArea.from_file(os.fspath(area), sites=peers, seed=seed)

@@ -53,6 +53,8 @@ class CompositionConfig(msgspec.Struct, frozen=True):
         After which a next hop that has not answered a probe is taken for silent, in seconds.
     reservation
         After which a reservation without a confirmation expires, in seconds.
+    tries
+        Graphs, the best first, that an attempt may try to set up.
     attempts
         Rounds of probes; each doubles ratio and budget of the one before.
     """
@@ -65,6 +67,7 @@ class CompositionConfig(msgspec.Struct, frozen=True):
     probing: float = 3.0
     acknowledgement: float = 1.0
     reservation: float = 8.0
+    tries: int = 3
     attempts: int = 2
 
 

@@ -45,6 +45,7 @@ class _Pending:
         "request",
         "timer",
         "total",
+        "tried",
     )
 
     def __init__(self, request: str, plan: Plan) -> None:
@@ -57,6 +58,7 @@ class _Pending:
         self.dropped: list[Dropped] = []
         self.probed: set[str] = set()
         self.graphs = 0
+        self.tried = 0  # graphs that were to be set up, this attempt
         self.qualified: list[tuple[float, ComponentGraph]] = []
         self.timer: Timer | None = None
 
@@ -113,6 +115,14 @@ class Composition(Protocol):
         names = sorted({component_name(plan, operator) for operator in plan.operators})
         self.directory.lookup(names, lambda found: self._discovered(pending, found), self.config.discovery)
 
+    def cancel(self, request: str) -> bool:
+        """Give up a request that is being composed; False if it is not."""
+        pending = self._pending.get(request)
+        if pending is None:
+            return False
+        self._give_up(pending)
+        return True
+
     def _discovered(self, pending: _Pending, found: dict[str, tuple[Entry, ...]] | None) -> None:
         if self._pending.get(pending.request) is not pending:
             return
@@ -146,6 +156,7 @@ class Composition(Protocol):
         pending.paths.clear()
         pending.dropped.clear()
         pending.heard = 0
+        pending.tried = 0
         pending.total = UNIT * len(plan.sources)
         request = Request(
             pending.request,
@@ -253,17 +264,21 @@ class Composition(Protocol):
     # -- step 5 ------------------------------------------------------------------------------------------------------
 
     def _try_next(self, pending: _Pending, reason: str) -> None:
-        if self._pending.get(pending.request) is not pending:
-            return
-        if not pending.qualified:
+        dead = self.membership.is_dead
+        while pending.qualified and any(map(dead, pending.qualified[-1][1].peers.values())):
+            pending.qualified.pop()
+        if not pending.qualified or pending.tried >= self.config.tries:
             self._again(pending, reason)
             return
         phi, graph = pending.qualified.pop()
+        pending.tried += 1
         self.peer.record(
             "graph_selected", pending.request, peers=graph.peers, phi=phi, delay_s=graph.delay(pending.plan)
         )
 
         def established(refusal: str) -> None:
+            if self._pending.get(pending.request) is not pending:
+                return  # given up meanwhile
             if refusal:
                 self._try_next(pending, refusal)
             else:
@@ -316,11 +331,14 @@ class Composition(Protocol):
         del self._pending[pending.request]
 
     def _reject(self, pending: _Pending, reason: str) -> None:
+        self._give_up(pending)
+        self.peer.record("application_rejected", pending.request, reason=reason)
+        self.peer.instruct(Report(pending.request, "rejected", reason))
+
+    def _give_up(self, pending: _Pending) -> None:
         if pending.timer is not None:
             pending.timer.cancel()
             pending.timer = None
         if pending.attempt:
             self._free(pending)
         del self._pending[pending.request]
-        self.peer.record("application_rejected", pending.request, reason=reason)
-        self.peer.instruct(Report(pending.request, "rejected", reason))

@@ -1,0 +1,109 @@
+"""Composition under faults: seeded schedules of loss, duplication, reordering, crashes, hangs and partitions."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from synergy_nb.assembly import PeerConfig
+from synergy_nb.plan import Plan, source
+from tests.simulated import Ring
+
+PEERS = 8
+REQUESTS = 8
+
+
+def query(rng: random.Random) -> Plan:
+    """A chain, or the DAG of figure 2.6, that takes a good part of a peer."""
+    cost = f"{rng.randint(20, 200)} us"
+    stream = source("python", name="n", columns={"v": "float"}, rate=1000.0)
+    if rng.random() < 0.5:
+        for number in range(rng.randint(1, 4)):
+            stream = stream.delay(cost, id=f"o{number}")
+        return stream.sink("out", delay="3 s")
+    split = stream.delay(cost, id="o1")
+    upper = split.delay("10 us", id="o2").delay("10 us", id="o4")
+    lower = split.delay("10 us", id="o3").delay("10 us", id="o5")
+    return upper.union(lower, id="o6").sink("out", delay="3 s")
+
+
+def run(seed: int) -> tuple[Ring, list[str]]:
+    """One schedule; at its end the network is whole again and everything has had time to settle."""
+    rng = random.Random(seed)
+    ring = Ring(PEERS, seed, config=lambda n: PeerConfig(name=f"peer-{n}", seed=seed * 100 + n))
+    simulation = ring.simulation
+    simulation.loss = rng.choice([0.0, 0.02, 0.1])
+    simulation.duplication = rng.choice([0.0, 0.05, 0.2])
+    simulation.reordering = rng.choice([0.0, 0.1, 0.5])
+    requests = []
+    for number in range(REQUESTS):
+        alive = sorted(ring.synergy)
+        origin = rng.choice(alive)
+        request = f"r{number}"
+        ring.submit(origin, request, query(rng))
+        requests.append(request)
+        fault = rng.random()
+        victim = rng.choice(alive)
+        if fault < 0.15 and len(alive) > 5:
+            ring.crash(victim)
+        elif fault < 0.3:
+            simulation.hang(victim, rng.uniform(0.1, 3.0))
+        elif fault < 0.4:
+            half = set(rng.sample(alive, len(alive) // 2))
+            simulation.partition([half])
+        elif fault < 0.5:
+            simulation.heal()
+        elif fault < 0.6 and requests[:-1]:
+            ended = rng.choice(requests[:-1])
+            for address, each in ring.synergy.items():
+                simulation.call(address, each.stop, ended)
+        for _ in range(rng.randint(1, 6)):
+            ring.run(0.25)
+            assert not ring.overbooked()
+    simulation.heal()
+    simulation.loss = simulation.duplication = simulation.reordering = 0.0
+    for _ in range(80):
+        ring.run(0.5)
+        assert not ring.overbooked()
+    return ring, requests
+
+
+def check(ring: Ring, requests: list[str]) -> None:
+    """Nothing is left but what applications that run hold, and these hold all of theirs."""
+    led = {request: address for address, each in ring.synergy.items() for request in each.session.led}
+    expected = set()
+    for request, origin in led.items():
+        assert ring.status(request) == "running"
+        peers = ring.reports[request][-1].peers
+        assert peers["sink"] == origin
+        expected |= {(peer, request, operator) for operator, peer in peers.items()}
+    assert set(ring.deployed) == expected
+    for address, each in ring.synergy.items():
+        assert not each.ledger.reservations, "a reservation has leaked"
+        assert each.ledger.requests == {request for peer, request, _ in expected if peer == address}
+        assert not each.composition.pending
+    for request in requests:
+        decided = ring.status(request)
+        origin_alive = any(event.peer in ring.synergy for event in ring.events(request, "request_submitted"))
+        assert decided != "composing" or not origin_alive, "a request was never decided"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_overbooking_and_no_leak(seed: int) -> None:
+    check(*run(seed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(10))
+def test_no_overbooking_and_no_leak_in_many_schedules(block: int) -> None:
+    for seed in range(1000 + 50 * block, 1050 + 50 * block):
+        try:
+            check(*run(seed))
+        except AssertionError as error:
+            raise AssertionError(f"schedule {seed}: {error}") from error
+
+
+def test_a_schedule_replays_from_its_seed() -> None:
+    first, second = run(7)[0], run(7)[0]
+    assert first.simulation.journal.to_json_lines() == second.simulation.journal.to_json_lines()
