@@ -24,10 +24,17 @@ Frame = bytes | tuple[Any, ...]
 class Comm(Protocol):
     """What a link needs of a connection; every Dask comm has it."""
 
-    async def read(self) -> Any: ...
-    async def write(self, msg: Any) -> Any: ...
-    def abort(self) -> None: ...
-    def closed(self) -> bool: ...
+    async def read(self) -> Any:
+        """The next message; raises ``OSError`` when the comm is closed."""
+
+    async def write(self, msg: Any) -> Any:
+        """Hand a message to the comm, which may buffer it."""
+
+    def abort(self) -> None:
+        """Close at once."""
+
+    def closed(self) -> bool:
+        """Whether it is closed."""
 
 
 class Shape(Protocol):
