@@ -156,7 +156,7 @@ def test_a_failing_operator_stops_its_application_and_no_other(monkeypatch: pyte
         assert numbers(await pair.results("a", "good")) == list(range(3000))
         await until(lambda: bool(pair.failed))
         assert pair.failed == [("bad", "filter", "KeyError: 'secret'")]
-        events = [detail for kind, subject, detail in pair.runtimes["b"].events if kind == "component_failed"]
+        events = [detail for kind, subject, detail in pair.runtimes["b"].events if kind == "operator_failed"]
         assert events == [{"operator": "filter", "reason": "KeyError: 'secret'"}]
         pair.undeploy("bad", peers)
         assert [component.application for component in pair.net["b"].hosting.components] == ["good"]

@@ -401,7 +401,7 @@ class Host:
         text = (str(error).splitlines() or [""])[0][:500]
         named = isinstance(error, ValueError) and text
         reason = text if named else f"{type(error).__name__}: {text}"
-        self._runtime.record("component_failed", application, operator=operator, reason=reason)
+        self._runtime.record("operator_failed", application, operator=operator, reason=reason)
         if self._failed is not None:
             self._failed(application, operator, reason)
 
