@@ -9,6 +9,8 @@ Points that Polars leaves open or sees differently, and what is done here:
 * A bare NULL has no type; every operation that is strict in it becomes a NULL of the operation's type at once.
 * ``x IN (1, NULL)`` is TRUE or NULL, never FALSE.
 * Integers wrap around at 64 bits, as Polars and Spark do and DuckDB does not.
+* Where a divisor is one value for several rows, Polars multiplies with its reciprocal, so that the last bit of a
+  quotient depends on how the stream is cut. A constant divisor is therefore made a column.
 * Text to int or float takes what Polars reads (an optional sign, digits; blanks around are ignored) and gives NULL
   otherwise; text to bool takes true, t, yes, y, 1 and their opposites in any case.
 """
@@ -16,10 +18,11 @@ Points that Polars leaves open or sees differently, and what is done here:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, reduce
 from typing import Any, Final
 
+import numpy as np
 import polars as pl
 
 from synergy_nb import sql
@@ -154,12 +157,20 @@ def _arithmetic(key: str, left: Compiled, right: Compiled) -> Compiled:
     if key == "mul":
         return a * b, kind
     if key == "div":
-        return pl.when(b != 0.0).then(a / b), kind
+        divisor = b if b.meta.root_names() else a.is_null().cast(pl.Float64) + b  # as a column; see above
+        return pl.when(b != 0.0).then(a / divisor), kind
     if kind == "int":  # Polars' remainder has the sign of the divisor, and is NULL for 0
         rest = a % b
         return pl.when((rest != 0) & ((a < 0) != (b < 0))).then(rest - b).otherwise(rest), kind
-    rest = a.abs() % b.abs()
-    return pl.when(b != 0.0).then(pl.when(a < 0.0).then(-rest).otherwise(rest)), kind
+    both = a.is_not_null() & (b != 0.0)
+    return pl.when(both).then(pl.map_batches([a, b], _remainder, return_dtype=pl.Float64)), kind
+
+
+def _remainder(operands: Sequence[pl.Series]) -> pl.Series:
+    """C's fmod, which is exact; Polars rounds the quotient on its way to a remainder."""
+    left, right = (series.to_numpy() for series in operands)
+    with np.errstate(invalid="ignore"):  # where an operand is NULL or the divisor 0, which the caller makes NULL
+        return pl.Series(np.fmod(left, right))
 
 
 def _negative(node: Any, schema: Mapping[str, str]) -> Compiled:

@@ -105,9 +105,9 @@ class Values:
         """For each output column that is a count(distinct x): the type of x."""
         return {name: self._types.get(column) or schema[column] for name, column in self._sets.items()}
 
-    def prepare(self, rows: pl.LazyFrame) -> pl.LazyFrame:
+    def prepare(self, rows: pl.DataFrame) -> pl.LazyFrame:
         """``rows`` with the arguments of all calls as columns."""
-        return rows.with_columns(*self._arguments.values()) if self._arguments else rows
+        return rows.lazy().with_columns(*self._arguments.values()) if self._arguments else rows.lazy()
 
     def reduce(self, prepared: pl.LazyFrame, keys: Sequence[str]) -> pl.LazyFrame:
         """Partial results by ``keys``."""
@@ -236,8 +236,9 @@ class WindowAggregate(OperatorLogic):
             self._reduce(rows)
 
     def _reduce(self, rows: pl.DataFrame) -> None:
-        lazy = rows.lazy() if self._pane is None else rows.lazy().with_columns(self._pane)
-        prepared = self._values.prepare(lazy)
+        prepared = self._values.prepare(rows)
+        if self._pane is not None:
+            prepared = prepared.with_columns(self._pane)
         frames = [self._values.reduce(prepared, self._keys)]
         frames += [self._values.members(prepared, self._keys, name) for name in self._sets]
         tables = [frame.collect() for frame in frames]
@@ -270,7 +271,7 @@ class CountWindowAggregate(Buffered):
 
     def prepare(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The rows with the arguments of all calls."""
-        return self._values.prepare(rows.lazy()).collect()
+        return self._values.prepare(rows).collect()
 
     def finish(self, rows: pl.DataFrame) -> pl.DataFrame:
         """One row a window and group."""

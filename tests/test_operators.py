@@ -1,0 +1,233 @@
+"""What operators refuse, and what single ones promise beyond the contract of all."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import polars as pl
+import pytest
+
+from synergy_nb.dataflow.operators import create
+from synergy_nb.dataflow.operators.base import OUTPUT_ROWS, OperatorLogic
+from synergy_nb.dataflow.tuples import END, TYPES, Batch, Punctuation
+from synergy_nb.plan import Plan, Stream, source
+from tests.feeding import fresh
+
+COLUMNS = {"host": "str", "n": "int"}
+
+
+def hosts() -> Stream:
+    return source("python", name="hosts", columns=COLUMNS)
+
+
+def rows(*given: tuple[int, str | None, int | None]) -> pl.DataFrame:
+    """Rows of (seconds, host, n)."""
+    table = pl.DataFrame(list(given), schema={"time": pl.Int64(), "host": pl.String(), "n": pl.Int64()}, orient="row")
+    return table.with_columns((pl.col("time") * 1_000_000).cast(TYPES["time"]))
+
+
+def batch(*given: tuple[int, str | None, int | None], position: int = 0, born: float = 1.0) -> Batch:
+    return Batch(rows(*given), position, born)
+
+
+def only(stream: Stream, **options: Any) -> tuple[OperatorLogic, Plan, str]:
+    """The operator at the end of ``stream``."""
+    plan = stream.sink(name="result")
+    operator = plan.upstream(plan.sinks[0])[0]
+    return create(plan.operators[operator], plan, **options), plan, operator
+
+
+KEYS = {"alpha": b"a secret of 32 bytes, not printed", "beta": b"another secret, also not printed"}
+
+
+def test_a_source_has_no_logic() -> None:
+    plan = hosts().sink()
+    with pytest.raises(ValueError, match=r"operator 'source': kind: 'source'; expected one of aggregate, .*union"):
+        create(plan.operators["source"], plan)
+
+
+def test_delay_needs_a_way_to_wait_and_waits_its_cost_a_tuple() -> None:
+    stream = hosts().delay("2 ms")
+    with pytest.raises(ValueError, match=r"operator 'delay' \(delay\): wait: None; expected a function"):
+        only(stream)
+    waits: list[float] = []
+    logic, _, _ = only(stream, wait=waits.append)
+    logic.on_batch(0, batch((1, "a", 1), (2, "b", 2), (3, "c", 3)))
+    logic.on_punctuation(0, Punctuation(END, 3, 2.0))
+    assert waits == [pytest.approx(0.006)]
+
+
+def test_an_unknown_port_is_refused() -> None:
+    logic, _, _ = only(hosts().filter("n > 1"))
+    for port in (1, -1):
+        with pytest.raises(ValueError, match=rf"operator 'filter' \(filter\): port: {port}; expected 0 to 0"):
+            logic.on_batch(port, batch((1, "a", 1)))
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff\x00", b"\x80", b"garbage"])
+def test_a_snapshot_that_is_none_is_refused(data: bytes) -> None:
+    logic, _, _ = only(hosts().aggregate(window="10 s", n="count(*)"))
+    with pytest.raises(ValueError, match=r"operator 'aggregate' \(aggregate\): snapshot: .*; expected one of this"):
+        logic.restore(data)
+
+
+def test_a_snapshot_of_another_operator_is_refused() -> None:
+    one, _, _ = only(hosts().aggregate(window="10 s", total="sum(n)"))
+    other, _, _ = only(hosts().sort("n", window="10 s"))
+    third, _, _ = only(hosts().aggregate(by=["host"], window="10 s", total="sum(n)"))
+    one.on_batch(0, batch((1, "a", 1)))
+    with pytest.raises(ValueError, match=r"sort\): snapshot: 'format 1, aggregate, 1 ports'; expected format 1, sort"):
+        other.restore(one.snapshot())
+    with pytest.raises(
+        ValueError, match=r"snapshot: table partials: .*; expected the columns of this operator's state"
+    ):
+        third.restore(one.snapshot())
+
+
+def test_an_empty_batch_gives_nothing() -> None:
+    for stream in (
+        hosts().filter("n > 1"),
+        hosts().aggregate(window="3 rows", n="count(*)"),
+        hosts().sort("n", window="1 s"),
+    ):
+        logic, _, _ = only(stream)
+        assert logic.on_batch(0, Batch(rows(), 0, 0.0)) == []
+
+
+def test_a_union_forwards_the_least_punctuation_and_ends_with_the_last_input() -> None:
+    left = hosts()
+    logic, _, _ = only(left.union(left.filter("n > 1"), left.filter("n > 2")))
+    punctuations = [(0, 5), (1, 3), (2, 4), (1, 9), (0, END), (2, END), (1, 8), (1, END), (1, END)]
+    passed = [
+        [item.time for item in logic.on_punctuation(port, Punctuation(time, 0, 0.0))] for port, time in punctuations
+    ]
+    assert passed == [[], [], [3], [4], [], [9], [], [END], []]
+    assert logic.ended
+
+
+def test_a_batch_after_the_end_is_late() -> None:
+    logic, _, _ = only(hosts().filter("n > 0"))
+    logic.on_punctuation(0, Punctuation(END, 0, 0.0))
+    assert logic.on_batch(0, batch((1, "a", 1), (2, "b", 1))) == []
+    assert logic.late == 2
+
+
+def test_large_results_leave_in_several_batches() -> None:
+    logic, _, _ = only(hosts().sort("n", window="1 h"))
+    many = OUTPUT_ROWS + 10
+    table = pl.DataFrame({"time": [0] * many, "host": ["a"] * many, "n": range(many)})
+    logic.on_batch(0, Batch(table.with_columns(pl.col("time").cast(TYPES["time"])), 0, 0.0))
+    items = logic.on_punctuation(0, Punctuation(END, many, 3.0))
+    assert [(item.position, item.rows) for item in items if isinstance(item, Batch)] == [
+        (0, OUTPUT_ROWS),
+        (OUTPUT_ROWS, 10),
+    ]
+
+
+def test_a_join_keeps_only_rows_that_can_still_meet_a_partner() -> None:
+    left, right = hosts(), hosts()
+    logic, _, _ = only(left.join(left.filter("n > 0"), on=["host"], within="5 s"))
+    del right
+    logic.on_batch(0, batch((10, "a", 1), (20, "a", 2), (30, None, 3)))
+    logic.on_punctuation(1, Punctuation(16_000_000, 0, 0.0))
+    assert logic.state_rows == 2, "10 s + 5 s is before 16 s"
+    (pair,) = logic.on_batch(1, batch((24, "a", 7), (25, "b", 8), (31, None, 9), (12, "a", 9)))
+    assert isinstance(pair, Batch)
+    assert pair.table.select("host", "n", "n_right").rows() == [("a", 2, 7)]
+    assert pair.table["time"].cast(pl.Int64).to_list() == [24_000_000]
+    assert logic.late == 1
+    logic.on_punctuation(1, Punctuation(END, 0, 0.0))
+    assert logic.state_rows == 3, "the left may still give partners to the right"
+    logic.on_batch(0, batch((26, "a", 5), position=3))
+    assert logic.state_rows == 3, "what can meet nobody is not kept"
+
+
+# -- encrypt and decrypt ---------------------------------------------------------------------------------------------
+
+
+def sealed(
+    stream: Stream, *given: tuple[int, str | None, int | None], position: int = 0, keys: Any = KEYS
+) -> pl.DataFrame:
+    logic, _, _ = only(stream, keys=keys)
+    (item,) = logic.on_batch(0, batch(*given, position=position))
+    assert isinstance(item, Batch)
+    return item.table
+
+
+def secret(key: str = "alpha") -> Stream:
+    return hosts().encrypt("host", "n", key=key)
+
+
+GIVEN = ((1, "pluto", 5), (2, "pluto", 5), (3, None, None), (4, "a longer name than that", -1))
+
+
+def opened(table: pl.DataFrame, stream: Stream, keys: Any = KEYS) -> pl.DataFrame:
+    logic, _, _ = only(stream, keys=keys)
+    (item,) = logic.on_batch(0, Batch(table, 0, 0.0))
+    assert isinstance(item, Batch)
+    return item.table
+
+
+def test_values_are_unreadable_and_come_back() -> None:
+    table = sealed(secret(), *GIVEN)
+    assert b"pluto" not in b"".join(table["host"].to_list())
+    assert table["host"].null_count() == 0, "not even NULL can be told"
+    assert len(set(table["host"].to_list())) == 4, "equal values do not look equal"
+    back = opened(table, secret().decrypt({"host": "str", "n": "int"}, key="alpha"))
+    assert back.rows() == rows(*GIVEN).rows()
+
+
+def test_a_replay_gives_the_same_bytes_and_another_stream_or_value_another_nonce() -> None:
+    first = sealed(secret(), *GIVEN)
+    assert sealed(secret(), *GIVEN).equals(first)
+    assert sealed(secret(), *GIVEN[2:], position=2).equals(first.slice(2)), "however the stream is cut"
+    nonces = {value[:12] for name in ("host", "n") for value in first[name].to_list()}
+    assert len(nonces) == 8
+    others = [
+        sealed(secret(), (1, "other", 6)),  # another value at the same position
+        sealed(hosts().filter("n > 0").encrypt("host", "n", key="alpha"), *GIVEN[:1]),  # another stream
+        sealed(secret("beta"), *GIVEN[:1]),  # another key
+    ]
+    for table in others:
+        assert not nonces & {value[:12] for name in ("host", "n") for value in table[name].to_list()}
+
+
+def test_a_wrong_key_or_a_changed_value_is_one_clear_error_without_the_secret() -> None:
+    table = sealed(secret(), *GIVEN)
+    read = secret().decrypt({"host": "str"}, key="alpha")
+    expected = r"operator 'decrypt' \(decrypt\): column 'host': cannot decrypt a value: key 'alpha' is wrong, or it was"
+    bad = bytearray(table["host"][1])
+    bad[-1] ^= 1
+    changed = table.with_columns(
+        pl.Series("host", [table["host"][0], bytes(bad), *table["host"][2:]], dtype=pl.Binary())
+    )
+    for wrong, keys in ((table, {"alpha": KEYS["beta"]}), (changed, KEYS)):
+        with pytest.raises(ValueError, match=expected) as error:
+            opened(wrong, read, keys)
+        assert "secret" not in str(error.value)
+    short = table.with_columns(pl.Series("host", [b"x", None, b"", b"12 bytes long"], dtype=pl.Binary()))
+    with pytest.raises(ValueError, match="column 'host': cannot decrypt a value: the value is no encrypted one"):
+        opened(short, read)
+
+
+def test_decrypting_as_another_type_is_refused() -> None:
+    table = sealed(secret(), *GIVEN)
+    with pytest.raises(ValueError, match="column 'n': cannot decrypt a value: its type is int; expected str"):
+        opened(table, secret().decrypt({"n": "str"}, key="alpha"))
+
+
+def test_keys_are_checked_when_the_operator_is_made_and_never_shown() -> None:
+    with pytest.raises(
+        ValueError, match=r"operator 'encrypt' \(encrypt\): key: 'gamma'; expected a key .*\(alpha, beta\)"
+    ):
+        only(secret("gamma"), keys=KEYS)
+    with pytest.raises(ValueError, match=r"key: 'alpha'; expected a key that this peer holds \(none\)"):
+        only(secret())
+    with pytest.raises(ValueError, match="a secret of at least 16 bytes") as error:
+        only(secret(), keys={"alpha": b"too short"})
+    assert "too short" not in str(error.value)
+    logic, _, _ = only(secret(), keys=KEYS)
+    assert not re.search("secret", repr(logic.context) + repr(vars(logic)))
+    assert b"secret" not in logic.snapshot()
+    assert fresh(secret().sink(), "encrypt").late == 0
