@@ -279,12 +279,13 @@ def parse_window(value: Any) -> dict[str, Any]:
             value = {"kind": "count", "rows": int(rows[1])}
         else:
             length, every, slide = value.partition(" every ")
-            value = {"kind": "sliding", "length": length, "slide": slide} if every else length
+            sliding = {"kind": "sliding", "length": length.strip(), "slide": slide.strip()}
+            value = sliding if every else length
     if not isinstance(value, Mapping):
         value = {"kind": "tumbling", "length": value}
     kind = value.get("kind")
     fields = {"tumbling": {"length"}, "sliding": {"length", "slide"}, "count": {"rows"}}
-    if kind not in fields:
+    if not isinstance(kind, str) or kind not in fields:
         raise WrongValue(kind, f"one of {', '.join(fields)}", nearest(kind, fields), ".kind")
     if set(value) - {"kind"} != fields[kind]:
         raise WrongValue(dict(value), f"{' and '.join(sorted(fields[kind]))} for a window of kind {kind}")

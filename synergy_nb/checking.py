@@ -12,7 +12,18 @@ from synergy_nb.catalogue import CONNECTORS, KINDS, REQUIRED, parameters_of, par
 from synergy_nb.schemas import Derivation, Schema, derive
 from synergy_nb.units import WrongValue, nearest, parse_duration, parse_fraction, parse_throughput
 
-__all__ = ["Checked", "Operator", "PlanError", "Problem", "QoS", "check", "check_qos", "ordered"]
+__all__ = [
+    "Checked",
+    "Operator",
+    "PlanError",
+    "Problem",
+    "QoS",
+    "check",
+    "check_graph",
+    "check_parameters",
+    "check_profile",
+    "check_qos",
+]
 
 #: Paths from a source to a sink that a plan may have: composition keeps probes for each.
 MOST_ROUTES: Final = 4096
@@ -167,24 +178,10 @@ def check(operators: Sequence[Operator], problems: list[Problem]) -> Checked:
 
     Operators may hold values in any spelling that the catalogue reads.
     """
-    given = _unique(operators, problems)
-    if not any(operator.kind == "sink" for operator in given.values()):
-        problems.append(Problem("", "operators", list(given), "at least one operator of kind sink"))
-    if len(given) > _MOST_OPERATORS:
-        problems.append(Problem("", "operators", len(given), f"at most {_MOST_OPERATORS} operators"))
+    graph = check_graph(operators, problems)
+    if graph is None:
         return Checked({}, {}, {})
-    inputs = {operator.id: _inputs(operator, given, problems) for operator in given.values()}
-    order = ordered(inputs)
-    if len(order) < len(given):
-        _report_cycle(inputs, set(given) - set(order), problems)
-    else:
-        _report_unreachable(given, inputs, order, problems)
-        routes: dict[str, int] = {}
-        for name in order:
-            routes[name] = sum(routes[up] for up in inputs[name]) or 1
-        total = sum(routes[name] for name in order if given[name].kind == "sink")
-        if total > MOST_ROUTES:
-            problems.append(Problem("", "operators", total, f"at most {MOST_ROUTES} paths from sources to sinks"))
+    given, inputs, order = graph
     result = Checked({}, {}, {})
     known: dict[str, Schema | None] = {}
     for name in [*order, *(each for each in given if each not in set(order))]:
@@ -200,6 +197,31 @@ def check(operators: Sequence[Operator], problems: list[Problem]) -> Checked:
         result.windows[name] = window
         result.schemas[name] = known[name] or {}
     return result
+
+
+def check_graph(
+    operators: Sequence[Operator], problems: list[Problem]
+) -> tuple[dict[str, Operator], dict[str, tuple[str, ...]], list[str]] | None:
+    """Operators by id, their inputs that exist, and a topological order; what is wrong goes to ``problems``."""
+    given = _unique(operators, problems)
+    if not any(operator.kind == "sink" for operator in given.values()):
+        problems.append(Problem("", "operators", list(given), "at least one operator of kind sink"))
+    if len(given) > _MOST_OPERATORS:
+        problems.append(Problem("", "operators", len(given), f"at most {_MOST_OPERATORS} operators"))
+        return None
+    inputs = {operator.id: _inputs(operator, given, problems) for operator in given.values()}
+    order = _ordered(inputs)
+    if len(order) < len(given):
+        _report_cycle(inputs, set(given) - set(order), problems)
+    else:
+        _report_unreachable(given, inputs, order, problems)
+        routes: dict[str, int] = {}
+        for name in order:
+            routes[name] = sum(routes[up] for up in inputs[name]) or 1
+        total = sum(routes[name] for name in order if given[name].kind == "sink")
+        if total > MOST_ROUTES:
+            problems.append(Problem("", "operators", total, f"at most {MOST_ROUTES} paths from sources to sinks"))
+    return given, inputs, order
 
 
 def _unique(operators: Sequence[Operator], problems: list[Problem]) -> dict[str, Operator]:
@@ -222,7 +244,7 @@ def _inputs(operator: Operator, given: Mapping[str, Operator], problems: list[Pr
     found: list[str] = []
     for up in operator.inputs:
         others = [each for each in given if each != name and given[each].kind != "sink"]
-        if up not in given:
+        if not isinstance(up, str) or up not in given:
             problems.append(Problem(name, "inputs", up, f"an operator of the plan ({', '.join(others)})",
                                     nearest(up, others)))  # fmt: skip
         elif given[up].kind == "sink":
@@ -241,7 +263,7 @@ def _inputs(operator: Operator, given: Mapping[str, Operator], problems: list[Pr
     return tuple(found)
 
 
-def ordered(inputs: Mapping[str, Sequence[str]]) -> list[str]:
+def _ordered(inputs: Mapping[str, Sequence[str]]) -> list[str]:
     """Topological order, earliest written first; what is on a cycle or behind one is left out."""
     waiting = {name: len(ups) for name, ups in inputs.items()}
     position = {name: index for index, name in enumerate(inputs)}
@@ -309,9 +331,9 @@ def _normal(
         problems.append(Problem(name, "kind", operator.kind or None, f"one of {known}", nearest(operator.kind, KINDS)))
         return operator, None, None
     before = len(problems)
-    params = _parameters(operator, problems)
-    cost = _profiled(name, "cost", operator.cost, problems)
-    selectivity = _profiled(name, "selectivity", operator.selectivity, problems)
+    params = check_parameters(operator, problems)
+    cost = check_profile(name, "cost", operator.cost, problems)
+    selectivity = check_profile(name, "selectivity", operator.selectivity, problems)
     at = operator.at
     if at is not None and (not isinstance(at, str) or not at.strip() or not at.isprintable()):
         problems.append(Problem(name, "at", at, "the name of a peer"))
@@ -326,7 +348,8 @@ def _normal(
     return normal, schema if whole else None, dict(derivation.window) if derivation.window else None
 
 
-def _parameters(operator: Operator, problems: list[Problem]) -> dict[str, Any]:
+def check_parameters(operator: Operator, problems: list[Problem]) -> dict[str, Any]:
+    """Parameters of an operator of a known kind in normal form, but for SQL; what is wrong goes to ``problems``."""
     name, given = operator.id, operator.params
     parameters = parameters_of(operator.kind, given)
     params: dict[str, Any] = {}
@@ -344,7 +367,7 @@ def _parameters(operator: Operator, problems: list[Problem]) -> dict[str, Any]:
             params[field] = parameter.parse(value)
         except WrongValue as wrong:
             problems.append(Problem(name, field + wrong.field, wrong.value, wrong.expected, wrong.nearest))
-    known_connector = operator.kind != "source" or given.get("connector") in CONNECTORS
+    known_connector = operator.kind != "source" or params.get("connector") in CONNECTORS
     for field, value in given.items():
         if field not in parameters and known_connector:
             own = ", ".join(parameters) or "none"
@@ -353,7 +376,8 @@ def _parameters(operator: Operator, problems: list[Problem]) -> dict[str, Any]:
     return params
 
 
-def _profiled(name: str, field: str, value: Any, problems: list[Problem]) -> float | None:
+def check_profile(name: str, field: str, value: Any, problems: list[Problem]) -> float | None:
+    """A profiled ``cost`` or ``selectivity``, or None; what is wrong goes to ``problems``."""
     if value is None:
         return None
     try:

@@ -11,7 +11,18 @@ import msgspec
 
 from synergy_nb import sql
 from synergy_nb.catalogue import COLUMN_BYTES, DEFAULT_RATE, KINDS, parameters_of
-from synergy_nb.checking import Checked, Operator, PlanError, Problem, QoS, check, check_qos
+from synergy_nb.checking import (
+    Checked,
+    Operator,
+    PlanError,
+    Problem,
+    QoS,
+    check,
+    check_graph,
+    check_parameters,
+    check_profile,
+    check_qos,
+)
 
 __all__ = ["FORMAT", "Plan"]
 
@@ -418,34 +429,33 @@ def _given(operator: Operator, taken: float, windows: float, flows: Mapping[str,
 def _decoded(data: bytes) -> Plan:
     try:
         wire = _decoder.decode(data)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise PlanError([Problem("", "bytes", f"{len(data)} bytes", f"a plan ({error})")]) from None
     problems: list[Problem] = []
     if wire.format != FORMAT:
         problems.append(Problem("", "format", wire.format, f"{FORMAT}, the version that this program reads"))
-    seen: dict[str, Operator] = {}
-    for operator in wire.operators:
-        if operator.kind not in KINDS:
-            problems.append(Problem(operator.id, "kind", operator.kind, f"one of {', '.join(KINDS)}"))
-        else:
-            least, most = KINDS[operator.kind].inputs
-            if operator.id in seen or not set(operator.inputs) <= seen.keys() or len(operator.inputs) < least or (
-                most is not None and len(operator.inputs) > most
-            ):  # fmt: skip
-                expected = "a new id, and inputs of the right number that come before it"
-                problems.append(Problem(operator.id, "inputs", list(operator.inputs), expected))
-            for name, each in parameters_of(operator.kind, operator.params).items():
-                if each.default is not None and name not in operator.params:
-                    problems.append(Problem(operator.id, name, None, f"a value: {operator.kind} needs {name}"))
-        if not set(wire.schemas.get(operator.id, {"": ""}).values()) <= COLUMN_BYTES.keys():
-            problems.append(Problem(operator.id, "schemas", wire.schemas.get(operator.id), "columns with their types"))
-        seen[operator.id] = operator
-    if set(wire.windows) != set(seen) or set(wire.schemas) != set(seen):
+    check_qos(msgspec.structs.asdict(wire.qos), problems)
+    graph = check_graph(wire.operators, problems)
+    operators = {} if graph is None else graph[0]
+    if graph is not None and list(operators) != graph[2]:
+        problems.append(Problem("", "operators", list(operators), "inputs before what reads them"))
+    if set(wire.windows) != set(operators) or set(wire.schemas) != set(operators):
         problems.append(Problem("", "schemas", sorted(wire.schemas), "one schema and window an operator"))
+    for name, operator in operators.items():
+        if operator.kind not in KINDS:
+            problems.append(Problem(name, "kind", operator.kind, f"one of {', '.join(KINDS)}"))
+            continue
+        if check_parameters(operator, problems) != operator.params:
+            problems.append(Problem(name, "params", operator.params, "parameters in normal form"))
+        check_profile(name, "cost", operator.cost, problems)
+        check_profile(name, "selectivity", operator.selectivity, problems)
+    kinds = {kind for schema in wire.schemas.values() for kind in schema.values()}
+    if not kinds <= COLUMN_BYTES.keys():
+        problems.append(Problem("", "schemas", sorted(kinds), f"types among {', '.join(COLUMN_BYTES)}"))
     if problems:
         raise PlanError(problems)
     plan: Plan = object.__new__(Plan)
-    plan._fill(wire.name, wire.qos, Checked(seen, wire.schemas, wire.windows))
+    plan._fill(wire.name, wire.qos, Checked(operators, wire.schemas, wire.windows))
     return plan
 
 

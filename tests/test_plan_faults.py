@@ -1,0 +1,417 @@
+"""Everything that may be wrong with a plan, and the message that says so."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from synergy_nb.catalogue import CONNECTORS, KINDS, REQUIRED
+from synergy_nb.plan import Operator, Plan, PlanError, Problem, Stream, source
+from tests.example_plans import plans, problems_of
+
+P = Operator("p", "source", {"connector": "packets"})
+
+
+def asked(*operators: Operator, **qos: Any) -> Callable[[], Plan]:
+    """Makes a plan of ``operators``."""
+    return lambda: Plan(operators, qos)
+
+
+def one(kind: str, inputs: tuple[str, ...] = ("p",), **params: Any) -> Callable[[], Plan]:
+    """Makes a plan of one operator between a source and a sink."""
+    return asked(P, Operator("x", kind, params, inputs), Operator("end", "sink", {}, ("x",)))
+
+
+WRONG: list[tuple[str, Callable[[], Plan], str]] = [
+    (
+        "unknown kind",
+        one("fliter", where="bytes > 1"),
+        (
+            "operator 'x', kind: 'fliter'; expected one of source, filter, "
+            "project, union, aggregate, sort, count, compare, join, distinct, sample, encrypt, decrypt, delay, "
+            "sink; did you mean 'filter'?"
+        ),
+    ),
+    (
+        "unknown parameter",
+        one("filter", where="bytes > 1", wher="x"),
+        ("operator 'x', wher: 'x'; expected a parameter of filter (where); did you mean 'where'?"),
+    ),
+    ("missing parameter", one("filter"), "operator 'x', where: missing; expected a value: filter needs where"),
+    ("type of parameter", one("filter", where=3), "operator 'x', where: 3; expected a text of 1 to 4000 characters"),
+    (
+        "unknown column",
+        one("filter", where="lnk = 'B'"),
+        (
+            "operator 'x', where: 'lnk'; expected a column of its input "
+            "(time, link, source, destination, source_port, destination_port, bytes); did you mean 'link'?"
+        ),
+    ),
+    (
+        "unknown column of project",
+        one("project", columns={"a": "byte + 1"}),
+        (
+            "operator 'x', columns.a: 'byte'; expected "
+            "a column of its input (time, link, source, destination, source_port, destination_port, bytes); did you "
+            "mean 'bytes'?"
+        ),
+    ),
+    (
+        "unknown column to group by",
+        one("aggregate", by=["sorce"], window="1 s", values={"n": "count(*)"}),
+        (
+            "operator "
+            "'x', by: 'sorce'; expected a column of its input (time, link, source, destination, source_port, "
+            "destination_port, bytes); did you mean 'source'?"
+        ),
+    ),
+    (
+        "type error",
+        one("filter", where="link > 3"),
+        ("operator 'x', where: 'link > 3'; expected operands of one type, not str and int"),
+    ),
+    (
+        "no condition",
+        one("filter", where="bytes + 1"),
+        "operator 'x', where: 'bytes + 1'; expected a condition, not int",
+    ),
+    (
+        "subquery",
+        one("filter", where="bytes > (SELECT 1)"),
+        ("operator 'x', where: '(SELECT 1)'; expected SQL of the documented subset, which has no subquery"),
+    ),
+    (
+        "unit of a window",
+        one("aggregate", window="5 MB", values={"n": "count(*)"}),
+        ("operator 'x', window: '5 MB'; expected a window such as '20 min', '20 min every 5 min' or '1000 rows'"),
+    ),
+    (
+        "slide",
+        one("aggregate", window="1 s every 2 s", values={"n": "count(*)"}),
+        ("operator 'x', window: '2 s'; expected a slide of at most the length (1 s)"),
+    ),
+    (
+        "no aggregate call",
+        one("aggregate", window="1 s", values={"n": "bytes"}),
+        ("operator 'x', values.n: 'bytes'; expected one call of count, sum, min, max or avg"),
+    ),
+    (
+        "aggregate call elsewhere",
+        one("project", columns={"n": "sum(bytes)"}),
+        (
+            "operator 'x', columns.n: 'SUM(bytes)'; "
+            "expected aggregate calls only as the whole of a value of an aggregate operator"
+        ),
+    ),
+    (
+        "own name for time",
+        one("project", columns={"Time": "bytes"}),
+        ("operator 'x', columns: 'Time'; expected a name other than time, which every stream keeps by itself"),
+    ),
+    (
+        "NULL column",
+        one("project", columns={"a": "NULL"}),
+        ("operator 'x', columns.a: 'NULL'; expected a value with a type, such as CAST(NULL AS int)"),
+    ),
+    (
+        "fraction",
+        one("sample", fraction="105 %"),
+        ("operator 'x', fraction: '105 %'; expected a fraction between 0 and 1, such as '5 %' or 0.05"),
+    ),
+    (
+        "count without window",
+        one("count"),
+        ("operator 'x', window: missing; expected a window such as '20 min': its input has none"),
+    ),
+    (
+        "sort without window",
+        one("sort", by=["bytes"]),
+        ("operator 'x', window: missing; expected a window such as '20 min': its input has none"),
+    ),
+    (
+        "distinct without window",
+        one("distinct", on=["link"]),
+        ("operator 'x', window: missing; expected a window such as '20 min': its input has none"),
+    ),
+    (
+        "compare without window",
+        one("compare", value="bytes", fraction=0.95),
+        (
+            "operator 'x', inputs: 'an input without "
+            "windows'; expected an input with windows, such as that of aggregate or sort"
+        ),
+    ),
+    ("missing input", one("filter", (), where="TRUE"), "operator 'x', inputs: missing; expected 1 input"),
+    (
+        "unknown input",
+        one("filter", ("q",), where="TRUE"),
+        ("operator 'x', inputs: 'q'; expected an operator of the plan (p)"),
+    ),
+    ("number of inputs", one("union"), "operator 'x', inputs: ['p']; expected 2 or more inputs"),
+    (
+        "doubled input",
+        one("union", ("p", "p")),
+        ("operator 'x', inputs: 'p'; expected each input once; give one side a project of its own"),
+    ),
+    ("input of a source", one("source", connector="packets"), "operator 'x', inputs: ['p']; expected no input"),
+    (
+        "source without connector",
+        one("source", ()),
+        ("operator 'x', connector: missing; expected a value: source needs connector (trace, packets, peers, python)"),
+    ),
+    (
+        "parameter of another connector",
+        one("source", (), connector="packets", path="x"),
+        (
+            "operator 'x', path: 'x'; "
+            "expected a parameter of source of packets (connector, seed, rate, sources, hosts, links, duration, speed, "
+            "count, alpha, zipf, start)"
+        ),
+    ),
+    (
+        "columns of csv",
+        one("source", (), connector="trace", path="x", format="csv"),
+        ("operator 'x', columns: missing; expected columns with their types, which format csv needs"),
+    ),
+    (
+        "type of a column",
+        one("source", (), connector="python", name="n", columns={"a": "integer"}),
+        ("operator 'x', columns.a: 'integer'; expected one of int, float, str, bool, time, bytes; did you mean 'int'?"),
+    ),
+    (
+        "join without a column",
+        one("join", ("p", "p2"), on="link", within="1 s"),
+        ("operator 'x', inputs: 'p2'; expected an operator of the plan (p); did you mean 'p'?"),
+    ),
+    (
+        "decrypt",
+        one("decrypt", columns={"link": "str"}, key="k"),
+        ("operator 'x', columns: 'link'; expected a column of type bytes, not str"),
+    ),
+    ("no sink", asked(P), "operators: ['p']; expected at least one operator of kind sink"),
+    (
+        "no way to a sink",
+        asked(
+            P,
+            Operator("x", "filter", {"where": "TRUE"}, ("p",)),
+            Operator("end", "sink", {}, ("p",)),
+        ),
+        "operator 'x', output: 'read by nobody'; expected a way from it to a sink",
+    ),
+    (
+        "unreachable sink",
+        asked(
+            P,
+            Operator("a", "sink", {}, ("p",)),
+            Operator("x", "filter", {"where": "TRUE"}, ()),
+            Operator("end", "sink", {}, ("x",)),
+        ),
+        "operator 'end', inputs: ['x']; expected a way to it from a source",
+    ),
+    (
+        "sink as input",
+        asked(P, Operator("a", "sink", {}, ("p",)), Operator("b", "sink", {}, ("a",))),
+        ("operator 'b', inputs: 'a'; expected an operator other than a sink, which has no output"),
+    ),
+    (
+        "doubled id",
+        asked(P, P, Operator("end", "sink", {}, ("p",))),
+        ("operator 'p', id: 'p'; expected an id that no other operator has"),
+    ),
+    (
+        "cycle",
+        asked(
+            P,
+            Operator("a", "filter", {"where": "TRUE"}, ("b",)),
+            Operator("b", "filter", {"where": "TRUE"}, ("a",)),
+            Operator("end", "sink", {}, ("b",)),
+        ),
+        "operator 'a', inputs: 'a -> b -> a'; expected no cycle",
+    ),
+    (
+        "cost",
+        asked(msgspec.structs.replace(P, cost="5 %"), Operator("end", "sink", {}, ("p",))),
+        (
+            "operator 'p', cost: "
+            "'5 %'; expected a duration such as '2 s', '500 ms', '20 min' or '1 h', or a number of seconds"
+        ),
+    ),
+    (
+        "selectivity",
+        asked(msgspec.structs.replace(P, selectivity=-1), Operator("end", "sink", {}, ("p",))),
+        ("operator 'p', selectivity: -1; expected tuples out over tuples in, a number of at least 0"),
+    ),
+    (
+        "delay",
+        asked(P, Operator("end", "sink", {}, ("p",)), delay="2 parsecs"),
+        (
+            "qos.delay: '2 parsecs'; expected a "
+            "duration such as '2 s', '500 ms', '20 min' or '1 h', or a number of seconds"
+        ),
+    ),
+    (
+        "miss rate",
+        asked(P, Operator("end", "sink", {}, ("p",)), miss_rate="5 s"),
+        ("qos.miss_rate: '5 s'; expected a fraction between 0 and 1, such as '5 %' or 0.05"),
+    ),
+    (
+        "throughput",
+        asked(P, Operator("end", "sink", {}, ("p",)), throughput="5 MB"),
+        (
+            "qos.throughput: '5 MB'; expected a "
+            "throughput such as '100 kB/s', '5 MB/s' or '1000 tuples/s', or a number of bytes/s"
+        ),
+    ),
+    (
+        "unknown requirement",
+        asked(P, Operator("end", "sink", {}, ("p",)), dely="5 s"),
+        (
+            "qos.dely: '5 s'; expected one of "
+            "the fields delay, miss_rate, throughput, availability; did you mean 'delay'?"
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), [each[1:] for each in WRONG], ids=[each[0] for each in WRONG])
+def test_what_is_wrong_is_said(make: Callable[[], Plan], message: str) -> None:
+    found = [str(problem) for problem in problems_of(make)]
+    assert message in found, "\n".join(found)
+
+
+def test_everything_wrong_is_said_at_once() -> None:
+    stream = source("packets", seeds=3).filter("lnk = 1").aggregate("sorce", "20 mi", total="sm(bytes)")
+    found = problems_of(lambda: stream.compare("total", "195 %").sink(delay="2 parsecs", availability=2))
+    assert [(each.operator, each.field) for each in found] == [
+        ("", "qos.delay"), ("", "qos.availability"), ("source", "seeds"), ("aggregate", "window"),
+        ("aggregate", "values.total"), ("compare", "fraction"),
+    ]  # fmt: skip
+    assert found[2].nearest == "seed"
+
+
+def test_plan_errors_survive_pickle() -> None:
+    error = PlanError([Problem("x", "where", "a", "b", "c")])
+    again = pickle.loads(pickle.dumps(error))
+    assert (again.problems, str(again)) == (error.problems, str(error))
+
+
+def test_a_plan_with_too_many_paths_is_refused() -> None:
+    stream: Stream = source("packets")
+    for _ in range(60):
+        stream = stream.filter("bytes > 1").union(stream.filter("bytes > 2"))
+    (problem,) = problems_of(stream.sink)
+    assert "paths from sources to sinks" in problem.expected
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("format: 1\noperators: [", "line 2: 'operators: ['; expected YAML"),
+        ("format: 1\n\toperators: 1", "line 2: 'operators: 1'; expected YAML"),
+        ("a: &x 1\nb: *x", "line 1: 'x'; expected no anchors and aliases"),
+        ("- 1", "file: [1]; expected a mapping with the fields format, name, qos, operators"),
+        ("", "file: missing; expected a mapping"),
+        ("!!python/object/apply:os.system [x]", "could not determine a constructor"),
+        ("format: 2\noperators: {}", "format: 2; expected 1, the version that this program reads"),
+        ("operators: {}", "format: missing; expected 1"),
+        ("format: true\noperators: {}", "format: True; expected 1"),
+        (
+            "format: 1\noperator: {}",
+            "operator: {}; expected one of the fields format, name, qos, operators; did you mean",
+        ),
+        ("format: 1\nqos: 3\noperators: {}", "qos: 3; expected fields such as delay: 2 s"),
+        ("format: 1\nname: 3\noperators: {}", "name: 3; expected a name of 1 to 200 characters"),
+        ("format: 1\noperators: 3", "operators: 3; expected operators by id, each with its kind"),
+        ("format: 1\noperators: {a: 3}", "operator 'a', operator: 3; expected fields, with kind and input at least"),
+        ("format: 1\noperators: [3]", "operators[1]: 3; expected an operator with an id and a kind"),
+        ("format: 1\noperators: {a: {kind: [3]}}", "operator 'a', kind: '[3]'; expected one of source"),
+        ("format: 1\noperators: {a: {kid: sort}}", "operator 'a', kind: missing; expected one of source"),
+        (
+            "format: 1\noperators:\n  a: {kind: sink}\n  a: {kind: sink}",
+            ("id: 'a'; expected an id that no other operator has (line 4)"),
+        ),
+        (
+            "format: 1\noperators:\n  a: {kind: filter, where: x, where: y}",
+            ("operator 'a', where: 'where'; expected each field once (line 3)"),
+        ),
+        (
+            "format: 1\noperators: {a: {kind: sink, input: {x: 1}}}",
+            "operator 'a', input: {'x': 1}; expected the id of an",
+        ),
+        ("format: 1\noperators: {a: {kind: sink, input: b, inputs: [b]}}", "expected either input or inputs, not both"),
+        ("format: 1\noperators: {a: {kind: filter, where: 2001-01-01}}", "operator 'a', inputs: missing"),
+        ("[" * 1500, "expected YAML"),
+    ],
+)
+def test_yaml_faults(text: str, said: str) -> None:
+    found = problems_of(lambda: Plan.from_yaml(text))
+    assert said in "\n".join(map(str, found))
+
+
+WRONG_FOR_ALL: Any = {"?": -1}
+
+
+@st.composite
+def bad_edits(draw: st.DrawFn) -> tuple[list[Operator], str, str]:
+    """The operators of a random plan after a bad edit, and the operator and field that was edited."""
+    operators = list(draw(plans()).operators.values())
+    number = draw(st.integers(0, len(operators) - 1))
+    operator = operators[number]
+    parameters = {**KINDS[operator.kind].parameters, **CONNECTORS.get(operator.params.get("connector", ""), {})}
+    edits = ["kind", "unknown", "cost", "selectivity", "at", "unknown input"] + (["value"] if parameters else [])
+    required = [name for name, parameter in parameters.items() if parameter.default is REQUIRED]
+    edits += ["missing"] if required else []
+    edits += ["no input", "itself"] if operator.inputs else []
+    edit = draw(st.sampled_from(edits))
+    change: dict[str, Any]
+    if edit == "kind":
+        field, change = "kind", {"kind": draw(st.sampled_from(["fliter", "", "Sink", "join "]))}
+    elif edit == "unknown":
+        field, change = "colour", {"params": {**operator.params, "colour": draw(st.sampled_from([1, "red", []]))}}
+    elif edit in ("cost", "selectivity"):
+        field, change = edit, {edit: draw(st.sampled_from([-1, "5 furlongs", [], True, math.nan]))}
+        if operator.kind == "delay" and edit == "cost":
+            field, change = "cost", {"params": {**operator.params, "cost": "5 furlongs"}}
+    elif edit == "at":
+        field, change = "at", {"at": draw(st.sampled_from([3, "", "a\nb"]))}
+    elif edit == "value":
+        field = draw(st.sampled_from(sorted(parameters)))
+        change = {"params": {**operator.params, field: draw(st.sampled_from([WRONG_FOR_ALL, [[]], math.inf, "\0"]))}}
+    elif edit == "missing":
+        field = draw(st.sampled_from(required))
+        change = {"params": {name: value for name, value in operator.params.items() if name != field}}
+    else:
+        ups = {"no input": (), "itself": (operator.id,), "unknown input": (*operator.inputs[1:], "nowhere")}
+        field, change = "inputs", {"inputs": ups[edit]}
+    operators[number] = msgspec.structs.replace(operator, **change)
+    return operators, operator.id, field
+
+
+@given(bad_edits())
+@settings(max_examples=150)
+def test_a_bad_edit_is_named_by_operator_and_field(edited: tuple[list[Operator], str, str]) -> None:
+    operators, operator, field = edited
+    found = problems_of(lambda: Plan(operators))
+    assert any(each.operator == operator and each.field.split(".")[0] == field for each in found), found
+
+
+@given(
+    plans(),
+    st.integers(0, 10_000),
+    st.sampled_from(["", ":", "  ", "- ", "{", "'", "x: 1\n", "&a ", "\x00", "kind", "é", "!!", "? "]),
+)
+@settings(max_examples=120)
+def test_a_damaged_file_is_read_or_refused(query: Plan, at: int, junk: str) -> None:
+    text = query.to_yaml()
+    at %= len(text)
+    try:
+        Plan.from_yaml(text[:at] + junk + text[at + 3 :])
+    except PlanError as error:
+        assert error.problems  # noqa: PT017 - either outcome is right
