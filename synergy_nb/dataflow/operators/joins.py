@@ -14,7 +14,8 @@ from synergy_nb.dataflow.tuples import END, START, Batch, empty
 __all__ = ["Join", "Union"]
 
 _POSITION = "@position"
-_AGES = 64  # pieces of a side's state that are put into one
+_PIECES = 64  # separate pieces of memory of a side's state, at most
+_FEW = 64  # rows of a side's state for each new row, from which on new rows are few
 
 
 @implements("union")
@@ -30,33 +31,51 @@ class Union(OperatorLogic):
 
 
 class _Side:
-    """One input's rows that a future row of the other may join."""
+    """One input's rows that a future row of the other may join.
 
-    def __init__(self, table: pl.DataFrame) -> None:
+    Parameters
+    ----------
+    table
+        The rows to start with.
+    patience
+        Microseconds by which rows may be kept longer than needed, so that not every punctuation costs a pass over all.
+    """
+
+    def __init__(self, table: pl.DataFrame, patience: int) -> None:
         self.pieces = [table]
         self.rows = table.height
+        self.patience = patience
+        self.dropped = START
 
     def add(self, table: pl.DataFrame) -> None:
+        """Keep rows."""
         self.pieces.append(table)
         self.rows += table.height
-        if len(self.pieces) > _AGES:
-            self.table()
 
     def table(self) -> pl.DataFrame:
+        """All rows kept."""
         if len(self.pieces) > 1:
-            self.pieces = [pl.concat(self.pieces)]
+            table = pl.concat(self.pieces)
+            self.pieces = [table.rechunk() if table.n_chunks() > _PIECES else table]
         return self.pieces[0]
 
     def drop_before(self, time: int) -> None:
         """Forget the rows that are earlier than ``time``."""
+        if time != END and time - self.dropped < self.patience:
+            return
+        self.dropped = time
         if self.rows:
             table = self.table()
-            least = table.get_column("time").cast(pl.Int64).min()
-            if time == END:
-                table = table.clear()
-            elif least < time:  # type: ignore[operator]
-                table = table.filter(pl.col("time").cast(pl.Int64) >= time)
+            table = table.clear() if time == END else table.filter(pl.col("time").cast(pl.Int64) >= time)
             self.pieces, self.rows = [table], table.height
+
+    def likely(self, keys: pl.Series) -> pl.DataFrame:
+        """The rows that may join one of a few others, by one column; a pass over it is cheaper than hashing all."""
+        table = self.table()
+        if keys.len() * _FEW > table.height:
+            return table
+        column = table.get_column(keys.name)
+        return table.filter(column == keys.item() if keys.len() == 1 else column.is_in(keys.implode()))
 
 
 @implements("join")
@@ -65,7 +84,7 @@ class Join(OperatorLogic):
 
     Rows l and r give a result iff ``l[c] = r[c]`` for all c in ``on`` (NULL equals nothing) and ``|l.time - r.time| <=
     within``; its time is the later of the two. A pair leaves as soon as both rows have come. A side's row is kept until
-    the other side's punctuation rules out partners.
+    the other side's punctuation rules out partners, or an eighth of ``within`` longer.
 
     Order: the results that one batch triggers are ordered by time, position on the left, position on the right. Which
     batch triggers a pair depends on how the ports interleave, so across interleavings the results are equal as a set,
@@ -78,7 +97,7 @@ class Join(OperatorLogic):
         self._on = list(context.params["on"])
         self._within = microseconds(context.params["within"])
         self._right_names = self._renamed(left, right)
-        self._sides = [_Side(empty({**schema, _POSITION: "int"})) for schema in (left, right)]
+        self._sides = [_Side(empty({**schema, _POSITION: "int"}), self._within // 8) for schema in (left, right)]
         latest = pl.max_horizontal("time", "@time").alias("time")
         self._columns = [latest if name == "time" else pl.col(name) for name in context.output]
 
@@ -101,13 +120,15 @@ class Join(OperatorLogic):
 
     def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:
         """The pairs that the new rows make with those of the other side."""
-        rows = table.with_columns(positions(batch, kept).alias(_POSITION))
+        rows = table.hstack([positions(batch, kept).alias(_POSITION)])
         mine, other = self._sides[port], self._sides[1 - port]
         if not self._hopeless(port, rows):
             mine.add(rows)
         if not other.rows:
             return ()
-        candidates = other.table()
+        candidates = other.likely(rows.get_column(self._on[0]))
+        if not candidates.height:
+            return ()
         left, right = (rows, candidates) if port == 0 else (candidates, rows)
         pairs = (
             left.lazy()
@@ -143,4 +164,4 @@ class Join(OperatorLogic):
 
     def load(self, tables: Mapping[str, pl.DataFrame]) -> None:
         """Replace the rows kept."""
-        self._sides = [_Side(tables["left"]), _Side(tables["right"])]
+        self._sides = [_Side(tables[name], self._within // 8) for name in ("left", "right")]
