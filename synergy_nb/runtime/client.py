@@ -299,11 +299,20 @@ class AsyncApplication:
         return sink
 
     async def stream(self, sink: str | None = None) -> AsyncIterator[pl.DataFrame]:
-        """Results as they come, one table a batch, until the stream ends."""
+        """Results as they come, one table a batch, until the stream ends.
+
+        Raises
+        ------
+        ClusterError
+            If the application has failed or was stopped, and all that had arrived has been taken.
+        """
         name = self.sink(sink)
         while name not in self._ended:
-            for table in await self._fetch(name, 1.0):
+            tables = await self._fetch(name, 1.0)
+            for table in tables:
                 yield table
+            if not tables:
+                await self._still_wanted()
 
     async def _fetch(self, sink: str, wait: float) -> list[pl.DataFrame]:
         request = pack(Fetch(self.id, sink, wait=wait))
@@ -327,10 +336,14 @@ class AsyncApplication:
                 continue
             if not wait:
                 break
-            state = await self.state()
-            if state.status in {"failed", "rejected", "stopped"}:
-                raise ClusterError(f"{self.id} has {state.status}: {self.cluster.readable(state.reason)}")
+            await self._still_wanted()
         return pl.concat(kept) if kept else pl.DataFrame(schema=_schema(self.plan, name))
+
+    async def _still_wanted(self) -> None:
+        """Raise where no result can follow although the stream has not ended."""
+        state = await self.state()
+        if state.status in {"failed", "rejected", "stopped"}:
+            raise ClusterError(f"{self.id}: {state.status}: {self.cluster.readable(state.reason) or 'on request'}")
 
     # -- inputs and end ------------------------------------------------------------------------------------------
 

@@ -105,6 +105,7 @@ class Cluster:
     ) -> None:
         self._thread = _Loop()
         self._closed = False
+        self._given = peers if isinstance(peers, str) else ""
         options: dict[str, Any] = {
             "cores": cores,
             "bandwidth": bandwidth,
@@ -153,6 +154,12 @@ class Cluster:
     def peers(self) -> dict[str, str]:
         """Peer name to address."""
         return dict(self._cluster.peers)
+
+    @property
+    def scheduler(self) -> str:
+        """Address of the Dask scheduler; ``Cluster(address)`` elsewhere uses the same peers."""
+        local = self._cluster.local
+        return str(local.scheduler_address) if isinstance(local, PeerCluster) else self._given
 
     def states(self) -> dict[str, PeerState | None]:
         """What each peer says of itself; None for one that does not answer."""
