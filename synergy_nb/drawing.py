@@ -238,7 +238,9 @@ def text(nodes: Sequence[Node], edges: Sequence[Edge]) -> str:
     """
     found = _checked(nodes)
     lines = {name: [_headline(node), *([node.detail] if node.detail else [])] for name, node in found.items()}
-    breadths = {name: float(max(5, *map(len, each))) for name, each in lines.items()}
+    arriving = {name: sum(1 for _, lower in set(edges) if lower == name) for name in found}
+    # room for lines that arrive side by side
+    breadths = {name: float(max(5, 2 * arriving[name] + 1, *map(len, each))) for name, each in lines.items()}
     layout = layered(breadths, edges, 3)
     column = _columns(layout, breadths)
     rows: list[str] = []
@@ -289,27 +291,31 @@ def _channel(
     """
     if not links:
         return []
-    out: dict[Place, int] = {}
-    for upper, _ in links:
-        out[upper] = out.get(upper, 0) + 1
+    buses: dict[Place, list[tuple[Place, Place]]] = {}
+    for upper, lower in links:
+        splits = sum(1 for other, _ in links if other == upper) > 1
+        buses.setdefault(("from", upper) if splits else ("to", lower), []).append((upper, lower))
+    offset = _landings(buses, column)
     for aside in (0, 2, -2, 1, -1):
-        buses: dict[tuple[str, Place], list[tuple[int, int]]] = {}
-        for upper, lower in links:
-            bus = ("from", upper) if out[upper] > 1 else ("to", lower)
-            room = isinstance(lower, str) and breadths[lower] > 2 * abs(aside)
-            buses.setdefault(bus, []).append((column[upper], column[lower] + (aside if room else 0)))
-        tracks, clean = _tracks(list(buses.values()))
+        lines = []
+        for bus, pairs in buses.items():
+            lines.append([])
+            for upper, lower in pairs:
+                shift = offset[bus, lower] + aside
+                room = isinstance(lower, str) and 2 * abs(shift) < breadths[lower]
+                lines[-1].append((column[upper], column[lower] + (shift if room else offset[bus, lower])))
+        tracks, clean = _tracks(lines)
         if clean:
             break
     height = max(tracks) + 1
     canvas: dict[tuple[int, int], dict[int, int]] = {}
-    for number, (pairs, track) in enumerate(zip(buses.values(), tracks, strict=True)):
+    for number, (ends, track) in enumerate(zip(lines, tracks, strict=True)):
 
         def stroke(row: int, at: int, bits: int, number: int = number) -> None:
             marks = canvas.setdefault((row, at), {})
             marks[number] = marks.get(number, 0) | bits
 
-        for top, bottom in pairs:
+        for top, bottom in ends:
             for row in range(track):
                 stroke(row, top, _UP | _DOWN)
             for row in range(track + 1, height):
@@ -323,6 +329,22 @@ def _channel(
     for (row, at), marks in canvas.items():
         rows[row][at] = _mark(list(marks.values()))
     return [_row(row) for row in rows]
+
+
+def _landings(
+    buses: Mapping[Place, Sequence[tuple[Place, Place]]], column: Mapping[Place, int]
+) -> dict[tuple[Place, Place], int]:
+    """How far beside its middle each line reaches what is below, so that lines which only meet there stay apart."""
+    arriving: dict[Place, list[tuple[float, Place]]] = {}
+    for bus, pairs in buses.items():
+        middle = sum(column[upper] + column[lower] for upper, lower in pairs) / (2 * len(pairs))
+        for lower in dict.fromkeys(lower for _, lower in pairs):
+            arriving.setdefault(lower, []).append((middle, bus))
+    offset: dict[tuple[Place, Place], int] = {}
+    for lower, found in arriving.items():
+        for number, (_, bus) in enumerate(sorted(found, key=lambda each: each[0])):
+            offset[bus, lower] = 2 * number - len(found) + 1
+    return offset
 
 
 def _mark(marks: list[int]) -> str:

@@ -57,7 +57,7 @@ class _Loader(yaml.SafeLoader):
         self.doubled: list[tuple[tuple[str, ...], str, int]] = []
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        event = self.peek_event()
+        event = self.peek_event()  # type: ignore[no-untyped-call]
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
             raise _Refused(event.start_mark.line + 1, str(event.anchor), "no anchors and aliases; write the value out")
         return super().compose_node(parent, index)
