@@ -19,16 +19,18 @@ import polars as pl
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, decode, encode
 from synergy_nb.journal import Event
 from synergy_nb.plan import Plan
-from synergy_nb.runtime.link import LinkDown, Links
+from synergy_nb.runtime.link import LinkDown, Links, RemoteError
 from synergy_nb.runtime.requests import (
     ApplicationState,
     Fetch,
     Fetched,
+    Hosts,
     Join,
     Name,
     PeerState,
     Push,
     Submit,
+    Where,
     pack,
     unpack,
 )
@@ -78,10 +80,38 @@ class AsyncCluster:
         self._applications: dict[str, AsyncApplication] = {}
 
     async def join(self, timeout: float = 15.0) -> None:
-        """Have all peers join one ring, through the first."""
+        """Have all peers join one ring, through the first, and wait until the directory knows the components of all.
+
+        Raises
+        ------
+        ClusterError
+            If that takes longer than ``timeout`` seconds.
+        """
         first, *others = self.peers.values()
-        await self.links.request(first, "join", pack(Join(None)), timeout)
-        await asyncio.gather(*(self.links.request(address, "join", pack(Join(first)), timeout) for address in others))
+        try:
+            async with asyncio.timeout(timeout):
+                await self.links.request(first, "join", pack(Join(None)), timeout)
+                await asyncio.gather(
+                    *(self.links.request(address, "join", pack(Join(first)), timeout) for address in others)
+                )
+                offers = {address: set(state.offers) - {"sink"} for address, state in (await self._answers()).items()}
+                names = sorted(set().union(*offers.values()))
+                while not _complete(offers, await self._directories(names)):  # noqa: ASYNC110 - of other processes
+                    await asyncio.sleep(0.01)
+        except (TimeoutError, LinkDown, RemoteError) as error:
+            raise ClusterError(f"the peers have not formed a ring within {timeout:g} s: {error}") from error
+
+    async def _answers(self) -> dict[str, PeerState]:
+        states = await self.states()
+        return {state.address: state for state in states.values() if state is not None}
+
+    async def _directories(self, names: list[str]) -> list[dict[str, list[str]]]:
+        """Hosts of components as the first and the last peer find them."""
+        asked = {next(iter(self.peers.values())), list(self.peers.values())[-1]}
+        answers = await asyncio.gather(
+            *(self.links.request(address, "where", pack(Where(names)), 10.0) for address in asked)
+        )
+        return [unpack(answer, Hosts).hosts for answer in answers]
 
     async def close(self) -> None:
         """Stop applications, close the links and what was started for this cluster."""
@@ -252,6 +282,7 @@ class AsyncApplication:
         self._feeds: set[asyncio.Task[None]] = set()
         self._drained: dict[str, list[pl.DataFrame]] = {}
         self._ended: set[str] = set()
+        self.broken: ClusterError | None = None  # why one of its feeds could not go on
 
     @property
     def graph(self) -> dict[str, str]:
@@ -266,6 +297,8 @@ class AsyncApplication:
             self.last = msgspec.structs.replace(self.last, status="failed", reason=str(error))
         else:
             self.last = unpack(answer, ApplicationState)
+        if self.broken is not None:
+            self.last = msgspec.structs.replace(self.last, status="failed", reason=str(self.broken))
         return self.last
 
     async def wait(self, timeout: float | None = None) -> ApplicationState:
@@ -277,7 +310,8 @@ class AsyncApplication:
                 except ClusterError:
                     state = await self.state()
                 else:
-                    state = self.last = unpack(answer, ApplicationState)
+                    self.last = unpack(answer, ApplicationState)
+                    state = self.last if self.broken is None else await self.state()
                 if state.status not in {"composing", "running"}:
                     return state
 
@@ -316,6 +350,8 @@ class AsyncApplication:
 
     async def _fetch(self, sink: str, wait: float) -> list[pl.DataFrame]:
         request = pack(Fetch(self.id, sink, wait=wait))
+        if self.broken is not None:
+            raise self.broken
         answer = unpack(await self.cluster.ask(self.origin, "fetch", request, wait + 10.0), Fetched)
         if answer.finished:
             self._ended.add(sink)
@@ -345,13 +381,37 @@ class AsyncApplication:
         if state.status in {"failed", "rejected", "stopped"}:
             raise ClusterError(f"{self.id}: {state.status}: {self.cluster.readable(state.reason) or 'on request'}")
 
+    async def _check_alive(self, sink: str) -> None:
+        """Raise if results that have not come will not come any more."""
+        state = await self.state()
+        if state.status in {"failed", "rejected", "stopped"} and sink not in self._ended:
+            why = self.cluster.readable(state.reason) or "no more results will come"
+            raise ClusterError(f"{self.id}: {state.status}: {why}")
+
     # -- inputs and end ------------------------------------------------------------------------------------------
 
     def feed(self, operator: str, feed: Feed) -> None:
         """Send what an iterable yields to a ``python`` source, as fast as the stream takes it."""
         task = asyncio.get_running_loop().create_task(self._feed(operator, feed), name=f"feed {operator}")
         self._feeds.add(task)
-        task.add_done_callback(self._feeds.discard)
+        task.add_done_callback(self._fed)
+
+    def _fed(self, task: asyncio.Task[None]) -> None:
+        """A feed has ended; what it raised is the application's failure."""
+        self._feeds.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and self.broken is None:
+            ending = asyncio.get_running_loop().create_task(self._break_off(error))
+            self._feeds.add(ending)
+            ending.add_done_callback(self._feeds.discard)
+
+    async def _break_off(self, error: BaseException) -> None:
+        """End the application for a feed that cannot go on, unless that is because the application has ended."""
+        if (await self.state()).status not in {"composing", "running"}:
+            return
+        self.broken = error if isinstance(error, ClusterError) else ClusterError(f"{self.id}: feed: {error}")
+        with contextlib.suppress(ClusterError):
+            await self.cluster.ask(self.origin, "stop", pack(Name(self.id)))
 
     async def _feed(self, operator: str, feed: Feed) -> None:
         schema = _schema(self.plan, operator)
@@ -381,6 +441,16 @@ class AsyncApplication:
     async def events(self) -> list[Event]:
         """All that the peers' journals hold about it, by time."""
         return await self.cluster.events(self.id)
+
+
+def _complete(offers: Mapping[str, set[str]], directories: Iterable[Mapping[str, list[str]]]) -> bool:
+    """Whether each directory names every peer for each component that it offers."""
+    return all(
+        address in hosts.get(name, ())
+        for hosts in directories
+        for address, offered in offers.items()
+        for name in offered
+    )
 
 
 def _schema(plan: Plan, operator: str) -> dict[str, pl.DataType]:

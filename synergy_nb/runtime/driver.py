@@ -85,6 +85,8 @@ class PeerRuntime:
         (:meth:`~synergy_nb.runtime.widearea.WideArea.to_bytes`; nothing for none) over the peer's links.
     on_down
         Called with the address of each peer whose link failed, or None.
+    messages : int
+        Control messages that the peer has sent.
     links, journal, peer, host, loop
         The parts.
     """
@@ -121,6 +123,7 @@ class PeerRuntime:
             limits=limits,
             shape=shape,
         )
+        self.messages = 0
         self._wall = time.time() - self.loop.time()
         self._effects: deque[Effect] = deque()
         self._carrying = False
@@ -231,6 +234,7 @@ class PeerRuntime:
                 try:
                     match effect:
                         case Send(to, message):
+                            self.messages += 1
                             self.links.send(to, self.codec.encode(message))
                         case Record(event):
                             self.journal.append(event)

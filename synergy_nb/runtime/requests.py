@@ -10,11 +10,13 @@ __all__ = [
     "ApplicationState",
     "Fetch",
     "Fetched",
+    "Hosts",
     "Join",
     "Name",
     "PeerState",
     "Push",
     "Submit",
+    "Where",
     "pack",
     "unpack",
 ]
@@ -90,6 +92,18 @@ class Push(msgspec.Struct, frozen=True):
     item: bytes
 
 
+class Where(msgspec.Struct, frozen=True):
+    """Asks the directory for the hosts of components and streams; answered with :class:`Hosts`."""
+
+    names: list[str]
+
+
+class Hosts(msgspec.Struct, frozen=True):
+    """Addresses by name of a component or a stream."""
+
+    hosts: dict[str, list[str]]
+
+
 class PeerState(msgspec.Struct, frozen=True):
     """What a peer says of itself.
 
@@ -109,6 +123,8 @@ class PeerState(msgspec.Struct, frozen=True):
         What was measured of each operator that it executes.
     neighbours
         Addresses in its leaf set.
+    probes, messages
+        Probes that it has processed, and control messages that it has sent, so far.
     """
 
     name: str
@@ -122,6 +138,7 @@ class PeerState(msgspec.Struct, frozen=True):
     components: list[dict[str, Any]]
     neighbours: list[str]
     probes: int
+    messages: int
 
 
 def pack(value: msgspec.Struct) -> bytes:

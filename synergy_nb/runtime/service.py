@@ -16,6 +16,7 @@ import msgspec
 
 from synergy_nb.assembly import PeerConfig, SynergyPeer
 from synergy_nb.graph import Report
+from synergy_nb.overlay.entries import Entry
 from synergy_nb.peer import Peer
 from synergy_nb.plan import Plan
 from synergy_nb.runtime.driver import PeerRuntime
@@ -25,11 +26,13 @@ from synergy_nb.runtime.requests import (
     ApplicationState,
     Fetch,
     Fetched,
+    Hosts,
     Join,
     Name,
     PeerState,
     Push,
     Submit,
+    Where,
     pack,
     unpack,
 )
@@ -38,6 +41,7 @@ __all__ = ["FACTORY", "Service", "make"]
 
 FACTORY: Final = "synergy_nb.runtime.service:make"
 LASTING: Final = frozenset({"composing", "running"})
+SOURCE_START: Final = 3.0  # seconds that tuples for a source may come before it starts
 POLL: Final = 8.0  # seconds after which a waiting request is answered with the state as it is
 
 
@@ -89,6 +93,7 @@ class Service:
         operations: dict[str, Callable[[bytes], Any]] = {
             "join": self._join,
             "leave": self._leave,
+            "where": self._where,
             "submit": self._submit,
             "application": self._application,
             "wait": self._wait,
@@ -205,6 +210,15 @@ class Service:
         self.runtime.call(self.synergy.leave)
         return b""
 
+    async def _where(self, payload: bytes) -> bytes:
+        asked = unpack(payload, Where)
+        answer: asyncio.Future[dict[str, tuple[Entry, ...]] | None] = self.runtime.loop.create_future()
+        self.runtime.call(self.synergy.directory.lookup, asked.names, answer.set_result, POLL)
+        found = await answer
+        if found is None:
+            raise ValueError(f"names: the directory did not answer within {POLL:g} s")
+        return pack(Hosts({name: sorted(entry.host for entry in entries) for name, entries in found.items()}))
+
     async def _submit(self, payload: bytes) -> bytes:
         asked = unpack(payload, Submit)
         application = asked.application
@@ -259,9 +273,18 @@ class Service:
 
     async def _push(self, payload: bytes) -> bytes:
         asked = unpack(payload, Push)
-        while not self.host.push(asked.application, asked.name, asked.item):
+        deadline = self.runtime.loop.time() + SOURCE_START
+        while True:
+            try:
+                taken = self.host.push(asked.application, asked.name, asked.item)
+            except LookupError:  # the word to start may still be on its way to this peer
+                if self.runtime.loop.time() > deadline:
+                    raise
+                await asyncio.sleep(0.02)
+                continue
+            if taken:
+                return b""
             await self.host.room(asked.application, asked.name)
-        return b""
 
     async def _state(self, payload: bytes) -> bytes:
         synergy = self.synergy
@@ -277,6 +300,7 @@ class Service:
             components=self.host.stats(),
             neighbours=sorted(synergy.pastry.leaf_set),
             probes=synergy.probing.probes,
+            messages=self.runtime.messages,
         )
         return pack(state)
 

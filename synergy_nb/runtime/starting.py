@@ -53,7 +53,6 @@ async def start_cluster(
         peers,
         FACTORY,
         config,
-        area=None if area is None else area.to_bytes(),
         security=security,
         per_process=per_process,
         asynchronous=True,
@@ -67,7 +66,7 @@ async def start_cluster(
 
     arguments = {} if security is None else security.get_connection_args("client")
     cluster = AsyncCluster(client_links(arguments), started.peers, close, local=started)
-    return await _joined(cluster)
+    return await _joined(cluster, area)
 
 
 async def connect_cluster(
@@ -103,16 +102,21 @@ async def connect_cluster(
         if not workers:
             raise ClusterError(f"scheduler: {scheduler!r} has no workers; expected at least one, each becomes a peer")
         area = _area(wide_area, len(workers), seed)
-        peers = await install(client, FACTORY, config, area=None if area is None else area.to_bytes())
+        peers = await install(client, FACTORY, config)
     except BaseException:
         await client.close()
         raise
     cluster = AsyncCluster(client_links(client.security.get_connection_args("client")), peers, close)
-    return await _joined(cluster)
+    return await _joined(cluster, area)
 
 
-async def _joined(cluster: AsyncCluster) -> AsyncCluster:
+async def _joined(cluster: AsyncCluster, area: WideArea | None) -> AsyncCluster:
+    """The cluster, once its peers are on their sites, if there is an area, and in one ring."""
     try:
+        if area is not None:
+            area.place(list(cluster.peers.values()))
+            laid = area.to_bytes()
+            await asyncio.gather(*(cluster.ask(peer, "area", laid) for peer in cluster.peers))
         await cluster.join()
     except BaseException:
         await asyncio.shield(cluster.close())

@@ -1,0 +1,306 @@
+"""Real Dask workers as peers, as a notebook uses them."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import time
+from collections.abc import Callable, Iterator
+
+import polars as pl
+import pytest
+from distributed import LocalCluster
+from polars.testing import assert_frame_equal
+
+from synergy_nb import (
+    Cluster,
+    ClusterError,
+    NotAdmitted,
+    Plan,
+    WideArea,
+    connect_cluster,
+    source,
+    start_cluster,
+)
+from synergy_nb.runtime.client import AsyncCluster
+
+EPOCH = dt.datetime(2026, 1, 1)  # noqa: DTZ001 - event times carry no zone
+
+
+def numbers(rows: int = 1000) -> pl.DataFrame:
+    """A tuple every 10 ms."""
+    return pl.DataFrame(
+        {
+            "time": [EPOCH + dt.timedelta(milliseconds=10 * number) for number in range(rows)],
+            "key": [f"k{number % 7}" for number in range(rows)],
+            "v": [float(number * 37 % 101) for number in range(rows)],
+        },
+        schema_overrides={"time": pl.Datetime("us")},
+    )
+
+
+def by_key(delay: str = "30 s") -> Plan:
+    """Sums of one second by key, of the larger values."""
+    stream = source("python", name="numbers", columns={"key": "str", "v": "float"})
+    sums = stream.filter("v >= 50").aggregate(by="key", window="1 s", total="sum(v)", n="count(*)")
+    return sums.sort("total desc").sink("sums", delay=delay)
+
+
+def expected(table: pl.DataFrame) -> pl.DataFrame:
+    """The same with Polars alone."""
+    return (
+        table.filter(pl.col("v") >= 50)
+        .with_columns(window_start=pl.col("time").dt.truncate("1s"))
+        .group_by("window_start", "key")
+        .agg(total=pl.col("v").sum(), n=pl.len().cast(pl.Int64))
+        .sort(["window_start", "total"], descending=[False, True])
+        .select("window_start", "key", "total", "n")
+    )
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(peers=3, cores=1.0) as started:
+        yield started
+
+
+def test_a_query_over_a_python_iterable_gives_what_polars_gives(cluster: Cluster) -> None:
+    table = numbers()
+    application = cluster.submit(by_key(), feeds={"numbers": table.iter_slices(100)})
+    rows = application.results()
+    assert application.wait(10.0) == "finished"
+    found = rows.select("window_start", "key", "total", "n")
+    assert_frame_equal(found.sort("window_start", "key"), expected(table).sort("window_start", "key"))
+    order = found.group_by("window_start", maintain_order=True).agg("total")["total"].to_list()
+    assert all(totals == sorted(totals, reverse=True) for totals in order)
+    record = application.qos()
+    assert record["tuples"] == rows.height
+    assert 0 < record["delay_p50_s"] <= record["delay_p99_s"] < record["limit_s"] == 30.0
+    assert record["miss_rate"] == 0.0
+    application.stop()
+
+
+def test_results_can_be_read_as_they_come(cluster: Cluster) -> None:
+    application = cluster.submit(by_key(), feeds={"numbers": numbers().iter_slices(250)})
+    batches = list(application)
+    assert pl.concat(batches).height == expected(numbers()).height
+    application.stop()
+
+
+def test_what_a_notebook_shows(cluster: Cluster) -> None:
+    application = cluster.submit(by_key(), feeds={"numbers": numbers(100).iter_slices(50)})
+    application.results()
+    assert application.wait(10.0) == "finished"
+    assert set(application.graph.values()) <= set(cluster.peers)
+    assert "status: finished" in repr(application)
+    assert "<table>" in application._repr_html_()
+    assert "Cluster of 3 peers" in repr(cluster)
+    assert "peer-2" in cluster._repr_html_()
+    account = application.explain()
+    assert account.selected is not None
+    assert account.selected["peers"] == application.graph
+    assert "in the graph of least φ" in str(account)
+    assert "chosen: φ" in account._repr_html_()
+    application.stop()
+
+
+def test_a_stopped_application_is_gone_everywhere(cluster: Cluster) -> None:
+    endless = source("packets", rate="100 tuples/s", speed=1).filter("bytes > 0").sink("all")
+    application = cluster.submit(endless)
+    assert application.status == "running"
+    first = next(iter(application))
+    assert first.height > 0
+    application.stop()
+    assert application.status == "stopped"
+    states = [state for state in cluster.states().values() if state is not None]
+    assert all(application.id not in state.applications for state in states)
+
+
+def test_concurrent_applications_share_the_peers(cluster: Cluster) -> None:
+    applications = [cluster.submit(by_key(), feeds={"numbers": numbers().iter_slices(100)}) for _ in range(4)]
+    heights = {application.results().height for application in applications}
+    assert heights == {expected(numbers()).height}
+    for application in applications:
+        application.stop()
+
+
+def test_an_operator_that_fails_ends_its_application_with_the_reason(cluster: Cluster) -> None:
+    stream = source("python", name="numbers", columns={"v": "str"})
+    plan = stream.encrypt("v", key="nobody has this").sink("out")
+    with pytest.raises((NotAdmitted, ClusterError), match="nobody has this"):
+        cluster.submit(plan, feeds={"numbers": []}).results()
+
+
+# -- bad input -------------------------------------------------------------------------------------------------------
+
+
+def _endless() -> Plan:
+    return source("packets", rate="10 tuples/s").sink("all")
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (lambda c: c.submit(_endless(), at="peer-9"), "at: 'peer-9'; expected a peer of peer-1, peer-2, peer-3"),
+        (
+            lambda c: c.submit(source("packets", at="mars").sink("all")),
+            "source: at: 'mars'; expected a peer of peer-1, peer-2, peer-3",
+        ),
+        (lambda c: c.submit(by_key()), "source: feeds has no 'numbers'; expected an iterable for this source"),
+        (
+            lambda c: c.submit(_endless(), feeds={"x": []}),
+            "feeds: 'x' is no source of the plan; expected none: the plan has no python source",
+        ),
+        (lambda c: c.kill("peer-9"), "peer: 'peer-9'; expected one of peer-1, peer-2, peer-3"),
+    ],
+)
+def test_wrong_names_are_refused_before_anything_starts(
+    cluster: Cluster, asked: Callable[[Cluster], object], message: str
+) -> None:
+    with pytest.raises(ClusterError) as caught:
+        asked(cluster)
+    assert str(caught.value) == message
+
+
+def test_a_plan_that_no_peer_can_carry_is_refused_with_the_numbers(cluster: Cluster) -> None:
+    heavy = source("packets", rate="1000 tuples/s").delay("5 ms").sink("all")
+    with pytest.raises(NotAdmitted, match=r"delay: processing capacity at .* where 5 was asked"):
+        cluster.submit(heavy)
+
+
+def test_a_feed_with_wrong_columns_fails_its_application(cluster: Cluster) -> None:
+    application = cluster.submit(by_key(), feeds={"numbers": [{"nonsense": 1}]})
+    with pytest.raises(ClusterError, match=r"source: its feed yielded .* expected columns time"):
+        application.results()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"peers": 0}, "peers: 0; expected a number of at least 1"),
+        ({"cores": -1.0}, "cores: -1.0; expected a positive number"),
+        ({"bandwidth": 0.0}, "bandwidth: 0.0; expected a positive number"),
+        ({"keys": {"k": b"short"}}, "keys: 'k'; expected 16, 24 or 32 bytes"),
+    ],
+)
+def test_a_cluster_that_makes_no_sense_is_not_started(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match="expected") as caught:
+        Cluster(**arguments)  # type: ignore[arg-type]
+    assert str(caught.value).startswith(message)
+
+
+def test_a_scheduler_that_does_not_answer_is_named() -> None:
+    async def connect() -> None:
+        await connect_cluster("tcp://127.0.0.1:9", timeout=1.0)
+
+    with pytest.raises(ClusterError, match=r"scheduler: 'tcp://127\.0\.0\.1:9' does not answer"):
+        asyncio.run(connect())
+
+
+def test_a_closed_cluster_says_so() -> None:
+    cluster = Cluster(peers=1)
+    cluster.close()
+    cluster.close()
+    assert repr(cluster) == "Cluster (closed)"
+    with pytest.raises(ClusterError, match="the cluster is closed"):
+        cluster.submit(_endless())
+
+
+# -- coroutines, other clusters, wide areas ------------------------------------------------------------------------
+
+
+async def _run_once(cluster: AsyncCluster) -> int:
+    application = await cluster.submit(by_key(), feeds={"numbers": numbers(300).iter_slices(100)})
+    rows = await application.results()
+    await application.stop()
+    return rows.height
+
+
+def test_coroutines_hold_a_cluster_too() -> None:
+    async def main() -> int:
+        cluster = await start_cluster(2)
+        try:
+            return await _run_once(cluster)
+        finally:
+            await cluster.close()
+
+    assert asyncio.run(main()) == expected(numbers(300)).height
+
+
+def test_the_workers_of_an_existing_cluster_become_peers() -> None:
+    async def main() -> int:
+        options = {"processes": False, "n_workers": 3, "threads_per_worker": 1, "dashboard_address": None}
+        async with LocalCluster(asynchronous=True, silence_logs=50, **options) as existing:  # type: ignore[no-untyped-call]
+            cluster = await connect_cluster(existing.scheduler_address)
+            try:
+                return await _run_once(cluster)
+            finally:
+                await cluster.close()
+
+    assert asyncio.run(main()) == expected(numbers(300)).height
+
+
+def test_a_laptop_behaves_like_a_continent() -> None:
+    """Three peers, 60 ms apart: a stream that crosses two links takes two times 30 ms at least."""
+    area = WideArea([[0, 60, 60], [60, 0, 60], [60, 60, 0]])
+    with Cluster(peers=3, wide_area=area) as cluster:
+        area_peers = dict(cluster.peers)
+        stream = source("python", name="n", columns={"v": "float"}, at="peer-1").filter("v >= 0", at="peer-2")
+        rows = [{"time": EPOCH, "v": 1.0}]
+        application = cluster.submit(stream.sink("out"), at="peer-3", feeds={"n": [rows]})
+        assert application.results().height == 1
+        assert application.wait(10.0) == "finished"
+        assert application.qos()["delay_p50_s"] >= 0.058
+        assert set(application.graph.values()) == set(area_peers)
+
+
+# -- peers that end or hang ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_killed_peer_fails_its_applications_and_the_others_go_on() -> None:
+    with Cluster(peers=4, cores=1.0) as cluster:
+        pinned = source("packets", rate="100 tuples/s", speed=1, at="peer-3").sink("all")
+        victim = cluster.submit(pinned, at="peer-1")
+        cluster.kill("peer-3")
+        assert victim.wait(20.0) == "failed"
+        assert "peer-3 died" in victim.reason
+        assert cluster.states()["peer-3"] is None
+        for _ in range(3):
+            application = cluster.submit(by_key(), feeds={"numbers": numbers().iter_slices(100)})
+            assert "peer-3" not in application.graph.values()
+            assert application.results().height == expected(numbers()).height
+            application.stop()
+        with pytest.raises(ClusterError, match="peer-3' has ended"):
+            cluster.kill("peer-3")
+
+
+@pytest.mark.slow
+def test_a_hung_peer_is_declared_dead_and_comes_back() -> None:
+    with Cluster(peers=4, cores=1.0) as cluster:
+        pinned = source("packets", rate="100 tuples/s", speed=1, at="peer-2").sink("all")
+        victim = cluster.submit(pinned, at="peer-1")
+        cluster.suspend("peer-2")
+        assert victim.wait(20.0) == "failed"
+        assert "peer-2 died" in victim.reason
+        application = cluster.submit(by_key(), at="peer-1", feeds={"numbers": numbers().iter_slices(100)})
+        assert "peer-2" not in application.graph.values()
+        assert application.results().height == expected(numbers()).height
+        cluster.resume("peer-2")
+        _until(lambda: cluster.states()["peer-2"] is not None)
+        _until(lambda: _admits(cluster, "peer-2"))
+
+
+def _admits(cluster: Cluster, peer: str) -> bool:
+    try:
+        cluster.submit(source("packets", rate="10 tuples/s", at=peer).sink("all"), at="peer-1").stop()
+    except NotAdmitted:
+        return False
+    return True
+
+
+def _until(condition: Callable[[], bool], seconds: float = 40.0) -> None:
+    """Ask again until it is so; each question takes a peer's answer, or its deadline."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "the condition has not become true"
