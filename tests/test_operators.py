@@ -7,10 +7,13 @@ from typing import Any
 
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from synergy_nb.dataflow.operators import create
-from synergy_nb.dataflow.operators.base import OUTPUT_ROWS, OperatorLogic
-from synergy_nb.dataflow.tuples import END, TYPES, Batch, Punctuation
+from synergy_nb.dataflow.operators.base import OUTPUT_ROWS, WINDOW, OperatorLogic
+from synergy_nb.dataflow.operators.windows import TimeWindows
+from synergy_nb.dataflow.tuples import END, START, TYPES, Batch, Punctuation
 from synergy_nb.plan import Plan, Stream, source
 from tests.feeding import fresh
 
@@ -141,6 +144,39 @@ def test_a_join_keeps_only_rows_that_can_still_meet_a_partner() -> None:
     assert logic.state_rows == 3, "the left may still give partners to the right"
     logic.on_batch(0, batch((26, "a", 5), position=3))
     assert logic.state_rows == 3, "what can meet nobody is not kept"
+
+
+@given(
+    st.integers(1, 40), st.integers(1, 40), st.lists(st.integers(-100, 100), min_size=1, max_size=8),
+    st.none() | st.integers(-90, 90), st.none() | st.integers(-90, 90),
+)  # fmt: skip
+def test_windows_are_what_a_loop_over_all_of_them_gives(
+    one: int, two: int, times: list[int], previous: int | None, low: int | None
+) -> None:
+    length, slide = max(one, two), min(one, two)
+    windows = TimeWindows(length, slide)
+    before, until = START if previous is None else previous, END if low is None else max(low, previous or low)
+    all_windows = [(start, start + length) for start in range(-(300 // slide) * slide, 300, slide)]
+    table = pl.DataFrame({"time": times, "row": range(len(times))})
+    literal = [
+        (time, row, *window) for row, time in enumerate(times) for window in all_windows
+        if window[0] <= time < window[1] and before < window[1] <= until
+    ]  # fmt: skip
+    if length == slide:  # rows of closed tumbling windows have left the state, so there is nothing to leave out
+        literal = [
+            (time, row, *window) for row, time in enumerate(times) for window in all_windows
+            if window[0] <= time < window[1] <= until
+        ]  # fmt: skip
+    spread = windows.spread(table, "time", before, until)
+    assert spread.with_columns(pl.col(WINDOW).cast(pl.Int64)).rows() == literal
+    ends = [end for time in times for start, end in all_windows if start <= time < end]
+    assert windows.first_end(table, "time") == min(ends)
+    kept = [] if until == END else [
+        row for row, time in enumerate(times) if any(s <= time < e and e > until for s, e in all_windows)
+    ]  # fmt: skip
+    assert windows.keep(table, "time", until)["row"].to_list() == kept
+    if until != END:
+        assert windows.next_end(until) == min(end for _, end in all_windows if end > until)
 
 
 # -- encrypt and decrypt ---------------------------------------------------------------------------------------------

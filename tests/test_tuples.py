@@ -162,6 +162,10 @@ BATCH = ["batch", 0, 0.0, 0.0, []]
         (framed(BATCH, arrow(pl.DataFrame({"n": [1]}))), "batch: column 'time': no such column; expected Datetime"),
         (framed(BATCH, arrow(pl.DataFrame({"time": [1]}))), "batch: column 'time': Int64; expected Datetime"),
         (
+            framed(BATCH, arrow(pl.DataFrame({"time": pl.Series([1, None]).cast(TYPES["time"])}))),
+            "column 'time': 1 of 2 tuples have none; expected an event time in each",
+        ),
+        (
             framed(BATCH, arrow(empty({"time": "time"}).with_columns(n=pl.lit(1, pl.Int32)))),
             "table: column 'n': type Int32; expected one of int, float, str, bool, time, bytes",
         ),
@@ -217,5 +221,7 @@ def test_conform_casts_what_loses_nothing_and_names_what_does_not_fit() -> None:
     assert conform(fitted, schema) is fitted
     with pytest.raises(ValueError, match="column 'n': missing; expected int, found x, time, more"):
         conform(table.drop("n"), schema)
+    with pytest.raises(ValueError, match="column 'time': 2 of 2 tuples have none"):
+        conform(table.with_columns(time=pl.lit(None, pl.Int64())), schema)
     with pytest.raises(ValueError, match="column 'n': String; expected int: conversion"):
         conform(table.with_columns(n=pl.lit("one")), schema)

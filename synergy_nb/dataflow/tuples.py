@@ -228,6 +228,7 @@ def decode(data: bytes | bytearray | memoryview) -> Item:
     if kind != TYPES["time"]:
         found_kind = "no such column" if kind is None else str(kind)
         raise ValueError(f"batch: column 'time': {found_kind}; expected {TYPES['time']}")
+    _check_times(table)
     return Batch(table, header.position, header.born, header.rate, header.predicted)
 
 
@@ -269,10 +270,11 @@ def conform(table: pl.DataFrame, schema: Mapping[str, str]) -> pl.DataFrame:
     Raises
     ------
     ValueError
-        If a column is missing or cannot be cast.
+        If a column is missing or cannot be cast, or a tuple has no event time.
     """
     wanted = {name: TYPES[kind] for name, kind in schema.items()}
     if table.schema == wanted and table.columns == list(wanted):
+        _check_times(table)
         return table
     for name in wanted:
         if name not in table.schema:
@@ -284,7 +286,16 @@ def conform(table: pl.DataFrame, schema: Mapping[str, str]) -> pl.DataFrame:
         except pl.exceptions.PolarsError as error:
             found = table.schema[name]
             raise ValueError(f"column {name!r}: {found}; expected {schema[name]}: {_first_line(error)}") from None
-    return pl.DataFrame(columns)
+    fitted = pl.DataFrame(columns)
+    _check_times(fitted)
+    return fitted
+
+
+def _check_times(table: pl.DataFrame) -> None:
+    """Every tuple has an event time; punctuations would be promises about nothing otherwise."""
+    missing = table.get_column("time").null_count() if "time" in table.schema else 0
+    if missing:
+        raise ValueError(f"column 'time': {missing} of {table.height} tuples have none; expected an event time in each")
 
 
 def _room(table: pl.DataFrame) -> io.BytesIO:
