@@ -1,4 +1,4 @@
-"""A simulated overlay for tests: peers of a ring, a failure detector and a directory, and the oracle of what is right."""
+"""A simulated overlay for tests: ring, failure detector and directory, and the oracle of what is right."""
 
 from __future__ import annotations
 
@@ -38,8 +38,12 @@ class World:
         Peers named p0, p1, ...
     seed
         Of faults and peers.
-    joined
-        True: filled in by :func:`assemble`; False: all join through p0 at once.
+    assembled
+        True: state is filled in by :func:`assemble`; False: all join through p0 at once.
+    lease, period
+        Of the directory and of the failure detector, in seconds.
+    network, codec
+        Of the simulation.
     """
 
     def __init__(
@@ -97,7 +101,7 @@ class World:
         for address in addresses:
             self.simulation.crash(address)
             for table in (self.pastry, self.membership, self.directory):
-                table.pop(address, None)  # type: ignore[attr-defined]
+                table.pop(address, None)
 
     def restart(self, address: str, contact: str) -> None:
         """A crashed peer comes back with nothing of its state, and joins."""
@@ -122,7 +126,7 @@ class World:
         return {ring[(index + step) % len(ring)] for step in range(-wing, wing + 1)} - {address}
 
     def parcels(self, keys: Sequence[str], origins: Sequence[str] | None = None, wait: float = 4.0) -> list[str | None]:
-        """Route a parcel to each key, and where each arrived (None for nowhere, or for two places)."""
+        """Route a parcel to each key, and where each arrived: None for nowhere, or for more than one place."""
         self.arrived.clear()
         for label, key in enumerate(keys):
             origin = self.rng.choice(self.live) if origins is None else origins[label]
@@ -131,7 +135,8 @@ class World:
         places: dict[int, set[str]] = {}
         for label, root, _ in self.arrived:
             places.setdefault(label, set()).add(root)
-        return [next(iter(found)) if len(found) == 1 else None for found in map(places.get, range(len(keys))) if found]
+        found = [places.get(label, set()) for label in range(len(keys))]
+        return [next(iter(place)) if len(place) == 1 else None for place in found]
 
     def lookup(
         self, origin: str, names: Iterable[str], deadline: float = 5.0, wait: float | None = None

@@ -1,4 +1,4 @@
-"""News that travels on messages which are sent anyway.
+"""News that travels on pings and their acknowledgements, and these messages.
 
 Theory of operation
 -------------------
@@ -18,7 +18,9 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["ALIVE", "DEAD", "LEFT", "SUSPECT", "Gossip", "News"]
+from synergy_nb.peer import Message
+
+__all__ = ["ALIVE", "DEAD", "LEFT", "SUSPECT", "Gossip", "News", "Ping", "PingAck", "PingFor", "PingForAck"]
 
 ALIVE: Final = 0
 SUSPECT: Final = 1
@@ -31,6 +33,38 @@ class News(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     address: str
     status: int
+    incarnation: int
+
+
+class Ping(Message, frozen=True, gc=False):
+    """Are you there? From a peer in ``incarnation``."""
+
+    number: int
+    incarnation: int
+    news: tuple[News, ...]
+
+
+class PingAck(Message, frozen=True, gc=False):
+    """I am."""
+
+    number: int
+    incarnation: int
+    news: tuple[News, ...]
+
+
+class PingFor(Message, frozen=True, gc=False):
+    """Please ping ``target`` in my stead."""
+
+    number: int
+    target: str
+    news: tuple[News, ...]
+
+
+class PingForAck(Message, frozen=True, gc=False):
+    """``target`` answered me, in ``incarnation``."""
+
+    number: int
+    target: str
     incarnation: int
 
 

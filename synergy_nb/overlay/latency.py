@@ -71,9 +71,8 @@ class Latency:
         return address in self._measured
 
     def sample(self, address: str, seconds: float) -> None:
-        """Fold one measured round trip of ``seconds`` to ``address`` into its mean."""
-        if seconds < 0.0:
-            seconds = 0.0
+        """Fold a round trip of ``seconds`` to ``address`` into its mean, as the ceiling if it is beyond it."""
+        seconds = max(0.0, min(seconds, self.ceiling))
         measured = self._measured.get(address)
         if measured is None:
             if len(self._measured) >= self.capacity:

@@ -39,15 +39,26 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from math import log2
 from typing import Final
 
-from synergy_nb.overlay.gossip import ALIVE, DEAD, LEFT, SUSPECT, Gossip, News
+from synergy_nb.overlay.gossip import (
+    ALIVE,
+    DEAD,
+    LEFT,
+    SUSPECT,
+    Gossip,
+    News,
+    Ping,
+    PingAck,
+    PingFor,
+    PingForAck,
+)
 from synergy_nb.overlay.pastry import Pastry
-from synergy_nb.peer import Message, Peer, Protocol
+from synergy_nb.peer import Peer, Protocol
 
-__all__ = ["ALIVE", "DEAD", "LEFT", "SUSPECT", "Membership", "News", "Ping", "PingAck", "PingFor", "PingForAck"]
+__all__ = ["ALIVE", "DEAD", "LEFT", "SUSPECT", "Membership"]
 
 HELPERS: Final = 3  # k of SWIM
 SPREAD: Final = 3.0  # each piece of news is sent SPREAD * log2(ring size) times
@@ -57,38 +68,6 @@ RELAYED: Final = 256  # pings in others' stead under way
 MEMBERS_KEPT: Final = 4096
 DEAD_KEPT: Final = 512
 RETRY_FOR: Final = 1800.0  # s that a dead peer is pinged now and then
-
-
-class Ping(Message, frozen=True, gc=False):
-    """Are you there? From a peer in ``incarnation``."""
-
-    number: int
-    incarnation: int
-    news: tuple[News, ...]
-
-
-class PingAck(Message, frozen=True, gc=False):
-    """I am."""
-
-    number: int
-    incarnation: int
-    news: tuple[News, ...]
-
-
-class PingFor(Message, frozen=True, gc=False):
-    """Please ping ``target`` in my stead."""
-
-    number: int
-    target: str
-    news: tuple[News, ...]
-
-
-class PingForAck(Message, frozen=True, gc=False):
-    """``target`` answered me, in ``incarnation``."""
-
-    number: int
-    target: str
-    incarnation: int
 
 
 class _Member:
@@ -256,6 +235,8 @@ class Membership(Protocol):
             self._probe(target)
         if self._watched:
             self._probe_watched()
+        if self._relayed:
+            self._relayed = {number: asked for number, asked in self._relayed.items() if asked[3] > now}
         self.peer.after(self.period, self._tick, now + self.period, epoch)
 
     def _judge(self, now: float) -> None:
@@ -288,29 +269,29 @@ class Membership(Protocol):
 
     def _next_target(self) -> str | None:
         """By turns one of the leaf set and one of the table; before them one that is only to be measured."""
-        rival = self.pastry.next_rival()
+        pastry = self.pastry
+        rival = pastry.next_rival()
         if rival is not None and rival not in self._probes:
             return rival
         self._to_table = not self._to_table
-        leaves = self.pastry.leaves.members
-        if self._to_table and len(self.pastry.known()) > len(leaves):
-            return self._draw(self._table_turn, [address for address in self.pastry.known() if address not in leaves])
-        return self._draw(self._leaf_turn, leaves)
+        if self._to_table and not pastry.leaves.whole:
+            return self._draw(self._table_turn, pastry.beyond)
+        return self._draw(self._leaf_turn, pastry.leaves.__iter__)
 
-    def _draw(self, turn: list[str], source: Sequence[str]) -> str | None:
+    def _draw(self, turn: list[str], source: Callable[[], Iterable[str]]) -> str | None:
         """The next of a shuffled round; a new round of ``source`` when it is over (SWIM, section 4.3)."""
         for _ in range(2):
             while turn:
                 address = turn.pop()
                 if address not in self._dead and address not in self._probes:
                     return address
-            turn.extend(source)
+            turn.extend(source())
             self.peer.rng.shuffle(turn)
         return None
 
     def _probe_watched(self) -> None:
         for _ in range(min(WATCHED_A_PERIOD, (len(self._watched) + 1) // 2)):
-            address = self._draw(self._watch_turn, list(self._watched))
+            address = self._draw(self._watch_turn, self._watched.__iter__)
             if address is not None and address in self._watched:
                 self._probe(address)
 
@@ -390,7 +371,6 @@ class Membership(Protocol):
         if message.news:
             self._learn(message.news)
         now = self.peer.now
-        self._relayed = {number: asked for number, asked in self._relayed.items() if asked[3] > now}
         if len(self._relayed) >= RELAYED:
             return
         self._number += 1

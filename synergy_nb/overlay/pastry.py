@@ -224,6 +224,11 @@ class Pastry(Routing):
         self._take(address, heard=True)
         self._changed_since(version)
 
+    def beyond(self) -> list[str]:
+        """The peers of the routing table that are not in the leaf set."""
+        here = self.leaves.member_set
+        return [address for address in self.placed() if address not in here]
+
     def next_rival(self) -> str | None:
         """A peer worth measuring, because the slot that it fits is taken by another; None when there is none."""
         while self._rivals:
@@ -237,9 +242,11 @@ class Pastry(Routing):
         """A round trip to ``address`` was measured: it is not silent, and may replace a farther peer in the table."""
         if self._silent:
             self._silent.pop(address, None)
+        if address in self.placed():
+            return
         slot = self.table.slot(place_of(address))
         incumbent = self.table.entries.get(slot)
-        if incumbent is None or incumbent == address or slot < 0:
+        if incumbent is None:
             return
         mine, theirs = self.latency.rtt(address), self.latency.rtt(incumbent)
         if mine is not None and theirs is not None and mine < 0.9 * theirs:  # hysteresis: samples vary
@@ -301,8 +308,8 @@ class Pastry(Routing):
         self._epoch += 1
         self._contact = None
         if self.started:
-            self._interval = FAST
-            self.peer.after(FAST * (0.5 + self.peer.rng.random()), self._stabilise, self._epoch)
+            self._interval = SLOW if self.adopted else FAST
+            self.peer.after(self._interval * (0.5 + self.peer.rng.random()), self._stabilise, self._epoch)
             self.peer.after(ROW_EVERY * (0.5 + self.peer.rng.random()), self._look_at_rows, self._epoch)
         for callback in self.on_joined:
             callback()
@@ -405,8 +412,9 @@ class Pastry(Routing):
         self.peer.after(ROW_EVERY * (0.75 + 0.5 * self.peer.rng.random()), self._look_at_rows, epoch)
 
     def missing(self, slot: int) -> None:
-        """Ask for a peer in the slot, now and then: in most cases there is none."""
-        if self._asked.get(slot, -ASK_EVERY) + ASK_EVERY <= self.peer.now:
+        """Ask for a peer in the slot, now and then, unless the ring is so small that there is hardly one."""
+        likely = self.leaves.size_estimate >= 16.0 ** ((slot >> 4) + 1) / 2
+        if likely and self._asked.get(slot, -ASK_EVERY) + ASK_EVERY <= self.peer.now:
             self._ask_for(slot)
 
     def _ask_for(self, slot: int) -> None:

@@ -6,9 +6,10 @@ Section 2.3 of Pastry, the procedure of figure 2. If the leaf set covers the key
 peers; else the table's peer that shares one more digit; else any known peer that shares as many and is nearer.
 
 Every hop acknowledges. A hop through the table that does not answer within one timeout is routed around. The last hop,
-to the root itself, is tried three times before the next nearest is taken for the root, because a lost message is
-likelier than a dead peer, and another peer is the wrong one as long as the root lives. A peer that did not answer is
-avoided for a second, and the failure detector hears of it. Timeouts follow the measured round trips
+to the root itself, is tried twice before the next nearest is taken for the root, because a lost message is likelier
+than a dead peer, and another peer is the wrong one as long as the root lives; the next nearest is told who did not
+answer and tries it once more before it takes the message for its own. A peer that did not answer is avoided for a
+second, and the failure detector hears of it. Timeouts follow the measured round trips
 (:mod:`synergy_nb.overlay.latency`).
 
 Duplicates are recognised at each hop by the sender's number, and at the root by the origin's.
@@ -21,7 +22,7 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from synergy_nb.overlay.latency import Latency
@@ -33,7 +34,7 @@ __all__ = ["RouteAck", "Routed", "Routing"]
 
 HALF_LEAVES: Final = 8
 HOP_LIMIT: Final = 24
-LAST_HOP_TRIES: Final = 3
+LAST_HOP_TRIES: Final = 2
 SILENCE: Final = 1.0  # s that a peer which did not answer is avoided
 QUEUE: Final = 256  # routed messages kept until the peer has joined
 NOBODY: Final[frozenset[str]] = frozenset()
@@ -48,6 +49,7 @@ class Routed(Message, frozen=True, gc=False):
     ident: int
     hops: int
     sequence: int
+    silent: str = ""  # who did not answer a peer on the way
 
 
 class RouteAck(Message, frozen=True, gc=False):
@@ -61,13 +63,15 @@ class _Hop:
 
     __slots__ = ("avoid", "deadline", "message", "sent", "to", "tries")
 
-    def __init__(self, to: str, message: Routed, sent: float, deadline: float, avoid: frozenset[str]) -> None:
+    def __init__(
+        self, to: str, message: Routed, sent: float, deadline: float, avoid: frozenset[str], tries: int
+    ) -> None:
         self.to = to
         self.message = message
         self.sent = sent
         self.deadline = deadline
         self.avoid = avoid
-        self.tries = 1
+        self.tries = tries
 
 
 class Routing(Protocol):
@@ -102,7 +106,8 @@ class Routing(Protocol):
         self.vet: Callable[[str], bool] = _anybody
         self.leaves = LeafSet(peer.address, HALF_LEAVES)
         self.table = RoutingTable(peer.address)
-        self._known: tuple[str, ...] | None = ()
+        self._known: tuple[str, ...] | None = ()  # None when it is to be put together anew
+        self._placed: dict[str, None] = {}
         self._silent: dict[str, float] = {}  # address: until when it is avoided
         self._unacknowledged: dict[int, _Hop] = {}
         self._sweeper: Timer | None = None
@@ -132,7 +137,7 @@ class Routing(Protocol):
             return
         if first is not None and (first in self._silent or first == self.address or not self.vet(first)):
             first = None
-        self._forward(key, payload, self.address, self._next(), 0, NOBODY, first)
+        self._forward(key, payload, self.address, self._next(), 0, NOBODY, "", first)
 
     def is_root(self, key: str) -> bool:
         """Whether this peer is the nearest to ``key`` of all that it knows."""
@@ -157,8 +162,15 @@ class Routing(Protocol):
     def known(self) -> tuple[str, ...]:
         """All peers of the leaf set and the routing table."""
         if self._known is None:
-            self._known = tuple(dict.fromkeys((*self.leaves.members, *self.table.entries.values())))
+            self._placed = dict.fromkeys(self.table.entries.values())
+            self._known = tuple(dict.fromkeys((*self.leaves.members, *self._placed)))
         return self._known
+
+    def placed(self) -> Mapping[str, None]:
+        """The peers of the routing table."""
+        if self._known is None:
+            self.known()
+        return self._placed
 
     # -- for the protocol that keeps the state -----------------------------------------------------------------------
 
@@ -200,7 +212,15 @@ class Routing(Protocol):
         return best
 
     def _forward(
-        self, key: str, payload: Any, origin: str, ident: int, hops: int, avoid: frozenset[str], first: str | None
+        self,
+        key: str,
+        payload: Any,
+        origin: str,
+        ident: int,
+        hops: int,
+        avoid: frozenset[str],
+        silent: str,
+        first: str | None = None,
     ) -> None:
         around: Collection[str] = avoid
         now = self.peer.now
@@ -215,9 +235,11 @@ class Routing(Protocol):
             self.peer.record("route_dropped", key, reason="hop limit", limit=HOP_LIMIT, origin=origin)
             return
         sequence = self._next()
-        message = Routed(key, payload, origin, ident, hops + 1, sequence)
+        message = Routed(key, payload, origin, ident, hops + 1, sequence, silent)
         deadline = now + self.latency.timeout(hop)
-        self._unacknowledged[sequence] = _Hop(hop, message, now, deadline, avoid)
+        self._unacknowledged[sequence] = _Hop(
+            hop, message, now, deadline, avoid, LAST_HOP_TRIES if hop == silent else 1
+        )
         if self._sweeper is None or self._sweeper.when > deadline:
             self._sweep_at(deadline)
         self.peer.send(hop, message)
@@ -229,7 +251,7 @@ class Routing(Protocol):
         if not self._seen.add((sender, message.sequence)):
             return
         payload, avoid = self.passing(message.payload, message.hops)
-        self._forward(message.key, payload, message.origin, message.ident, message.hops, avoid, None)
+        self._forward(message.key, payload, message.origin, message.ident, message.hops, avoid, message.silent)
 
     def _deliver(self, payload: Any, origin: str, ident: int, hops: int) -> None:
         if not self._received.add((origin, ident)):
@@ -266,13 +288,11 @@ class Routing(Protocol):
                 hop.tries += 1
                 hop.deadline = now + self.latency.timeout(hop.to)
                 self.peer.send(hop.to, hop.message)
-                if hop.tries == 2:
-                    self._tell_silent(hop.to)
+                self._tell_silent(hop.to)
                 continue
             del self._unacknowledged[sequence]
             self._silent[hop.to] = now + SILENCE
-            if hop.tries == 1:
-                self._tell_silent(hop.to)
+            self._tell_silent(hop.to)
             self._around(hop)
         self._sweeper = None
         if self._unacknowledged:
@@ -290,7 +310,7 @@ class Routing(Protocol):
     def _around(self, hop: _Hop) -> None:
         message = hop.message
         avoid = hop.avoid | {hop.to}
-        self._forward(message.key, message.payload, message.origin, message.ident, message.hops - 1, avoid, None)
+        self._forward(message.key, message.payload, message.origin, message.ident, message.hops - 1, avoid, hop.to)
 
     def _next(self) -> int:
         self._sequence += 1
