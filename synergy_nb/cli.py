@@ -1,0 +1,499 @@
+"""The command ``synergy``.
+
+Exit codes: 0 when all went well, 1 when something ran and failed, 2 when the input was wrong, in which case nothing was
+started. With ``--json`` the standard output holds one JSON value and nothing else; all that is said on the way goes to
+the standard error.
+
+Everything is imported by the command that needs it, so that ``synergy --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from synergy_nb.plan import Plan
+
+__all__ = ["app", "main"]
+
+FAILED, BAD_INPUT = 1, 2
+
+app = typer.Typer(
+    name="synergy",
+    help="Streams, queried by decentralized peers that keep to a quality of service.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+plans = typer.Typer(help="Query plans in files.", no_args_is_help=True)
+data = typer.Typer(help="Real traces: which there are, what is in them, and how to get a copy.", no_args_is_help=True)
+app.add_typer(plans, name="plan")
+app.add_typer(data, name="data")
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON value.")]
+Peers = Annotated[int, typer.Option("--peers", metavar="N", help="Peers to start on this machine.")]
+PlanFile = Annotated[Path, typer.Argument(metavar="PLAN.yaml", help="A query plan.")]
+
+
+def main() -> None:
+    """Entry of the console script."""
+    try:
+        app()
+    except BrokenPipeError:  # the reader of a pipe has gone: nobody is left to tell
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(FAILED)
+
+
+@app.callback(invoke_without_command=True)
+def _version(
+    version: Annotated[bool, typer.Option("--version", is_eager=True, help="Print the version.")] = False,
+) -> None:
+    if version:
+        from synergy_nb import __version__
+
+        print(__version__)
+        raise typer.Exit
+
+
+# -- the main job ------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def demo(
+    trace: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A trace: HTTP log, 6-column TCP trace, CSV or Parquet, plain or gzipped."),
+    ] = None,
+    peers: Peers = 8,
+    report: Annotated[Path, typer.Option(metavar="FILE.html", help="Where the report goes.")] = Path(
+        "synergy-demo.html"
+    ),
+    speed: Annotated[
+        float | None,
+        typer.Option(metavar="FACTOR", help="Event time over time in the paced pass. [default: about 6 s in all]"),
+    ] = None,
+    kill: Annotated[bool, typer.Option("--kill", help="Kill a peer on the way and see what the others do.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Compose and run the top-k traffic query on peers, and check its rows by DuckDB."""
+    _at_least("--peers", peers, 2 if kill else 1)
+    if speed is not None and not 0 < speed < float("inf"):
+        _refuse(f"--speed: {speed!r}; expected a factor above 0, such as 3600 for an hour a second")
+    _writable("--report", report)
+    with _bad_input("--trace"):
+        from synergy_nb.demo import inputs
+
+        given = inputs.choose(trace)
+    from synergy_nb import __version__
+    from synergy_nb.console import Bars, err, out
+    from synergy_nb.demo.job import run
+    from synergy_nb.demo.page import page
+    from synergy_nb.demo.printed import printed
+
+    with _running(), Bars() as bars:
+        outcome = run(given, peers=peers, speed=speed, kill=kill, progress=bars)
+    report.write_text(page(outcome, __version__), encoding="utf-8")
+    if as_json:
+        _print_json(outcome.to_dict())
+        err.print(f"report: {report}", markup=False, soft_wrap=True)
+    else:
+        printed(outcome, out)
+        out.print(f"\nreport  {report}", markup=False, soft_wrap=True)
+    if not outcome.check.equal:
+        _fail(f"the rows do not equal DuckDB's: {outcome.check.difference}")
+
+
+@app.command()
+def run(
+    plan: PlanFile,
+    peers: Annotated[
+        int | None, typer.Option("--peers", metavar="N", help="Peers to start on this machine. [default: 8]")
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Use the workers of this Dask cluster (tcp://host:port).")
+    ] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Say why each operator runs where it runs.")] = False,
+    limit: Annotated[int, typer.Option(metavar="ROWS", help="Rows of each sink to show.")] = 20,
+    duration: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Stop after this time, such as '10 s'. [default: at the end]")
+    ] = None,
+    key: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=FILE", help="Secret of encrypt and decrypt, 16, 24 or 32 bytes.")
+    ] = None,
+    report: Annotated[Path | None, typer.Option(metavar="FILE.html", help="Write a report.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Run a query plan on peers, until its streams end, --duration is over, or Ctrl-C."""
+    if peers is not None and scheduler is not None:
+        _refuse(f"--scheduler: {scheduler!r} and --peers: {peers}; expected one of them")
+    if scheduler is not None and "://" not in scheduler:
+        _refuse(f"--scheduler: {scheduler!r}; expected an address such as tcp://host:8786")
+    count = None if scheduler is not None else 8 if peers is None else peers
+    if count is not None:
+        _at_least("--peers", count, 1)
+    _at_least("--limit", limit, 0)
+    if report is not None:
+        _writable("--report", report)
+    parsed = _load(plan)
+    keys = _keys(key or [])
+    seconds = None
+    if duration is not None:
+        from synergy_nb.units import parse_duration
+
+        with _bad_input("--duration", named=True):
+            seconds = parse_duration(duration)
+    from synergy_nb.running import check, execute
+
+    with _bad_input(str(plan)):
+        check(parsed, peers=count, keys=keys)
+    from synergy_nb.console import Bars
+    from synergy_nb.runtime.cluster import Cluster
+    from synergy_nb.showing import show_run, write_report
+
+    with _running(), Bars() as bars:
+        bars.stage(f"connecting to {scheduler}" if scheduler is not None else f"starting {count} peers")
+        with Cluster(scheduler if scheduler is not None else count or 8, keys=keys) as cluster:
+            found = execute(parsed, cluster, limit=limit, duration=seconds, progress=bars)
+    if report is not None:
+        write_report(report, parsed, found)
+    if as_json:
+        _print_json(found.to_dict(parsed, explain=explain))
+    else:
+        show_run(parsed, found, explain=explain)
+    if found.status not in ("finished", "stopped"):
+        _fail(f"{found.application}: {found.status}: {found.reason}")
+
+
+@app.command()
+def up(peers: Peers = 8, as_json: Json = False) -> None:
+    """Start peers, print their addresses, and stay until Ctrl-C or SIGTERM."""
+    _at_least("--peers", peers, 1)
+    import threading
+
+    told = threading.Event()
+
+    def tell(*_: object) -> None:
+        if told.is_set() or not started:
+            raise KeyboardInterrupt  # not up yet, or asked twice: at once
+        told.set()
+
+    started = False
+    before = {number: signal.signal(number, tell) for number in (signal.SIGINT, signal.SIGTERM)}
+    from synergy_nb.console import Bars, fields, out
+    from synergy_nb.runtime.cluster import Cluster
+
+    try:
+        with _running(), Bars() as bars:
+            bars.stage(f"starting {peers} peers")
+            cluster = Cluster(peers=peers)
+        with cluster:
+            started = True
+            if as_json:
+                _print_json({"scheduler": cluster.scheduler, "peers": cluster.peers})
+            else:
+                fields([("scheduler", cluster.scheduler), *cluster.peers.items()])
+                out.print(f"\nsynergy run PLAN.yaml --scheduler {cluster.scheduler}", markup=False, soft_wrap=True)
+                out.print("Ctrl-C ends them all.")
+            sys.stdout.flush()
+            while not told.wait(1.0):  # in steps: a wait without an end hears no signal on some systems
+                pass
+    except KeyboardInterrupt:
+        pass
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@app.command()
+def bench(
+    name: Annotated[str, typer.Argument(metavar="NAME|all", help="Which measurement.")],
+    as_json: Json = False,
+) -> None:
+    """Measure this platform on this machine, beside others where there are any."""
+    from synergy_nb.experiments import bench as measurements
+
+    names = tuple(measurements.NAMES)
+    if name != "all" and name not in names:
+        from synergy_nb.units import WrongValue, nearest
+
+        expected = f"all, or one of {', '.join(names)}"
+        _refuse(f"NAME: {WrongValue(name, expected, nearest(name, (*names, 'all')))}")
+    from synergy_nb.console import Bars, err
+    from synergy_nb.showing import show_measurement
+
+    found, failed = [], []
+    for each in names if name == "all" else (name,):
+        with Bars() as bars:
+            bars.stage(f"measuring {each}")
+            try:
+                found.append(measurements.run(each))
+            except (RuntimeError, OSError, ImportError, TimeoutError) as error:
+                failed.append(each)
+                err.print(f"synergy: {each}: {error}", markup=False, style="red", soft_wrap=True)
+                continue
+        if not as_json:
+            show_measurement(found[-1])
+    if as_json:
+        _print_json(found if name == "all" else found[0] if found else None)
+    if failed:
+        _fail(f"not measured: {', '.join(failed)}")
+
+
+@app.command()
+def doctor(as_json: Json = False) -> None:
+    """See whether this machine is ready, and what to do where it is not."""
+    from synergy_nb.console import Bars
+    from synergy_nb.doctor import examine
+    from synergy_nb.showing import show_finding
+
+    findings = []
+    with Bars() as bars:
+        for finding in examine(bars.stage):
+            findings.append(finding)
+            if not as_json:
+                show_finding(finding)
+    if as_json:
+        _print_json([finding._asdict() for finding in findings])
+    bad = [finding.name for finding in findings if finding.state == "bad"]
+    if bad:
+        _fail(f"not ready: {', '.join(bad)}")
+
+
+# -- plans -------------------------------------------------------------------------------------------------------------
+
+
+@plans.command("show")
+def plan_show(
+    file: PlanFile,
+    svg: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="Draw it to a file, too.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Draw a plan, with what each operator takes and gives."""
+    if svg is not None:
+        _writable("--svg", svg)
+    plan = _load(file)
+    if svg is not None:
+        svg.write_text(plan.to_svg(), encoding="utf-8")
+    from synergy_nb.showing import plan_dict, show_plan
+
+    if as_json:
+        _print_json(plan_dict(plan))
+    else:
+        show_plan(plan)
+
+
+@plans.command("check")
+def plan_check(file: PlanFile, as_json: Json = False) -> None:
+    """Say everything that is wrong with a plan."""
+    import msgspec
+
+    from synergy_nb.plan import PlanError
+
+    try:
+        plan = _parsed(file)
+    except PlanError as error:
+        if as_json:
+            problems = [msgspec.structs.asdict(problem) for problem in error.problems]
+            _print_json({"valid": False, "problems": problems})
+        _refuse(f"{file}: {error}")
+    if as_json:
+        _print_json({"valid": True, "problems": []})
+    else:
+        from synergy_nb.console import out
+
+        sinks = f"{len(plan.sinks)} sink{'' if len(plan.sinks) == 1 else 's'}"
+        text = f"{file}: valid: {len(plan.operators)} operators, {len(plan.sources)} sources, {sinks}"
+        out.print(text, markup=False, soft_wrap=True)
+
+
+# -- data --------------------------------------------------------------------------------------------------------------
+
+
+@data.command("list")
+def data_list(as_json: Json = False) -> None:
+    """List the real traces, and which of them are at hand."""
+    from synergy_nb import datasets
+    from synergy_nb.showing import dataset_dict, show_datasets
+
+    found = datasets.listing()
+    if as_json:
+        _print_json([dataset_dict(each) for each in found])
+    else:
+        show_datasets(found)
+
+
+@data.command("info")
+def data_info(
+    name: Annotated[str, typer.Argument(metavar="NAME|FILE", help="A trace of the list, or a file.")],
+    as_json: Json = False,
+) -> None:
+    """Say what a trace holds."""
+    from synergy_nb import datasets, traces
+    from synergy_nb.showing import dataset_dict, show_dataset, show_trace
+
+    with _bad_input("NAME"):
+        known = name in {dataset.name for dataset in datasets.DATASETS}
+        if not known and not Path(name).exists() and not {"/", "."} & set(name):
+            datasets.find(name)  # a name, and not one of the list: it says which there are
+        found = datasets.find(name) if known else None
+        path = name if found is None else found.path
+        holds = traces.info(path) if path is not None and (found is None or found.dataset.format) else None
+    if as_json:
+        import msgspec
+
+        described = None if holds is None else msgspec.to_builtins(holds)
+        _print_json({"dataset": None if found is None else dataset_dict(found), "trace": described})
+        return
+    if found is not None:
+        show_dataset(found)
+    if holds is not None:
+        show_trace(holds)
+
+
+@data.command("fetch")
+def data_fetch(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A trace of the list.")],
+    url: Annotated[str, typer.Option(metavar="ADDRESS", help="Where your copy is: http, https or file.")],
+    sha256: Annotated[str, typer.Option(metavar="HEX", help="Checksum that it must have.")],
+    to: Annotated[Path, typer.Option(metavar="FOLDER", help="Where it goes.")] = Path("datasets"),
+    as_json: Json = False,
+) -> None:
+    """Download a trace from an address of yours, and keep it if its checksum is right."""
+    from synergy_nb import datasets
+    from synergy_nb.console import Bars, out
+    from synergy_nb.widgets.readable import amount
+
+    with Bars() as bars:
+        bars.stage(f"fetching {name}")
+
+        def progress(done: int, total: int | None) -> None:
+            if total:
+                bars.share(done / total)
+
+        try:
+            path = datasets.fetch(name, url, sha256, to, progress=progress)
+        except ValueError as error:
+            if str(error).startswith(url):  # about what came from there, not about what was asked
+                _fail(str(error))
+            _refuse(str(error))
+    size = path.stat().st_size
+    if as_json:
+        _print_json({"name": name, "path": str(path), "bytes": size})
+    else:
+        out.print(f"{name}: {path} ({amount(size)} bytes)", markup=False, soft_wrap=True)
+
+
+# -- doors -------------------------------------------------------------------------------------------------------------
+
+
+def _say(message: str) -> None:
+    from synergy_nb.console import err
+
+    err.print(f"synergy: {message}", markup=False, style="red", soft_wrap=True)
+
+
+def _refuse(message: str) -> NoReturn:
+    _say(message)
+    raise typer.Exit(BAD_INPUT)
+
+
+def _fail(message: str) -> NoReturn:
+    _say(message)
+    raise typer.Exit(FAILED)
+
+
+@contextlib.contextmanager
+def _bad_input(field: str, *, named: bool = False) -> Iterator[None]:
+    """What is wrong in here is the user's input: one message and exit code 2."""
+    try:
+        yield
+    except ValueError as error:
+        _refuse(f"{field}: {error}" if named or field.startswith("--") or "/" in field or "." in field else str(error))
+
+
+@contextlib.contextmanager
+def _running() -> Iterator[None]:
+    """What goes wrong in here went wrong while it ran: one message and exit code 1."""
+    from synergy_nb.runtime.client import ClusterError
+    from synergy_nb.runtime.nursery import StartError
+
+    try:
+        yield
+    except (ClusterError, StartError, TimeoutError, OSError) as error:
+        _fail(str(error) or type(error).__name__)
+
+
+def _at_least(option: str, value: int, least: int) -> None:
+    if value < least:
+        _refuse(f"{option}: {value}; expected a whole number of at least {least}")
+
+
+def _writable(option: str, path: Path) -> None:
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        _refuse(f"{option}: {str(path)!r}; expected a file in a folder that exists")
+    if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
+        _refuse(f"{option}: {str(path)!r} cannot be written; expected a file that can")
+
+
+def _parsed(file: Path) -> Plan:
+    """The plan in a file.
+
+    Raises
+    ------
+    PlanError
+        Holding everything that is wrong with it.
+    """
+    from synergy_nb.plan import Plan
+
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        from synergy_nb.units import nearest
+
+        folder = file.absolute().parent
+        near = nearest(file.name, [each.name for each in folder.iterdir()] if folder.is_dir() else [])
+        _refuse(f"{file}: no such file; expected a query plan{f'; did you mean {near!r}?' if near else ''}")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        _refuse(f"{file}: {reason}; expected a query plan in YAML")
+    return Plan.from_yaml(text)
+
+
+def _load(file: Path) -> Plan:
+    from synergy_nb.plan import PlanError
+
+    try:
+        return _parsed(file)
+    except PlanError as error:
+        _refuse(f"{file}: {error}")
+
+
+def _keys(given: list[str]) -> dict[str, bytes]:
+    """Secrets by name, from ``NAME=FILE``."""
+    keys: dict[str, bytes] = {}
+    for each in given:
+        name, equals, file = each.partition("=")
+        if not (name and equals and file):
+            _refuse(f"--key: {each!r}; expected NAME=FILE")
+        try:
+            secret = Path(file).read_bytes()
+        except OSError as error:
+            _refuse(f"--key: {each!r}: {error.strerror}; expected a file that holds the secret")
+        if len(secret) not in (16, 24, 32):
+            _refuse(f"--key: {each!r}: {len(secret)} bytes; expected 16, 24 or 32")
+        keys[name] = secret
+    return keys
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2, ensure_ascii=False, default=str))

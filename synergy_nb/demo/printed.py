@@ -1,0 +1,121 @@
+"""The demo's outcome for a terminal."""
+
+from __future__ import annotations
+
+import re
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from synergy_nb.demo.job import Outcome
+from synergy_nb.demo.page import busiest, verdicts
+from synergy_nb.widgets.readable import amount, cell, rate, seconds, share, window
+
+__all__ = ["printed"]
+
+_MARKS = {"good": ("✓", "green"), "bad": ("✕", "red"), "note": ("!", "yellow")}
+_WATCHED_ROWS = 20
+
+
+def printed(outcome: Outcome, console: Console) -> None:
+    """Print where each operator runs and why, the top pairs, what was measured, and what came of the check."""
+    given, qos = outcome.given, outcome.qos
+    kind = "real" if given.real else "generated"
+    console.print()
+    console.print(Text(f"Top-k traffic on {outcome.peers} peers", style="bold"))
+    console.print(
+        Text(
+            f"{given.name}: {amount(given.tuples)} {kind} tuples, {seconds(given.seconds)} of event time. The pairs of "
+            f"{' and '.join(given.pair)} with more {given.unit} than 95 % of the pairs, in windows of 20 minutes.",
+            style="dim",
+        )
+    )
+    console.print()
+    _placement(outcome, console)
+    if outcome.watched is not None:
+        _watched(outcome, console)
+    _top(outcome, console)
+    measures = Table.grid(padding=(0, 2))
+    measures.add_column(style="bold", no_wrap=True)
+    measures.add_column(overflow="fold")
+    delay = f"p50 {seconds(qos.get('delay_p50_s'))}, p99 {seconds(qos.get('delay_p99_s'))}"
+    measures.add_row("delay", f"{delay}; limit {seconds(qos.get('limit_s'))}, {share(qos.get('miss_rate'))} later")
+    measures.add_row(
+        "throughput", f"{rate(outcome.tuples_per_s)} from the input to the results ({seconds(outcome.fast_s)})"
+    )
+    measures.add_row(
+        "set-up",
+        f"{outcome.peers} peers ready in {seconds(outcome.ready_s)}; composed and started in "
+        f"{seconds(outcome.setup_s)}, the fast pass in {seconds(outcome.fast_setup_s)}",
+    )
+    console.print(measures)
+    console.print()
+    for sort, text in verdicts(outcome):
+        mark, colour = _MARKS[sort]
+        line = Table.grid(padding=(0, 1))
+        line.add_column()
+        line.add_column(overflow="fold")
+        line.add_row(Text(mark, style=f"bold {colour}"), Text(text))
+        console.print(line)
+
+
+def _placement(outcome: Outcome, console: Console) -> None:
+    table = Table(title="Where each operator runs, and why", title_justify="left", title_style="bold", box=None)
+    table.add_column("operator", no_wrap=True)
+    table.add_column("peer", no_wrap=True, style="cyan")
+    table.add_column("why", style="dim", overflow="fold")
+    for operator in outcome.plan.operators:
+        table.add_row(operator, outcome.placement[operator], _shorter(outcome.explanation.why(operator)))
+    console.print(table)
+    console.print()
+
+
+def _shorter(why: str) -> str:
+    """Without the list of peers, which the report has."""
+    return re.sub(r" \(peer-[^()]*\)", "", why)
+
+
+def _top(outcome: Outcome, console: Console) -> None:
+    top = busiest(outcome.rows)
+    if not top:
+        console.print(Text("No pair stands out in any window.", style="dim"))
+        return
+    title = f"Top pairs of the busiest window, {window(top[0][0], top[0][1])}"
+    table = Table(title=title, title_justify="left", title_style="bold", box=None)
+    table.add_column(outcome.given.pair[0], overflow="fold")
+    table.add_column(outcome.given.pair[1], overflow="fold")
+    table.add_column(outcome.given.unit, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True, style="blue")
+    most = top[0][4]
+    for _, _, first, second, total in top[:10]:
+        table.add_row(cell(first), cell(second), amount(total), "█" * max(round(20 * total / most), 1) if most else "")
+    console.print(table)
+    if len(top) > 10:
+        console.print(Text(f"and {len(top) - 10} more", style="dim"))
+    console.print()
+
+
+def _watched(outcome: Outcome, console: Console) -> None:
+    assert outcome.watched is not None
+    title = "What the peers see of themselves, by second (live)"
+    table = Table(title=title, title_justify="left", title_style="bold", box=None)
+    for name in ("second", "peer", "metric"):
+        table.add_column(name, no_wrap=True)
+    for name in ("samples", "mean", "largest"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in outcome.watched.tail(_WATCHED_ROWS).iter_rows(named=True):
+        said = share if row["metric"] == "cpu" else seconds
+        table.add_row(
+            f"{row['window_start']:%H:%M:%S}",
+            row["peer"],
+            row["metric"],
+            str(row["samples"]),
+            said(row["mean"]),
+            said(row["largest"]),
+        )
+    console.print(table)
+    number = outcome.watched.height
+    if number > _WATCHED_ROWS:
+        console.print(Text(f"the last {_WATCHED_ROWS} of {number} rows", style="dim"))
+    console.print()

@@ -1,0 +1,143 @@
+"""Is this machine ready? One look at all that a cluster of peers needs, and what to do about what is missing."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+import psutil
+
+from synergy_nb import datasets
+
+__all__ = ["Finding", "examine"]
+
+OLDEST: Final = (3, 11)
+PACKAGES: Final = ("distributed", "polars", "pyarrow", "duckdb", "sqlglot", "msgspec", "numpy", "cryptography")
+MEMORY: Final = 1e9  # bytes for 8 peers, with the data that they hold
+_GIGA: Final = 1e9
+
+
+class Finding(NamedTuple):
+    """One thing that was looked at.
+
+    Parameters
+    ----------
+    name
+        What.
+    state
+        ``good``; ``note``: works, but; or ``bad``.
+    found
+        What there is.
+    advice
+        What to do; empty if it is good.
+    """
+
+    name: str
+    state: str
+    found: str
+    advice: str = ""
+
+
+def examine(progress: Callable[[str], None] = lambda _: None) -> Iterator[Finding]:
+    """Look at everything, the quick things first; ``progress`` is told what is looked at next."""
+    yield _python()
+    yield _system()
+    yield from _packages()
+    yield _cores()
+    yield _memory()
+    yield _loopback()
+    yield from _data()
+    progress("starting 2 peers and running a query on them")
+    yield _peers()
+
+
+def _python() -> Finding:
+    found = f"{platform.python_version()} at {sys.executable}"
+    if sys.version_info[:2] < OLDEST:
+        wanted = ".".join(map(str, OLDEST))
+        return Finding("Python", "bad", found, f"install Python {wanted} or later")
+    return Finding("Python", "good", found)
+
+
+def _system() -> Finding:
+    found = f"{platform.system()} {platform.release()}, {platform.machine()}"
+    if not hasattr(os, "fork"):
+        return Finding(
+            "system", "note", found, "peers cannot be started here; use WSL, or Cluster('tcp://scheduler:8786')"
+        )
+    return Finding("system", "good", found)
+
+
+def _packages() -> Iterator[Finding]:
+    missing, versions = [], []
+    for package in PACKAGES:
+        try:
+            versions.append(f"{package} {importlib.metadata.version(package)}")
+        except importlib.metadata.PackageNotFoundError:
+            missing.append(package)
+    if missing:
+        yield Finding("packages", "bad", f"missing: {', '.join(missing)}", f"pip install {' '.join(missing)}")
+    else:
+        yield Finding("packages", "good", ", ".join(versions))
+
+
+def _cores() -> Finding:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    load = os.getloadavg()[0]
+    found = f"{cores}, load {load:.1f}"
+    if load > 2 * cores:
+        return Finding("cores", "note", found, "the machine is busy: delays will be longer and throughput lower")
+    if cores < 2:
+        return Finding("cores", "note", found, "one core for all peers: delays will be longer")
+    return Finding("cores", "good", found)
+
+
+def _memory() -> Finding:
+    memory = psutil.virtual_memory()
+    found = f"{memory.available / _GIGA:.1f} of {memory.total / _GIGA:.1f} GB available"
+    if memory.available < MEMORY:
+        return Finding("memory", "note", found, "8 peers want about 1 GB: end other programs, or start fewer peers")
+    return Finding("memory", "good", found)
+
+
+def _loopback() -> Finding:
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+            with socket.create_connection(("127.0.0.1", port), timeout=2.0):
+                pass
+    except OSError as error:
+        return Finding("loopback", "bad", f"127.0.0.1: {error}", "allow connections to 127.0.0.1 (firewall, container)")
+    return Finding("loopback", "good", "127.0.0.1 takes connections")
+
+
+def _data() -> Iterator[Finding]:
+    here = [found.dataset.name for found in datasets.listing() if found.path is not None]
+    if here:
+        yield Finding("data", "good", f"at hand: {', '.join(here)}")
+    else:
+        advice = "the demo generates packets; synergy data list says which real traces there are"
+        yield Finding("data", "note", "no real trace at hand", advice)
+
+
+def _peers() -> Finding:
+    from synergy_nb.plan import source  # noqa: PLC0415 - what is missing has to be reported first
+    from synergy_nb.runtime.cluster import Cluster  # noqa: PLC0415
+
+    began = time.monotonic()
+    try:
+        with Cluster(peers=2) as cluster:
+            ready = time.monotonic() - began
+            query = source("packets", count=1000, speed=0).filter("link = 'B'").sink("doctor", delay="5 s")
+            rows = cluster.submit(query).results().height
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is what the doctor was asked for
+        text = (str(error).splitlines() or [type(error).__name__])[0]
+        advice = "see whether processes may be started and 127.0.0.1 is allowed; run it again with PYTHONFAULTHANDLER=1"
+        return Finding("peers", "bad", text, advice)
+    return Finding("peers", "good", f"2 started in {ready:.1f} s and ran a query ({rows} rows)")
