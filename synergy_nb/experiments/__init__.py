@@ -1,0 +1,1 @@
+"""Measurements and, later, the papers' experiments: everything that produces a number."""

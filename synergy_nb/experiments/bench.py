@@ -1,0 +1,58 @@
+"""What ``synergy bench`` measures: one function a number, each run beside other systems where there are any.
+
+>>> sorted(NAMES)
+['compose', 'dataflow', 'dht', 'hop', 'idle', 'kernel', 'ready']
+
+Other work on the machine disturbs every number here. So each is the median of several runs, results say how loaded the
+machine was, and wherever another system is compared, both ran in turn in the same run: trust the ratio.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from typing import Any, Final
+
+from synergy_nb.experiments import local_peers, simulated, throughput
+
+__all__ = ["NAMES", "run"]
+
+_MEASUREMENTS: Final[dict[str, Callable[..., dict[str, Any]]]] = {
+    "ready": local_peers.ready,
+    "compose": local_peers.compose,
+    "hop": local_peers.hop,
+    "dataflow": throughput.dataflow,
+    "dht": simulated.dht,
+    "kernel": simulated.kernel,
+    "idle": local_peers.idle,
+}
+NAMES: Final[tuple[str, ...]] = tuple(_MEASUREMENTS)
+
+
+def run(name: str, *, small: bool = False) -> dict[str, Any]:
+    """Take one measurement.
+
+    Parameters
+    ----------
+    name
+        One of :data:`NAMES`.
+    small
+        In a tiny size, to see that it works; the numbers mean nothing then.
+
+    Returns
+    -------
+    dict
+        ``name``, ``value``, ``unit``, ``detail``, and ``peers``: for each other system that was measured in the same
+        run the same four keys. A system that is not installed has the value 0 and a ``note`` in its detail.
+
+    Raises
+    ------
+    ValueError
+        If there is no such measurement.
+    """
+    measure = _MEASUREMENTS.get(name)
+    if measure is None:
+        near = difflib.get_close_matches(name, NAMES, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"measurement: {name!r}; expected one of {', '.join(NAMES)}{hint}")
+    return measure(small=small)

@@ -1,0 +1,83 @@
+"""What all measurements share: repeated runs, quantiles, CPU and memory of processes, and the form of a result."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Any
+
+import psutil
+
+__all__ = ["Usage", "measurement", "quantile", "spread", "surroundings"]
+
+
+def quantile(values: Iterable[float], fraction: float) -> float:
+    """The value at ``fraction`` of the sorted values, interpolated.
+
+    >>> quantile([3.0, 1.0, 2.0], 0.5)
+    2.0
+    """
+    ranked = sorted(values)
+    place = fraction * (len(ranked) - 1)
+    low = int(place)
+    high = min(low + 1, len(ranked) - 1)
+    return ranked[low] + (ranked[high] - ranked[low]) * (place - low)
+
+
+def spread(runs: Sequence[float], *, digits: int = 6) -> dict[str, Any]:
+    """Repeated runs of one measurement: each, the median, and both ends.
+
+    >>> spread([2.0, 1.0, 4.0])
+    {'median': 2.0, 'least': 1.0, 'most': 4.0, 'runs': [2.0, 1.0, 4.0]}
+    """
+    rounded = [round(run, digits) for run in runs]
+    return {"median": statistics.median(rounded), "least": min(rounded), "most": max(rounded), "runs": rounded}
+
+
+def measurement(name: str, value: float, unit: str, detail: dict[str, Any] | None = None) -> dict[str, Any]:
+    """One entry of the documented form; ``unit`` is s, tuples/s, events/s, hops, MB or cores."""
+    return {"name": name, "value": value, "unit": unit, "detail": detail or {}}
+
+
+def surroundings() -> dict[str, Any]:
+    """How busy the machine is: other work on it slows a measurement down, CPU times included."""
+    return {"cores": os.cpu_count() or 1, "load_average": [round(load, 2) for load in os.getloadavg()]}
+
+
+class Usage:
+    """CPU seconds that processes use between entering and leaving, and their memory.
+
+    Parameters
+    ----------
+    processes
+        Process ids.
+
+    Attributes
+    ----------
+    wall, cpu : float
+        Seconds, after leaving.
+    """
+
+    def __init__(self, processes: Iterable[int]) -> None:
+        self._processes = [psutil.Process(pid) for pid in processes]
+        self.wall = self.cpu = 0.0
+
+    def __enter__(self) -> Usage:
+        self._began, self._before = time.perf_counter(), self._used()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.wall, self.cpu = time.perf_counter() - self._began, self._used() - self._before
+
+    def _used(self) -> float:
+        return float(sum(sum(process.cpu_times()[:2]) for process in self._processes))
+
+    def memory(self) -> list[float]:
+        """Proportional set size of each process in MB: shared pages count by share; resident where there is no PSS."""
+        found = [process.memory_full_info() for process in self._processes]
+        return [getattr(each, "pss", each.rss) / 1e6 for each in found]
