@@ -144,23 +144,23 @@ CASES = {
         ordered=False,
     ),
     "aggregate tumbling": Case(
-        lambda: P().aggregate(by=["link"], window="10 s", **VALUES),
+        lambda: P().aggregate(by=["link"], window="10 s", values=VALUES),
         f"SELECT {WINDOWED}, link, {VALUES_SQL} {IN_WINDOW} GROUP BY s, e, link ORDER BY e, link NULLS LAST",
         (10, 10), stateful=True,
     ),
     "aggregate sliding": Case(
-        lambda: P().aggregate(by=["port", "source"], window="20 s every 5 s", **VALUES),
+        lambda: P().aggregate(by=["port", "source"], window="20 s every 5 s", values=VALUES),
         f"SELECT {WINDOWED}, port, source, {VALUES_SQL} {IN_WINDOW} GROUP BY s, e, port, source "
         "ORDER BY e, port NULLS LAST, source NULLS LAST",
         (20, 5), stateful=True,
     ),
     "aggregate sliding by no divisor": Case(
-        lambda: P().aggregate(window="17 s every 7 s", **VALUES),
+        lambda: P().aggregate(window="17 s every 7 s", values=VALUES),
         f"SELECT {WINDOWED}, {VALUES_SQL} {IN_WINDOW} GROUP BY s, e ORDER BY e",
         (17, 7), stateful=True,
     ),
     "aggregate of rows": Case(
-        lambda: P().aggregate(by=["link"], window="30 rows", **VALUES),
+        lambda: P().aggregate(by=["link"], window="30 rows", values=VALUES),
         f"SELECT e - INTERVAL 1 MICROSECOND, s, e, link, {VALUES_SQL} FROM {BOUNDED.format(n=30)} "
         "GROUP BY g, s, e, link ORDER BY g, link NULLS LAST",
         stateful=True,
@@ -446,7 +446,7 @@ def test_top_pairs_of_real_requests_equal_those_of_duckdb(http: pl.DataFrame) ->
     )
     plan = pairs.sort("n desc").compare("n", "95 %", count=pairs.count("pairs")).sink(name="top")
     found = through(plan, "compare", {"source": http})
-    first = http["time"].min()
+    first: Any = http["time"].min()
     connection = duckdb.connect()
     connection.register("http", http.to_arrow())
     wanted = connection.execute(

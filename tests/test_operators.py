@@ -103,7 +103,8 @@ def test_a_union_forwards_the_least_punctuation_and_ends_with_the_last_input() -
     logic, _, _ = only(left.union(left.filter("n > 1"), left.filter("n > 2")))
     punctuations = [(0, 5), (1, 3), (2, 4), (1, 9), (0, END), (2, END), (1, 8), (1, END), (1, END)]
     passed = [
-        [item.time for item in logic.on_punctuation(port, Punctuation(time, 0, 0.0))] for port, time in punctuations
+        [getattr(item, "time", None) for item in logic.on_punctuation(port, Punctuation(time, 0, 0.0))]
+        for port, time in punctuations
     ]
     assert passed == [[], [], [3], [4], [], [9], [], [END], []]
     assert logic.ended
