@@ -297,7 +297,7 @@ def _channel(
         buses.setdefault(("from", upper) if splits else ("to", lower), []).append((upper, lower))
     offset = _landings(buses, column)
     for aside in (0, 2, -2, 1, -1):
-        lines = []
+        lines: list[list[tuple[int, int]]] = []
         for bus, pairs in buses.items():
             lines.append([])
             for upper, lower in pairs:

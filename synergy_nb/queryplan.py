@@ -97,7 +97,7 @@ class Plan:
     # what follows from these, once it has been asked for
     _bytes: bytes | None
     _drafts: tuple[Any, ...] | None
-    _flows: dict[str, tuple[float, float]] | None
+    _flows: dict[str, tuple[float, float, float]] | None
     _names: dict[str, tuple[str, str]] | None
     _routes: tuple[tuple[str, ...], ...] | None
 
@@ -204,12 +204,12 @@ class Plan:
 
     def selectivity(self, operator: str) -> float:
         """Tuples out over tuples in: as profiled, or the default of its kind."""
-        taken, given = self._flow()[operator]
+        taken, given, _ = self._flow()[operator]
         return given / taken if taken else 1.0
 
     def tuple_bytes(self, operator: str) -> float:
         """Mean bytes of a tuple of the operator's stream."""
-        return sum(COLUMN_BYTES[kind] for kind in self._schemas[operator].values())
+        return self._flow()[operator][2]
 
     def processing_time(self, operator: str) -> float:
         """Processing time τ of a tuple, seconds."""
@@ -222,9 +222,10 @@ class Plan:
 
     def bandwidth(self, operator: str) -> float:
         """Bandwidth b_s that the operator's stream requires: bytes/s."""
-        return self.rate(operator) * self.tuple_bytes(operator)
+        _, given, size = self._flow()[operator]
+        return given * size
 
-    def _flow(self) -> dict[str, tuple[float, float]]:
+    def _flow(self) -> dict[str, tuple[float, float, float]]:
         flows = self._flows
         if flows is None:
             flows = {}
@@ -239,7 +240,8 @@ class Plan:
                     windows[name] = windows.get(operator.inputs[0], 0.0)
                 if operator.kind == "source":
                     taken = _source_rate(operator)
-                flows[name] = taken, _given(operator, taken, windows.get(name, 0.0), flows)
+                given = _given(operator, taken, windows.get(name, 0.0), flows)
+                flows[name] = taken, given, sum((COLUMN_BYTES[kind] for kind in self._schemas[name].values()), 0.0)
             object.__setattr__(self, "_flows", flows)
         return flows
 
@@ -405,7 +407,7 @@ def _source_rate(operator: Operator) -> float:
     return 10 / operator.params["interval"] if operator.params.get("connector") == "peers" else DEFAULT_RATE
 
 
-def _given(operator: Operator, taken: float, windows: float, flows: Mapping[str, tuple[float, float]]) -> float:
+def _given(operator: Operator, taken: float, windows: float, flows: Mapping[str, tuple[float, float, float]]) -> float:
     """Tuples/s of the operator's stream."""
     if operator.selectivity is not None:
         return taken * operator.selectivity

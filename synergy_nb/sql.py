@@ -22,6 +22,11 @@ NULL where a value has no counterpart; from float to int it truncates towards ze
 operand is. coalesce, least and greatest take any number of arguments; the latter two ignore NULLs. substr counts
 characters from 1. Integers have 64 bits. Aggregates ignore NULLs; sum, min, max and avg of nothing are NULL.
 
+DuckDB, Spark and Polars take the canonical text as it is. Where their own meaning differs from the above, an engine's
+translation, or an oracle, must see to it: in DuckDB 2 division by zero gives infinity, remainder by zero and a CAST
+that fails are errors, CAST from float to int rounds, and concat() skips NULLs; in Spark, with ANSI mode on, division by
+zero and a CAST that fails are errors, and ceil and floor of a float are integers.
+
 Types
 -----
 ``int float str bool time bytes``, and ``null`` for a bare NULL, which goes with all of them.
