@@ -24,7 +24,7 @@ from synergy_nb.plan import Plan
 from synergy_nb.runtime.client import ClusterError
 from synergy_nb.runtime.cluster import Application, Cluster
 
-__all__ = ["Killed", "Outcome", "Progress", "run"]
+__all__ = ["WATCHED_SECONDS", "Killed", "Outcome", "Progress", "run"]
 
 PACED_RATE: Final = 100_000.0  # tuples/s of the paced pass, at most
 PATIENCE: Final = 60.0  # seconds beyond what a pass should take
@@ -266,7 +266,7 @@ def _watch(cluster: Cluster, progress: Progress) -> pl.DataFrame:
     seen = live.results(wait=False)
     live.stop()
     names = {address: name for name, address in cluster.peers.items()}
-    return seen.with_columns(pl.col("peer").replace(names))
+    return seen.with_columns(pl.col("peer").replace(names)).sort("window_start", "metric", "peer")
 
 
 def _kill_one(cluster: Cluster, paced: Plan, seconds: float, progress: Progress) -> Killed:

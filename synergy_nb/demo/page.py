@@ -8,7 +8,7 @@ import duckdb
 
 from synergy_nb.demo.job import Outcome
 from synergy_nb.demo.oracle import Row
-from synergy_nb.widgets.readable import amount, rate, seconds, share, window
+from synergy_nb.widgets.readable import amount, seconds, share, window
 from synergy_nb.widgets.report import Number, Table, Verdict, report
 
 __all__ = ["busiest", "page", "verdicts"]
@@ -61,18 +61,18 @@ def page(outcome: Outcome, version: str) -> str:
     )
     numbers = [
         Number("Delay, median", seconds(qos.get("delay_p50_s")), f"limit {seconds(qos.get('limit_s'))}"),
-        Number("Delay, 99th percentile", seconds(qos.get("delay_p99_s")), f"limit {seconds(qos.get('limit_s'))}"),
+        Number("Delay, p99", seconds(qos.get("delay_p99_s")), f"limit {seconds(qos.get('limit_s'))}"),
         Number("Too late", share(qos.get("miss_rate")), f"at most {share(outcome.plan.qos.miss_rate)} asked for"),
-        Number("Throughput", rate(outcome.tuples_per_s), f"fast pass, {seconds(outcome.fast_s)} from file to results"),
-        Number("Composed and set up in", seconds(outcome.setup_s), f"fast pass {seconds(outcome.fast_setup_s)}"),
+        Number("Throughput", amount(round(outcome.tuples_per_s)), f"tuples/s: fast pass in {seconds(outcome.fast_s)}"),
+        Number("Set up in", seconds(outcome.setup_s), f"composed; fast pass {seconds(outcome.fast_setup_s)}"),
         Number("Peers ready in", seconds(outcome.ready_s), f"{outcome.peers} processes, one ring"),
     ]
     tables = []
     if top:
-        rows = [(number, row[2], row[3], row[4]) for number, row in enumerate(top, start=1)]
+        rows = [(f"{number}.", row[2], row[3], row[4]) for number, row in enumerate(top, start=1)]
         about = f"{window(top[0][0], top[0][1])}: the pairs above the 95th percentile, by {given.unit}."
         title = "Top pairs of the busiest window"
-        tables.append(Table(title, ("rank", first, second, given.unit), rows, about, bar=given.unit))
+        tables.append(Table(title, ("", first, second, given.unit), rows, about, bar=given.unit))
     every = [(f"{row[0]:%Y-%m-%d %H:%M}", f"{row[1]:%H:%M}", row[2], row[3], row[4]) for row in outcome.rows]
     said = "Paced pass, in the order of its sink; those of the fast pass and of DuckDB "
     said += "are the same." if outcome.check.equal else "differ."

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import re
 
+import polars as pl
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from synergy_nb.demo.job import Outcome
+from synergy_nb.demo.job import WATCHED_SECONDS, Outcome
 from synergy_nb.demo.page import busiest, verdicts
 from synergy_nb.widgets.readable import amount, cell, rate, seconds, share, window
 
 __all__ = ["printed"]
 
 _MARKS = {"good": ("✓", "green"), "bad": ("✕", "red"), "note": ("!", "yellow")}
-_WATCHED_ROWS = 20
 
 
 def printed(outcome: Outcome, console: Console) -> None:
@@ -73,7 +73,7 @@ def _placement(outcome: Outcome, console: Console) -> None:
 
 def _shorter(why: str) -> str:
     """Without the list of peers, which the report has."""
-    return re.sub(r" \(peer-[^()]*\)", "", why)
+    return re.sub(r" \(peer-[^()]*\)", "", why).replace("in the graph of least φ;", "least φ:")
 
 
 def _top(outcome: Outcome, console: Console) -> None:
@@ -98,24 +98,16 @@ def _top(outcome: Outcome, console: Console) -> None:
 
 def _watched(outcome: Outcome, console: Console) -> None:
     assert outcome.watched is not None
-    title = "What the peers see of themselves, by second (live)"
+    last = outcome.watched.filter(pl.col("window_start") == pl.col("window_start").max())
+    title = "What the peers see of themselves, in the last second of the live stream"
     table = Table(title=title, title_justify="left", title_style="bold", box=None)
-    for name in ("second", "peer", "metric"):
+    for name in ("peer", "metric"):
         table.add_column(name, no_wrap=True)
     for name in ("samples", "mean", "largest"):
         table.add_column(name, justify="right", no_wrap=True)
-    for row in outcome.watched.tail(_WATCHED_ROWS).iter_rows(named=True):
+    for row in last.iter_rows(named=True):
         said = share if row["metric"] == "cpu" else seconds
-        table.add_row(
-            f"{row['window_start']:%H:%M:%S}",
-            row["peer"],
-            row["metric"],
-            str(row["samples"]),
-            said(row["mean"]),
-            said(row["largest"]),
-        )
+        table.add_row(row["peer"], row["metric"], str(row["samples"]), said(row["mean"]), said(row["largest"]))
     console.print(table)
-    number = outcome.watched.height
-    if number > _WATCHED_ROWS:
-        console.print(Text(f"the last {_WATCHED_ROWS} of {number} rows", style="dim"))
+    console.print(Text(f"{outcome.watched.height} rows in {WATCHED_SECONDS:g} s", style="dim"))
     console.print()

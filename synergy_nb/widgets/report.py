@@ -211,7 +211,7 @@ def summary(operator: Operator) -> str:
             said = params["name"]
         case _:
             said = ""
-    return said if len(said) <= 26 else said[:25] + "…"
+    return said if len(said) <= 22 else said[:21] + "…"
 
 
 def _parameters(operator: Operator) -> str:
