@@ -102,7 +102,7 @@ class Explanation:
         failed = [f"{drop['at']} ({drop['condition']})" for drop in self.dropped if drop["operator"] == operator]
         rest = f"; dropped: {', '.join(failed)}" if failed else ""
         return (
-            f"in the graph of least φ; {len(offering)} peers offer it, {len(probed)} {'is' if len(probed) == 1 else 'are'} in complete graphs"
+            f"in the graph of least φ; {len(offering)} peers offer it, {len(probed)} in complete graphs"
             f" ({', '.join(probed)}){rest}"
         )
 

@@ -61,7 +61,8 @@ def printed(outcome: Outcome, console: Console) -> None:
 
 
 def _placement(outcome: Outcome, console: Console) -> None:
-    table = Table(title="Where each operator runs, and why", title_justify="left", title_style="bold", box=None)
+    console.print(Text("Where each operator runs, and why", style="bold"))
+    table = Table(box=None, pad_edge=False)
     table.add_column("operator", no_wrap=True)
     table.add_column("peer", no_wrap=True, style="cyan")
     table.add_column("why", style="dim", overflow="fold")
@@ -82,7 +83,8 @@ def _top(outcome: Outcome, console: Console) -> None:
         console.print(Text("No pair stands out in any window.", style="dim"))
         return
     title = f"Top pairs of the busiest window, {window(top[0][0], top[0][1])}"
-    table = Table(title=title, title_justify="left", title_style="bold", box=None)
+    console.print(Text(title, style="bold"))
+    table = Table(box=None, pad_edge=False)
     table.add_column(outcome.given.pair[0], overflow="fold")
     table.add_column(outcome.given.pair[1], overflow="fold")
     table.add_column(outcome.given.unit, justify="right", no_wrap=True)
@@ -99,8 +101,8 @@ def _top(outcome: Outcome, console: Console) -> None:
 def _watched(outcome: Outcome, console: Console) -> None:
     assert outcome.watched is not None
     last = outcome.watched.filter(pl.col("window_start") == pl.col("window_start").max())
-    title = "What the peers see of themselves, in the last second of the live stream"
-    table = Table(title=title, title_justify="left", title_style="bold", box=None)
+    console.print(Text("What the peers see of themselves, in the last second of the live stream", style="bold"))
+    table = Table(box=None, pad_edge=False)
     for name in ("peer", "metric"):
         table.add_column(name, no_wrap=True)
     for name in ("samples", "mean", "largest"):

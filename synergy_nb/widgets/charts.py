@@ -103,7 +103,7 @@ def delay_chart(points: Sequence[Delay], limit: float | None, *, width: float = 
         at = y(limit)
         parts.append(f'<line class="limit" x1="{_LEFT}" x2="{right:.1f}" y1="{at:.1f}" y2="{at:.1f}"/>')
         parts.append(f'<text class="limit-label" x="{_LEFT + 6}" y="{at - 6:.1f}">'
-                     f"limit {seconds(limit)} (above it, a tuple is late)</text>")  # fmt: skip
+                     f"limit {seconds(limit)}{'' if narrow else ' (above it, a tuple is late)'}</text>")  # fmt: skip
     upper = [f"{x(point.at):.1f},{y(point.p99):.1f}" for point in points]
     lower = [f"{x(point.at):.1f},{y(point.p50):.1f}" for point in points]
     parts.append(f'<polygon class="band" points="{" ".join([*upper, *reversed(lower)])}"/>')

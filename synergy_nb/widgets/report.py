@@ -14,6 +14,7 @@ from importlib import resources
 from typing import Any, NamedTuple
 
 from synergy_nb import drawing
+from synergy_nb.catalogue import parameters_of
 from synergy_nb.explanation import Explanation
 from synergy_nb.journal import Event
 from synergy_nb.plan import Operator, Plan
@@ -173,16 +174,21 @@ def _plan(plan: Plan) -> str:
         drawing.Node(name, name, detail=summary(operator), tooltip=_parameters(operator))
         for name, operator in plan.operators.items()
     ]
-    rows = [
-        (name, operator.kind, _parameters(operator), rate(plan.rate(name)), plan.stream_name(name))
+    edges = [(up, name) for name in plan.operators for up in plan.upstream(name)]
+    picture = drawing.svg(nodes, edges, title=f"query plan {plan.name}", direction="down")
+    operators = [
+        (name, _parameters(operator), rate(plan.rate(name)), f"{amount(plan.load(name))} cores")
         for name, operator in plan.operators.items()
     ]
-    table = Table("", ("operator", "kind", "parameters", "expected output", "stream, by what made it"), rows)
+    streams = [(name, plan.stream_name(name), plan.stream_key(name)) for name in plan.operators]
     return (
         f'<p class="about">Query plan ξ “{escape(plan.name)}”: {len(plan.operators)} operators. '
         f"Quality of service asked for: {escape(asked)}.</p>"
-        + _pictures(nodes, plan, f"query plan {plan.name}")
-        + f"<details><summary>Operators, parameters and stream names</summary>{_table(table)}</details>"
+        f'<div class="beside"><figure>{_inline(picture)}</figure><div>'
+        + _table(Table("", ("operator", "parameters", "expected output", "expected load"), operators))
+        + "</div></div><details><summary>Streams, named by what made them, and their keys on the ring</summary>"
+        + _table(Table("", ("stream of", "name", "key"), streams))
+        + "</details>"
     )
 
 
@@ -215,12 +221,23 @@ def summary(operator: Operator) -> str:
 
 
 def _parameters(operator: Operator) -> str:
-    def written(value: Any) -> str:
-        if isinstance(value, Mapping):
-            return ", ".join(f"{name}: {inner}" for name, inner in value.items())
-        return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    """Parameters that are not at their default, with units."""
+    known = parameters_of(operator.kind, operator.params)
+    said = []
+    for name, value in operator.params.items():
+        parameter = known.get(name)
+        if parameter is None or value in (parameter.default, None, [], ""):
+            continue
+        said.append(f"{name}: {parameter.write(value) if parameter.write is not None else _written(value)}")
+    return "; ".join(said)
 
-    return "; ".join(f"{name}: {written(value)}" for name, value in operator.params.items())
+
+def _written(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(name if name == inner else f"{name} = {inner}" for name, inner in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _graph(plan: Plan, placed: Mapping[str, str], explanation: Explanation) -> str:
