@@ -8,7 +8,7 @@ links are taken and given back, so that nothing is promised twice: a *reservatio
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -105,14 +105,45 @@ class Hop(msgspec.Struct, frozen=True, gc=False, array_like=True):
     transmission: float
 
 
-class _Claim(msgspec.Struct):
-    """What one operator of one request takes on a peer: cores, and bytes/s by upstream peer and operator."""
+Link = tuple[str, str]
+"""Upstream peer and upstream operator: whose stream comes over the virtual link from that peer."""
 
-    cores: float
-    links: dict[tuple[str, str], float]
+CORES: Final = ""  # the resource that is no link; links go by the address of the upstream peer
 
-    def bandwidth(self, upstream: str) -> float:
-        return sum(bandwidth for (peer, _), bandwidth in self.links.items() if peer == upstream)
+
+class _Share:
+    """What one request holds on a peer.
+
+    Attributes
+    ----------
+    reserved, committed
+        Operator to amounts by (resource, upstream operator); cores have no upstream operator.
+    limit
+        Resource to what was left for this request when it last reserved, less what it has committed since.
+    """
+
+    __slots__ = ("committed", "limit", "reserved")
+
+    def __init__(self) -> None:
+        self.reserved: dict[str, dict[Link, float]] = {}
+        self.committed: dict[str, dict[Link, float]] = {}
+        self.limit: dict[str, float] = {}
+
+    def promised(self, resource: str) -> float:
+        """Committed amount of a resource."""
+        return _sum(self.committed, resource)
+
+    def held(self, resource: str) -> float:
+        """Reserved amount of a resource.
+
+        The operators that a request probes on a peer are alternatives as well as parts of one graph, so together they
+        may ask for more than there is. The hold is never more than there was, and covers every graph that fits.
+        """
+        return min(_sum(self.reserved, resource), self.limit.get(resource, 0.0))
+
+
+def _sum(claims: Mapping[str, Mapping[Link, float]], resource: str) -> float:
+    return sum(amount for claim in claims.values() for (of, _), amount in claim.items() if of == resource)
 
 
 class Ledger:
@@ -124,6 +155,10 @@ class Ledger:
         Processing capacity, in cores.
     bandwidth
         Of each incoming virtual link, in bytes/s, unless :attr:`links` names the upstream peer.
+
+    Notes
+    -----
+    At all times, and for every resource, commitments and holds together do not exceed the capacity.
 
     Examples
     --------
@@ -146,113 +181,113 @@ class Ledger:
         self.cores = cores
         self.bandwidth = bandwidth
         self.links: dict[str, float] = {}
-        self._reserved: dict[str, dict[str, _Claim]] = {}
-        self._committed: dict[str, dict[str, _Claim]] = {}
+        self._shares: dict[str, _Share] = {}
 
     # -- what is left --------------------------------------------------------------------------------------------
 
-    def _claims(self, besides: str) -> Iterator[_Claim]:
-        """Claims that limit the request ``besides``: everybody's commitments, and reservations of other requests."""
-        for claims in self._committed.values():
-            yield from claims.values()
-        for request, claims in self._reserved.items():
-            if request != besides:
-                yield from claims.values()
+    def _capacity(self, resource: str) -> float:
+        return self.cores if resource == CORES else self.links.get(resource, self.bandwidth)
+
+    def _residual(self, request: str, resource: str) -> float:
+        left = self._capacity(resource)
+        for other, share in self._shares.items():
+            left -= share.promised(resource)
+            if other != request:
+                left -= share.held(resource)
+        return left
 
     def residual_cores(self, request: str) -> float:
         """Residual processing capacity rp for ``request``, whose own reservations do not count, in cores."""
-        return self.cores - sum(claim.cores for claim in self._claims(request))
+        return self._residual(request, CORES)
 
     def residual_bandwidth(self, request: str, upstream: str) -> float:
         """Residual bandwidth rb of the link from ``upstream`` for ``request``, in bytes/s."""
-        return self.links.get(upstream, self.bandwidth) - sum(
-            claim.bandwidth(upstream) for claim in self._claims(request)
-        )
-
-    def reserved_cores(self, request: str, besides: str = "") -> float:
-        """Cores that ``request`` has reserved here, without those of the operator ``besides``."""
-        claims = self._reserved.get(request, {})
-        return sum(claim.cores for operator, claim in claims.items() if operator != besides)
-
-    def reserved_bandwidth(self, request: str, upstream: str, besides: str = "") -> float:
-        """Bytes/s from ``upstream`` that ``request`` has reserved here, without those of the operator ``besides``."""
-        claims = self._reserved.get(request, {})
-        return sum(claim.bandwidth(upstream) for operator, claim in claims.items() if operator != besides)
+        return self._residual(request, upstream)
 
     # -- taking and giving back ------------------------------------------------------------------------------------
 
-    def reserve(
-        self, request: str, operator: str, cores: float, upstream: tuple[str, str] | None, bandwidth: float
-    ) -> None:
+    def reserve(self, request: str, operator: str, cores: float, upstream: Link | None, bandwidth: float) -> None:
         """Hold ``cores`` and, from ``upstream`` (peer, operator), ``bandwidth`` for one operator of a request.
 
         Probes that reach the same component by other paths add their link and take no cores twice.
         """
-        claim = self._reserved.setdefault(request, {}).setdefault(operator, _Claim(cores, {}))
+        share = self._shares.setdefault(request, _Share())
+        claim = share.reserved.setdefault(operator, {})
+        claim[CORES, ""] = cores
+        share.limit[CORES] = max(self._residual(request, CORES), 0.0)
         if upstream is not None:
-            claim.links[upstream] = bandwidth
+            claim[upstream] = bandwidth
+            share.limit[upstream[0]] = max(self._residual(request, upstream[0]), 0.0)
 
-    def commit(self, request: str, operator: str, cores: float, links: Mapping[tuple[str, str], float]) -> str:
+    def commit(self, request: str, operator: str, cores: float, links: Mapping[Link, float]) -> str:
         """Promise ``cores`` and, by upstream (peer, operator), bytes/s for good; empty, or the reason why not.
 
-        A reservation of the same request and operator is used up. What is asked beyond it, or without one (it has
-        expired, or an earlier graph of the request has used it up), must be left.
+        A reservation of the same request and operator is used up. Without one (it has expired, or an earlier graph of
+        the request has used it up), what is left decides.
         """
-        if operator in self._committed.get(request, {}):
+        share = self._shares.setdefault(request, _Share())
+        if operator in share.committed:
             return ""
-        self._reserved.get(request, {}).pop(operator, None)
-        left = self.residual_cores(request) - self.reserved_cores(request)
-        if left < cores - ROUNDING * self.cores:
-            return f"processing capacity: {left:.4g} of {cores:.4g} cores left"
-        asked: dict[str, float] = {}
+        share.reserved.pop(operator, None)
+        asked: dict[str, float] = {CORES: cores}
         for (upstream, _), bandwidth in links.items():
             asked[upstream] = asked.get(upstream, 0.0) + bandwidth
-        for upstream, bandwidth in asked.items():
-            left = self.residual_bandwidth(request, upstream) - self.reserved_bandwidth(request, upstream)
-            if left < bandwidth * (1.0 - ROUNDING):
-                return f"bandwidth from {upstream}: {left:.4g} of {bandwidth:.4g} bytes/s left"
-        self._committed.setdefault(request, {})[operator] = _Claim(cores, dict(links))
+        for resource, amount in asked.items():
+            left = self._residual(request, resource)
+            if left < amount - ROUNDING * self._capacity(resource):
+                self._tidy(request)
+                if resource == CORES:
+                    return f"processing capacity: {left:.4g} of {amount:.4g} cores left"
+                return f"bandwidth from {resource}: {left:.4g} of {amount:.4g} bytes/s left"
+        share.committed[operator] = {(CORES, ""): cores, **links}
+        for resource, amount in asked.items():
+            share.limit[resource] = max(share.limit.get(resource, 0.0) - amount, 0.0)
         return ""
 
     def expire(self, request: str) -> bool:
         """Drop the reservations of a request; its commitments stay."""
-        return self._reserved.pop(request, None) is not None
+        share = self._shares.get(request)
+        if share is None or not share.reserved:
+            return False
+        share.reserved.clear()
+        self._tidy(request)
+        return True
 
     def release(self, request: str) -> bool:
         """Drop all that a request holds."""
-        reserved = self._reserved.pop(request, None)
-        committed = self._committed.pop(request, None)
-        return reserved is not None or committed is not None
+        return self._shares.pop(request, None) is not None
+
+    def _tidy(self, request: str) -> None:
+        share = self._shares[request]
+        if not share.reserved and not share.committed:
+            del self._shares[request]
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
     @property
     def load(self) -> float:
         """Committed share of the capacity."""
-        return sum(claim.cores for claims in self._committed.values() for claim in claims.values()) / self.cores
+        return sum(share.promised(CORES) for share in self._shares.values()) / self.cores
 
     @property
     def requests(self) -> frozenset[str]:
         """Requests that hold anything."""
-        return frozenset(self._reserved) | frozenset(self._committed)
+        return frozenset(self._shares)
 
     @property
     def reservations(self) -> frozenset[str]:
         """Requests that hold transient reservations."""
-        return frozenset(request for request, claims in self._reserved.items() if claims)
+        return frozenset(request for request, share in self._shares.items() if share.reserved)
 
     def overbooked(self) -> str | None:
         """Which resource is promised beyond its capacity, or None: the invariant that tests hold."""
-        slack = 1e-6
-        used = self.residual_cores("")
-        if used < -slack * self.cores:
-            return f"cores: {self.cores - used:g} of {self.cores:g} promised"
-        upstreams = {upstream for claim in self._claims("") for upstream, _ in claim.links}
-        for upstream in upstreams:
-            residual = self.residual_bandwidth("", upstream)
-            limit = self.links.get(upstream, self.bandwidth)
-            if residual < -slack * limit:
-                return f"link from {upstream}: {limit - residual:g} of {limit:g} bytes/s promised"
+        resources = {CORES} | {of for share in self._shares.values() for of in share.limit}
+        for resource in resources:
+            capacity = self._capacity(resource)
+            taken = sum(share.promised(resource) + share.held(resource) for share in self._shares.values())
+            if taken > capacity * (1.0 + 1e-6):
+                what = "cores" if resource == CORES else f"bytes/s from {resource}"
+                return f"{taken:g} of {capacity:g} {what} promised"
         return None
 
 

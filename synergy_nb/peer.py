@@ -45,6 +45,8 @@ __all__ = [
     "key_of",
 ]
 
+# what msgspec raises for damaged bytes: text that is not UTF-8 and endless nesting have errors of their own
+UNDECODABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 KEY_DIGITS: Final = 32  # 128 bits in base 16 (section 2.3.3: keys by SHA-1; Pastry's ids have 128 bits)
 
 
@@ -138,13 +140,13 @@ class Codec:
             if payload is not None and not isinstance(payload, Message):
                 message = msgspec.structs.replace(message, payload=msgspec.convert(payload, self._union))
             return message
-        except msgspec.MsgspecError as error:
+        except UNDECODABLE as error:
             raise self._refusal(data, error) from None
 
-    def _refusal(self, data: bytes | memoryview, error: msgspec.MsgspecError) -> ValueError:
+    def _refusal(self, data: bytes | memoryview, error: Exception) -> ValueError:
         try:
             raw = msgspec.msgpack.decode(data)
-        except msgspec.MsgspecError:
+        except UNDECODABLE:
             return MalformedMessage(f"not MessagePack: {error}")
         name = raw[0] if isinstance(raw, list) and raw else raw
         while isinstance(name, str) and name in self._types and "payload" in self._types[name].__struct_fields__:

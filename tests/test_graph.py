@@ -158,8 +158,29 @@ def test_the_own_reservations_of_a_request_do_not_count_against_it() -> None:
     assert ledger.residual_cores("r") == 1.0
     assert ledger.residual_cores("other") == pytest.approx(0.4)
     assert ledger.residual_bandwidth("other", "p") == pytest.approx(30.0)
-    assert ledger.reserved_cores("r") == 0.6
-    assert ledger.reserved_cores("r", besides="a") == 0.0
+
+
+def test_alternatives_of_one_request_hold_no_more_than_there_is() -> None:
+    """Two operators of 0.6 cores on a peer of one core: either can be chosen, both cannot, and nobody else gets in."""
+    ledger = Ledger(1.0, 100.0)
+    ledger.reserve("r", "a", 0.6, None, 0.0)
+    ledger.reserve("r", "b", 0.6, None, 0.0)
+    assert ledger.overbooked() is None
+    assert ledger.residual_cores("other") == 0.0
+    assert ledger.commit("r", "b", 0.6, {}) == ""
+    assert "processing capacity: 0.4 of 0.6" in ledger.commit("r", "a", 0.6, {})
+    assert ledger.residual_cores("other") == pytest.approx(0.4)
+
+
+def test_a_hold_is_honoured_whatever_others_hold() -> None:
+    ledger = Ledger(1.0, 100.0)
+    ledger.reserve("first", "a", 0.4, None, 0.0)
+    for operator in "abc":
+        ledger.reserve("second", operator, 0.5, None, 0.0)
+    assert ledger.overbooked() is None
+    assert ledger.commit("second", "b", 0.5, {}) == ""
+    assert ledger.commit("first", "a", 0.4, {}) == ""
+    assert ledger.overbooked() is None
 
 
 def test_a_commitment_without_reservation_is_decided_by_what_is_left() -> None:
@@ -191,9 +212,8 @@ def test_whatever_is_asked_nothing_is_promised_twice(
     ledger = Ledger(1.0, 100.0)
     for step, request, operator, cores, peer, bandwidth in asked:
         if step == "reserve":
-            spare_cores = ledger.residual_cores(request) - ledger.reserved_cores(request, besides=operator)
-            spare = ledger.residual_bandwidth(request, peer) - ledger.reserved_bandwidth(request, peer, operator)
-            if spare_cores >= cores and spare >= bandwidth:
+            fits = ledger.residual_cores(request) >= cores and ledger.residual_bandwidth(request, peer) >= bandwidth
+            if fits:
                 ledger.reserve(request, operator, cores, (peer, "s"), bandwidth)
         elif step == "commit":
             ledger.commit(request, operator, cores, {(peer, "s"): bandwidth})

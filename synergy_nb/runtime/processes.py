@@ -326,7 +326,7 @@ def serve(data: bytes, report: Callable[[Any], None]) -> None:
     spec = msgspec.msgpack.decode(data, type=ProcessSpec)
     dask.config.update(dask.config.config, spec.dask_config)
     dask.config.set(QUIET)
-    logging.getLogger("distributed").setLevel(logging.ERROR)
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # the journal tells what goes wrong with peers
     sys.setswitchinterval(0.0005)  # an operator's thread that holds the GIL delays messages by this, not by 5 ms
     asyncio.run(_serve(spec, report))
 

@@ -20,8 +20,9 @@ to the
    next best.
 
 Choice of candidates. The probing ratio gives the share of an operator's candidates that is probed. Which ones is
-random, but decided by the request and not by the prober: all probers of an operator pick from the same shuffled order,
-so the branches of a DAG meet in the same components and their paths can be merged.
+random. Where several routes of a plan meet, it is decided by the request and not by the prober: all probers of such an
+operator pick from the same shuffled order, so the branches of a DAG meet in the same components and their paths can be
+merged.
 
 Two numbers bound the work. The *budget* of a probe is the number of paths that it may still become; it is shared out
 among its children. The *weight* tells the origin when all has been heard: it starts with one unit a source, each probe

@@ -6,6 +6,7 @@ import math
 import zlib
 from collections import OrderedDict
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 import msgspec
@@ -112,7 +113,7 @@ class Probing(Protocol):
         path = (*probe.path, hop)
         following = plan.downstream(operator)
         if following:
-            self.propagate(request, probe.request, following, path, probe.budget, probe.weight)
+            self.propagate(request, plan, probe.request, following, path, probe.budget, probe.weight)
         else:
             self.peer.send(request.origin, Returned(name, request.attempt, path, probe.weight))
 
@@ -139,12 +140,16 @@ class Probing(Protocol):
         if component_name(plan, operator) not in self.offers:
             return dropped("operator", 1.0, 0.0)
         load = plan.load(operator)
-        left = capacity - ledger.reserved_cores(name, besides=operator)
+        left = capacity - sum(plan.load(before_it.operator) for before_it in probe.path if before_it.peer == address)
         if left < load - ROUNDING * ledger.cores:
             return dropped("processing capacity", load, left)
         if before is not None and before.peer != address:
             asked = plan.bandwidth(before.operator)
-            spare = bandwidth - ledger.reserved_bandwidth(name, before.peer, besides=operator)
+            spare = bandwidth - sum(
+                plan.bandwidth(one.operator)
+                for one, following in pairwise(probe.path)
+                if (one.peer, following.peer) == (before.peer, address)
+            )
             if spare < asked * (1.0 - ROUNDING):
                 return dropped("bandwidth", asked, spare)
         limit = plan.qos.delay
@@ -162,6 +167,7 @@ class Probing(Protocol):
     def propagate(
         self,
         request: Request,
+        plan: Plan,
         data: bytes,
         operators: Sequence[str],
         path: tuple[Hop, ...],
@@ -173,20 +179,23 @@ class Probing(Protocol):
         weights = self._await(request).weights
         for number, operator in enumerate(operators):
             share = weight // branches + (weight % branches if number == 0 else 0)
-            chosen = self._choose(request, operator, budget)
+            chosen = self._choose(request, plan, operator, path, budget)
             each = share // len(chosen)
             for position, address in enumerate(chosen):
                 part = share - each * (len(chosen) - 1) if position == 0 else each
                 weights[operator, address] = weights.get((operator, address), 0) + part
                 self.peer.send(address, Probe(data, operator, path, max(1, budget // len(chosen)), part, self.peer.now))
 
-    def _choose(self, request: Request, operator: str, budget: int) -> list[str]:
-        """Candidates of an operator to probe: as many as ratio and budget allow, in the request's own random order."""
+    def _choose(self, request: Request, plan: Plan, operator: str, path: tuple[Hop, ...], budget: int) -> list[str]:
+        """Candidates of an operator to probe: as many as ratio and budget allow.
+
+        Where several routes of the plan meet, all probers choose alike, and more than the budget says if it is spent:
+        one component that is full must not fail all paths.
+        """
         candidates = request.candidates[operator]
-        many = max(math.ceil(request.ratio * len(candidates)), request.at_least)
-        many = max(1, min(many, budget, len(candidates)))
-        if many == len(candidates) and request.choice != "nearest":
-            return list(candidates)
+        meets = _routes_meet(plan, operator)
+        wanted = max(math.ceil(request.ratio * len(candidates)), request.at_least)
+        many = max(1, min(wanted, max(budget, request.at_least) if meets else budget, len(candidates)))
         if request.choice == "nearest":
             own = self.peer.address
 
@@ -195,7 +204,11 @@ class Probing(Protocol):
                 return 0.0 if address == own else math.inf if known is None else known
 
             return sorted(candidates, key=lambda address: (distance(address), address))[:many]
+        if many == len(candidates):
+            return list(candidates)
         salt = f"{request.request}/{request.attempt}/{operator}/"
+        if not meets:
+            salt += "/".join(hop.peer for hop in path)
         return sorted(candidates, key=lambda address: zlib.crc32((salt + address).encode()))[:many]
 
     def _acknowledged(self, sender: str, message: Acknowledged) -> None:
@@ -268,3 +281,10 @@ class Probing(Protocol):
         self._closed.move_to_end(request)
         while len(self._closed) > MEMORY:
             self._closed.popitem(last=False)
+
+
+def _routes_meet(plan: Plan, operator: str) -> bool:
+    """Whether more than one route of the plan leads from a source to an operator."""
+    while len(upstream := plan.upstream(operator)) == 1:
+        operator = upstream[0]
+    return len(upstream) > 1

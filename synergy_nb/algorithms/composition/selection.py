@@ -171,7 +171,7 @@ class Composition(Protocol):
         data = encode_request(request)
         pending.timer = self.peer.after(config.probing, self._select, pending)
         for source in plan.sources:
-            self.probing.propagate(request, data, (source,), (), config.budget * scale, UNIT)
+            self.probing.propagate(request, plan, data, (source,), (), config.budget * scale, UNIT)
 
     # -- step 4: at the origin ---------------------------------------------------------------------------------------
 
