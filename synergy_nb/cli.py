@@ -145,15 +145,16 @@ def run(
     if report is not None:
         _writable("--report", report)
     parsed = _load(plan)
-    keys = _keys(key or [])
     seconds = None
     if duration is not None:
         from synergy_nb.units import parse_duration
 
-        with _bad_input("--duration", named=True):
+        with _bad_input("--duration"):
             seconds = parse_duration(duration)
-    from synergy_nb.running import check, execute
+    from synergy_nb.running import check, execute, secrets
 
+    with _bad_input("--key"):
+        keys = secrets(key or [])
     with _bad_input(str(plan)):
         check(parsed, peers=count, keys=keys)
     from synergy_nb.console import Bars
@@ -310,10 +311,11 @@ def plan_check(file: PlanFile, as_json: Json = False) -> None:
         _print_json({"valid": True, "problems": []})
     else:
         from synergy_nb.console import out
+        from synergy_nb.widgets.readable import counted
 
-        sinks = f"{len(plan.sinks)} sink{'' if len(plan.sinks) == 1 else 's'}"
-        text = f"{file}: valid: {len(plan.operators)} operators, {len(plan.sources)} sources, {sinks}"
-        out.print(text, markup=False, soft_wrap=True)
+        numbers = {"operator": len(plan.operators), "source": len(plan.sources), "sink": len(plan.sinks)}
+        text = ", ".join(counted(number, noun) for noun, number in numbers.items())
+        out.print(f"{file}: valid: {text}", markup=False, soft_wrap=True)
 
 
 # -- data --------------------------------------------------------------------------------------------------------------
@@ -341,7 +343,7 @@ def data_info(
     from synergy_nb import datasets, traces
     from synergy_nb.showing import dataset_dict, show_dataset, show_trace
 
-    with _bad_input("NAME"):
+    with _bad_input():
         known = name in {dataset.name for dataset in datasets.DATASETS}
         if not known and not Path(name).exists() and not {"/", "."} & set(name):
             datasets.find(name)  # a name, and not one of the list: it says which there are
@@ -413,12 +415,12 @@ def _fail(message: str) -> NoReturn:
 
 
 @contextlib.contextmanager
-def _bad_input(field: str, *, named: bool = False) -> Iterator[None]:
-    """What is wrong in here is the user's input: one message and exit code 2."""
+def _bad_input(field: str = "") -> Iterator[None]:
+    """What is wrong in here is the user's input: one message, about ``field`` if given, and exit code 2."""
     try:
         yield
     except ValueError as error:
-        _refuse(f"{field}: {error}" if named or field.startswith("--") or "/" in field or "." in field else str(error))
+        _refuse(f"{field}: {error}" if field else str(error))
 
 
 @contextlib.contextmanager
@@ -476,23 +478,6 @@ def _load(file: Path) -> Plan:
         return _parsed(file)
     except PlanError as error:
         _refuse(f"{file}: {error}")
-
-
-def _keys(given: list[str]) -> dict[str, bytes]:
-    """Secrets by name, from ``NAME=FILE``."""
-    keys: dict[str, bytes] = {}
-    for each in given:
-        name, equals, file = each.partition("=")
-        if not (name and equals and file):
-            _refuse(f"--key: {each!r}; expected NAME=FILE")
-        try:
-            secret = Path(file).read_bytes()
-        except OSError as error:
-            _refuse(f"--key: {each!r}: {error.strerror}; expected a file that holds the secret")
-        if len(secret) not in (16, 24, 32):
-            _refuse(f"--key: {each!r}: {len(secret)} bytes; expected 16, 24 or 32")
-        keys[name] = secret
-    return keys
 
 
 def _print_json(value: Any) -> None:

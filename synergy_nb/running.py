@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,8 +17,9 @@ from synergy_nb.journal import Event
 from synergy_nb.plan import Plan
 from synergy_nb.runtime.client import ClusterError
 from synergy_nb.runtime.cluster import Application, Cluster
+from synergy_nb.widgets.readable import counted
 
-__all__ = ["Followed", "Run", "check", "execute"]
+__all__ = ["Followed", "Run", "check", "execute", "secrets"]
 
 POLL: Final = 0.2  # seconds
 
@@ -104,6 +105,29 @@ def _plain(table: pl.DataFrame | None) -> list[dict[str, Any]]:
     return rows.to_dicts()
 
 
+def secrets(given: Iterable[str]) -> dict[str, bytes]:
+    """Secrets by name, from texts ``NAME=FILE``: what is in a file is in no list of processes.
+
+    Raises
+    ------
+    ValueError
+        If a text is not of that form, or a file does not hold 16, 24 or 32 bytes.
+    """
+    keys: dict[str, bytes] = {}
+    for each in given:
+        name, _, file = each.partition("=")
+        if not (name and file):
+            raise ValueError(f"{each!r}; expected NAME=FILE")
+        try:
+            secret = Path(file).read_bytes()
+        except OSError as error:
+            raise ValueError(f"{each!r}: {error.strerror}; expected a file that holds the secret") from None
+        if len(secret) not in (16, 24, 32):
+            raise ValueError(f"{each!r}: {len(secret)} bytes; expected 16, 24 or 32")
+        keys[name] = secret
+    return keys
+
+
 def check(plan: Plan, *, peers: int | None, keys: Mapping[str, bytes]) -> None:
     """Refuse what cannot run from the command line, before anything is started.
 
@@ -179,7 +203,7 @@ def execute(
     for reader in readers:
         reader.start()
     ends = "Ctrl-C ends it" if duration is None else f"for {duration:g} s"
-    progress.stage(f"running on {len(set(application.graph.values()))} peers; {ends}")
+    progress.stage(f"running on {counted(len(set(application.graph.values())), 'peer')}; {ends}")
     stopped = ""
     try:
         while any(reader.is_alive() for reader in readers):

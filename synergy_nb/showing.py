@@ -17,7 +17,7 @@ from synergy_nb.plan import Plan
 from synergy_nb.running import Run
 from synergy_nb.traces import Info
 from synergy_nb.widgets import report as pages
-from synergy_nb.widgets.readable import amount, cell, rate, seconds, share
+from synergy_nb.widgets.readable import amount, cell, counted, rate, seconds, share, window
 
 __all__ = [
     "dataset_dict",
@@ -105,7 +105,7 @@ def show_plan(plan: Plan) -> None:
 def show_run(plan: Plan, run: Run, *, explain: bool) -> None:
     """Rows, quality of service, and where it ran."""
     for sink, followed in run.sinks.items():
-        _heading(f"{plan.operators[sink].params['name']}: {amount(followed.count)} rows")
+        _heading(f"{plan.operators[sink].params['name']}: {counted(followed.count, 'row')}")
         show_rows(followed.table, followed.count)
     out.print()
     rows = [("status", f"{run.status}: {run.reason}" if run.reason else run.status)]
@@ -122,7 +122,7 @@ def show_run(plan: Plan, run: Run, *, explain: bool) -> None:
     for operator, peer in run.placement.items():
         places.setdefault(peer, []).append(operator)
     rows.append(("runs on", "; ".join(f"{peer}: {', '.join(places[peer])}" for peer in sorted(places))))
-    rows.append(("set-up", f"{seconds(run.setup_s)} on {run.peers} peers; ran {seconds(run.seconds)}"))
+    rows.append(("set-up", f"{seconds(run.setup_s)}, {counted(run.peers, 'peer')} in all; ran {seconds(run.seconds)}"))
     fields(rows)
     if explain:
         _heading("Why there")
@@ -134,11 +134,16 @@ def show_rows(table: pl.DataFrame | None, count: int) -> None:
     if table is None or not table.height:
         return
     shown = Table(box=None, pad_edge=False)
-    for name, kind in table.schema.items():
-        number = kind.is_numeric()
+    windowed = {"window_start", "window_end"} <= set(table.columns)
+    rest = [name for name in table.columns if not windowed or name not in ("time", "window_start", "window_end")]
+    if windowed:
+        shown.add_column("window", no_wrap=True)
+    for name in rest:
+        number = table.schema[name].is_numeric()
         shown.add_column(name, justify="right" if number else "left", overflow="ellipsis", no_wrap=True)
-    for row in table.iter_rows():
-        shown.add_row(*(Text(cell(value)) for value in row))
+    for row in table.iter_rows(named=True):
+        bounds = [Text(window(row["window_start"], row["window_end"]))] if windowed else []
+        shown.add_row(*bounds, *(Text(cell(row[name])) for name in rest))
     out.print(shown)
     if count > table.height:
         out.print(Text(f"the first {amount(table.height)} of {amount(count)} rows; --limit shows more", style="dim"))

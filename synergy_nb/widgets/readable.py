@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-__all__ = ["amount", "cell", "rate", "seconds", "share", "window"]
+__all__ = ["amount", "cell", "counted", "rate", "seconds", "share", "window"]
 
 
 def seconds(value: float | None) -> str:
@@ -35,6 +35,15 @@ def amount(value: float) -> str:
     ('28,338', '1,234,568', '0.0457')
     """
     return f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 1000 else f"{value:.3g}"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "peer"), counted(28338, "tuple")
+    ('1 peer', '28,338 tuples')
+    """
+    return f"{amount(number)} {noun}{'' if number == 1 else 's'}"
 
 
 def rate(value: float | None) -> str:
