@@ -129,6 +129,7 @@ class Membership(Protocol):
         self.suspicion = 2.0 * period if suspicion is None else suspicion
         self.retry = retry
         self.incarnation = 0
+        self._died = -1  # the last incarnation of this peer of whose death it heard
         self.on_dead: list[Callable[[str], None]] = []
         self.on_alive: list[Callable[[str], None]] = []
         self.on_refuted: list[Callable[[], None]] = []
@@ -163,6 +164,7 @@ class Membership(Protocol):
         """Take an incarnation and begin to ping, now or when this peer has joined."""
         self._started = True
         self.incarnation = max(self.incarnation, int(self.peer.now * 1000))
+        self._died = self.incarnation - 1
         self._number = int(self.peer.now * 1000)
         if self.pastry.joined:
             self._run()
@@ -215,6 +217,7 @@ class Membership(Protocol):
         self._suspects.clear()
         self._gossip.clear()
         self.incarnation = max(self.incarnation + 1, int(self.peer.now * 1000))
+        self._died = self.incarnation - 1
 
     def _tick(self, due: float, epoch: int) -> None:
         if epoch != self._epoch or not self._running:
@@ -412,15 +415,16 @@ class Membership(Protocol):
         return charged
 
     def _defend(self, piece: News) -> bool:
-        if piece.incarnation < self.incarnation or (piece.status == ALIVE and piece.incarnation == self.incarnation):
-            return piece.status != ALIVE
-        self.incarnation = piece.incarnation + 1
-        self._spread(News(self.peer.address, ALIVE, self.incarnation))
-        if piece.status >= DEAD:
-            self.peer.record("peer_refuted_death", piece.address, incarnation=self.incarnation)
+        """Refute what is said of this peer; whether whoever said so must be told."""
+        if piece.status >= DEAD and piece.incarnation > self._died:
+            self._died = piece.incarnation  # once for each death, also if suspicion of that incarnation came earlier
+            self.peer.record("peer_refuted_death", piece.address, incarnation=piece.incarnation)
             for callback in self.on_refuted:
                 callback()
-        return True
+        if piece.incarnation > self.incarnation or (piece.status != ALIVE and piece.incarnation == self.incarnation):
+            self.incarnation = piece.incarnation + 1
+            self._spread(News(self.peer.address, ALIVE, self.incarnation))
+        return piece.status != ALIVE
 
     def _believe(self, address: str, status: int, incarnation: int) -> None:
         """Believe what is newer than what is believed (see the one rule above), act on it and pass it on."""

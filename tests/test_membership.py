@@ -1,0 +1,342 @@
+"""The failure detector: how fast, how sure, how it takes back what was wrong, and what it keeps."""
+
+from __future__ import annotations
+
+import statistics
+from itertools import permutations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from synergy_nb.overlay.gossip import ALIVE, DEAD, LEFT, SUSPECT, Gossip, News, Ping, PingAck, PingFor, PingForAck
+from synergy_nb.overlay.membership import Membership
+from synergy_nb.overlay.pastry import Pastry
+from synergy_nb.peer import Effect, Message, Peer, Send
+from tests.overlay_world import World
+
+
+def bench(*known: str) -> tuple[Peer, Pastry, Membership]:
+    """A joined peer that knows some others; what it sends is looked at, not carried."""
+    peer = Peer("me", seed=1)
+    pastry = Pastry(peer)
+    membership = Membership(peer, pastry)
+    peer.add(pastry)
+    peer.add(membership)
+    peer.start(100.0)
+    peer.call(100.0, pastry.join, None)
+    for address in known:
+        peer.call(100.0, pastry.consider, address)
+    return peer, pastry, membership
+
+
+def sent(effects: list[Effect], kind: type[Message]) -> list[Send]:
+    return [effect for effect in effects if isinstance(effect, Send) and isinstance(effect.message, kind)]
+
+
+def deaths(world: World) -> list[tuple[float, str, str]]:
+    """A list that fills with (when, who says so, who died)."""
+    found: list[tuple[float, str, str]] = []
+    for address, membership in world.membership.items():
+
+        def note(other: str, address: str = address) -> None:
+            found.append((world.simulation.now, address, other))
+
+        membership.on_dead.append(note)
+    return found
+
+
+# -- detection -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [2, 8, 30, 88])
+def test_a_crashed_peer_is_declared_dead_within_a_few_seconds(count: int) -> None:
+    firsts, lasts = [], []
+    for seed in range(6):
+        world = World(count, seed=seed, assembled=True)
+        world.run(5.0 + seed / 10)
+        found = deaths(world)
+        gone = world.rng.choice(world.live)
+        concerned = {address for address, pastry in world.pastry.items() if gone in pastry.known()} - {gone}
+        start = world.simulation.now
+        world.crash(gone)
+        world.run(9.0)
+        assert {other for _, _, other in found} == {gone}
+        told = {who: when - start for when, who, _ in found}
+        assert concerned <= set(told)
+        firsts.append(min(told.values()))
+        lasts.append(max(told[who] for who in concerned))
+    assert statistics.mean(firsts) < 3.0
+    assert max(lasts) < 6.0
+
+
+def test_everybody_in_a_large_ring_hears_of_a_death() -> None:
+    world = World(200, seed=1, assembled=True)
+    world.run(3.0)
+    gone = world.live[50]
+    world.crash(gone)
+    world.run(12.0)
+    assert all(membership.is_dead(gone) for membership in world.membership.values())
+
+
+def test_nobody_is_declared_dead_although_messages_are_lost() -> None:
+    world = World(20, seed=2, assembled=True)
+    world.simulation.loss = 0.1
+    world.simulation.duplication = world.simulation.reordering = 0.1
+    found = deaths(world)
+    world.run(120.0)
+    assert found == []
+
+
+def test_a_watched_peer_outside_the_table_is_found_dead_in_time() -> None:
+    world = World(300, seed=3, assembled=True)
+    world.run(3.0)
+    watcher = world.live[0]
+    gone = next(
+        address
+        for address in world.live[1:]
+        if address not in world.pastry[watcher].known() and watcher not in world.pastry[address].known()
+    )
+    world.membership[watcher].watch(gone)
+    told: list[float] = []
+    world.membership[watcher].on_dead.append(lambda address: told.append(world.simulation.now))
+    world.run(3.0)
+    assert gone in world.pastry[watcher].latency  # pinged
+    start = world.simulation.now
+    world.crash(gone)
+    world.run(8.0)
+    assert len(told) == 1
+    assert told[0] - start < 4.5
+
+
+def test_watching_is_counted() -> None:
+    peer, _, membership = bench()
+    membership.watch("far")
+    membership.watch("far")
+    membership.watch("me")
+    membership.unwatch("far")
+    assert [effect.to for effect in sent(peer.tick(101.0), Ping)] == ["far"]
+    membership.unwatch("far")
+    membership.unwatch("far")
+    peer.receive("far", PingAck(10**9, 1, ()), 101.1)
+    assert all(effect.to != "far" for effect in sent(peer.tick(108.0), Ping))
+
+
+def test_what_did_not_answer_elsewhere_is_pinged_at_once() -> None:
+    peer, _, membership = bench("a")
+    (effect,) = sent(peer.call(100.01, membership.suspect, "a"), Ping)
+    assert effect.to == "a"
+    assert sent(peer.call(100.02, membership.suspect, "a"), Ping) == []  # already under way
+
+
+def test_others_are_asked_before_anybody_is_suspected() -> None:
+    peer, _, membership = bench("a", "b", "c", "d", "e")
+    now = 100.0
+    asked: list[Send] = []
+    target = ""
+    while not asked:
+        now += 0.5
+        effects = peer.tick(now)
+        target = target or sent(effects, Ping)[0].to
+        for effect in sent(effects, Ping):
+            if effect.to != target:
+                assert isinstance(effect.message, Ping)
+                peer.receive(effect.to, PingAck(effect.message.number, 1, ()), now + 0.01)
+        asked = sent(effects, PingFor)
+    assert len(asked) == 3
+    assert target not in {effect.to for effect in asked}
+    request = asked[0].message
+    assert isinstance(request, PingFor)
+    assert request.target == target
+    peer.receive(asked[0].to, PingForAck(request.number, target, 1), now + 0.2)
+    peer.tick(now + 0.5)
+    assert membership.status(target) == ALIVE
+
+
+def test_a_helper_pings_and_reports() -> None:
+    peer, _, _ = bench("a", "b")
+    (ping,) = sent(peer.receive("a", PingFor(7, "b", ()), 100.1), Ping)
+    assert ping.to == "b"
+    assert isinstance(ping.message, Ping)
+    assert Send("a", PingForAck(7, "b", 3)) in peer.receive("b", PingAck(ping.message.number, 3, ()), 100.2)
+    assert sent(peer.receive("b", PingAck(ping.message.number, 3, ()), 100.3), PingForAck) == []  # once
+
+
+# -- taking back ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seconds", [1.0, 4.0, 12.0, 40.0])
+def test_a_peer_that_hung_is_taken_in_again_and_accuses_nobody(seconds: float) -> None:
+    world = World(16, seed=4, assembled=True)
+    world.run(5.0)
+    found = deaths(world)
+    refuted: list[float] = []
+    world.membership["p3"].on_refuted.append(lambda: refuted.append(world.simulation.now))
+    world.simulation.hang("p3", seconds)
+    world.run(seconds + 20.0)
+    assert {other for _, _, other in found} == ({"p3"} if seconds > 3.0 else set())
+    assert bool(refuted) == (seconds > 3.0)
+    assert not world.false_deaths()
+    assert not world.wrong_leaf_sets()
+
+
+def test_a_restarted_peer_overrides_the_death_of_its_earlier_life() -> None:
+    world = World(16, seed=5, assembled=True)
+    world.run(5.0)
+    world.crash("p3")
+    world.run(10.0)
+    assert world.membership["p1"].is_dead("p3")
+    back: list[str] = []
+    world.membership["p1"].on_alive.append(back.append)
+    world.restart("p3", "p0")
+    world.run(10.0)
+    assert back == ["p3"]
+    assert not world.false_deaths()
+    assert not world.wrong_leaf_sets()
+
+
+def test_a_charge_is_refuted_at_once_and_to_whoever_believes_it() -> None:
+    peer, _, membership = bench("a")
+    own = membership.incarnation
+    refuted: list[int] = []
+    membership.on_refuted.append(lambda: refuted.append(1))
+    effects = peer.receive("a", PingAck(1, 1, (News("me", DEAD, own),)), 100.1)
+    assert membership.incarnation == own + 1
+    (ping,) = sent(effects, Ping)
+    assert ping.to == "a"
+    assert isinstance(ping.message, Ping)
+    assert ping.message.incarnation == own + 1
+    assert refuted == [1]
+    (ack,) = sent(peer.receive("a", Ping(2, 1, (News("me", SUSPECT, own),)), 100.2), PingAck)  # of the past
+    assert isinstance(ack.message, PingAck)
+    assert ack.message.incarnation == own + 1
+
+
+def test_a_dead_peer_that_speaks_is_told_so() -> None:
+    peer, _, membership = bench("a", "b")
+    peer.receive("b", Ping(1, 1, (News("a", DEAD, 5),)), 100.1)
+    assert membership.is_dead("a")
+    (ack,) = sent(peer.receive("a", Ping(1, 5, ()), 100.2), PingAck)
+    assert isinstance(ack.message, PingAck)
+    assert News("a", DEAD, 5) in ack.message.news
+    peer.receive("a", Ping(2, 6, ()), 100.3)
+    assert not membership.is_dead("a")
+
+
+def test_a_dead_peer_of_whom_others_speak_is_pinged_but_not_taken_in() -> None:
+    peer, pastry, _ = bench("a", "b")
+    peer.receive("b", Ping(1, 1, (News("a", DEAD, 5),)), 100.1)
+    effects = peer.call(100.2, pastry.consider, "a")
+    assert "a" not in pastry.known()
+    assert [effect.to for effect in sent(effects, Ping)] == ["a"]
+    assert sent(peer.call(100.3, pastry.consider, "a"), Ping) == []  # not again and again
+
+
+def test_a_peer_that_left_is_not_looked_for() -> None:
+    world = World(10, seed=6, assembled=True)
+    world.run(3.0)
+    world.call("p4", world.pastry["p4"].leave)
+    world.crash("p4")
+    world.run(3.0)
+    assert all(membership.status("p4") == LEFT for membership in world.membership.values())
+    sent_to: list[str] = []
+    push = world.simulation._push
+
+    def spy(when: float, address: str, sender: str, message: Message | None) -> None:
+        sent_to.append(address)
+        push(when, address, sender, message)
+
+    world.simulation._push = spy  # type: ignore[method-assign]
+    world.simulation.reordering = 1e-12  # so that all messages pass the spy
+    world.run(60.0)
+    assert "p4" not in sent_to
+
+
+# -- what is believed ----------------------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abc"), st.sampled_from((ALIVE, SUSPECT, DEAD, LEFT)), st.integers(1, 4)),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_the_order_in_which_news_arrives_does_not_matter(pieces: list[tuple[str, int, int]]) -> None:
+    outcomes = set()
+    for order in permutations(pieces):
+        peer, _, membership = bench("a", "b", "c")
+        for piece in order:
+            peer.receive("d", Ping(1, 1, (News(*piece),)), 100.1)
+        outcomes.add(tuple((membership.status(address), membership.is_dead(address)) for address in "abc"))
+    assert len(outcomes) == 1
+    assert all((status >= DEAD) == dead for status, dead in outcomes.pop())
+
+
+def test_suspicion_of_a_stranger_is_no_concern_but_death_is() -> None:
+    peer, _, membership = bench("a")
+    peer.receive("a", Ping(1, 1, (News("stranger", SUSPECT, 1),)), 100.1)
+    assert membership.status("stranger") == ALIVE
+    peer.receive("a", Ping(2, 1, (News("stranger", DEAD, 1),)), 100.2)
+    assert membership.is_dead("stranger")
+    (ack,) = sent(peer.receive("a", Ping(3, 1, ()), 100.3), PingAck)
+    assert isinstance(ack.message, PingAck)
+    assert News("stranger", DEAD, 1) in ack.message.news  # passed on
+
+
+def test_malformed_news_is_ignored() -> None:
+    peer, _, membership = bench("a")
+    peer.receive("a", Ping(1, 1, (News("a", 9, 5), News("a", -1, 5))), 100.1)
+    assert membership.status("a") == ALIVE
+
+
+def test_a_period_that_comes_late_judges_nobody() -> None:
+    peer, _, membership = bench("a", "b")
+    peer.tick(101.0)
+    for now in (110.0, 120.0, 130.0):  # stopped again and again: no ping was ever given its time
+        peer.tick(now)
+    assert [membership.status(address) for address in "ab"] == [ALIVE, ALIVE]
+
+
+def test_state_is_bounded() -> None:
+    peer, _, membership = bench("a")
+    for number in range(20_000):
+        peer.receive("a", Ping(number, 1, (News(f"x{number}", DEAD if number % 2 else ALIVE, 1),)), 100.1)
+        peer.receive(f"y{number}", Ping(1, 1, ()), 100.1)
+        peer.receive("a", PingFor(number, f"z{number}", ()), 100.1)
+    assert len(membership._members) <= 4096 + 1
+    assert len(membership._dead) <= 512
+    assert len(membership._relayed) <= 256
+    assert len(membership._gossip) <= 256
+
+
+def test_gossip_sends_each_piece_as_often_as_told_and_a_few_at_once() -> None:
+    gossip = Gossip(at_once=3, capacity=10)
+    for number in range(10):
+        gossip.add(News(f"x{number}", DEAD, 1), times=4)
+    counts: dict[str, int] = {}
+    while len(gossip):
+        picked = gossip.pick()
+        assert 0 < len(picked) <= 3
+        for piece in picked:
+            counts[piece.address] = counts.get(piece.address, 0) + 1
+    assert counts == {f"x{number}": 4 for number in range(10)}
+    gossip.add(News("x", SUSPECT, 1), times=5)
+    gossip.add(News("x", ALIVE, 2), times=1)
+    assert gossip.pick() == (News("x", ALIVE, 2),)
+    assert gossip.pick() == ()
+
+
+def test_load_does_not_depend_on_the_size_of_the_ring() -> None:
+    for count in (8, 60):
+        world = World(count, seed=7, assembled=True)
+        world.run(5.0)
+        before = world.simulation.messages
+        world.run(30.0)
+        assert (world.simulation.messages - before) / 30.0 / count < 4.6  # 2 pings, 2 acknowledgements, and the ring
+
+
+def test_a_period_of_nothing_is_refused() -> None:
+    peer = Peer("a", seed=1)
+    with pytest.raises(ValueError, match=r"period: 0 s; expected more than 0"):
+        Membership(peer, Pastry(peer), period=0)
