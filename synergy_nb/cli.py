@@ -147,7 +147,7 @@ def run(
     parsed = _load(plan)
     seconds = None
     if duration is not None:
-        from synergy_nb.units import parse_duration
+        from synergy_nb.plan.units import parse_duration
 
         with _bad_input("--duration"):
             seconds = parse_duration(duration)
@@ -225,7 +225,7 @@ def bench(
 
     names = tuple(measurements.NAMES)
     if name != "all" and name not in names:
-        from synergy_nb.units import WrongValue, nearest
+        from synergy_nb.plan.units import WrongValue, nearest
 
         expected = f"all, or one of {', '.join(names)}"
         _refuse(f"NAME: {WrongValue(name, expected, nearest(name, (*names, 'all')))}")
@@ -324,8 +324,8 @@ def plan_check(file: PlanFile, as_json: Json = False) -> None:
 @data.command("list")
 def data_list(as_json: Json = False) -> None:
     """List the real traces, and which of them are at hand."""
-    from synergy_nb import datasets
     from synergy_nb.showing import dataset_dict, show_datasets
+    from synergy_nb.traces import datasets
 
     found = datasets.listing()
     if as_json:
@@ -340,8 +340,9 @@ def data_info(
     as_json: Json = False,
 ) -> None:
     """Say what a trace holds."""
-    from synergy_nb import datasets, traces
+    from synergy_nb import traces
     from synergy_nb.showing import dataset_dict, show_dataset, show_trace
+    from synergy_nb.traces import datasets
 
     with _bad_input():
         known = name in {dataset.name for dataset in datasets.DATASETS}
@@ -371,8 +372,8 @@ def data_fetch(
     as_json: Json = False,
 ) -> None:
     """Download a trace from an address of yours, and keep it if its checksum is right."""
-    from synergy_nb import datasets
     from synergy_nb.console import Bars, out
+    from synergy_nb.traces import datasets
     from synergy_nb.widgets.readable import amount
 
     with Bars() as bars:
@@ -460,7 +461,7 @@ def _parsed(file: Path) -> Plan:
     try:
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError:
-        from synergy_nb.units import nearest
+        from synergy_nb.plan.units import nearest
 
         folder = file.absolute().parent
         near = nearest(file.name, [each.name for each in folder.iterdir()] if folder.is_dir() else [])

@@ -11,11 +11,11 @@ from rich.text import Text
 
 from synergy_nb import __version__
 from synergy_nb.console import fields, out
-from synergy_nb.datasets import Found
 from synergy_nb.doctor import Finding
 from synergy_nb.plan import Plan
 from synergy_nb.running import Run
 from synergy_nb.traces import Info
+from synergy_nb.traces.datasets import Found
 from synergy_nb.widgets import report as pages
 from synergy_nb.widgets.readable import amount, cell, counted, rate, seconds, share, window
 

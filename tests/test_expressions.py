@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synergy_nb import sql
 from synergy_nb.dataflow.expressions import compile_expression, compile_node
 from synergy_nb.dataflow.tuples import TYPES
+from synergy_nb.plan import sql
 
 SCHEMA = {
     "time": "time",

@@ -26,7 +26,7 @@ PACKAGE = "synergy_nb"
 # not named here is at the bottom, beside plan, graph, journal and queueing, and may import nothing of the others.
 LAYERS = (
     ("dataflow",),
-    ("traces", "tracefiles", "tabular", "packets"),
+    ("traces",),
     ("peer",),
     ("overlay",),
     ("algorithms",),
@@ -38,8 +38,8 @@ LEVEL = {part: level for level, layer in enumerate(LAYERS, start=1) for part in 
 DRIVERS = LEVEL["runtime"]
 TOP = LEVEL["cli"]
 
-# Of the runtime, what may know Dask: the plugin, its links, the processes that hold workers, and what a notebook holds.
-DASK_DOORS = {"plugin", "link", "processes", "cluster"}
+# Of the runtime, what may know Dask: the plugin on a worker, the processes that hold workers, and what starts or joins
+DASK_DOORS = {"plugin", "processes", "starting"}
 DASK = {"dask", "distributed"}
 OUTSIDE_WORLD = {"asyncio", "socket", "selectors", "ssl", "time", "tornado"} | DASK
 GLOBAL_RANDOMNESS = {"secrets", "uuid.uuid1", "uuid.uuid4", "os.urandom", "os.getrandom"}

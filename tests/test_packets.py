@@ -10,9 +10,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from synergy_nb import packets, traces
+from synergy_nb import traces
 from synergy_nb.dataflow.tuples import END, TYPES, Batch, Punctuation
-from synergy_nb.packets import Parameters, generate, hurst, parameters, tables
+from synergy_nb.traces import packets
+from synergy_nb.traces.packets import Parameters, generate, hurst, parameters, tables
 
 FIRST_ROW = ("1970-01-01 00:00:00.000038", "A", "h091", "h253", 31299, 80, 552)
 DIGEST = "3764b0f459a08f0d3b1a29fa95f1277194bff64b378312e7e182b9709b518264"

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synergy_nb.catalogue import CONNECTORS, KINDS, REQUIRED
 from synergy_nb.plan import Operator, Plan, PlanError, Problem, Stream, source
+from synergy_nb.plan.catalogue import CONNECTORS, KINDS, REQUIRED
 from tests.example_plans import plans, problems_of
 
 P = Operator("p", "source", {"connector": "packets"})

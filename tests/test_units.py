@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synergy_nb.units import (
+from synergy_nb.plan.units import (
     WrongValue,
     format_duration,
     format_fraction,

@@ -1,0 +1,1 @@
+"""Published algorithms, one idea a module: what peers decide."""

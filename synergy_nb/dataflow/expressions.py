@@ -1,8 +1,8 @@
 """SQL expressions of ``sql.py``'s subset as Polars expressions.
 
-The tree that :func:`synergy_nb.sql.parse` has checked is translated node by node; nothing is evaluated as Python, and
-a node outside the subset is refused. The meaning is what ``sql.py`` documents: NULL as in SQL, AND and OR of Kleene,
-float division, NULL for division by zero, ``%`` with the sign of the dividend, halves rounded away from zero.
+The tree that :func:`synergy_nb.plan.sql.parse` has checked is translated node by node; nothing is evaluated as Python,
+and a node outside the subset is refused. The meaning is what ``sql.py`` documents: NULL as in SQL, AND and OR of
+Kleene, float division, NULL for division by zero, ``%`` with the sign of the dividend, halves rounded away from zero.
 
 Points that Polars leaves open or sees differently, and what is done here:
 
@@ -25,8 +25,8 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from synergy_nb import sql
 from synergy_nb.dataflow.tuples import TYPES
+from synergy_nb.plan import sql
 
 __all__ = ["Compiled", "compile_expression", "compile_node"]
 
@@ -63,7 +63,7 @@ def compile_expression(text: str, schema: Mapping[str, str]) -> pl.Expr:
 
     Raises
     ------
-    synergy_nb.sql.SqlError
+    synergy_nb.plan.sql.SqlError
         If ``text`` is outside the subset or does not fit ``schema``.
 
     Examples

@@ -16,10 +16,11 @@ from typing import Any, Final, Literal
 import msgspec
 import polars as pl
 
-from synergy_nb import datasets, traces
+from synergy_nb import traces
 from synergy_nb.dataflow.tuples import Batch
 from synergy_nb.plan import Plan, source
-from synergy_nb.tabular import separator_of
+from synergy_nb.traces import datasets
+from synergy_nb.traces.tabular import separator_of
 
 __all__ = ["GENERATED", "PACED_SECONDS", "WINDOW_SECONDS", "Input", "choose", "generated", "query", "watch"]
 

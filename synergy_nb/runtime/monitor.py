@@ -27,8 +27,8 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
-from synergy_nb.catalogue import TRACE_SCHEMAS
 from synergy_nb.dataflow.tuples import TYPES, Batch, Item, Punctuation
+from synergy_nb.plan.catalogue import TRACE_SCHEMAS
 
 __all__ = ["SCHEMA", "Counters", "Monitor", "Row", "parse_proc", "read_counters", "sample"]
 

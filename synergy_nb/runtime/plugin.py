@@ -154,6 +154,8 @@ def install(
 ) -> Any:
     """Run a peer on every worker of an existing Dask cluster, those that join later included.
 
+    A peer that runs already, whoever started it, is left as it is.
+
     Parameters
     ----------
     client
@@ -169,10 +171,25 @@ def install(
 
 
 async def _install(client: Client, plugin: SynergyPlugin) -> dict[str, str]:
-    await client.register_plugin(plugin)  # a coroutine: this runs on the client's loop
+    running: dict[str, bool] = await client.run(_runs_peer)  # a coroutine: this runs on the client's loop
+    bare = [address for address, runs in running.items() if not runs]
+    if len(bare) == len(running):
+        await client.register_plugin(plugin)
+    elif bare:  # registering would replace the peers that run, and end their applications
+        await client.run(_add_peer, plugin, workers=bare)
     scheduler: Any = client.scheduler
     workers = (await scheduler.identity(n_workers=-1))["workers"]
     return {str(info["name"]): str(address) for address, info in workers.items()}
+
+
+def _runs_peer(dask_worker: Worker) -> bool:
+    return PLUGIN in dask_worker.plugins
+
+
+async def _add_peer(plugin: SynergyPlugin, dask_worker: Worker) -> None:
+    answer = await dask_worker.plugin_add(plugin, name=PLUGIN)
+    if answer["status"] == "error":
+        raise pickle.loads(answer["exception"])  # noqa: S301 - Dask's own form of an error on this worker
 
 
 def client_links(

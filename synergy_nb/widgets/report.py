@@ -14,11 +14,11 @@ from importlib import resources
 from typing import Any, NamedTuple
 
 from synergy_nb import drawing
-from synergy_nb.catalogue import parameters_of
 from synergy_nb.explanation import Explanation
 from synergy_nb.journal import Event
 from synergy_nb.plan import Operator, Plan
-from synergy_nb.units import format_fraction
+from synergy_nb.plan.catalogue import parameters_of
+from synergy_nb.plan.units import format_fraction
 from synergy_nb.widgets.charts import Delay, delay_chart, delays
 from synergy_nb.widgets.readable import amount, cell, rate, seconds, share
 

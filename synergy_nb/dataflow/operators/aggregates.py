@@ -17,11 +17,11 @@ from typing import Any, Final
 
 import polars as pl
 
-from synergy_nb import sql
 from synergy_nb.dataflow.expressions import compile_node
 from synergy_nb.dataflow.operators.base import WINDOW, Context, OperatorLogic, implements
 from synergy_nb.dataflow.operators.windows import ORDINAL, Buffered, TimeWindows, Windows, window_of
 from synergy_nb.dataflow.tuples import END, START, TYPES, Batch, empty
+from synergy_nb.plan import sql
 
 __all__ = ["Values", "WindowAggregate", "aggregate", "count"]
 

@@ -17,11 +17,11 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from synergy_nb import packets
-from synergy_nb.catalogue import TRACE_SCHEMAS
 from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
-from synergy_nb.tracefiles import Trace, load, sniff
-from synergy_nb.units import nearest
+from synergy_nb.plan.catalogue import TRACE_SCHEMAS
+from synergy_nb.plan.units import nearest
+from synergy_nb.traces import packets
+from synergy_nb.traces.tracefiles import Trace, load, sniff
 
 __all__ = ["BATCH_ROWS", "Info", "info", "open_trace", "paced", "read", "schema_of", "sniff"]
 
@@ -76,12 +76,12 @@ def open_trace(params: Mapping[str, Any]) -> Trace:
     ----------
     params
         ``path``, and optionally ``format``, ``columns``, ``time``, ``strict``, ``tolerance`` as in
-        :func:`synergy_nb.tracefiles.load`.
+        :func:`synergy_nb.traces.tracefiles.load`.
 
     Raises
     ------
     ValueError
-        As :func:`synergy_nb.tracefiles.load`.
+        As :func:`synergy_nb.traces.tracefiles.load`.
     """
     path = params.get("path")
     if not isinstance(path, str | Path) or not str(path):
@@ -118,7 +118,7 @@ def read(params: Mapping[str, Any]) -> Iterator[Item]:
         The source's parameters. Of a trace, those of :func:`open_trace`, and optionally ``lateness`` (seconds): without
         it, tuples are sorted by event time (ties keep the order of the file); with it, they keep the order of the file,
         and a file more out of order than that is refused. Of packets, those of
-        :func:`synergy_nb.packets.parameters`. Of both, ``batch`` (tuples a batch, 65,536).
+        :func:`synergy_nb.traces.packets.parameters`. Of both, ``batch`` (tuples a batch, 65,536).
 
     Returns
     -------

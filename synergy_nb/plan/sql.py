@@ -46,7 +46,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from synergy_nb.sqltypes import (
+from synergy_nb.plan.sqltypes import (
     AGGREGATES,
     COMPARISONS,
     FUNCTIONS,
@@ -56,7 +56,7 @@ from synergy_nb.sqltypes import (
     TYPE_OF_NAME,
     Checker,
 )
-from synergy_nb.units import WrongValue
+from synergy_nb.plan.units import WrongValue
 
 if TYPE_CHECKING:
     from sqlglot import exp

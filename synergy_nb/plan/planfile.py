@@ -13,8 +13,9 @@
       ...
       result: {kind: sink, input: compare}
 
-An operator has its ``kind``, its ``input`` or ``inputs``, the parameters of its kind (:mod:`synergy_nb.catalogue`), and
-optionally ``cost``, ``selectivity`` and ``at``. ``operators`` may also be a list of operators that have an ``id``.
+An operator has its ``kind``, its ``input`` or ``inputs``, the parameters of its kind
+(:mod:`synergy_nb.plan.catalogue`), and optionally ``cost``, ``selectivity`` and ``at``. ``operators`` may also be a
+list of operators that have an ``id``.
 
 Scalars are read as in YAML 1.2: only ``true`` and ``false`` are booleans, so that a join may say ``on:``, and dates and
 ``20:30`` are text. Anchors and aliases are refused: a small file must not stand for a large plan.
@@ -29,12 +30,12 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import yaml
 
-from synergy_nb.catalogue import parameters_of
-from synergy_nb.checking import Operator, Problem, QoS
-from synergy_nb.units import format_duration, format_fraction, format_rate, format_throughput, nearest
+from synergy_nb.plan.catalogue import parameters_of
+from synergy_nb.plan.checking import Operator, Problem, QoS
+from synergy_nb.plan.units import format_duration, format_fraction, format_rate, format_throughput, nearest
 
 if TYPE_CHECKING:
-    from synergy_nb.queryplan import Plan
+    from synergy_nb.plan.queryplan import Plan
 
 __all__ = ["read", "write"]
 

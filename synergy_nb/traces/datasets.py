@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import msgspec
 
-from synergy_nb.units import nearest
+from synergy_nb.plan.units import nearest
 
 __all__ = ["DATASETS", "Dataset", "Found", "fetch", "find", "folders", "listing"]
 

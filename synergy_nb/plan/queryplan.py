@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
-from synergy_nb import sql
-from synergy_nb.catalogue import COLUMN_BYTES, DEFAULT_RATE, KINDS, parameters_of
-from synergy_nb.checking import (
+from synergy_nb.plan import sql
+from synergy_nb.plan.catalogue import COLUMN_BYTES, DEFAULT_RATE, KINDS, parameters_of
+from synergy_nb.plan.checking import (
     Checked,
     Operator,
     PlanError,
@@ -66,7 +66,7 @@ class Plan:
     Notes
     -----
     Loads, rates and names are computed once, at first use. Rates follow from the rates of sources and the
-    selectivities; where the plan states none, the defaults of :mod:`synergy_nb.catalogue` hold.
+    selectivities; where the plan states none, the defaults of :mod:`synergy_nb.plan.catalogue` hold.
     """
 
     __slots__ = (
@@ -272,7 +272,7 @@ class Plan:
 
     def to_yaml(self) -> str:
         """YAML of format version 1, with units, that :meth:`from_yaml` reads as an equal plan."""
-        from synergy_nb.planfile import write  # noqa: PLC0415 - peers never read YAML
+        from synergy_nb.plan.planfile import write  # noqa: PLC0415 - peers never read YAML
 
         return write(self)
 
@@ -285,7 +285,7 @@ class Plan:
         PlanError
             Holding everything that is wrong with it.
         """
-        from synergy_nb.planfile import read  # noqa: PLC0415 - peers never read YAML
+        from synergy_nb.plan.planfile import read  # noqa: PLC0415 - peers never read YAML
 
         name, qos, operators, problems = read(text)
         check_qos(qos, problems)

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from synergy_nb import sql
-from synergy_nb.catalogue import TRACE_SCHEMAS
-from synergy_nb.units import WrongValue, nearest
+from synergy_nb.plan import sql
+from synergy_nb.plan.catalogue import TRACE_SCHEMAS
+from synergy_nb.plan.units import WrongValue, nearest
 
 __all__ = ["WINDOW_COLUMNS", "Derivation", "Schema", "derive"]
 

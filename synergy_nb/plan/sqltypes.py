@@ -1,11 +1,11 @@
-"""Types of SQL expressions, and everything that is wrong with one: the checking half of :mod:`synergy_nb.sql`."""
+"""Types of SQL expressions, and everything that is wrong with one: the checking half of :mod:`synergy_nb.plan.sql`."""
 
 from __future__ import annotations
 
 import re
 from typing import Any, Final
 
-from synergy_nb.units import WrongValue, nearest
+from synergy_nb.plan.units import WrongValue, nearest
 
 __all__ = [
     "AGGREGATES",

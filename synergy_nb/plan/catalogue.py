@@ -39,7 +39,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from synergy_nb.units import (
+from synergy_nb.plan.units import (
     WrongValue,
     format_duration,
     format_fraction,
@@ -100,9 +100,9 @@ _LONGEST_NAME: Final = 200
 class Parameter(NamedTuple):
     """One parameter of a kind of operator.
 
-    ``parse`` gives the normal value or raises :class:`~synergy_nb.units.WrongValue`; ``default`` is ``REQUIRED``, None
-    (absent) or a normal value; ``write`` gives what a YAML file holds; ``named`` says whether the value is part of the
-    stream's name, that is whether it changes the stream.
+    ``parse`` gives the normal value or raises :class:`~synergy_nb.plan.units.WrongValue`; ``default`` is ``REQUIRED``,
+    None (absent) or a normal value; ``write`` gives what a YAML file holds; ``named`` says whether the value is part
+    of the stream's name, that is whether it changes the stream.
     """
 
     parse: Callable[[Any], Any]
@@ -159,7 +159,7 @@ def _factor(value: Any) -> float:
 
 
 def parse_number(value: Any, expected: str) -> float:
-    """A finite float, or a :class:`~synergy_nb.units.WrongValue` that says what was ``expected``."""
+    """A finite float, or a :class:`~synergy_nb.plan.units.WrongValue` that says what was ``expected``."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not -1e300 < value < 1e300:
         raise WrongValue(value, expected)
     return float(value)
@@ -250,7 +250,7 @@ def _types(value: Any) -> dict[str, str]:
 
 def _expressions(value: Any) -> dict[str, str]:
     """Column name to SQL; a list of names stands for the columns themselves."""
-    from synergy_nb.sql import quoted  # noqa: PLC0415 - in this direction, text only
+    from synergy_nb.plan.sql import quoted  # noqa: PLC0415 - in this direction, text only
 
     expected = "columns with their SQL expressions"
     if isinstance(value, (list, tuple)):

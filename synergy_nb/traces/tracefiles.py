@@ -19,8 +19,8 @@ from typing import Final
 import msgspec
 import polars as pl
 
-from synergy_nb.catalogue import FORMATS, TRACE_SCHEMAS
-from synergy_nb.tabular import Malformed, hint, read_csv, read_parquet, read_tcp, separator_of
+from synergy_nb.plan.catalogue import FORMATS, TRACE_SCHEMAS
+from synergy_nb.traces.tabular import Malformed, hint, read_csv, read_parquet, read_tcp, separator_of
 
 __all__ = ["Malformed", "Trace", "load", "sniff"]
 

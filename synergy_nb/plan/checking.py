@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import msgspec
 
-from synergy_nb.catalogue import CONNECTORS, KINDS, REQUIRED, parameters_of, parse_number
-from synergy_nb.schemas import Derivation, Schema, derive
-from synergy_nb.units import WrongValue, nearest, parse_duration, parse_fraction, parse_throughput
+from synergy_nb.plan.catalogue import CONNECTORS, KINDS, REQUIRED, parameters_of, parse_number
+from synergy_nb.plan.schemas import Derivation, Schema, derive
+from synergy_nb.plan.units import WrongValue, nearest, parse_duration, parse_fraction, parse_throughput
 
 __all__ = [
     "Checked",

@@ -17,9 +17,9 @@ from typing import Final, NamedTuple
 import msgspec
 import polars as pl
 
-from synergy_nb.catalogue import TRACE_SCHEMAS
 from synergy_nb.dataflow.tuples import TYPES
-from synergy_nb.units import nearest
+from synergy_nb.plan.catalogue import TRACE_SCHEMAS
+from synergy_nb.plan.units import nearest
 
 __all__ = ["Malformed", "hint", "read_csv", "read_parquet", "read_tcp", "separator_of"]
 
@@ -81,8 +81,8 @@ def read_csv(
 ) -> tuple[pl.DataFrame, dict[str, str], Malformed | None]:
     """The table and schema of a CSV file with a header.
 
-    ``columns`` and ``time`` as in :func:`synergy_nb.tracefiles.load`. Files with quotes are split by Python's reader,
-    about 1 million lines a second.
+    ``columns`` and ``time`` as in :func:`synergy_nb.traces.tracefiles.load`. Files with quotes are split by Python's
+    reader, about 1 million lines a second.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What is asked: query plans, built in Python, read from YAML, checked at the door.
+"""How a plan is written down in Python.
 
 >>> packets = source("packets", seed=1, rate="1000 tuples/s")
 >>> on_b = packets.filter("link = 'B'").project("source", "destination", "bytes")
@@ -11,7 +11,7 @@
 "filter[link = 'B'](packets[seed=1])"
 
 A :class:`Stream` is a promise: nothing is checked until a sink makes a :class:`Plan` of it, which then names all that
-is wrong at once. The kinds of operators and their parameters are in :mod:`synergy_nb.catalogue`.
+is wrong at once. The kinds of operators and their parameters are in :mod:`synergy_nb.plan.catalogue`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from synergy_nb.catalogue import parse_window
-from synergy_nb.checking import Operator, PlanError, Problem, QoS
-from synergy_nb.queryplan import FORMAT, Plan
+from synergy_nb.plan.checking import Operator, QoS
+from synergy_nb.plan.queryplan import Plan
 
-__all__ = ["FORMAT", "Operator", "Plan", "PlanError", "Problem", "QoS", "Stream", "parse_window", "plan", "source"]
+__all__ = ["Stream", "plan", "source"]
 
 _PROFILE: Final = ("id", "cost", "selectivity", "at")
 
@@ -212,7 +211,7 @@ def _given(**values: Any) -> dict[str, Any]:
 
 
 def _columns(columns: Sequence[str | Mapping[str, str]], named: Mapping[str, str]) -> dict[str, Any]:
-    from synergy_nb.sql import quoted  # noqa: PLC0415 - kept beside its only use
+    from synergy_nb.plan.sql import quoted  # noqa: PLC0415 - kept beside its only use
 
     result: dict[str, Any] = {}
     for each in columns:

@@ -1,0 +1,15 @@
+"""What is asked: query plans, built in Python, read from YAML, checked at the door.
+
+``builder`` holds what users write, ``queryplan`` the plan itself, ``checking`` collects everything that is wrong with
+one, ``catalogue`` and ``schemas`` say what operators there are and what columns they make, ``planfile`` reads and
+writes YAML, ``sql`` and ``sqltypes`` are the subset of SQL for expressions, ``units`` the quantities.
+"""
+
+from __future__ import annotations
+
+from synergy_nb.plan.builder import Stream, plan, source
+from synergy_nb.plan.catalogue import parse_window
+from synergy_nb.plan.checking import Operator, PlanError, Problem, QoS
+from synergy_nb.plan.queryplan import FORMAT, Plan
+
+__all__ = ["FORMAT", "Operator", "Plan", "PlanError", "Problem", "QoS", "Stream", "parse_window", "plan", "source"]
