@@ -394,7 +394,7 @@ def test_a_broken_rule_is_found(rule: Callable[[Module], Iterator[str]], name: s
         (no_outside_world, "runtime.host", "import asyncio"),
         (only_seeded_randomness, "traces", "import numpy as np\nnp.random.default_rng(3)"),
         (only_seeded_randomness, "traces", "import random\nrandom.Random(3).random()"),
-        (few_doors_to_dask, "runtime.link", "import distributed"),
+        (few_doors_to_dask, "runtime.starting", "import distributed"),
         (imports_are_declared, "plan", "import yaml, polars as pl\nfrom collections.abc import Iterator"),
         (names_say_something, "overlay.ring", "class Commonality: ..."),
         (finished, "sql", "kind = 'place" + "holder'"),

@@ -312,6 +312,22 @@ def test_the_plugin_adds_exactly_one_handler_and_takes_it_away() -> None:
     asyncio.run(main())
 
 
+def test_peers_that_run_are_left_as_they_are() -> None:
+    async def main() -> None:
+        async with cluster(protocol="tcp://") as (made, client):
+            peers = await install(client, FACTORY)
+            first = [runtime_of(worker) for worker in workers_of(made)]
+            assert await install(client, FACTORY) == peers
+            assert [runtime_of(worker) for worker in workers_of(made)] == first
+            (bare, *others) = workers_of(made)
+            await bare.plugin_remove(PLUGIN)
+            assert await install(client, FACTORY) == peers
+            assert runtime_of(bare) is not first[0]
+            assert [runtime_of(worker) for worker in others] == first[1:]
+
+    asyncio.run(main())
+
+
 def test_a_peer_whose_worker_ends_is_reported() -> None:
     async def main() -> None:
         async with cluster(protocol="tcp://") as (made, client):

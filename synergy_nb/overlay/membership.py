@@ -10,7 +10,8 @@ period of 0.5 s, whoever is first to notice.
 
 News (suspected, dead, left, alive again) travels on pings and acknowledgements, a bounded number in each and each
 as often as a multiple of log2 of the ring's size (section 4.1); deaths go round the whole ring, also through peers that
-never knew the dead one, because directories and applications far away depend on it.
+never knew the dead one, because directories and applications far away depend on it. Whoever declares a death pings its
+leaf set with it at once.
 
 *One rule* orders all news: the pair (incarnation, status) with alive < suspect < dead < left, the higher wins. Only a
 peer itself raises its incarnation, when it hears that others hold it for suspect or dead. SWIM has no way back from
@@ -269,6 +270,9 @@ class Membership(Protocol):
                 continue
             self.peer.record("peer_declared_dead", address, incarnation=member.incarnation)
             self._believe(address, DEAD, member.incarnation)
+            for other in self.pastry.leaves.members:  # who has to repair most hears of it at once
+                self._number += 1
+                self._ping(other, self._number)
 
     def _next_target(self) -> str | None:
         """By turns one of the leaf set and one of the table; before them one that is only to be measured."""

@@ -187,9 +187,7 @@ def _runs_peer(dask_worker: Worker) -> bool:
 
 
 async def _add_peer(plugin: SynergyPlugin, dask_worker: Worker) -> None:
-    answer = await dask_worker.plugin_add(plugin, name=PLUGIN)
-    if answer["status"] == "error":
-        raise pickle.loads(answer["exception"])  # noqa: S301 - Dask's own form of an error on this worker
+    await dask_worker.plugin_add(plugin, name=PLUGIN, catch_errors=False)
 
 
 def client_links(
