@@ -384,3 +384,24 @@ def test_names_depend_neither_on_ids_nor_on_order(query: Plan, random: Any) -> N
     for name in ids:
         assert other.stream_name(renamed[name]) == query.stream_name(name)
         assert other.stream_key(renamed[name]) == query.stream_key(name)
+
+
+def test_the_graph_of_a_plan_is_what_networkx_sees() -> None:
+    """networkx as oracle: topological order, and all simple paths from sources to sinks as routes."""
+    import networkx as nx
+
+    for query in (monitoring(), figure_2_6()):
+        graph = query.to_networkx()
+        place = {name: number for number, name in enumerate(query.operators)}
+        assert all(place[up] < place[down] for up, down in graph.edges)
+        paths = {
+            tuple(path)
+            for begin in query.sources
+            for end in query.sinks
+            for path in nx.all_simple_paths(graph, begin, end)
+        }
+        assert set(query.routes) == paths
+        assert {name: data["kind"] for name, data in graph.nodes(data=True)} == {
+            name: operator.kind for name, operator in query.operators.items()
+        }
+        assert all(data["stream"] == query.stream_name(up) for up, _, data in graph.edges(data=True))

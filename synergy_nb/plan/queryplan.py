@@ -161,6 +161,18 @@ class Plan:
 
     # -- streams -----------------------------------------------------------------------------------------------------
 
+    def to_networkx(self) -> Any:
+        """The plan as a ``networkx.DiGraph``: operators with ``kind`` and ``load``, streams with name and bandwidth."""
+        import networkx as nx  # noqa: PLC0415 - only analysis needs it
+
+        graph = nx.DiGraph(name=self.name)
+        for name, operator in self.operators.items():
+            graph.add_node(name, kind=operator.kind, load=self.load(name))
+        for name, operator in self.operators.items():
+            for port, up in enumerate(operator.inputs):
+                graph.add_edge(up, name, port=port, stream=self.stream_name(up), bandwidth=self.bandwidth(up))
+        return graph
+
     def schema(self, operator: str) -> dict[str, str]:
         """Columns of the operator's stream with their types."""
         return dict(self._schemas[operator])
