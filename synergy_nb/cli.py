@@ -429,10 +429,11 @@ def _running() -> Iterator[None]:
     """What goes wrong in here went wrong while it ran: one message and exit code 1."""
     from synergy_nb.runtime.client import ClusterError
     from synergy_nb.runtime.nursery import StartError
+    from synergy_nb.runtime.wire import RemoteError
 
     try:
         yield
-    except (ClusterError, StartError, TimeoutError, OSError) as error:
+    except (ClusterError, RemoteError, StartError, TimeoutError, OSError) as error:
         _fail(str(error) or type(error).__name__)
 
 

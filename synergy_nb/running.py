@@ -16,6 +16,7 @@ from synergy_nb.journal import Event
 from synergy_nb.plan import Plan
 from synergy_nb.runtime.client import ClusterError
 from synergy_nb.runtime.cluster import Application, Cluster
+from synergy_nb.runtime.wire import RemoteError
 from synergy_nb.traces import tracefiles
 from synergy_nb.widgets.readable import counted
 
@@ -244,5 +245,5 @@ def _read(application: Application, sink: str, followed: Followed) -> None:
     try:
         for table in application.stream(sink):
             followed.take(table)
-    except ClusterError as error:  # it failed or was stopped: the status says so
+    except (ClusterError, RemoteError) as error:  # it failed or was stopped: the status says so
         followed.error = str(error)

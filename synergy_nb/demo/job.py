@@ -112,8 +112,9 @@ class Outcome(msgspec.Struct, frozen=True):
         return self.given.tuples / self.fast_s
 
     def to_dict(self) -> dict[str, Any]:
-        """What ``synergy demo --json`` prints."""
-        return {
+        """What ``synergy demo --json`` prints; ``kill`` is there only if a peer was killed on purpose."""
+        killed = {"kill": msgspec.structs.asdict(self.killed)} if self.killed is not None else {}
+        return killed | {
             "input": {"name": self.given.name, "tuples": self.given.tuples, "real": self.given.real},
             "placement": self.placement,
             "rows": len(self.rows),

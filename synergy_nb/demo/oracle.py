@@ -121,12 +121,16 @@ def _files(connection: duckdb.DuckDBPyConnection, path: str, kind: str, clock: s
     """SQL that gives the tuples of a CSV or Parquet file."""
     read = f"read_parquet({_quoted(path)})" if kind == "parquet" else f"read_csv({_quoted(path)}, header = true)"
     column = '"' + clock.replace('"', '""') + '"'
-    (known,) = connection.execute(f"SELECT typeof({column}) FROM {read} LIMIT 1").fetchone() or ("",)  # noqa: S608
-    if known.startswith("TIMESTAMP"):
+    described = connection.execute(f"DESCRIBE SELECT * FROM {read}").fetchall()  # noqa: S608
+    types = {str(name): str(type_) for name, type_, *_ in described}
+    if types[clock].startswith("TIMESTAMP"):
         time = f"{column}::TIMESTAMP"
     else:
         time = f"make_timestamp(round({column}::DOUBLE * 1000000)::BIGINT)"
-    return f"SELECT {time} AS time, * EXCLUDE ({column}) FROM {read}"  # noqa: S608
+    # In a text file, absent and empty are the same.
+    texts = [name for name, type_ in types.items() if kind == "csv" and type_ == "VARCHAR" and name != clock]
+    filled = ", ".join(f'coalesce("{name}", \'\') AS "{name}"' for name in texts)
+    return f"SELECT {time} AS time, * EXCLUDE ({column}) {f'REPLACE ({filled})' if filled else ''} FROM {read}"  # noqa: S608
 
 
 def _lines(path: str, kind: str, folder: Path) -> str:

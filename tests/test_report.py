@@ -1,0 +1,207 @@
+"""The HTML report and its chart: all there, nothing from elsewhere, and nobody's text taken for markup."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from synergy_nb import source
+from synergy_nb.explanation import Explanation
+from synergy_nb.journal import Event
+from synergy_nb.plan import Plan
+from synergy_nb.widgets.charts import Delay, delay_chart, delays
+from synergy_nb.widgets.report import Number, Table, Verdict, report, summary
+
+A, B = "tcp://10.0.0.1:1", "tcp://10.0.0.2:2"
+NAMES = {A: "peer-1", B: "peer-2"}
+
+
+def asked() -> Plan:
+    traffic = source("packets", seed=1).filter("link = 'B' AND bytes < 1500").aggregate(
+        by=["source"], window="1 s", total="sum(bytes)"
+    )  # fmt: skip
+    top = traffic.sort("total desc").compare("total", "95 %", count=traffic.count())
+    return top.sink("top <pairs>", delay="1 s", miss_rate="5 %")
+
+
+def measured(time: float, p50: float | None, p99: float | None, tuples: int) -> Event:
+    detail = {"operator": "sink", "delay_p50_s": p50, "delay_p99_s": p99, "tuples": tuples, "limit_s": 1.0}
+    return Event(time, A, "qos", "r1", detail)
+
+
+def journal(plan: Plan) -> list[Event]:
+    peers = dict.fromkeys(plan.operators, A) | {"aggregate": B}
+    other = dict.fromkeys(plan.operators, A)
+    attempt = {"attempt": 1, "paths": 4, "dropped": 1, "graphs": 2, "qualified": 1, "complete": True}
+    drop = {"operator": "sort", "at": B, "condition": "processing capacity", "asked": 0.5, "available": 0.25}
+    return [
+        Event(10.0, A, "request_submitted", "r1", {"plan": "top", "operators": list(plan.operators)}),
+        Event(10.0, A, "candidates_found", "r1", {"candidates": {name: [A, B] for name in plan.operators}}),
+        Event(10.1, A, "probe_dropped", "r1", drop),
+        Event(10.1, A, "graph_evaluated", "r1", {"peers": peers, "phi": 0.125, "delay_s": 0.004, "unqualified": ""}),
+        Event(10.1, A, "graph_evaluated", "r1", {"peers": other, "phi": None, "delay_s": 2.0, "unqualified": "delay"}),
+        Event(10.1, A, "probing_ended", "r1", attempt),
+        Event(10.1, A, "graph_selected", "r1", {"peers": peers, "phi": 0.125, "delay_s": 0.004}),
+        Event(10.2, A, "application_running", "r1", {"peers": peers}),
+        Event(10.2, B, "qos", "another", {"operator": "sink", "delay_p50_s": 9.0, "delay_p99_s": 9.0, "tuples": 1}),
+        measured(11.2, 0.005, 0.012, 100),
+        measured(12.2, None, None, 100),
+        measured(13.2, 0.006, 1.5, 150),
+    ]
+
+
+def made(**options: Any) -> str:
+    plan = asked()
+    events = journal(plan)
+    given: dict[str, Any] = {"title": "Top-k <traffic>", "lead": "All & sundry."} | options
+    return report(plan, Explanation("r1", events, NAMES), events, **given)
+
+
+class Structure(HTMLParser):
+    """Checks that elements are nested, and gathers text."""
+
+    EMPTY = frozenset({"meta", "br", "rect", "line", "path", "polygon", "polyline", "circle"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.text: list[str] = []
+        self.seen: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.add(tag)
+        if tag not in self.EMPTY:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in self.EMPTY:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def parsed(page: str) -> Structure:
+    structure = Structure()
+    structure.feed(page)
+    assert not structure.open
+    return structure
+
+
+def test_it_holds_plan_graph_chart_and_reasons() -> None:
+    page = made()
+    assert page.count('class="synergy-drawing"') == 3  # the plan, and the graph for wide and for narrow pages
+    assert page.count('class="chart"') == 2
+    text = " ".join(parsed(page).text)
+    for operator in asked().operators:
+        assert operator in text
+    assert "peer-2" in text
+    assert "limit 1 s" in text
+    assert "in the graph of least φ; 2 peers offer it" in text
+    assert "a delay of at most 1 s, at most 5 % of the tuples later" in text
+    assert "processing capacity" in text
+    assert "set up in 200 ms" in text
+
+
+def test_it_is_one_file_and_runs_nothing() -> None:
+    page = made(tables=[Table("T", ("a",), [("http://example.org",)])], data={"a": "https://example.org"})
+    seen = parsed(page).seen
+    assert not seen & {"script", "link", "img", "iframe", "object", "embed", "a"}
+    styles = "".join(re.findall(r"<style>(.*?)</style>", page, re.DOTALL))
+    assert "url(" not in styles
+    assert "@import" not in styles
+    without_text = re.sub(r">[^<]*<", "><", page)
+    assert "http" not in without_text
+    assert not re.search(r"\s(on\w+|src|href|xmlns)=", without_text)
+
+
+def test_it_follows_light_and_dark_and_narrow_pages() -> None:
+    page = made()
+    assert "color-scheme: light dark" in page
+    assert "@media (prefers-color-scheme: dark)" in page
+    assert 'name="viewport"' in page
+    assert "@media (max-width: 720px)" in page
+
+
+def test_no_text_becomes_markup() -> None:
+    nasty = "<script>alert(1)</script>\" onload='x' &"
+    page = made(
+        title=nasty,
+        lead=nasty,
+        verdicts=[Verdict("bad", nasty)],
+        numbers=[Number(nasty, nasty, nasty)],
+        tables=[Table(nasty, (nasty, "n"), [(nasty, 1)], nasty, bar="n")],
+        data={nasty: nasty},
+        footer=nasty,
+    )
+    structure = parsed(page)
+    assert "script" not in structure.seen
+    assert "".join(structure.text).count("alert(1)") >= 10
+
+
+def test_results_are_limited_and_drawn_as_bars() -> None:
+    page = made(tables=[Table("Rows", ("name", "total"), [(f"r{n}", n) for n in range(1200)], "About.", bar="total")])
+    assert "About. The first 1,000 of 1,200 rows." in page
+    assert page.count('<td class="bar">') == 1000
+    assert '<span style="width:100.0%">' in page
+    assert "r1000" not in page
+
+
+def test_a_rejected_request_is_explained_without_a_graph() -> None:
+    plan = asked()
+    events = [
+        Event(1.0, A, "request_submitted", "r1", {"plan": "p", "operators": list(plan.operators)}),
+        Event(1.1, A, "application_rejected", "r1", {"reason": f"sort: no component offers 'sort' at {B}"}),
+    ]
+    page = report(plan, Explanation("r1", events, NAMES), events, title="t")
+    text = " ".join(parsed(page).text)
+    assert "It does not run: rejected: sort: no component offers 'sort' at peer-2." in text
+    assert 'class="chart"' not in page
+
+
+def test_delays_are_those_of_the_application_since_it_began() -> None:
+    assert delays(journal(asked()), "r1") == {
+        "sink": [Delay(1.0, 0.005, 0.012, 100), Delay(3.0, 0.006, 1.5, 50)],
+    }
+
+
+def test_a_chart_says_its_values_and_keeps_within_its_frame() -> None:
+    chart = delay_chart([Delay(0.5, 0.002, 0.004, 7), Delay(1.5, 0.003, 2.5, 1)], 1.0)
+    assert "at 0.5 s: p50 2 ms, p99 4 ms, 7 tuples" in chart
+    assert "at 1.5 s: p50 3 ms, p99 2.5 s, 1 tuple<" in chart
+    assert "limit 1 s (above it, a tuple is late)" in chart
+    for label in ("1 ms", "10 ms", "100 ms", "1 s", "10 s"):
+        assert f">{label}</text>" in chart
+    heights = [float(y) for y in re.findall(r'c?y[12]?="([\d.-]+)"', chart)]
+    assert all(0 <= y <= 300 for y in heights)
+    marks = [float(y) for y in re.findall(r'class="p99" cx="[\d.]+" cy="([\d.]+)"', chart)]
+    assert marks[1] < float(re.findall(r'class="limit" .*?y1="([\d.]+)"', chart)[0]) < marks[0]
+
+
+@pytest.mark.parametrize("width", [400.0, 1030.0])
+def test_a_chart_of_one_point_without_a_limit(width: float) -> None:
+    chart = delay_chart([Delay(0.0, 0.01, 0.01, 1)], None, width=width)
+    assert "limit" not in chart
+    assert "p50 10 ms" in chart
+
+
+def test_labels_that_would_meet_are_moved_apart() -> None:
+    chart = delay_chart([Delay(1.0, 0.01, 0.0101, 1)], 1.0)
+    ends = [float(y) for y in re.findall(r'class="p\d\d-label" x="[\d.]+" y="([\d.]+)"', chart)]
+    assert abs(ends[0] - ends[1]) >= 14
+
+
+def test_operators_in_a_few_words() -> None:
+    said = {name: summary(operator) for name, operator in asked().operators.items()}
+    assert said == {
+        "source": "packets",
+        "filter": "bytes < 1500 AND link…",
+        "aggregate": "sum(bytes)",
+        "sort": "total desc",
+        "count": "n",
+        "compare": "total over 95 %",
+        "sink": "top <pairs>",
+    }
