@@ -203,6 +203,12 @@ class Peer:
     seed
         Of its random generator.
 
+    Attributes
+    ----------
+    timers : list
+        Heap of (when, sequence, timer), with those that were cancelled; drivers ask :attr:`next_timer`, and only look
+        here whether there is any.
+
     Examples
     --------
     >>> class Hello(Message):
@@ -217,7 +223,7 @@ class Peer:
     [Send(to='a', message=Hello(text='hi'))]
     """
 
-    __slots__ = ("_effects", "_handlers", "_local", "_sequence", "_timers", "address", "key", "now", "protocols", "rng")
+    __slots__ = ("_effects", "_handlers", "_local", "_sequence", "address", "key", "now", "protocols", "rng", "timers")
 
     def __init__(self, address: str, seed: int) -> None:
         self.address = address
@@ -226,7 +232,7 @@ class Peer:
         self.now = 0.0
         self.protocols: list[Protocol] = []
         self._handlers: dict[type[Message], Callable[[str, Any], None]] = {}
-        self._timers: list[tuple[float, int, Timer]] = []
+        self.timers: list[tuple[float, int, Timer]] = []
         self._sequence = 0
         self._effects: list[Effect] = []
         self._local: deque[Message] = deque()
@@ -258,7 +264,7 @@ class Peer:
     def tick(self, now: float) -> list[Effect]:
         """Make the calls of all timers that are due."""
         self._begin(now)
-        timers = self._timers
+        timers = self.timers
         while timers and timers[0][0] <= now:
             timer = heapq.heappop(timers)[2]
             if timer.callback is not None:
@@ -275,7 +281,7 @@ class Peer:
     @property
     def next_timer(self) -> float | None:
         """When ``tick`` is due, or None."""
-        timers = self._timers
+        timers = self.timers
         while timers and timers[0][2].callback is None:
             heapq.heappop(timers)
         return timers[0][0] if timers else None
@@ -323,7 +329,7 @@ class Peer:
         """Call ``callback(*arguments)`` in ``delay`` seconds; ties keep the order in which they were set."""
         timer = Timer(self.now + delay, callback, arguments)
         self._sequence += 1
-        heapq.heappush(self._timers, (timer.when, self._sequence, timer))
+        heapq.heappush(self.timers, (timer.when, self._sequence, timer))
         return timer
 
     # -- inside --------------------------------------------------------------------------------------------------

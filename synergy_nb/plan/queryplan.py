@@ -97,7 +97,7 @@ class Plan:
     # what follows from these, once it has been asked for
     _bytes: bytes | None
     _drafts: tuple[Any, ...] | None
-    _flows: dict[str, tuple[float, float, float]] | None
+    _flows: dict[str, tuple[float, float, float, float, float]] | None
     _names: dict[str, tuple[str, str]] | None
     _routes: tuple[tuple[str, ...], ...] | None
 
@@ -216,7 +216,7 @@ class Plan:
 
     def selectivity(self, operator: str) -> float:
         """Tuples out over tuples in: as profiled, or the default of its kind."""
-        taken, given, _ = self._flow()[operator]
+        taken, given = self._flow()[operator][:2]
         return given / taken if taken else 1.0
 
     def tuple_bytes(self, operator: str) -> float:
@@ -230,14 +230,14 @@ class Plan:
 
     def load(self, operator: str) -> float:
         """Processing p_o that the operator requires: cores."""
-        return self.input_rate(operator) * self.processing_time(operator)
+        return self._flow()[operator][3]
 
     def bandwidth(self, operator: str) -> float:
         """Bandwidth b_s that the operator's stream requires: bytes/s."""
-        _, given, size = self._flow()[operator]
-        return given * size
+        return self._flow()[operator][4]
 
-    def _flow(self) -> dict[str, tuple[float, float, float]]:
+    def _flow(self) -> dict[str, tuple[float, float, float, float, float]]:
+        """By operator: tuples/s in and out, bytes of a tuple, load, bandwidth."""
         flows = self._flows
         if flows is None:
             flows = {}
@@ -253,7 +253,8 @@ class Plan:
                 if operator.kind == "source":
                     taken = _source_rate(operator)
                 given = _given(operator, taken, windows.get(name, 0.0), flows)
-                flows[name] = taken, given, sum((COLUMN_BYTES[kind] for kind in self._schemas[name].values()), 0.0)
+                size = sum((COLUMN_BYTES[kind] for kind in self._schemas[name].values()), 0.0)
+                flows[name] = taken, given, size, taken * self.processing_time(name), given * size
             object.__setattr__(self, "_flows", flows)
         return flows
 
@@ -419,7 +420,7 @@ def _source_rate(operator: Operator) -> float:
     return 10 / operator.params["interval"] if operator.params.get("connector") == "peers" else DEFAULT_RATE
 
 
-def _given(operator: Operator, taken: float, windows: float, flows: Mapping[str, tuple[float, float, float]]) -> float:
+def _given(operator: Operator, taken: float, windows: float, flows: Mapping[str, tuple[float, ...]]) -> float:
     """Tuples/s of the operator's stream."""
     if operator.selectivity is not None:
         return taken * operator.selectivity

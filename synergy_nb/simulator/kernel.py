@@ -55,16 +55,18 @@ class Uniform:
         self.low = low
         self.high = high
         self.seed = seed
-        self._delays: dict[tuple[str, str], float] = {}
+        self._delays: dict[str, dict[str, float]] = {}  # by sender
 
     def delay(self, sender: str, to: str) -> float:
         """Seconds from ``sender`` to ``to``, the same at every call."""
-        delay = self._delays.get((sender, to))
-        if delay is None:
+        try:
+            return self._delays[sender][to]
+        except KeyError:
             first, second = (sender, to) if sender < to else (to, sender)
             drawn = zlib.crc32(f"{self.seed}/{first}/{second}".encode()) / 0xFFFFFFFF
-            delay = self._delays[sender, to] = self.low + (self.high - self.low) * drawn
-        return delay
+            delay = self.low + (self.high - self.low) * drawn
+            self._delays.setdefault(sender, {})[to] = delay
+            return delay
 
 
 class Simulation:
@@ -220,29 +222,28 @@ class Simulation:
                         self._push(hung[address], address, sender, message)
                         continue
                     del hung[address]
-                self.now = when
                 if message is None:
                     if wakeups.get(address) != when:
                         continue  # an earlier wake-up has taken its place
                     del wakeups[address]
+                    self.now = self.last_event = when
                     effects = peer.tick(when)
                 else:
+                    self.now = self.last_event = when
                     effects = peer.receive(sender, message, when)
                 handled += 1
-                self.last_event = when
-                if plain:
+                if plain:  # _transmit, _push and next_timer written out, for this is what most events do
                     for effect in effects:
-                        if type(effect) is Send:  # written out, for this is what most events do
+                        if type(effect) is Send:
                             self.messages += 1
-                            self._sequence += 1
+                            self._sequence = sequence = self._sequence + 1
                             to = effect.to
-                            push(heap, (when + delay(address, to), self._sequence, to, address, effect.message))
+                            push(heap, (when + delay(address, to), sequence, to, address, effect.message))
                         else:
                             self._carry_out(peer, [effect])
-                    due = peer.next_timer
-                    if due is not None:
-                        planned = wakeups.get(address)
-                        if planned is None or due < planned:
+                    if peer.timers:
+                        due = peer.next_timer
+                        if due is not None and (address not in wakeups or due < wakeups[address]):
                             self._push(max(when, due), address, address, None)
                 else:
                     self._carry_out(peer, effects)

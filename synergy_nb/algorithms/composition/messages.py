@@ -50,7 +50,8 @@ class CompositionConfig(msgspec.Struct, frozen=True):
     discovery, probing
         Time allowed for the directory's answer, and for probes, in seconds.
     acknowledgement
-        After which a next hop that has not answered a probe is taken for silent, in seconds.
+        After which a next hop that has not answered a probe is taken for silent, in seconds. Peers answer for all
+        probes of a request that came in within a twentieth of it at once: half of all messages are saved.
     reservation
         After which a reservation without a confirmation expires, in seconds.
     tries
@@ -96,13 +97,11 @@ class Probe(Message, frozen=True):
 
 
 class Acknowledged(Message, frozen=True):
-    """The receiver's probe for ``operator`` has been accepted or dropped by the sender."""
+    """The receiver's probes have been accepted or dropped by the sender: operator to the weight that they carried."""
 
     request: str
     attempt: int
-    operator: str
-    accepted: bool
-    weight: int
+    weights: dict[str, int]
 
 
 class Returned(Message, frozen=True):

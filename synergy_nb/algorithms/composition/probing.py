@@ -77,6 +77,7 @@ class Probing(Protocol):
         self._held: dict[str, tuple[int, Timer]] = {}
         self._seen: dict[str, set[tuple[str, tuple[tuple[str, str], ...]]]] = {}
         self._waiting: dict[str, _Waiting] = {}
+        self._owed: dict[tuple[str, str, int], dict[str, int]] = {}  # (upstream, request, attempt) to what is answered
         self._closed: OrderedDict[str, int] = OrderedDict()
         self.handlers = {Probe: self._probe, Acknowledged: self._acknowledged, Release: self._release}
 
@@ -101,7 +102,7 @@ class Probing(Protocol):
         before = probe.path[-1] if probe.path else None
         hop, refusal = self._check(request, plan, probe, before)
         upstream = before.peer if before is not None else request.origin
-        self.peer.send(upstream, Acknowledged(name, request.attempt, operator, refusal is None, probe.weight))
+        self._acknowledge((upstream, name, request.attempt), operator, probe.weight)
         if refusal is not None:
             self.peer.send(request.origin, refusal)
             return
@@ -211,15 +212,28 @@ class Probing(Protocol):
             salt += "/".join(hop.peer for hop in path)
         return sorted(candidates, key=lambda address: zlib.crc32((salt + address).encode()))[:many]
 
+    def _acknowledge(self, owed: tuple[str, str, int], operator: str, weight: int) -> None:
+        """Answer for a probe soon, together with others: nobody misses an answer before a twenty times longer time."""
+        if not self._owed:
+            self.peer.after(self.config.acknowledgement / 20, self._acknowledge_all)
+        weights = self._owed.setdefault(owed, {})
+        weights[operator] = weights.get(operator, 0) + weight
+
+    def _acknowledge_all(self) -> None:
+        owed, self._owed = self._owed, {}
+        for (upstream, request, attempt), weights in owed.items():
+            self.peer.send(upstream, Acknowledged(request, attempt, weights))
+
     def _acknowledged(self, sender: str, message: Acknowledged) -> None:
         waiting = self._waiting.get(message.request)
-        if waiting is not None and waiting.attempt == message.attempt:
-            key = (message.operator, sender)
-            left = waiting.weights.get(key, 0) - message.weight
+        if waiting is None or waiting.attempt != message.attempt:
+            return
+        for operator, weight in message.weights.items():
+            left = waiting.weights.get((operator, sender), 0) - weight
             if left > 0:
-                waiting.weights[key] = left
+                waiting.weights[operator, sender] = left
             else:
-                waiting.weights.pop(key, None)
+                waiting.weights.pop((operator, sender), None)
 
     def _await(self, request: Request) -> _Waiting:
         waiting = self._waiting.get(request.request)
