@@ -189,20 +189,35 @@ def test_joining_survives_loss() -> None:
     assert not world.wrong_leaf_sets()
 
 
-def test_two_rings_that_interleave_become_one() -> None:
-    world = World(40, seed=3, assembled=True)
-    for address, pastry in world.pastry.items():  # each knows only its own half, every other peer of the ring
-        mine = world.live.index(address) % 2
-        for other in pastry.known():
-            if world.live.index(other) % 2 != mine:
-                pastry.table.entries.pop(pastry.table.slot(place_of(other)), None)
+def halves(world: World, tables_too: bool) -> None:
+    """Make two rings of one: every peer knows only every other peer of the ring, at least in its leaf set."""
+    for address, pastry in world.pastry.items():
+        mine = world.live[world.live.index(address) % 2 :: 2]
+        if tables_too:
+            for slot, other in list(pastry.table.entries.items()):
+                if other not in mine:
+                    del pastry.table.entries[slot]
         pastry.leaves.clear()
-        for other in world.live[mine::2]:
+        for other in mine:
             pastry.leaves.add(other)
         pastry.adopt()
+
+
+def test_two_rings_become_one_by_a_single_acquaintance() -> None:
+    world = World(40, seed=3, assembled=True)
+    halves(world, tables_too=True)
     one, other = world.live[:2]
-    world.call(one, world.pastry[one].consider, other)  # a single acquaintance
+    world.call(one, world.pastry[one].consider, other)
     world.run(60.0)
+    assert not world.wrong_leaf_sets()
+
+
+def test_a_ring_that_goes_round_twice_is_straightened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("synergy_nb.overlay.pastry.ROW_EVERY", 1e9)  # only by peers that look for themselves
+    world = World(60, seed=3, assembled=True)
+    halves(world, tables_too=False)  # all neighbours agree, and all are wrong
+    assert len(world.wrong_leaf_sets()) == 60
+    world.run(80.0)
     assert not world.wrong_leaf_sets()
 
 
