@@ -71,11 +71,16 @@ def ncsa(path: Path, made: list[Request]) -> None:
     path.write_bytes(text.encode() + b'\xe9t\xe9 - - [23/Aug/1995:00:00:00 -0400] "GET /\xe9/x HTTP/1.0" 200 9999\n')
 
 
+def token(each: Request) -> str:
+    """The directory as a field of a trace whose fields are separated by blanks."""
+    return each.directory.replace(" ", "_") or "-"
+
+
 def tcp(path: Path, made: list[Request]) -> None:
     first = made[0].time
     path.write_text(
         "".join(
-            f"{(each.time - first).total_seconds() + 0.125:.6f} {each.host} {each.directory or '-'} 1024 80 {each.size}\n"
+            f"{(each.time - first).total_seconds() + 0.125:.6f} {each.host} {token(each)} 1024 80 {each.size}\n"
             for each in made
         )
     )
@@ -133,7 +138,7 @@ def served(each: Request) -> bool:
     ("write", "name", "wanted"),
     [
         (http, "log.txt.gz", lambda r: (r.time, r.host, r.directory, 1) if served(r) else None),
-        (tcp, "trace.tcp", lambda r: (r.time, r.host, r.directory or "-", r.size) if r.size else None),
+        (tcp, "trace.tcp", lambda r: (r.time, r.host, token(r), r.size) if r.size else None),
         (csv, "rows.csv", lambda r: (r.time, r.host, r.directory, r.size) if r.size else None),
         (parquet, "rows.parquet", lambda r: (r.time, r.host, r.directory, 1) if served(r) else None),
     ],

@@ -1,0 +1,401 @@
+"""The command: what it prints, what it refuses in which words, and its exit codes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import synergy_nb.experiments
+from synergy_nb import Plan, __version__, doctor, source
+from synergy_nb.cli import app
+from synergy_nb.doctor import Finding
+
+ROOT = Path(__file__).resolve().parent.parent
+PLAN = """
+format: 1
+name: large packets
+qos: {delay: 500 ms, miss_rate: 5 %}
+operators:
+  packets: {kind: source, connector: packets, seed: 3, rate: 2000 tuples/s, duration: 2 s, speed: 0}
+  large: {kind: filter, input: packets, where: bytes > 1000}
+  sums: {kind: aggregate, input: large, by: [source], window: 1 s, values: {total: sum(bytes)}}
+  result: {kind: sink, input: sums, name: result}
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with a plan in it and no data, on a wide terminal."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SYNERGY_DATA", raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
+    (tmp_path / "plan.yaml").write_text(PLAN)
+    return tmp_path
+
+
+def synergy(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def refused(*arguments: str) -> str:
+    """What is said about bad input: exit code 2, nothing on the standard output, no stack trace, one message."""
+    result = synergy(*arguments)
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    assert result.stderr.count("synergy: ") == 1
+    assert "Traceback" not in result.stderr
+    return result.stderr.partition("synergy: ")[2].strip()
+
+
+def environment() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": str(ROOT)}
+
+
+def command(*arguments: str, timeout: float = 60.0) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "synergy_nb", *arguments]
+    return subprocess.run(line, env=environment(), capture_output=True, text=True, timeout=timeout, check=False)
+
+
+# -- the command itself ------------------------------------------------------------------------------------------------
+
+
+def test_help_and_version() -> None:
+    helped = synergy("--help")
+    assert helped.exit_code == 0
+    for name in ("demo", "run", "plan", "up", "data", "bench", "doctor"):
+        assert re.search(rf"\b{name}\b", helped.stdout)
+    assert synergy("--version").stdout == f"{__version__}\n"
+    assert synergy("demo", "--help").exit_code == synergy("plan", "--help").exit_code == 0
+
+
+def test_help_imports_nothing_that_takes_time() -> None:
+    code = (
+        "import sys\nfrom typer.testing import CliRunner\nfrom synergy_nb.cli import app\n"
+        "assert CliRunner().invoke(app, ['--help']).exit_code == 0\n"
+        "slow = {'polars', 'pyarrow', 'distributed', 'duckdb', 'numpy', 'networkx', 'sqlglot'} & set(sys.modules)\n"
+        "assert not slow, slow"
+    )
+    subprocess.run([sys.executable, "-c", code], env=environment(), check=True, timeout=60)
+
+
+def test_exit_codes_of_the_process() -> None:
+    right, wrong, unknown = (
+        command(*each) for each in (("plan", "check", "plan.yaml"), ("plan", "check", "no"), ("x",))
+    )
+    assert (right.returncode, right.stderr) == (0, "")
+    assert right.stdout == "plan.yaml: valid: 4 operators, 1 source, 1 sink\n"
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert wrong.stderr == "synergy: no: no such file; expected a query plan\n"
+    assert unknown.returncode == 2
+
+
+# -- plans -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_is_shown(folder: Path) -> None:
+    shown = synergy("plan", "show", "plan.yaml", "--svg", "plan.svg")
+    assert shown.exit_code == 0
+    for text in (
+        "large packets",
+        "delay 500 ms, at most 5 % later",
+        "large (filter)",
+        "bytes > 1000",
+        "2,000 tuples/s",
+    ):
+        assert text in shown.stdout
+    assert (folder / "plan.svg").read_text("utf-8").startswith("<svg")
+    found = json.loads(synergy("plan", "show", "plan.yaml", "--json").stdout)
+    plan = Plan.from_yaml(PLAN)
+    assert list(found["operators"]) == list(plan.operators)
+    assert found["qos"]["delay"] == 0.5
+    assert found["operators"]["large"]["stream"] == plan.stream_name("large")
+    assert found["operators"]["large"]["key"] == plan.stream_key("large")
+
+
+def test_everything_that_is_wrong_with_a_plan_is_said_at_once(folder: Path) -> None:
+    (folder / "bad.yaml").write_text(PLAN.replace("kind: aggregate", "kind: agregate").replace("500 ms", "5 parsec"))
+    said = refused("plan", "check", "bad.yaml")
+    assert said.startswith("bad.yaml: the plan has 2 problems:")
+    assert "operator 'sums', kind: 'agregate'; expected one of source, filter," in said
+    assert "did you mean 'aggregate'?" in said
+    assert "qos.delay: '5 parsec'; expected a duration" in said
+    assert refused("run", "bad.yaml") == said == refused("plan", "show", "bad.yaml")
+
+
+def test_problems_as_json(folder: Path) -> None:
+    assert json.loads(synergy("plan", "check", "plan.yaml", "--json").stdout) == {"valid": True, "problems": []}
+    (folder / "bad.yaml").write_text(PLAN.replace("where: bytes", "where: byts"))
+    result = synergy("plan", "check", "bad.yaml", "--json")
+    assert result.exit_code == 2
+    found = json.loads(result.stdout)
+    assert found["valid"] is False
+    (problem,) = found["problems"]
+    assert (problem["operator"], problem["field"], problem["value"]) == ("large", "where", "byts")
+    assert problem["nearest"] == "bytes"
+
+
+@pytest.mark.parametrize("what", ["check", "show"])
+def test_files_that_hold_no_plan(folder: Path, what: str) -> None:
+    (folder / "syntax.yaml").write_text("format: 1\n  x: [unclosed\n")
+    assert "syntax.yaml: the plan has a problem:\n  - line 2: " in refused("plan", what, "syntax.yaml")
+    assert refused("plan", what, "plan.yml").endswith("no such file; expected a query plan; did you mean 'plan.yaml'?")
+    assert refused("plan", what, ".") == ".: Is a directory; expected a query plan in YAML"
+    (folder / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    assert refused("plan", what, "binary.yaml") == "binary.yaml: not UTF-8 text; expected a query plan in YAML"
+
+
+# -- what is refused before anything is started ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Starting anything fails the test."""
+    from synergy_nb.runtime import cluster
+
+    def start(*_: object, **__: object) -> None:
+        raise AssertionError("something was started")
+
+    monkeypatch.setattr(cluster.Cluster, "__init__", start)
+
+
+@pytest.mark.usefixtures("nothing_starts")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["demo", "--peers", "0"], "--peers: 0; expected a whole number of at least 1"),
+        (["demo", "--peers", "1", "--kill"], "--peers: 1; expected a whole number of at least 2"),
+        (["demo", "--speed", "0"], "--speed: 0.0; expected a factor above 0, such as 3600 for an hour a second"),
+        (["demo", "--speed", "nan"], "--speed: nan; expected a factor above 0"),
+        (["demo", "--trace", "plan.yml"], "--trace: plan.yml: no such file; expected a trace file; did you mean"),
+        (["demo", "--trace", "plan.yaml"], "--trace: plan.yaml: format not recognised (first line 'format: 1')"),
+        (["demo", "--report", "no/such/r.html"], "--report: 'no/such/r.html'; expected a file in a folder that exists"),
+        (["run", "no.yaml"], "no.yaml: no such file; expected a query plan"),
+        (["run", "plan.yaml", "--peers", "0"], "--peers: 0; expected a whole number of at least 1"),
+        (["run", "plan.yaml", "--limit", "-1"], "--limit: -1; expected a whole number of at least 0"),
+        (["run", "plan.yaml", "--duration", "soon"], "--duration: 'soon'; expected a duration such as '2 s'"),
+        (
+            ["run", "plan.yaml", "--scheduler", "host"],
+            "--scheduler: 'host'; expected an address such as tcp://host:8786",
+        ),
+        (["run", "plan.yaml", "--scheduler", "tcp://h:1", "--peers", "2"], "--scheduler: 'tcp://h:1' and --peers: 2;"),
+        (["run", "plan.yaml", "--key", "secret"], "--key: 'secret'; expected NAME=FILE"),
+        (["run", "plan.yaml", "--key", "k=no"], "--key: 'k=no': No such file or directory; expected a file that holds"),
+        (["run", "plan.yaml", "--key", "k=plan.yaml"], "--key: 'k=plan.yaml': "),
+        (["up", "--peers", "-2"], "--peers: -2; expected a whole number of at least 1"),
+        (["data", "info", "sdsc-htp"], "dataset: 'sdsc-htp'; expected one of sdsc-http, lbl-tcp-3, nasa-http"),
+        (["data", "info", "no/such.gz"], "no/such.gz: no such file; expected a trace file"),
+        (["data", "fetch", "nasa", "--url", "http://h/x", "--sha256", "0" * 64], "dataset: 'nasa'; expected one of"),
+        (["data", "fetch", "nasa-http", "--url", "x", "--sha256", "0" * 64], "url: 'x'; expected an http, https or"),
+        (
+            ["data", "fetch", "nasa-http", "--url", "http://h/x", "--sha256", "0"],
+            "sha256: '0'; expected 64 hexadecimal",
+        ),
+    ],
+    ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
+)
+def test_bad_input_is_named(arguments: list[str], said: str) -> None:
+    assert said in refused(*arguments)
+
+
+@pytest.mark.usefixtures("nothing_starts")
+def test_what_cannot_run_from_here_is_refused(folder: Path) -> None:
+    def run(old: str, new: str, *options: str) -> str:
+        (folder / "other.yaml").write_text(PLAN.replace(old, new))
+        return refused("run", "other.yaml", "--peers", "2", *options)
+
+    packets = "connector: packets, seed: 3, rate: 2000 tuples/s, duration: 2 s, speed: 0"
+    trace = "connector: trace, path: no.gz, format: tcp"
+    assert run(packets, trace).startswith("other.yaml: operator 'packets', path: no.gz: no such file")
+    python = "connector: python, name: mine, columns: {source: str, bytes: int}"
+    assert "operator 'packets', connector: 'python'; expected trace, packets or peers" in run(packets, python)
+    pinned = run("where: bytes > 1000", "where: bytes > 1000, at: peer-9")
+    assert pinned == "other.yaml: operator 'large', at: 'peer-9'; expected one of peer-1, peer-2"
+    secret = run("{kind: filter, input: packets, where: bytes > 1000}", "{kind: encrypt, input: packets, "
+                 "columns: [destination], key: k}")  # fmt: skip
+    assert secret == "other.yaml: operator 'large', key: 'k'; expected --key k=FILE with its secret"
+
+
+# -- data --------------------------------------------------------------------------------------------------------------
+
+
+def test_data_is_listed(folder: Path) -> None:
+    listed = synergy("data", "list")
+    assert listed.exit_code == 0
+    assert "sdsc-http" in listed.stdout
+    assert "synergy data fetch NAME --url ADDRESS --sha256 HEX" in listed.stdout
+    found = json.loads(synergy("data", "list", "--json").stdout)
+    assert {each["name"]: each["path"] for each in found}["lbl-tcp-3"] is None
+
+
+def test_data_is_described(folder: Path) -> None:
+    line = "1+1: Tue Aug 22 00:00:{:02d} 1995 (/a/b.gif): Sent binary: GET /a/b.gif\n"
+    (folder / "log.txt").write_text("".join(line.format(second) for second in (0, 5, 4)))
+    described = synergy("data", "info", "log.txt")
+    assert described.exit_code == 0
+    for text in ("http", "1995-08-22T00:00:00", "up to 1 s", "directory str"):
+        assert text in described.stdout
+    found = json.loads(synergy("data", "info", "log.txt", "--json").stdout)
+    assert found["dataset"] is None
+    assert found["trace"]["rows"] == 3
+    absent = json.loads(synergy("data", "info", "sdsc-http", "--json").stdout)
+    assert (absent["dataset"]["path"], absent["trace"]) == (None, None)
+
+
+def test_data_is_fetched_only_with_the_right_checksum(folder: Path) -> None:
+    copy = folder / "copy"
+    copy.write_bytes(b"1+1: Tue Aug 22 00:00:00 1995 (/a/b.gif): Sent binary: GET /a/b.gif\n")
+    right = hashlib.sha256(copy.read_bytes()).hexdigest()
+    wrong = synergy("data", "fetch", "sdsc-http", "--url", copy.as_uri(), "--sha256", "0" * 64, "--to", "d")
+    assert wrong.exit_code == 1
+    assert f"synergy: {copy.as_uri()}: sha256 {right}; expected {'0' * 64}; nothing is kept" in wrong.stderr
+    assert list((folder / "d").iterdir()) == []
+    fetched = synergy("data", "fetch", "sdsc-http", "--url", copy.as_uri(), "--sha256", right, "--to", "d", "--json")
+    assert fetched.exit_code == 0
+    found = json.loads(fetched.stdout)
+    assert Path(found["path"]).read_bytes() == copy.read_bytes()
+    assert found["bytes"] == copy.stat().st_size
+
+
+# -- measurements and the doctor ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def measurements(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Two measurements, one of which fails."""
+
+    def run(name: str) -> dict[str, Any]:
+        if name == "hop":
+            raise RuntimeError("no clock")
+        beside = {"name": "bytewax", "value": 0.5, "unit": "s", "detail": {}}
+        return {"name": name, "value": 1.25, "unit": "s", "detail": {"runs": 3, "each": [1, 2]}, "peers": [beside]}
+
+    module: Any = ModuleType("bench")
+    module.NAMES = ("ready", "hop")
+    module.run = run
+    monkeypatch.setitem(sys.modules, "synergy_nb.experiments.bench", module)
+    monkeypatch.setattr(synergy_nb.experiments, "bench", module, raising=False)
+    return module  # type: ignore[no-any-return]
+
+
+@pytest.mark.usefixtures("measurements")
+def test_measurements() -> None:
+    one = synergy("bench", "ready", "--json")
+    assert one.exit_code == 0
+    assert json.loads(one.stdout)["value"] == 1.25
+    shown = synergy("bench", "ready").stdout
+    assert re.search(r"ready\s+1.25 s\s+bytewax\s+500 ms\s+runs\s+3\s*$", shown)
+    everything = synergy("bench", "all", "--json")
+    assert everything.exit_code == 1
+    assert [each["name"] for each in json.loads(everything.stdout)] == ["ready"]
+    assert "synergy: hop: no clock" in everything.stderr
+    assert "synergy: not measured: hop" in everything.stderr
+    assert refused("bench", "redy") == "NAME: 'redy'; expected all, or one of ready, hop; did you mean 'ready'?"
+
+
+def test_the_doctor_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_peers", lambda: Finding("peers", "good", "2 started"))
+    good = synergy("doctor", "--json")
+    assert good.exit_code == 0
+    findings = {each["name"]: each for each in json.loads(good.stdout)}
+    assert set(findings) == {"Python", "system", "packages", "cores", "memory", "loopback", "data", "peers"}
+    assert findings["data"]["state"] == "note"
+    assert "synergy data list" in findings["data"]["advice"]
+
+    def forbidden(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(socket, "create_server", forbidden)
+    bad = synergy("doctor")
+    assert bad.exit_code == 1
+    assert "allow connections to 127.0.0.1" in bad.stdout
+    assert "synergy: not ready: loopback" in bad.stderr
+
+
+# -- with peers --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def peers() -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
+    """``synergy up --peers 2``, and what it printed."""
+    line = [sys.executable, "-m", "synergy_nb", "up", "--peers", "2", "--json"]
+    with subprocess.Popen(
+        line, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        printed = ""
+        for text in process.stdout:
+            printed += text
+            if text == "}\n":
+                break
+        try:
+            yield process, json.loads(printed)
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+@pytest.mark.slow
+def test_peers_stay_up_for_others_until_they_are_told_to_end(
+    peers: tuple[subprocess.Popen[str], dict[str, Any]], folder: Path
+) -> None:
+    process, found = peers
+    assert list(found["peers"]) == ["peer-1", "peer-2"]
+    options = ("--scheduler", found["scheduler"], "--limit", "2", "--json", "--explain", "--report", "run.html")
+    ran = command("run", "plan.yaml", *options)
+    assert ran.returncode == 0, ran.stderr
+    result = json.loads(ran.stdout)
+    assert (result["status"], result["peers"]) == ("finished", 2)
+    assert set(result["placement"].values()) <= {"peer-1", "peer-2"}
+    assert result["results"]["result"]["rows"] > 100
+    assert len(result["results"]["result"]["sample"]) == 2
+    assert result["qos"]["result"]["tuples"] == result["results"]["result"]["rows"]
+    assert result["explanation"]["selected"]["peers"] == result["placement"]
+    assert "large packets" in (folder / "run.html").read_text("utf-8")
+
+    endless = source("peers", interval="100 ms").filter("metric = 'cpu'").sink("load", delay="1 s")
+    (folder / "endless.yaml").write_text(endless.to_yaml())
+    stopped = command("run", "endless.yaml", *options[:2], "--duration", "1 s")
+    assert stopped.returncode == 0, stopped.stderr
+    assert re.search(r"status\s+stopped: after 1 s, as asked", stopped.stdout)
+    assert re.search(r"load: [1-9]\d* rows", stopped.stdout)
+
+    heavy = source("packets", rate="1000 tuples/s").delay("1 s").sink("slow")
+    (folder / "heavy.yaml").write_text(heavy.to_yaml())
+    rejected = command("run", "heavy.yaml", *options[:2])
+    assert (rejected.returncode, rejected.stdout) == (1, "")
+    assert "Traceback" not in rejected.stderr
+    assert re.search(r"synergy: slow: delay: processing capacity at 2 peer", rejected.stderr)
+
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 0
+    assert process.stderr is not None
+    assert "Traceback" not in process.stderr.read()
+    for address in found["peers"].values():
+        host, _, port = address.removeprefix("tcp://").partition(":")
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((host, int(port)), timeout=2.0).close()
+
+
+def test_a_scheduler_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    from synergy_nb.runtime import starting
+
+    def client(*_: object, **__: object) -> None:
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr(starting, "Client", client)
+    ran = synergy("run", "plan.yaml", "--scheduler", "tcp://127.0.0.1:1")
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert "synergy: scheduler: 'tcp://127.0.0.1:1' does not answer: timed out; expected tcp://host:port" in ran.stderr
