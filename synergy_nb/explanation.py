@@ -27,6 +27,9 @@ class Explanation:
     ----------
     candidates : dict
         Operator id to the peers that offer its component.
+    accepted : list of dict
+        Probes that passed the checks of a peer: ``operator``, ``at``, ``via`` (the peers before it), residual
+        ``capacity`` (cores) and ``bandwidth`` (bytes/s, None within a peer), delay ``so_far_s``.
     dropped : list of dict
         Probes that failed a condition: ``operator``, ``at``, ``condition``, ``asked``, ``available``.
     graphs : list of dict
@@ -46,6 +49,7 @@ class Explanation:
         self.request = request
         self._names = names
         self.candidates: dict[str, list[str]] = {}
+        self.accepted: list[dict[str, Any]] = []
         self.dropped: list[dict[str, Any]] = []
         self.graphs: list[dict[str, Any]] = []
         self.selected: dict[str, Any] | None = None
@@ -60,6 +64,9 @@ class Explanation:
                 submitted = event.time
             elif event.kind == "candidates_found":
                 self.candidates = {o: [self._name(peer) for peer in peers] for o, peers in detail["candidates"].items()}
+            elif event.kind == "probe_accepted":
+                via = [self._name(peer) for peer in detail["via"]]
+                self.accepted.append({**detail, "at": self._name(event.peer), "via": via})
             elif event.kind == "probe_dropped":
                 self.dropped.append({**detail, "at": self._name(detail["at"])})
             elif event.kind == "graph_evaluated":
@@ -114,6 +121,7 @@ class Explanation:
             "setup_s": self.setup_s,
             "candidates": self.candidates,
             "attempts": self.attempts,
+            "accepted": self.accepted,
             "dropped": self.dropped,
             "graphs": self.graphs,
             "selected": self.selected,
@@ -129,6 +137,12 @@ class Explanation:
             + ("" if attempt["complete"] else " (time ran out)")
             for attempt in self.attempts
         )
+        if self.accepted:
+            where: dict[str, dict[str, int]] = {}
+            for probe in self.accepted:
+                passed = where.setdefault(probe["operator"], {})
+                passed[probe["at"]] = passed.get(probe["at"], 0) + 1
+            lines.append("  accepted: " + "; ".join(f"{o} {_counted(passed)}" for o, passed in where.items()))
         if self.selected is not None:
             delay = self.selected["delay_s"]
             lines.append(f"  chosen: φ = {self.selected['phi']:.4g}, projected delay {delay * 1e3:.3g} ms")
@@ -161,3 +175,7 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         return f"<pre style='white-space: pre-wrap'>{html.escape(str(self))}</pre>"
+
+
+def _counted(passed: Mapping[str, int]) -> str:
+    return ", ".join(f"{peer} ({count} paths)" if count > 1 else peer for peer, count in sorted(passed.items()))

@@ -8,7 +8,7 @@ links are taken and given back, so that nothing is promised twice: a *reservatio
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -154,7 +154,12 @@ class Ledger:
     cores
         Processing capacity, in cores.
     bandwidth
-        Of each incoming virtual link, in bytes/s, unless :attr:`links` names the upstream peer.
+        Of each incoming virtual link, in bytes/s.
+
+    Attributes
+    ----------
+    bandwidth_from : callable (address) -> float
+        Bandwidth of the virtual link from an upstream peer; a driver that knows the network sets it.
 
     Notes
     -----
@@ -179,14 +184,13 @@ class Ledger:
             if not value > 0:
                 raise ValueError(f"{field}: {value}; expected a positive number")
         self.cores = cores
-        self.bandwidth = bandwidth
-        self.links: dict[str, float] = {}
+        self.bandwidth_from: Callable[[str], float] = lambda _upstream: bandwidth
         self._shares: dict[str, _Share] = {}
 
     # -- what is left --------------------------------------------------------------------------------------------
 
     def _capacity(self, resource: str) -> float:
-        return self.cores if resource == CORES else self.links.get(resource, self.bandwidth)
+        return self.cores if resource == CORES else self.bandwidth_from(resource)
 
     def _residual(self, request: str, resource: str) -> float:
         left = self._capacity(resource)

@@ -84,11 +84,12 @@ class Cluster:
 
     Examples
     --------
-    >>> from synergy_nb import Cluster, source                                      # doctest: +SKIP
-    >>> with Cluster(peers=8) as cluster:                                           # doctest: +SKIP
-    ...     packets = source("packets", rate=1000, duration="2 s", speed=0)
-    ...     plan = packets.filter("bytes > 1000").sink(delay="1 s")
-    ...     print(cluster.submit(plan).results())
+    >>> from synergy_nb import Cluster, source
+    >>> with Cluster(peers=2) as cluster:
+    ...     packets = source("packets", seed=1, rate="1000 tuples/s", duration="2 s", speed=0)
+    ...     application = cluster.submit(packets.filter("bytes > 1000").sink(delay="10 s"))
+    ...     application.results().columns[:3]
+    ['time', 'link', 'source']
     """
 
     def __init__(

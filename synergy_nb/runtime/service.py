@@ -89,6 +89,7 @@ class Service:
             keys=keys,
             samples=self._samples,
         )
+        synergy.ledger.bandwidth_from = self._bandwidth_from
         synergy.pastry.on_joined.append(self._notify)
         operations: dict[str, Callable[[bytes], Any]] = {
             "join": self._join,
@@ -167,6 +168,12 @@ class Service:
 
     def _into_peer(self, function: Callable[..., Any], *arguments: Any) -> None:
         self.runtime.call(function, *arguments)
+
+    def _bandwidth_from(self, upstream: str) -> float:
+        """Of the virtual link from another peer: as configured, or less in a wide area that is laid over the links."""
+        shape = self.runtime.links.shape
+        configured = self.synergy.config.bandwidth
+        return configured if shape is None else min(configured, shape(upstream)[1])
 
     def _link_down(self, address: str) -> None:
         """A link that failed is a reason to ask whether its other end is alive."""

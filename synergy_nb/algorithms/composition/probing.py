@@ -112,6 +112,15 @@ class Probing(Protocol):
         bandwidth = plan.bandwidth(before.operator) if before is not None else 0.0
         self.ledger.reserve(name, operator, plan.load(operator), link, bandwidth)
         path = (*probe.path, hop)
+        self.peer.record(
+            "probe_accepted",
+            name,
+            operator=operator,
+            via=[each.peer for each in probe.path],
+            capacity=hop.capacity,
+            bandwidth=hop.bandwidth if math.isfinite(hop.bandwidth) else None,
+            so_far_s=sum(each.processing + each.transmission for each in path),
+        )
         following = plan.downstream(operator)
         if following:
             self.propagate(request, plan, probe.request, following, path, probe.budget, probe.weight)
