@@ -242,24 +242,6 @@ def checked(found: Any, *, peers: int, rows: int | None = None) -> None:
 
 
 @pytest.mark.slow
-def test_the_demo_on_a_trace(tmp_path: Path) -> None:
-    made = requests()
-    http(tmp_path / "log.txt.gz", made)
-    code, found, said = demo(tmp_path, "--trace", "log.txt.gz", "--peers", "3", "--speed", "3600", "--report", "r.html")
-    assert code == 0, said
-    wanted = top([(each.time, each.host, each.directory, 1) for each in made if served(each)])
-    checked(found, peers=3, rows=len(wanted))
-    assert found["input"] == {"name": "log.txt.gz", "tuples": len(made), "real": True}
-    assert [(row["host"], row["directory"], row["total"]) for row in found["rows_sample"]] == [
-        row[2:] for row in wanted[:10]
-    ]
-    page = (tmp_path / "r.html").read_text("utf-8")
-    assert "Top-k traffic on 3 peers" in page
-    assert f"All {len(wanted)} rows of both passes equal DuckDB" in page
-    assert page.count('class="chart"') == 2
-
-
-@pytest.mark.slow
 def test_the_demo_without_a_trace_watches_the_peers_and_says_that_packets_are_generated(tmp_path: Path) -> None:
     code, found, said = demo(tmp_path, "--peers", "3", "--speed", "14400")
     assert code == 0, said
@@ -272,17 +254,29 @@ def test_the_demo_without_a_trace_watches_the_peers_and_says_that_packets_are_ge
 
 
 @pytest.mark.slow
-def test_the_demo_goes_on_when_a_peer_is_killed(tmp_path: Path) -> None:
-    http(tmp_path / "log.txt.gz", requests())
-    options = ("--trace", "log.txt.gz", "--peers", "4", "--speed", "2400", "--kill")
+def test_the_demo_on_a_trace_goes_on_when_a_peer_is_killed(tmp_path: Path) -> None:
+    made = requests()
+    http(tmp_path / "log.txt.gz", made)
+    options = ("--trace", "log.txt.gz", "--peers", "4", "--speed", "2400", "--kill", "--report", "r.html")
     code, found, said = demo(tmp_path, *options)
     assert code == 0, said
     killed = found.pop("kill")
-    checked(found, peers=4)
     assert killed["operators"]
     assert killed["peer"] not in found["placement"].values()
     assert killed["peer"] in killed["reason"]
     assert killed["recomposed"] != killed["application"]
+
+    wanted = top([(each.time, each.host, each.directory, 1) for each in made if served(each)])
+    checked(found, peers=4, rows=len(wanted))
+    assert found["input"] == {"name": "log.txt.gz", "tuples": len(made), "real": True}
+    assert [(row["host"], row["directory"], row["total"]) for row in found["rows_sample"]] == [
+        row[2:] for row in wanted[:10]
+    ]
+    page = (tmp_path / "r.html").read_text("utf-8")
+    assert "Top-k traffic on 4 peers" in page
+    assert f"All {len(wanted)} rows of both passes equal DuckDB" in page
+    assert f"{killed['peer']} ({', '.join(killed['operators'])}) was killed" in page
+    assert page.count('class="chart"') == 2
 
 
 @pytest.mark.slow
