@@ -319,9 +319,12 @@ class ComponentGraph(msgspec.Struct, frozen=True):
         """End-to-end execution time of the longest path, in seconds: processing and transmission (section 2.2.2)."""
         reached: dict[str, float] = {}
         for operator in plan.operators:
-            hop = self.hops[operator]
-            before = (reached[up] + self.links[up, operator][1] for up in plan.upstream(operator))
-            reached[operator] = hop.processing + max(before, default=0.0)
+            before = 0.0
+            for upstream in plan.upstream(operator):
+                arrived = reached[upstream] + self.links[upstream, operator][1]
+                if arrived > before:
+                    before = arrived
+            reached[operator] = self.hops[operator].processing + before
         return max(reached.values())
 
     def balance(self, plan: Plan) -> float:
@@ -332,10 +335,14 @@ class ComponentGraph(msgspec.Struct, frozen=True):
         asked: dict[str, float] = {}
         for operator, hop in self.hops.items():
             asked[hop.peer] = asked.get(hop.peer, 0.0) + plan.load(operator)
+        crossing: list[tuple[tuple[str, str], float, float]] = []  # pair of peers, bandwidth asked, and available
         wired: dict[tuple[str, str], float] = {}
-        for upstream, operator in self.links:
+        for (upstream, operator), (available, _) in self.links.items():
             pair = (self.hops[upstream].peer, self.hops[operator].peer)
-            wired[pair] = wired.get(pair, 0.0) + plan.bandwidth(upstream)
+            bandwidth = plan.bandwidth(upstream)
+            if pair[0] != pair[1] and bandwidth > 0.0:
+                crossing.append((pair, bandwidth, available))
+                wired[pair] = wired.get(pair, 0.0) + bandwidth
         phi = 0.0
         for operator, hop in self.hops.items():
             load = plan.load(operator)
@@ -344,11 +351,7 @@ class ComponentGraph(msgspec.Struct, frozen=True):
                 return float("inf")  # condition 2.3
             if load > 0.0:
                 phi += load / (max(residual, 0.0) + load)
-        for (upstream, operator), (available, _) in self.links.items():
-            pair = (self.hops[upstream].peer, self.hops[operator].peer)
-            bandwidth = plan.bandwidth(upstream)
-            if pair[0] == pair[1] or bandwidth <= 0.0:
-                continue
+        for pair, bandwidth, available in crossing:
             residual = available - wired[pair]
             if residual < -1e-9 * available:
                 return float("inf")  # condition 2.4
@@ -394,7 +397,7 @@ def merge(plan: Plan, paths: Iterable[tuple[Hop, ...]], limit: int = 4096) -> li
             for graph in partial
             for path in index.get(tuple(graph.hops[operator].peer for operator in shared), ())
         ]
-        partial.sort(key=lambda graph: sum(transmission for _, transmission in graph.links.values()))
+        partial.sort(key=lambda graph: sum([transmission for _, transmission in graph.links.values()]))
         del partial[limit:]
         covered.update(route)
     if covered != set(plan.operators):
@@ -412,10 +415,14 @@ def _extend(graph: ComponentGraph, path: tuple[Hop, ...]) -> ComponentGraph:
     before: Hop | None = None
     for hop in path:
         known = hops.get(hop.operator)
-        hops[hop.operator] = hop if known is None or hop.capacity < known.capacity else known
+        if known is None or hop.capacity < known.capacity:
+            hops[hop.operator] = hop
         if before is not None:
             edge = (before.operator, hop.operator)
-            bandwidth, transmission = links.get(edge, (float("inf"), 0.0))
-            links[edge] = (min(bandwidth, hop.bandwidth), max(transmission, hop.transmission))
+            seen = links.get(edge)
+            if seen is None:
+                links[edge] = (hop.bandwidth, hop.transmission)
+            else:
+                links[edge] = (min(seen[0], hop.bandwidth), max(seen[1], hop.transmission))
         before = hop
     return ComponentGraph(hops, links)
