@@ -16,10 +16,14 @@ from typing import Any
 
 import polars as pl
 import pytest
+from typer.testing import CliRunner
 
-from synergy_nb.demo import inputs, oracle
+from synergy_nb.cli import app
+from synergy_nb.demo import inputs, job, oracle
 from synergy_nb.demo.inputs import Input
 from synergy_nb.demo.page import busiest
+from synergy_nb.explanation import Explanation
+from synergy_nb.journal import Event
 from synergy_nb.traces import tracefiles
 
 KEYS = {"input", "placement", "rows", "rows_sample", "check", "qos", "tuples_per_s", "peers", "setup_s"}
@@ -285,3 +289,42 @@ def test_the_demo_on_the_real_trace(tmp_path: Path, real_data: Path) -> None:
     assert code == 0, said
     checked(found, peers=3, rows=282)
     assert found["input"] == {"name": "sdsc-http.txt.gz", "tuples": 28338, "real": True}
+
+
+def test_rows_that_differ_are_a_failure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SYNERGY_DATA", raising=False)
+    given = inputs.generated({"seed": 1, "count": 100})
+    plan = inputs.query(given, 0.0)
+    placed = dict.fromkeys(plan.operators, "peer-1")
+    selected = Event(1.0, "peer-1", "graph_selected", "r1", {"peers": placed, "phi": 0.5, "delay_s": 0.01})
+    one = (datetime(1995, 8, 22), datetime(1995, 8, 22, 0, 20), "a", "b", 3)  # noqa: DTZ001
+
+    def run(*_: object, **__: object) -> job.Outcome:
+        return job.Outcome(
+            given=given,
+            plan=plan,
+            peers=2,
+            ready_s=1.0,
+            placement=placed,
+            explanation=Explanation("r1", [selected], {}),
+            events=[selected],
+            rows=[one],
+            check=oracle.compare([one], [])._replace(difference="paced pass, only the peers give row 1"),
+            qos={"delay_p50_s": 2.0, "delay_p99_s": 2.0, "limit_s": 1.0, "miss_rate": 1.0},
+            setup_s=0.01,
+            fast_setup_s=0.01,
+            fast_s=0.5,
+            killed=None,
+            watched=None,
+        )
+
+    monkeypatch.setattr(job, "run", run)
+    for options in ((), ("--json",)):
+        result = CliRunner().invoke(app, ["demo", *options])
+        assert result.exit_code == 1
+        assert "synergy: the rows do not equal DuckDB's: paced pass, only the peers give row 1" in result.stderr
+    assert json.loads(result.stdout)["check"] == {"engine": "duckdb", "equal": False, "rows": 0}
+    page = (tmp_path / "synergy-demo.html").read_text("utf-8")
+    assert "The rows do not equal DuckDB&#x27;s" in page
+    assert "100 % of the results came later than 1 s (above the 1 % asked for)" in page
