@@ -168,7 +168,7 @@ def test_windows_are_what_a_loop_over_all_of_them_gives(
             (time, row, *window) for row, time in enumerate(times) for window in all_windows
             if window[0] <= time < window[1] <= until
         ]  # fmt: skip
-    spread = windows.spread(table, "time", before, until)
+    spread = windows.spread(table, "time", before, until).collect()
     assert spread.with_columns(pl.col(WINDOW).cast(pl.Int64)).rows() == literal
     ends = [end for time in times for start, end in all_windows if start <= time < end]
     assert windows.first_end(table, "time") == min(ends)

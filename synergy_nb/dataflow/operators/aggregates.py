@@ -172,6 +172,7 @@ class WindowAggregate(OperatorLogic):
         self._merged = dict(tables)
         self._fresh: dict[str, list[pl.DataFrame]] = {name: [] for name in self._merged}
         self._fresh_rows = 0
+        self._doubled = False  # whether a pane and group may have several rows in what was merged
         self._due = END
 
     @property
@@ -196,17 +197,18 @@ class WindowAggregate(OperatorLogic):
         if low < self._due:
             return ()
         self._gather()
-        self._consolidate()
+        if self._fresh_rows + sum(table.height for table in self._merged.values()) < GATHERED:
+            self._together()  # they are merged below
+        else:
+            self._consolidate()
         windows, at, previous = self._windows, PANE, self._forwarded
         closed = {name: windows.spread(table, at, previous, low) for name, table in self._merged.items()}
         self._merged = {name: windows.keep(table, at, low) for name, table in self._merged.items()}
         self._due = self._next_due(low)
-        if not closed["partials"].height:
-            return ()
         keys = [*WINDOW, *self._by]
         values = self._values
-        sets = {name: closed[f"set {name}"].lazy().select(*keys, MEMBER).unique() for name in self._sets}
-        merged = values.merge(closed["partials"].lazy(), keys)
+        sets = {name: closed[f"set {name}"].select(*keys, MEMBER).unique() for name in self._sets}
+        merged = values.merge(closed["partials"], keys)
         return (
             _ordered(values.finish(merged, sets, keys), self.context.output, ["window_end", "window_start", *self._by]),
         )
@@ -250,14 +252,24 @@ class WindowAggregate(OperatorLogic):
 
     def _consolidate(self) -> None:
         """One row a pane and group again; done when the rows have doubled, so at constant cost a row."""
+        self._together()
+        if not self._doubled:
+            return
+        for name, rows in self._merged.items():
+            lazy = rows.lazy()
+            lazy = self._values.merge(lazy, self._keys) if name == "partials" else lazy.unique()
+            self._merged[name] = lazy.select(self._empty[name].columns).collect()
+        self._doubled = False
+
+    def _together(self) -> None:
+        """All partial results in one table, where a pane and group may have several rows."""
         if not self._fresh_rows:
             return
         for name, fresh in self._fresh.items():
-            lazy = pl.concat([self._merged[name], *fresh]).lazy()
-            lazy = self._values.merge(lazy, self._keys) if name == "partials" else lazy.unique()
-            self._merged[name] = lazy.select(self._empty[name].columns).collect()
+            self._merged[name] = pl.concat([self._merged[name], *fresh])
             fresh.clear()
         self._fresh_rows = 0
+        self._doubled = True
 
 
 class CountWindowAggregate(Buffered):

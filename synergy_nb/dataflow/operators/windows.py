@@ -41,7 +41,7 @@ class Windows(Protocol):
     def next_end(self, low: int) -> int:
         """The least end that a window which is open at ``low`` can have."""
 
-    def spread(self, table: pl.DataFrame, at: str, previous: int, low: int) -> pl.DataFrame:
+    def spread(self, table: pl.DataFrame, at: str, previous: int, low: int) -> pl.LazyFrame:
         """Each row once for every window that holds it and ends in ``(previous, low]``, in order of arrival."""
 
     def keep(self, table: pl.DataFrame, at: str, low: int) -> pl.DataFrame:
@@ -71,7 +71,7 @@ class TimeWindows:
         """See :class:`Windows`."""
         return ((low - self.length) // self.slide + 1) * self.slide + self.length
 
-    def spread(self, table: pl.DataFrame, at: str, previous: int, low: int) -> pl.DataFrame:
+    def spread(self, table: pl.DataFrame, at: str, previous: int, low: int) -> pl.LazyFrame:
         """See :class:`Windows`."""
         length, slide = self.length, self.slide
         time = pl.col(at).cast(pl.Int64)
@@ -93,7 +93,7 @@ class TimeWindows:
             )
         return lazy.with_columns(
             pl.col("window_start").cast(_BOUND), (pl.col("window_start") + length).cast(_BOUND).alias("window_end")
-        ).collect()
+        )
 
     def keep(self, table: pl.DataFrame, at: str, low: int) -> pl.DataFrame:
         """See :class:`Windows`."""
@@ -114,9 +114,10 @@ class GivenWindows:
         """See :class:`Windows`."""
         return low + 1
 
-    def spread(self, table: pl.DataFrame, at: str, previous: int, low: int) -> pl.DataFrame:
+    def spread(self, table: pl.DataFrame, at: str, previous: int, low: int) -> pl.LazyFrame:
         """See :class:`Windows`."""
-        return table if low == END else table.filter(pl.col("window_end").cast(pl.Int64) <= low)
+        rows = table.lazy()
+        return rows if low == END else rows.filter(pl.col("window_end").cast(pl.Int64) <= low)
 
     def keep(self, table: pl.DataFrame, at: str, low: int) -> pl.DataFrame:
         """See :class:`Windows`."""
@@ -213,7 +214,7 @@ class Buffered(OperatorLogic):
         if low < self._due or not self._rows:
             return ()
         rows = self._table()
-        closed = self._windows.spread(rows, "time", self._forwarded, low)
+        closed = self._windows.spread(rows, "time", self._forwarded, low).collect()
         self._replace(self._windows.keep(rows, "time", low))
         if self._rows:
             self._due = max(self._windows.first_end(self._chunks[0], "time"), self._windows.next_end(low))
