@@ -66,7 +66,7 @@ class Host:
     finished
         Called with (application, operator) when a sink has got the end of its stream.
     measured
-        Called with (application, operator, record) of each sink once a second; the record is also journaled as ``qos``.
+        Called with (application, operator, record) of each sink every ``measure_s``; it is also journaled as ``qos``.
     discipline, window_bytes
         See :class:`~synergy_nb.dataflow.hosting.Hosting`.
     result_bytes

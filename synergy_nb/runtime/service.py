@@ -42,6 +42,7 @@ __all__ = ["FACTORY", "Service", "make"]
 FACTORY: Final = "synergy_nb.runtime.service:make"
 LASTING: Final = frozenset({"composing", "running"})
 SOURCE_START: Final = 3.0  # seconds that tuples for a source may come before it starts
+MEASURE: Final = 0.5  # seconds between two measurements of a sink
 POLL: Final = 8.0  # seconds after which a waiting request is answered with the state as it is
 
 
@@ -88,6 +89,7 @@ class Service:
             measured=self._measured,
             keys=keys,
             samples=self._samples,
+            measure_s=MEASURE,
         )
         synergy.ledger.bandwidth_from = self._bandwidth_from
         synergy.pastry.on_joined.append(self._notify)
