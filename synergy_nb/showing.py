@@ -258,7 +258,11 @@ def show_measurement(found: dict[str, Any]) -> None:
     """A measurement, and those of the systems beside it."""
     rows = [(str(found["name"]), _figure(found))]
     rows += [(f"  {peer['name']}", _figure(peer)) for peer in found.get("peers") or ()]
-    rows += [(f"  {name}", str(value)) for name, value in (found.get("detail") or {}).items() if _brief(value)]
+    rows += [
+        (f"  {name.replace('_', ' ')}", cell(value))
+        for name, value in (found.get("detail") or {}).items()
+        if _brief(value)
+    ]
     fields(rows)
 
 
