@@ -1,6 +1,6 @@
 """``python -m synergy_nb`` is the command ``synergy``."""
 
-from synergy_nb.cli import main
+from synergy_nb.cli.commands import main
 
 if __name__ == "__main__":
     main()

@@ -19,9 +19,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import synergy_nb.experiments
-from synergy_nb import Plan, __version__, doctor, source
-from synergy_nb.cli import app
-from synergy_nb.doctor import Finding
+from synergy_nb import Plan, __version__, source
+from synergy_nb.cli import doctor
+from synergy_nb.cli.commands import app
+from synergy_nb.cli.doctor import Finding
 
 ROOT = Path(__file__).resolve().parent.parent
 PLAN = """
@@ -83,7 +84,7 @@ def test_help_and_version() -> None:
 
 def test_help_imports_nothing_that_takes_time() -> None:
     code = (
-        "import sys\nfrom typer.testing import CliRunner\nfrom synergy_nb.cli import app\n"
+        "import sys\nfrom typer.testing import CliRunner\nfrom synergy_nb.cli.commands import app\n"
         "assert CliRunner().invoke(app, ['--help']).exit_code == 0\n"
         "slow = {'polars', 'pyarrow', 'distributed', 'duckdb', 'numpy', 'networkx', 'sqlglot'} & set(sys.modules)\n"
         "assert not slow, slow"

@@ -18,7 +18,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from synergy_nb.cli import app
+from synergy_nb.cli.commands import app
 from synergy_nb.demo import inputs, job, oracle
 from synergy_nb.demo.inputs import Input
 from synergy_nb.demo.page import busiest

@@ -32,7 +32,7 @@ LAYERS = (
     ("algorithms",),
     ("assembly",),
     ("widgets", "simulator", "runtime"),
-    ("cli", "console", "demo", "doctor", "experiments", "running", "showing", "__init__", "__main__"),
+    ("cli", "demo", "experiments", "__init__", "__main__"),
 )
 LEVEL = {part: level for level, layer in enumerate(LAYERS, start=1) for part in layer}
 DRIVERS = LEVEL["runtime"]

@@ -127,8 +127,8 @@ def _data() -> Iterator[Finding]:
 
 
 def _peers() -> Finding:
-    from synergy_nb.plan import source  # noqa: PLC0415 - what is missing has to be reported first
-    from synergy_nb.runtime.cluster import Cluster  # noqa: PLC0415
+    from synergy_nb.plan import source
+    from synergy_nb.runtime.cluster import Cluster
 
     began = time.monotonic()
     try:

@@ -61,8 +61,8 @@ class Bars:
 
 def fields(rows: list[tuple[str, str]]) -> None:
     """Names and values, two columns; values wrap in their own."""
-    from rich.table import Table  # noqa: PLC0415 - only where a table is printed
-    from rich.text import Text  # noqa: PLC0415
+    from rich.table import Table
+    from rich.text import Text
 
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)

@@ -95,7 +95,7 @@ def demo(
 
         given = inputs.choose(trace)
     from synergy_nb import __version__
-    from synergy_nb.console import Bars, err, out
+    from synergy_nb.cli.console import Bars, err, out
     from synergy_nb.demo.job import run
     from synergy_nb.demo.page import page
     from synergy_nb.demo.printed import printed
@@ -151,15 +151,15 @@ def run(
 
         with _bad_input("--duration"):
             seconds = parse_duration(duration)
-    from synergy_nb.running import check, execute, secrets
+    from synergy_nb.cli.running import check, execute, secrets
 
     with _bad_input("--key"):
         keys = secrets(key or [])
     with _bad_input(str(plan)):
         check(parsed, peers=count, keys=keys)
-    from synergy_nb.console import Bars
+    from synergy_nb.cli.console import Bars
+    from synergy_nb.cli.showing import show_run, write_report
     from synergy_nb.runtime.cluster import Cluster
-    from synergy_nb.showing import show_run, write_report
 
     with _running(), Bars() as bars:
         bars.stage(f"connecting to {scheduler}" if scheduler is not None else f"starting {count} peers")
@@ -190,7 +190,7 @@ def up(peers: Peers = 8, as_json: Json = False) -> None:
 
     started = False
     before = {number: signal.signal(number, tell) for number in (signal.SIGINT, signal.SIGTERM)}
-    from synergy_nb.console import Bars, fields, out
+    from synergy_nb.cli.console import Bars, fields, out
     from synergy_nb.runtime.cluster import Cluster
 
     try:
@@ -229,8 +229,8 @@ def bench(
 
         expected = f"all, or one of {', '.join(names)}"
         _refuse(f"NAME: {WrongValue(name, expected, nearest(name, (*names, 'all')))}")
-    from synergy_nb.console import Bars, err
-    from synergy_nb.showing import show_measurement
+    from synergy_nb.cli.console import Bars, err
+    from synergy_nb.cli.showing import show_measurement
 
     found, failed = [], []
     for each in names if name == "all" else (name,):
@@ -253,9 +253,9 @@ def bench(
 @app.command()
 def doctor(as_json: Json = False) -> None:
     """See whether this machine is ready, and what to do where it is not."""
-    from synergy_nb.console import Bars
-    from synergy_nb.doctor import examine
-    from synergy_nb.showing import show_finding
+    from synergy_nb.cli.console import Bars
+    from synergy_nb.cli.doctor import examine
+    from synergy_nb.cli.showing import show_finding
 
     findings = []
     with Bars() as bars:
@@ -285,7 +285,7 @@ def plan_show(
     plan = _load(file)
     if svg is not None:
         svg.write_text(plan.to_svg(), encoding="utf-8")
-    from synergy_nb.showing import plan_dict, show_plan
+    from synergy_nb.cli.showing import plan_dict, show_plan
 
     if as_json:
         _print_json(plan_dict(plan))
@@ -310,7 +310,7 @@ def plan_check(file: PlanFile, as_json: Json = False) -> None:
     if as_json:
         _print_json({"valid": True, "problems": []})
     else:
-        from synergy_nb.console import out
+        from synergy_nb.cli.console import out
         from synergy_nb.widgets.readable import counted
 
         numbers = {"operator": len(plan.operators), "source": len(plan.sources), "sink": len(plan.sinks)}
@@ -324,7 +324,7 @@ def plan_check(file: PlanFile, as_json: Json = False) -> None:
 @data.command("list")
 def data_list(as_json: Json = False) -> None:
     """List the real traces, and which of them are at hand."""
-    from synergy_nb.showing import dataset_dict, show_datasets
+    from synergy_nb.cli.showing import dataset_dict, show_datasets
     from synergy_nb.traces import datasets
 
     found = datasets.listing()
@@ -341,7 +341,7 @@ def data_info(
 ) -> None:
     """Say what a trace holds."""
     from synergy_nb import traces
-    from synergy_nb.showing import dataset_dict, show_dataset, show_trace
+    from synergy_nb.cli.showing import dataset_dict, show_dataset, show_trace
     from synergy_nb.traces import datasets
 
     with _bad_input():
@@ -372,7 +372,7 @@ def data_fetch(
     as_json: Json = False,
 ) -> None:
     """Download a trace from an address of yours, and keep it if its checksum is right."""
-    from synergy_nb.console import Bars, out
+    from synergy_nb.cli.console import Bars, out
     from synergy_nb.traces import datasets
     from synergy_nb.widgets.readable import amount
 
@@ -400,7 +400,7 @@ def data_fetch(
 
 
 def _say(message: str) -> None:
-    from synergy_nb.console import err
+    from synergy_nb.cli.console import err
 
     err.print(f"synergy: {message}", markup=False, style="red", soft_wrap=True)
 

@@ -10,10 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from synergy_nb import __version__
-from synergy_nb.console import fields, out
-from synergy_nb.doctor import Finding
+from synergy_nb.cli.console import fields, out
+from synergy_nb.cli.doctor import Finding
+from synergy_nb.cli.running import Run
 from synergy_nb.plan import Plan
-from synergy_nb.running import Run
 from synergy_nb.traces import Info
 from synergy_nb.traces.datasets import Found
 from synergy_nb.widgets import report as pages
