@@ -119,7 +119,7 @@ class _Share:
     reserved, committed
         Operator to amounts by (resource, upstream operator); cores have no upstream operator.
     limit
-        Resource to what was left for this request when it last reserved, less what it has committed since.
+        Resource to what was left for this request when it last reserved or committed.
     """
 
     __slots__ = ("committed", "limit", "reserved")
@@ -244,8 +244,8 @@ class Ledger:
                     return f"processing capacity: {left:.4g} of {amount:.4g} cores left"
                 return f"bandwidth from {resource}: {left:.4g} of {amount:.4g} bytes/s left"
         share.committed[operator] = {(CORES, ""): cores, **links}
-        for resource, amount in asked.items():
-            share.limit[resource] = max(share.limit.get(resource, 0.0) - amount, 0.0)
+        for resource in asked:  # of what was not reserved, some was taken from what others left since
+            share.limit[resource] = max(self._residual(request, resource), 0.0)
         return ""
 
     def expire(self, request: str) -> bool:

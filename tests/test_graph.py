@@ -183,6 +183,17 @@ def test_a_hold_is_honoured_whatever_others_hold() -> None:
     assert ledger.overbooked() is None
 
 
+def test_a_commitment_without_reservation_uses_up_what_the_request_holds_for_others() -> None:
+    """Of a core, two requests hold a half each; what one commits for another operator comes out of its own half."""
+    ledger = Ledger(1.0, 100.0)
+    ledger.reserve("r1", "a", 0.5, None, 0.0)
+    ledger.reserve("r2", "a", 0.5, None, 0.0)
+    assert ledger.commit("r1", "b", 0.5, {}) == ""
+    assert ledger.overbooked() is None
+    assert ledger.commit("r2", "a", 0.5, {}) == ""
+    assert "processing capacity: 0 of 0.5" in ledger.commit("r1", "a", 0.5, {})
+
+
 def test_a_commitment_without_reservation_is_decided_by_what_is_left() -> None:
     ledger = Ledger(1.0, 100.0)
     assert ledger.commit("r1", "a", 0.7, {("p", "s"): 60.0}) == ""
