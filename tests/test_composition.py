@@ -197,3 +197,17 @@ def test_messages_are_bounded_by_the_budget() -> None:
     assert ring.until_decided("r").status == "running"
     probes = sum(each.probing.probes for each in ring.synergy.values())
     assert probes <= 8 * 8
+
+
+def test_messages_are_bounded_where_routes_meet_before_a_long_chain() -> None:
+    """All probers choose alike after the union; each hop of the chain must not double the paths."""
+    ring = Ring(8, seed=17)
+    left = source("python", name="a", columns={"v": "float"}, rate=10.0)
+    stream = left.union(source("python", name="b", columns={"v": "float"}, rate=10.0))
+    for number in range(10):
+        stream = stream.delay("1 us", id=f"o{number}")
+    ring.submit("peer-0", "r", stream.sink("out"))
+    assert ring.until_decided("r").status == "running"
+    config = CompositionConfig()
+    paths = 2 * config.budget * config.at_least
+    assert sum(each.probing.probes for each in ring.synergy.values()) <= paths * 13

@@ -190,22 +190,24 @@ class Probing(Protocol):
         for number, operator in enumerate(operators):
             share = weight // branches + (weight % branches if number == 0 else 0)
             chosen = self._choose(request, plan, operator, path, budget)
-            each = share // len(chosen)
+            many = len(chosen)
+            each = share // many
             for position, address in enumerate(chosen):
-                part = share - each * (len(chosen) - 1) if position == 0 else each
+                part = share - each * (many - 1) if position == 0 else each
                 weights[operator, address] = weights.get((operator, address), 0) + part
-                self.peer.send(address, Probe(data, operator, path, max(1, budget // len(chosen)), part, self.peer.now))
+                self.peer.send(address, Probe(data, operator, path, budget // many, part, self.peer.now))
 
     def _choose(self, request: Request, plan: Plan, operator: str, path: tuple[Hop, ...], budget: int) -> list[str]:
         """Candidates of an operator to probe: as many as ratio and budget allow.
 
-        Where several routes of the plan meet, all probers choose alike, and more than the budget says if it is spent:
-        one component that is full must not fail all paths.
+        Where several routes of the plan meet, all probers choose alike, and more than the budget says if it is down to
+        one, for one component that is full must not fail all paths; but once a path, which leaves a budget of nought.
         """
         candidates = request.candidates[operator]
         meets = _routes_meet(plan, operator)
         wanted = max(math.ceil(request.ratio * len(candidates)), request.at_least)
-        many = max(1, min(wanted, max(budget, request.at_least) if meets else budget, len(candidates)))
+        allowed = max(budget, request.at_least) if meets and budget > 0 else budget
+        many = max(1, min(wanted, allowed, len(candidates)))
         if request.choice == "nearest":
             own = self.peer.address
 
