@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 import pytest
 
 from synergy_nb.algorithms.composition import CompositionConfig
-from synergy_nb.assembly import ALL_COMPONENTS, PeerConfig
+from synergy_nb.algorithms.composition.messages import Probe, Release, Request, encode_request
+from synergy_nb.assembly import ALL_COMPONENTS, PeerConfig, SynergyPeer
+from synergy_nb.graph import Hop
+from synergy_nb.peer import Effect, Record, Send
 from synergy_nb.plan import Plan, source
 from tests.simulated import Ring
 
@@ -211,3 +217,61 @@ def test_messages_are_bounded_where_routes_meet_before_a_long_chain() -> None:
     config = CompositionConfig()
     paths = 2 * config.budget * config.at_least
     assert sum(each.probing.probes for each in ring.synergy.values()) <= paths * 13
+
+
+# -- what other peers may send ---------------------------------------------------------------------------------------
+
+
+def probe(query: Plan, attempt: int = 1, **changed: Any) -> Probe:
+    """A probe from b to a for the first operator after the source; changed fields are of the probe or its request."""
+    before = Hop("source", "b", 1.0, 1e6, 0.0, 0.0)
+    request = Request("r", attempt, "b", query.to_bytes(), dict.fromkeys(query.operators, ("a",)), 0.5, 2, "random")
+    fields = {name: changed.pop(name) for name in tuple(changed) if name in Request.__struct_fields__}
+    sound = Probe(encode_request(msgspec.structs.replace(request, **fields)), "o0", (before,), 4, 100, 0.0)
+    return msgspec.structs.replace(sound, **changed)
+
+
+def refusals(effects: list[Effect]) -> list[str]:
+    """Reasons of refused messages; there must be no other effect of any."""
+    events = [effect.event for effect in effects if isinstance(effect, Record)]
+    found = [event.detail["reason"] for event in events if event.kind == "message_refused"]
+    assert not found or not any(isinstance(effect, Send) for effect in effects)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"plan": b"no plan"}, "a plan"),
+        ({"candidates": {"o0": ("a",)}}, "candidates: expected at least one for each operator"),
+        ({"candidates": {"source": ("a",), "o0": ("a",), "sink": ()}}, "candidates: expected at least one"),
+        ({"ratio": float("nan")}, "ratio, at_least: nan, 2"),
+        ({"at_least": 0}, "ratio, at_least: 0.5, 0"),
+        ({"operator": "nonsense"}, "path: source > nonsense"),
+        ({"operator": "sink"}, "path: source > sink"),
+        ({"path": ()}, "path: o0; expected one of the plan"),
+        ({"path": (Hop("nonsense", "b", 1.0, 1.0, 0.0, 0.0),)}, "path: nonsense > o0"),
+        ({"request": b"no request"}, ""),
+    ],
+)
+def test_a_probe_that_makes_no_sense_is_refused_and_takes_nothing(changed: dict[str, Any], reason: str) -> None:
+    synergy = SynergyPeer("a", PeerConfig(name="a"))
+    sound = probe(chain(operators=1))
+    if "request" in changed:
+        bad = msgspec.structs.replace(sound, request=changed["request"])
+    else:
+        bad = probe(chain(operators=1), **changed)
+    assert any(reason in text for text in refusals(synergy.peer.receive("b", bad, 1.0)))
+    assert not synergy.ledger.requests
+    assert refusals(synergy.peer.receive("b", sound, 1.0)) == []
+    assert synergy.ledger.reservations == {"r"}
+
+
+def test_a_probe_of_an_earlier_attempt_does_not_end_the_current_one() -> None:
+    synergy = SynergyPeer("a", PeerConfig(name="a"))
+    synergy.peer.receive("b", probe(chain(operators=1), attempt=2), 1.0)
+    assert refusals(synergy.peer.receive("b", probe(chain(operators=1), attempt=1), 1.1)) == ["stale attempt"]
+    synergy.peer.receive("b", Release("r", 1), 1.2)
+    assert synergy.ledger.reservations == {"r"}
+    synergy.peer.receive("b", Release("r", 2), 1.3)
+    assert not synergy.ledger.requests

@@ -141,6 +141,18 @@ encode_request = msgspec.msgpack.Encoder().encode
 
 
 @lru_cache(maxsize=512)
-def decode_request(data: bytes) -> Request:
-    """The request that a probe carries; cached, for all its probes at a peer carry the same bytes."""
-    return msgspec.msgpack.decode(data, type=Request)
+def decode_request(data: bytes) -> tuple[Request, Plan]:
+    """The request that a probe carries, and its plan; cached, for all its probes at a peer carry the same bytes.
+
+    Raises
+    ------
+    ValueError
+        If these are no request and plan, or do not belong together.
+    """
+    request = msgspec.msgpack.decode(data, type=Request)
+    plan = Plan.from_bytes(request.plan)
+    if request.candidates.keys() != plan.operators.keys() or not all(request.candidates.values()):
+        raise ValueError("candidates: expected at least one for each operator of the plan")
+    if not 0.0 < request.ratio <= 1.0 or request.at_least < 1:
+        raise ValueError(f"ratio, at_least: {request.ratio}, {request.at_least}; expected 0 < ratio <= 1 <= at_least")
+    return request, plan

@@ -83,14 +83,15 @@ class Probing(Protocol):
 
     def _probe(self, sender: str, probe: Probe) -> None:
         try:
-            request = decode_request(probe.request)
-            plan = Plan.from_bytes(request.plan)
+            request, plan = decode_request(probe.request)
+            _check_route(plan, probe)
         except (msgspec.MsgspecError, ValueError) as error:
             self.peer.record("message_refused", sender, message="Probe", reason=str(error))
             return
         name, operator = request.request, probe.operator
         self.probes += 1
-        if operator not in plan.operators or request.attempt <= self._closed.get(name, 0):
+        held = self._held.get(name)
+        if request.attempt <= self._closed.get(name, 0) or (held is not None and request.attempt < held[0]):
             self.peer.record("message_refused", name, message="Probe", sender=sender, reason="stale attempt")
             return
         trail = (operator, tuple((hop.operator, hop.peer) for hop in probe.path))
@@ -306,6 +307,14 @@ class Probing(Protocol):
         self._closed.move_to_end(request)
         while len(self._closed) > MEMORY:
             self._closed.popitem(last=False)
+
+
+def _check_route(plan: Plan, probe: Probe) -> None:
+    """Raise ValueError for a probe whose path is no part of a route of the plan."""
+    route = (*(hop.operator for hop in probe.path), probe.operator)
+    known = all(operator in plan.operators for operator in route)
+    if not known or plan.upstream(route[0]) or not all(one in plan.upstream(two) for one, two in pairwise(route)):
+        raise ValueError(f"path: {' > '.join(route)}; expected one of the plan, from a source on")
 
 
 def _routes_meet(plan: Plan, operator: str) -> bool:
