@@ -9,9 +9,10 @@ import pytest
 
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.algorithms.composition.messages import Probe, Release, Request, encode_request
+from synergy_nb.algorithms.session import Confirm, Graph
 from synergy_nb.assembly import ALL_COMPONENTS, PeerConfig, SynergyPeer
-from synergy_nb.graph import Hop
-from synergy_nb.peer import Effect, Record, Send
+from synergy_nb.graph import Deploy, Hop
+from synergy_nb.peer import Effect, Instruct, Record, Send
 from synergy_nb.plan import Plan, source
 from tests.simulated import Ring
 
@@ -275,3 +276,64 @@ def test_a_probe_of_an_earlier_attempt_does_not_end_the_current_one() -> None:
     assert synergy.ledger.reservations == {"r"}
     synergy.peer.receive("b", Release("r", 2), 1.3)
     assert not synergy.ledger.requests
+
+
+def confirm(query: Plan, operator: str, consumer: str, attempt: int = 1, **changed: Any) -> Confirm:
+    """A confirmation of a graph that runs on a, but for its sink at its origin b; changed fields are of the graph."""
+    peers = {**dict.fromkeys(query.operators, "a"), "sink": "b"}
+    graph = Graph("r", attempt, "b", query.to_bytes(), peers, "fcfs")
+    return Confirm(msgspec.structs.replace(graph, **changed), operator, consumer)
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"plan": b"no plan"}, "a plan"),
+        ({"peers": {"o0": "a"}}, "peers: of o0; expected one of each of source, o0, sink"),
+        ({"peers": {"source": "a", "o0": "a", "sink": "b", "nonsense": "a"}}, "peers: of source, o0, sink, nonsense"),
+        ({"origin": "a"}, "this peer does not lead the application"),
+    ],
+)
+def test_a_confirmation_that_makes_no_sense_is_refused_and_takes_nothing(changed: dict[str, Any], reason: str) -> None:
+    synergy = SynergyPeer("a", PeerConfig(name="a"))
+    bad = confirm(chain(operators=1), "o0", "sink", **changed)
+    assert any(reason in text for text in refusals(synergy.peer.receive("b", bad, 1.0)))
+    assert not synergy.session.applications
+    assert not synergy.ledger.requests
+    assert refusals(synergy.peer.receive("b", confirm(chain(operators=1), "o0", "sink"), 1.0)) == []
+    assert synergy.ledger.requests == {"r"}
+
+
+def test_a_malformed_later_confirmation_does_not_end_the_session() -> None:
+    synergy = SynergyPeer("a", PeerConfig(name="a"))
+    synergy.peer.receive("b", confirm(chain(operators=1), "o0", "sink"), 1.0)
+    bad = confirm(chain(operators=1), "o0", "sink", attempt=2, plan=b"no plan")
+    assert len(refusals(synergy.peer.receive("b", bad, 1.0))) == 1
+    assert synergy.session.applications == {"r"}
+    assert synergy.ledger.requests == {"r"}
+
+
+def test_a_confirmation_of_an_earlier_attempt_deploys_nothing_of_the_current_one() -> None:
+    """Of two consumers, one has confirmed in the first attempt, the other in the second."""
+    synergy = SynergyPeer("a", PeerConfig(name="a"))
+    query = diamond()
+    synergy.peer.receive("b", confirm(query, "o1", "o2", attempt=2), 1.0)
+    effects = synergy.peer.receive("b", confirm(query, "o1", "o3", attempt=1), 1.1)
+    assert refusals(effects) == ["stale attempt"]
+    effects = synergy.peer.receive("b", confirm(query, "o1", "o3", attempt=2), 1.2)
+    deployed = [effect.instruction for effect in effects if isinstance(effect, Instruct)]
+    assert [order.operator for order in deployed if isinstance(order, Deploy)] == ["o1", "source"]
+
+
+def test_a_late_confirmation_brings_no_finished_application_back() -> None:
+    ring = Ring(4, seed=18)
+    query = source("python", name="n", columns={"v": "float"}, at="peer-1").delay("1 us", at="peer-0").sink("out")
+    ring.submit("peer-0", "r", query)
+    assert ring.until_decided("r").status == "running"
+    origin = ring.synergy["peer-0"]
+    order = next(order for order in ring.deployed.values() if isinstance(order, Deploy))
+    ring.simulation.call("peer-0", origin.session.finished, "r")
+    assert ring.status("r") == "finished"
+    late = Confirm(Graph("r", 1, "peer-0", query.to_bytes(), order.peers, "fcfs"), "delay", "sink")
+    origin.peer.receive("peer-0", late, ring.simulation.now)
+    assert not origin.ledger.requests

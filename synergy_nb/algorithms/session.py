@@ -122,9 +122,9 @@ class _Member:
 
     __slots__ = ("confirmed", "delay", "deployed", "graph", "heard", "operators", "plan", "started", "timer")
 
-    def __init__(self, graph: Graph, address: str, now: float) -> None:
+    def __init__(self, graph: Graph, plan: Plan, address: str, now: float) -> None:
         self.graph = graph
-        self.plan = Plan.from_bytes(graph.plan)
+        self.plan = plan
         self.operators = {operator for operator, peer in graph.peers.items() if peer == address}
         self.confirmed: dict[str, set[str]] = {}
         self.deployed: set[str] = set()
@@ -256,24 +256,29 @@ class Session(Protocol):
 
     # -- set-up ------------------------------------------------------------------------------------------------------
 
-    def _stale(self, application: str, attempt: int, what: str, sender: str) -> bool:
-        ended = self._ended.get(application)
-        if ended is not None and attempt <= ended:
-            self.peer.record("message_refused", application, message=what, sender=sender, reason="stale attempt")
-            return True
-        return False
+    def _refuse(self, application: str, what: str, sender: str, reason: str) -> None:
+        self.peer.record("message_refused", application, message=what, sender=sender, reason=reason)
 
     def _confirm(self, sender: str, message: Confirm) -> None:
         graph, operator = message.graph, message.operator
         application = graph.application
-        if self._stale(application, graph.attempt, "Confirm", sender):
-            return
         member = self._members.get(application)
-        if member is not None and member.graph.attempt < graph.attempt:
-            self._leave(application, "a later attempt")
-            member = None
-        if member is None:
-            member = self._members[application] = _Member(graph, self.peer.address, self.peer.now)
+        current = self._ended.get(application, 0) + 1 if member is None else member.graph.attempt
+        if graph.attempt < current:
+            self._refuse(application, "Confirm", sender, "stale attempt")
+            return
+        if graph.origin == self.peer.address and application not in self._owned:  # it has ended, or this peer restarted
+            self._refuse(application, "Confirm", sender, "this peer does not lead the application")
+            return
+        if member is None or member.graph.attempt < graph.attempt:
+            try:
+                plan = _plan_of(graph)
+            except ValueError as error:
+                self._refuse(application, "Confirm", sender, str(error))
+                return
+            if member is not None:
+                self._leave(application, "a later attempt")
+            member = self._members[application] = _Member(graph, plan, self.peer.address, self.peer.now)
             member.timer = self.peer.after(self.config.lease, self._check_lease, application)
             if graph.origin != self.peer.address:
                 self.membership.watch(graph.origin)
@@ -327,9 +332,7 @@ class Session(Protocol):
     def _begin(self, sender: str, message: Begin) -> None:
         member = self._members.get(message.application)
         if member is None or member.graph.attempt != message.attempt:
-            self.peer.record(
-                "message_refused", message.application, message="Begin", sender=sender, reason="no such session"
-            )
+            self._refuse(message.application, "Begin", sender, "no such session")
             self.peer.send(sender, Lost(message.application, message.attempt, f"no session at {self.peer.address}"))
             return
         self._start(member)
@@ -460,3 +463,11 @@ class Session(Protocol):
         self._ended.move_to_end(application)
         while len(self._ended) > MEMORY:
             self._ended.popitem(last=False)
+
+
+def _plan_of(graph: Graph) -> Plan:
+    """The plan of a component graph; ValueError where they do not belong together."""
+    plan = Plan.from_bytes(graph.plan)
+    if graph.peers.keys() != plan.operators.keys():
+        raise ValueError(f"peers: of {', '.join(graph.peers)}; expected one of each of {', '.join(plan.operators)}")
+    return plan
