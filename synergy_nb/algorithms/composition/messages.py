@@ -62,7 +62,7 @@ class CompositionConfig(msgspec.Struct, frozen=True):
 
     ratio: float = 0.1
     at_least: int = 2
-    budget: int = 16
+    budget: int = 8
     choice: str = "random"
     discovery: float = 3.0
     probing: float = 3.0

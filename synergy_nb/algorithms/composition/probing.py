@@ -283,6 +283,8 @@ class Probing(Protocol):
             if held[0] < attempt:  # a new round of probes: what the last one reserved is not wanted any more
                 self.ledger.expire(request)
                 self._seen[request] = set()
+            elif held[1].when > self.peer.now + 0.9 * self.config.reservation:
+                return  # set moments ago, by another probe of the same round
             held[1].cancel()
         timer = self.peer.after(self.config.reservation, self._expire, request, attempt)
         self._held[request] = (attempt, timer)
