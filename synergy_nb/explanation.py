@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from synergy_nb.journal import Event
 
-__all__ = ["Explanation"]
+__all__ = ["Explanation", "readable"]
+
+# What is done about each requirement, said with it.
+HELD: Final = {
+    "delay": "delay at most {:g} s, checked by every probe",
+    "miss_rate": "miss rate at most {:.4g}, measured at the sinks",
+    "throughput": "throughput of {:g} bytes/s, measured at the sinks",
+    "throughput_tuples": "throughput of {:g} tuples/s, measured at the sinks",
+    "availability": "availability of {:.6g}, not promised: components have no replicas",
+}
 
 
 class Explanation:
@@ -25,6 +34,8 @@ class Explanation:
 
     Attributes
     ----------
+    asked : dict
+        QoS requirement Q_ξ, in base units.
     candidates : dict
         Operator id to the peers that offer its component.
     accepted : list of dict
@@ -48,6 +59,7 @@ class Explanation:
     def __init__(self, request: str, events: Iterable[Event], names: Mapping[str, str]) -> None:
         self.request = request
         self._names = names
+        self.asked: dict[str, float] = {}
         self.candidates: dict[str, list[str]] = {}
         self.accepted: list[dict[str, Any]] = []
         self.dropped: list[dict[str, Any]] = []
@@ -62,6 +74,7 @@ class Explanation:
             detail = event.detail
             if event.kind == "request_submitted":
                 submitted = event.time
+                self.asked = dict(detail.get("qos", {}))
             elif event.kind == "candidates_found":
                 self.candidates = {o: [self._name(peer) for peer in peers] for o, peers in detail["candidates"].items()}
             elif event.kind == "probe_accepted":
@@ -93,9 +106,7 @@ class Explanation:
         return {operator: self._name(peer) for operator, peer in peers.items()}
 
     def _readable(self, text: str) -> str:
-        for address, name in self._names.items():
-            text = text.replace(address, name)
-        return text
+        return readable(text, self._names)
 
     def why(self, operator: str) -> str:
         """Why an operator runs where it runs, in a sentence."""
@@ -118,6 +129,7 @@ class Explanation:
         return {
             "request": self.request,
             "outcome": self.outcome,
+            "asked": self.asked,
             "setup_s": self.setup_s,
             "candidates": self.candidates,
             "attempts": self.attempts,
@@ -131,6 +143,8 @@ class Explanation:
     def _lines(self) -> list[str]:
         took = "" if self.setup_s is None else f" (set up in {self.setup_s * 1e3:.0f} ms)"
         lines = [f"{self.request}: {self.outcome}{took}"]
+        if self.asked:
+            lines.append("  asked: " + "; ".join(HELD[name].format(value) for name, value in self.asked.items()))
         lines.extend(
             f"  probes: {attempt['paths']} paths returned, {attempt['dropped']} dropped; "
             f"{attempt['graphs']} complete graphs, {attempt['qualified']} qualified"
@@ -179,3 +193,14 @@ class Explanation:
 
 def _counted(passed: Mapping[str, int]) -> str:
     return ", ".join(f"{peer} ({count} paths)" if count > 1 else peer for peer, count in sorted(passed.items()))
+
+
+def readable(text: str, names: Mapping[str, str]) -> str:
+    """A text with names for addresses, the longest first: one address may begin with another.
+
+    >>> readable("a/1 and a/10", {"a/1": "one", "a/10": "ten"})
+    'one and ten'
+    """
+    for address in sorted(names, key=len, reverse=True):
+        text = text.replace(address, names[address])
+    return text

@@ -11,6 +11,7 @@ from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.algorithms.composition.messages import Probe, Release, Request, encode_request
 from synergy_nb.algorithms.session import Confirm, Graph
 from synergy_nb.assembly import ALL_COMPONENTS, PeerConfig, SynergyPeer
+from synergy_nb.explanation import Explanation
 from synergy_nb.graph import Deploy, Hop
 from synergy_nb.peer import Effect, Instruct, Record, Send
 from synergy_nb.plan import Plan, source
@@ -337,3 +338,15 @@ def test_a_late_confirmation_brings_no_finished_application_back() -> None:
     late = Confirm(Graph("r", 1, "peer-0", query.to_bytes(), order.peers, "fcfs"), "delay", "sink")
     origin.peer.receive("peer-0", late, ring.simulation.now)
     assert not origin.ledger.requests
+
+
+def test_an_explanation_says_what_is_done_about_each_requirement() -> None:
+    ring = Ring(5, seed=21)
+    asked = {"delay": "2 s", "miss_rate": "5 %", "throughput": "10 tuples/s", "availability": "99 %"}
+    ring.submit("peer-0", "r", source("python", name="n", columns={"v": "float"}).sink("out", **asked))
+    assert ring.until_decided("r").status == "running"
+    account = Explanation("r", ring.events("r"), {})
+    assert set(account.asked) == {"delay", "miss_rate", "throughput_tuples", "availability"}
+    assert "delay at most 2 s, checked by every probe" in str(account)
+    assert "availability of 0.99, not promised: components have no replicas" in str(account)
+    assert {probe["operator"] for probe in account.accepted} == {"source", "sink"}

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from synergy_nb.algorithms.composition.messages import (
     UNIT,
     CompositionConfig,
@@ -111,7 +113,8 @@ class Composition(Protocol):
         if request in self._pending:
             raise ValueError(f"request: {request!r}; expected an identifier that is not in use")
         pending = self._pending[request] = _Pending(request, plan)
-        peer.record("request_submitted", request, plan=plan.name, operators=list(plan.operators))
+        asked = {name: value for name, value in msgspec.structs.asdict(plan.qos).items() if value is not None}
+        peer.record("request_submitted", request, plan=plan.name, operators=list(plan.operators), qos=asked)
         names = sorted({component_name(plan, operator) for operator in plan.operators})
         self.directory.lookup(names, lambda found: self._discovered(pending, found), self.config.discovery)
 
