@@ -10,16 +10,19 @@ import asyncio
 import contextlib
 import itertools
 import uuid
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
 import polars as pl
 
-from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, decode, encode
+from synergy_nb.dataflow.tuples import TYPES, Batch, decode, encode
+from synergy_nb.explanation import readable
 from synergy_nb.journal import Event
 from synergy_nb.plan import Plan
-from synergy_nb.runtime.link import LinkDown, Links, RemoteError
+from synergy_nb.runtime.feeds import Feed, items
+from synergy_nb.runtime.link import LinkDown, LinkFull, Links, RemoteError
 from synergy_nb.runtime.requests import (
     ApplicationState,
     Fetch,
@@ -29,6 +32,7 @@ from synergy_nb.runtime.requests import (
     Name,
     PeerState,
     Push,
+    Pushed,
     Submit,
     Where,
     pack,
@@ -37,7 +41,6 @@ from synergy_nb.runtime.requests import (
 
 __all__ = ["AsyncApplication", "AsyncCluster", "ClusterError", "Feed", "NotAdmitted"]
 
-Feed = Iterable[Any]
 UNREACHABLE = (LinkDown, TimeoutError, OSError)
 
 
@@ -115,13 +118,16 @@ class AsyncCluster:
 
     async def close(self) -> None:
         """Stop applications, close the links and what was started for this cluster."""
-        for application in list(self._applications.values()):
-            with contextlib.suppress(ClusterError):
-                await application.stop()
-        await self.links.close()
-        if self._closing is not None:
-            closing, self._closing = self._closing, None
-            await closing()
+        try:  # whatever comes of one step, or whoever interrupts it, the next is taken
+            stopping = (application.stop() for application in list(self._applications.values()))
+            await asyncio.gather(*stopping, return_exceptions=True)
+        finally:
+            try:
+                await self.links.close()
+            finally:
+                if self._closing is not None:
+                    closing, self._closing = self._closing, None
+                    await closing()
 
     def name(self, address: str) -> str:
         """Name of the peer at ``address``."""
@@ -142,6 +148,8 @@ class AsyncCluster:
             return await self.links.request(address, operation, payload, timeout)
         except UNREACHABLE as error:
             raise ClusterError(f"peer {self.name(address)} does not answer: {error}") from error
+        except (RemoteError, LinkFull) as error:
+            raise ClusterError(f"peer {self.name(address)}: {error}") from error
 
     async def states(self) -> dict[str, PeerState | None]:
         """What each peer says of itself; None for one that does not answer within a second."""
@@ -200,22 +208,28 @@ class AsyncCluster:
             If no peer answers, or a name is wrong.
         """
         feeding = self._check(plan, at, feeds or {})
-        application = f"{plan.name or 'plan'}-{next(self._numbers)}-{uuid.uuid4().hex[:6]}"
+        number = next(self._numbers)
+        application = f"{plan.name}-{number}-{uuid.uuid4().hex[:6]}"
         request = pack(Submit(application, plan.to_bytes()))
         state: ApplicationState | None = None
         origin = ""
-        for origin in [self.peers[at]] if at is not None else self._in_turn():
+        for origin in [self.peers[at]] if at is not None else self._in_turn(number):
             try:
                 await self.links.request(origin, "ping", b"", 1.0)
             except UNREACHABLE:
                 continue
-            state = unpack(await self.ask(origin, "submit", request, timeout), ApplicationState)
+            try:
+                state = unpack(await self.ask(origin, "submit", request, timeout), ApplicationState)
+            except BaseException:  # it may be admitted yet, and nobody would hold it
+                with contextlib.suppress(ClusterError):
+                    await self.ask(origin, "stop", pack(Name(application)))
+                raise
             break
         if state is None:
             raise ClusterError(f"peer {at} does not answer" if at else "no peer of the cluster answers")
         running = AsyncApplication(self, plan, origin, state)
         if state.status == "rejected":
-            raise NotAdmitted(f"{plan.name or 'plan'}: {self.readable(state.reason)}")
+            raise NotAdmitted(f"{plan.name}: {self.readable(state.reason)}")
         self._applications[application] = running
         for operator, feed in feeding.items():
             running.feed(operator, feed)
@@ -227,32 +241,42 @@ class AsyncCluster:
 
     def readable(self, text: str) -> str:
         """A peer's text with names for addresses."""
-        for address, name in self._names.items():
-            text = text.replace(address, name)
-        return text
+        return readable(text, self._names)
 
-    def _in_turn(self) -> list[str]:
+    def _in_turn(self, number: int) -> list[str]:
         addresses = list(self.peers.values())
-        start = len(self._applications) % len(addresses)
+        start = (number - 1) % len(addresses)
         return addresses[start:] + addresses[:start]
 
     def _check(self, plan: Plan, at: str | None, feeds: Mapping[str, Feed]) -> dict[str, Feed]:
         """Refuse names that this cluster does not have, before anything is started."""
+        if not isinstance(plan, Plan):
+            raise ClusterError(
+                f"plan: a {type(plan).__name__}; expected a Plan, which .sink() at the end of a stream gives"
+            )
         if at is not None and at not in self.peers:
             raise ClusterError(f"at: {at!r}; expected a peer of {', '.join(self.peers)}")
         for operator, asked in plan.operators.items():
             if asked.at is not None and asked.at not in self.peers and asked.at not in self._names:
                 raise ClusterError(f"{operator}: at: {asked.at!r}; expected a peer of {', '.join(self.peers)}")
         feeding: dict[str, Feed] = {}
+        named: dict[str, str] = {}
         for operator in plan.sources:
             asked = plan.operators[operator]
             if asked.params["connector"] != "python":
                 continue
-            name = asked.params.get("name", operator)
+            name = asked.params["name"]
+            if name in named:
+                raise ClusterError(f"{operator}: name: {name!r}, as of {named[name]}; expected a name of its own")
+            named[name] = operator
             if operator not in feeds and name not in feeds:
                 raise ClusterError(f"{operator}: feeds has no {name!r}; expected an iterable for this source")
-            feeding[operator] = feeds[operator] if operator in feeds else feeds[name]
-        known = {plan.operators[operator].params.get("name", operator) for operator in feeding} | set(feeding)
+            feed = feeds[operator] if operator in feeds else feeds[name]
+            if isinstance(feed, pl.DataFrame | Mapping | str | bytes) or not isinstance(feed, Iterable):
+                kind = type(feed).__name__
+                raise ClusterError(f"{operator}: feed: a {kind}; expected an iterable of tables, such as [table]")
+            feeding[operator] = feed
+        known = set(named) | set(feeding)
         for name in feeds:
             if name not in known:
                 wanted = ", ".join(sorted(known)) or "none: the plan has no python source"
@@ -280,7 +304,11 @@ class AsyncApplication:
         self.origin = origin
         self.last = state
         self._feeds: set[asyncio.Task[None]] = set()
-        self._drained: dict[str, list[pl.DataFrame]] = {}
+        # by sink: answers that have come, tables that no reader has been given, those that results() gives again
+        self._answers = dict.fromkeys(plan.sinks, 0)
+        self._arrived: dict[str, deque[pl.DataFrame]] = {sink: deque() for sink in plan.sinks}
+        self._kept: dict[str, list[pl.DataFrame]] = {sink: [] for sink in plan.sinks}
+        self._fetching = {sink: asyncio.Lock() for sink in plan.sinks}
         self._ended: set[str] = set()
         self.broken: ClusterError | None = None  # why one of its feeds could not go on
 
@@ -341,52 +369,61 @@ class AsyncApplication:
             If the application has failed or was stopped, and all that had arrived has been taken.
         """
         name = self.sink(sink)
-        while name not in self._ended:
-            tables = await self._fetch(name, 1.0)
-            for table in tables:
-                yield table
-            if not tables:
+        arrived = self._arrived[name]
+        while True:
+            while arrived:
+                yield arrived.popleft()
+            if name in self._ended:
+                return
+            await self._fetch(name, 1.0)
+            if not arrived and name not in self._ended:
                 await self._still_wanted()
 
-    async def _fetch(self, sink: str, wait: float) -> list[pl.DataFrame]:
-        request = pack(Fetch(self.id, sink, wait=wait))
-        if self.broken is not None:
-            raise self.broken
-        answer = unpack(await self.cluster.ask(self.origin, "fetch", request, wait + 10.0), Fetched)
-        if answer.finished:
-            self._ended.add(sink)
-        items = [decode(item) for item in answer.items]
-        return [item.table for item in items if isinstance(item, Batch)]
+    async def _fetch(self, sink: str, wait: float) -> None:
+        """Have what is at a sink join what has arrived, unless another reader has seen to that.
+
+        A fetch that was interrupted is repeated under its number, and answered as it was: nothing is lost or doubled.
+        """
+        async with self._fetching[sink]:
+            if self._arrived[sink] or sink in self._ended:
+                return
+            if self.broken is not None:
+                raise self.broken
+            request = pack(Fetch(self.id, sink, self._answers[sink] + 1, wait=wait))
+            answer = unpack(await self.cluster.ask(self.origin, "fetch", request, wait + 10.0), Fetched)
+            self._answers[sink] += 1
+            found = [decode(item) for item in answer.items]
+            self._arrived[sink].extend(item.table for item in found if isinstance(item, Batch))
+            if answer.finished:
+                self._ended.add(sink)
 
     async def results(self, sink: str | None = None, *, wait: bool = True) -> pl.DataFrame:
         """All results so far as one table; with ``wait``, after the stream has ended.
 
-        Calls add up: what was fetched by an earlier call is in the table again.
+        Calls add up: what was fetched by an earlier call is in the table again, but not what ``stream`` has given.
         """
         name = self.sink(sink)
-        kept = self._drained.setdefault(name, [])
-        while name not in self._ended:
-            tables = await self._fetch(name, 1.0 if wait else 0.0)
-            kept.extend(tables)
-            if tables:
+        kept, arrived = self._kept[name], self._arrived[name]
+        while True:
+            kept.extend(arrived)
+            arrived.clear()
+            if name in self._ended:
+                break
+            await self._fetch(name, 1.0 if wait else 0.0)
+            if arrived or name in self._ended:
                 continue
             if not wait:
                 break
             await self._still_wanted()
-        return pl.concat(kept) if kept else pl.DataFrame(schema=_schema(self.plan, name))
+        if kept:
+            return pl.concat(kept)
+        return pl.DataFrame(schema={column: TYPES[kind] for column, kind in self.plan.schema(name).items()})
 
     async def _still_wanted(self) -> None:
         """Raise where no result can follow although the stream has not ended."""
         state = await self.state()
         if state.status in {"failed", "rejected", "stopped"}:
             raise ClusterError(f"{self.id}: {state.status}: {self.cluster.readable(state.reason) or 'on request'}")
-
-    async def _check_alive(self, sink: str) -> None:
-        """Raise if results that have not come will not come any more."""
-        state = await self.state()
-        if state.status in {"failed", "rejected", "stopped"} and sink not in self._ended:
-            why = self.cluster.readable(state.reason) or "no more results will come"
-            raise ClusterError(f"{self.id}: {state.status}: {why}")
 
     # -- inputs and end ------------------------------------------------------------------------------------------
 
@@ -414,21 +451,11 @@ class AsyncApplication:
             await self.cluster.ask(self.origin, "stop", pack(Name(self.id)))
 
     async def _feed(self, operator: str, feed: Feed) -> None:
-        schema = _schema(self.plan, operator)
         host, name = self.last.peers[operator], self.plan.operators[operator].params["name"]
-        position, born = 0, 0.0
-        iterator = iter(feed)
-        ended = object()
-        while (made := await asyncio.to_thread(next, iterator, ended)) is not ended:
-            table = _table(made, schema, operator)
-            if table.height:
-                await self._push(host, name, Batch(table, position, born))
-                position += table.height
-                await self._push(host, name, Punctuation(_last_time(table), position, born))
-        await self._push(host, name, Punctuation(END, position, born))
-
-    async def _push(self, host: str, name: str, item: Item) -> None:
-        await self.cluster.ask(host, "push", pack(Push(self.id, name, encode(item))), 60.0)
+        async for item in items(feed, self.plan.schema(operator), operator):
+            request = pack(Push(self.id, name, encode(item)))
+            while not unpack(await self.cluster.ask(host, "push", request, 60.0), Pushed).taken:
+                pass  # what is downstream has no room: a reader may take its time
 
     async def stop(self) -> None:
         """End it everywhere; its results go with it."""
@@ -451,29 +478,3 @@ def _complete(offers: Mapping[str, set[str]], directories: Iterable[Mapping[str,
         for address, offered in offers.items()
         for name in offered
     )
-
-
-def _schema(plan: Plan, operator: str) -> dict[str, pl.DataType]:
-    from synergy_nb.dataflow.tuples import TYPES  # noqa: PLC0415
-
-    return {column: TYPES[kind] for column, kind in plan.schema(operator).items()}
-
-
-def _last_time(table: pl.DataFrame) -> int:
-    return int(table["time"].dt.epoch("us").max())  # type: ignore[arg-type] # a table that is not empty has a maximum
-
-
-def _table(made: Any, schema: Mapping[str, pl.DataType], operator: str) -> pl.DataFrame:
-    """A table of the declared columns from what a Python iterable yielded."""
-    try:
-        if isinstance(made, pl.DataFrame):
-            table = made
-        elif isinstance(made, Mapping) and not any(isinstance(value, list) for value in made.values()):
-            table = pl.DataFrame([dict(made)])
-        else:
-            table = pl.DataFrame(made)
-        return table.select(pl.col(column).cast(kind) for column, kind in schema.items())
-    except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
-        expected = ", ".join(f"{column} {kind}" for column, kind in schema.items())
-        found = f"{made!r:.80}"
-        raise ClusterError(f"{operator}: its feed yielded {found}; expected columns {expected}: {error}") from error

@@ -8,14 +8,14 @@ stops nothing: results go on arriving, and calls work under a notebook's own run
 from __future__ import annotations
 
 import asyncio
-import atexit
+import concurrent.futures
 import html
 import os
 import signal
 import threading
 import weakref
 from collections.abc import Coroutine, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import polars as pl
 
@@ -32,7 +32,7 @@ from synergy_nb.runtime.widearea import WideArea
 __all__ = ["Application", "Cluster"]
 
 T = TypeVar("T")
-_open: weakref.WeakSet[Cluster] = weakref.WeakSet()
+ENDING: Final = 5.0  # seconds that what is under way gets to end when a cluster closes
 
 
 class _Loop:
@@ -44,18 +44,56 @@ class _Loop:
         self.thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Result of a coroutine; an interrupt cancels it."""
-        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        """Result of a coroutine; an interrupt cancels it, and waits until what it had begun is undone."""
+        outcome: concurrent.futures.Future[T] = concurrent.futures.Future()
+        begun: list[asyncio.Task[T]] = []
+
+        def settle(task: asyncio.Task[T]) -> None:
+            if task.cancelled():
+                outcome.set_exception(ClusterError("the cluster was closed meanwhile"))
+            elif (error := task.exception()) is not None:
+                outcome.set_exception(error)
+            else:
+                outcome.set_result(task.result())
+
+        def begin() -> None:
+            begun.append(self.loop.create_task(work))
+            begun[0].add_done_callback(settle)
+
+        self.loop.call_soon_threadsafe(begin)
         try:
-            return future.result()
+            return outcome.result()
         except BaseException:
-            future.cancel()
+            if not outcome.done():
+                self.loop.call_soon_threadsafe(lambda: begun[0].cancel())  # noqa: PLW0108 - once it is begun
+                concurrent.futures.wait([outcome])
             raise
 
     def close(self) -> None:
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self.thread.join()
-        self.loop.close()
+        try:
+            asyncio.run_coroutine_threadsafe(self._end_all(), self.loop).result()
+        finally:
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self.thread.join()
+            self.loop.close()
+
+    async def _end_all(self) -> None:
+        """Cancel what other threads wait for, so that none waits for ever."""
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=ENDING)
+
+
+def _close(thread: _Loop, cluster: AsyncCluster) -> None:
+    if threading.current_thread() is thread.thread:  # collected as garbage there: the loop cannot wait for itself
+        threading.Thread(target=_close, args=(thread, cluster), name="synergy close").start()
+        return
+    try:
+        thread.run(cluster.close())
+    finally:
+        thread.close()
 
 
 class Cluster:
@@ -105,7 +143,6 @@ class Cluster:
         security: Any = None,
     ) -> None:
         self._thread = _Loop()
-        self._closed = False
         self._given = peers if isinstance(peers, str) else ""
         options: dict[str, Any] = {
             "cores": cores,
@@ -124,7 +161,8 @@ class Cluster:
         except BaseException:
             self._thread.close()
             raise
-        _open.add(self)
+        # also where the cluster is garbage, as when a cell that makes one runs again, and at exit
+        self._finalizer = weakref.finalize(self, _close, self._thread, self._cluster)
 
     def __enter__(self) -> Cluster:
         return self
@@ -134,14 +172,11 @@ class Cluster:
 
     def close(self) -> None:
         """Stop all applications, and the peers that were started here."""
-        if self._closed:
-            return
-        self._closed = True
-        _open.discard(self)
-        try:
-            self._thread.run(self._cluster.close())
-        finally:
-            self._thread.close()
+        self._finalizer()
+
+    @property
+    def _closed(self) -> bool:
+        return not self._finalizer.alive
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         if self._closed:
@@ -316,8 +351,10 @@ class Application:
         self._cluster._run(self._application.stop())
 
     def _summary(self) -> list[tuple[str, str]]:
-        state = self._cluster._run(self._application.state())
-        rows = [("status", f"{state.status}: {self.reason}" if state.reason else state.status)]
+        closed = self._cluster._closed
+        state = self._application.last if closed else self._cluster._run(self._application.state())
+        reason = self._cluster._cluster.readable(state.reason)
+        rows = [("status", f"{state.status}: {reason}" if reason else state.status)]
         rows.append(("set up in", f"{state.setup * 1e3:.0f} ms"))
         for sink, record in state.qos.items():
             if record["delay_p50_s"] is None:
@@ -347,9 +384,3 @@ async def _following(batches: Any) -> pl.DataFrame | None:
     except StopAsyncIteration:
         return None
     return table
-
-
-@atexit.register
-def _close_all() -> None:
-    for cluster in list(_open):
-        cluster.close()

@@ -15,6 +15,7 @@ __all__ = [
     "Name",
     "PeerState",
     "Push",
+    "Pushed",
     "Submit",
     "Where",
     "pack",
@@ -69,10 +70,14 @@ class ApplicationState(msgspec.Struct, frozen=True):
 
 
 class Fetch(msgspec.Struct, frozen=True):
-    """Take results from a sink; waits up to ``wait`` seconds for the first."""
+    """Take results from a sink; waits up to ``wait`` seconds for the first.
+
+    A reader numbers its requests from 1; the last one that brought results is answered alike when it comes again.
+    """
 
     application: str
     sink: str
+    number: int
     max_bytes: int = 8 << 20
     wait: float = 1.0
 
@@ -85,11 +90,17 @@ class Fetched(msgspec.Struct, frozen=True):
 
 
 class Push(msgspec.Struct, frozen=True):
-    """Tuples for the ``python`` source of that name, which runs at the asked peer; answered when they are taken."""
+    """Tuples for the ``python`` source of that name, which runs at the asked peer; answered by :class:`Pushed`."""
 
     application: str
     name: str
     item: bytes
+
+
+class Pushed(msgspec.Struct, frozen=True):
+    """Whether the tuples were taken; if not, there was no room for a while."""
+
+    taken: bool
 
 
 class Where(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 import zlib
@@ -31,6 +32,7 @@ from synergy_nb.runtime.requests import (
     Name,
     PeerState,
     Push,
+    Pushed,
     Submit,
     Where,
     pack,
@@ -44,6 +46,7 @@ LASTING: Final = frozenset({"composing", "running"})
 SOURCE_START: Final = 3.0  # seconds that tuples for a source may come before it starts
 MEASURE: Final = 0.5  # seconds between two measurements of a sink
 POLL: Final = 8.0  # seconds after which a waiting request is answered with the state as it is
+REMEMBERED: Final = 1000  # applications submitted here; beyond, those that ended first are forgotten, and their results
 
 
 def make(runtime: PeerRuntime, config: Mapping[str, Any]) -> tuple[Peer, Service]:
@@ -79,6 +82,7 @@ class Service:
         self._states: dict[str, ApplicationState] = {}
         self._submitted: dict[str, float] = {}
         self._unfinished: dict[str, set[str]] = {}  # sinks that have not seen the end of their streams
+        self._fetched: dict[tuple[str, str], tuple[int, bytes]] = {}  # by sink: last request with results, its answer
         self._changed = asyncio.Condition()
         self._tasks: set[asyncio.Task[None]] = set()
         self._counters: Counters | None = None
@@ -234,12 +238,28 @@ class Service:
         if application in self._states:
             raise ValueError(f"application: {application!r}; expected a name that is not in use")
         plan = Plan.from_bytes(asked.plan)
+        self._forget()
         self._states[application] = ApplicationState(application, "composing")
         self._submitted[application] = self.runtime.now
         self._unfinished[application] = set(plan.sinks)
         self.runtime.call(self.synergy.submit, application, plan)
         await self._until(lambda: self._states[application].status != "composing", 60.0)
         return pack(self._states[application])
+
+    def _forget(self) -> None:
+        """Make room for one more application."""
+        while len(self._states) >= REMEMBERED:
+            ended = next((name for name, state in self._states.items() if state.status not in LASTING), None)
+            if ended is None:
+                return
+            self.runtime.call(self.synergy.stop, ended)
+            self._drop_answers(ended)
+            for known in (self._states, self._submitted, self._unfinished):
+                known.pop(ended, None)
+
+    def _drop_answers(self, application: str) -> None:
+        for key in [key for key in self._fetched if key[0] == application]:
+            del self._fetched[key]
 
     def _known(self, payload: bytes) -> ApplicationState:
         name = unpack(payload, Name).application
@@ -259,41 +279,51 @@ class Service:
     async def _stop(self, payload: bytes) -> bytes:
         state = self._known(payload)
         self.runtime.call(self.synergy.stop, state.application)
-        if state.status in LASTING:
+        self._drop_answers(state.application)
+        if state.status in LASTING or state.status == "finished":  # its results have gone
             self._report(Report(state.application, "stopped"))
         return b""
 
     async def _fetch(self, payload: bytes) -> bytes:
         asked = unpack(payload, Fetch)
-        state = self._known(pack(Name(asked.application)))
+        self._known(pack(Name(asked.application)))
+        sink = asked.application, asked.sink
         deadline = self.runtime.loop.time() + min(asked.wait, POLL)
         while True:
+            number, answer = self._fetched.get(sink, (0, b""))
+            if number == asked.number:
+                return answer
             try:
                 items, finished = self.host.fetch(asked.application, asked.max_bytes, asked.sink)
             except LookupError:
-                state = self._states[asked.application]
-                if state.status in {"running", "composing"}:
+                if self._known(pack(Name(asked.application))).status in LASTING:
                     raise
                 return pack(Fetched([], finished=False))
             left = deadline - self.runtime.loop.time()
             if items or finished or left <= 0:
-                return pack(Fetched(items, finished))
+                answer = pack(Fetched(items, finished))
+                if items:
+                    self._fetched[sink] = asked.number, answer
+                return answer
             await self.host.arrival(asked.application, asked.sink, left)
 
     async def _push(self, payload: bytes) -> bytes:
         asked = unpack(payload, Push)
-        deadline = self.runtime.loop.time() + SOURCE_START
+        began = self.runtime.loop.time()
         while True:
+            waited = self.runtime.loop.time() - began
             try:
-                taken = self.host.push(asked.application, asked.name, asked.item)
+                if self.host.push(asked.application, asked.name, asked.item):
+                    return pack(Pushed(taken=True))
+                if waited > POLL:
+                    return pack(Pushed(taken=False))
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(POLL):
+                        await self.host.room(asked.application, asked.name)
             except LookupError:  # the word to start may still be on its way to this peer
-                if self.runtime.loop.time() > deadline:
+                if waited > SOURCE_START:
                     raise
                 await asyncio.sleep(0.02)
-                continue
-            if taken:
-                return b""
-            await self.host.room(asked.application, asked.name)
 
     async def _state(self, payload: bytes) -> bytes:
         synergy = self.synergy
