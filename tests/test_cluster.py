@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import gc
+import os
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import polars as pl
 import pytest
@@ -22,7 +27,11 @@ from synergy_nb import (
     source,
     start_cluster,
 )
+from synergy_nb.dataflow.tuples import Batch, decode
+from synergy_nb.runtime import service
 from synergy_nb.runtime.client import AsyncCluster
+from synergy_nb.runtime.plugin import runtime_of
+from synergy_nb.runtime.requests import Fetch, Fetched, pack, unpack
 
 EPOCH = dt.datetime(2026, 1, 1)  # noqa: DTZ001 - event times carry no zone
 
@@ -131,11 +140,140 @@ def test_an_operator_that_fails_ends_its_application_with_the_reason(cluster: Cl
         cluster.submit(plan, feeds={"numbers": []}).results()
 
 
+# -- readers that stop, come back, are several, or are interrupted ---------------------------------------------------
+
+
+def all_of_them() -> Plan:
+    return source("python", name="numbers", columns={"key": "str", "v": "float"}).filter("v >= 0").sink("all")
+
+
+def slowly(rows: int = 200) -> Iterator[pl.DataFrame]:
+    for part in numbers(rows).iter_slices(10):
+        time.sleep(0.02)
+        yield part
+
+
+def test_a_reader_that_stops_loses_nothing(cluster: Cluster) -> None:
+    application = cluster.submit(all_of_them(), feeds={"numbers": numbers(500).iter_slices(10)})
+    assert application.wait(10.0) == "finished"
+    first = next(iter(application))
+    second = next(iter(application))
+    rest = application.results()
+    assert_frame_equal(pl.concat([first, second, rest]).select("v"), numbers(500).select("v"))
+    application.stop()
+
+
+def test_several_readers_get_everything_once(cluster: Cluster) -> None:
+    application = cluster.submit(all_of_them(), feeds={"numbers": slowly()})
+    found: list[pl.DataFrame] = []
+    readers = [threading.Thread(target=lambda: found.append(application.results())) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join(20.0)
+    assert [table["v"].to_list() for table in found] == [numbers(200)["v"].to_list()] * 3
+    application.stop()
+
+
+def test_an_interrupt_ends_a_cell_at_once_and_loses_nothing(cluster: Cluster) -> None:
+    """With Polars' handler of signals, a thread that waits without limit would not hear of it."""
+    application = cluster.submit(all_of_them(), feeds={"numbers": slowly(500)})
+    main = threading.main_thread().ident
+    assert main is not None
+    for _ in range(3):
+        threading.Timer(0.15, signal.pthread_kill, (main, signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            application.results()
+    assert application.results()["v"].to_list() == numbers(500)["v"].to_list()
+    application.stop()
+
+
+def test_a_fetch_that_comes_again_is_answered_as_before(cluster: Cluster) -> None:
+    application = cluster.submit(all_of_them(), feeds={"numbers": numbers(50).iter_slices(10)})
+    assert application.wait(10.0) == "finished"
+
+    def fetch(number: int) -> Fetched:
+        asked = pack(Fetch(application.id, "sink", number))
+        held = application._application
+        return unpack(cluster._run(held.cluster.ask(held.origin, "fetch", asked)), Fetched)
+
+    first, again, after = fetch(1), fetch(1), fetch(2)
+    assert again == first
+    assert sum(item.table.height for item in map(decode, first.items) if isinstance(item, Batch)) == 50
+    assert after.items == []
+    application.stop()
+
+
+def test_results_of_a_stopped_application_are_refused_not_waited_for(cluster: Cluster) -> None:
+    application = cluster.submit(all_of_them(), feeds={"numbers": numbers(50).iter_slices(10)})
+    assert application.wait(10.0) == "finished"
+    application.stop()
+    application.stop()
+    assert application.status == "stopped"
+    with pytest.raises(ClusterError, match="stopped: on request"):
+        application.results()
+
+
+def test_a_submission_that_is_given_up_leaves_no_application(cluster: Cluster) -> None:
+    with pytest.raises(ClusterError, match="does not answer"):
+        cluster.submit(_endless(), timeout=1e-4)
+    _until(lambda: not any(state.applications for state in cluster.states().values() if state is not None), 5.0)
+
+
+def test_submissions_take_turns(cluster: Cluster) -> None:
+    applications = [cluster.submit(_endless()) for _ in range(3)]
+    for application in applications:
+        application.stop()
+    assert len({application._application.origin for application in applications}) == 3
+
+
+def test_who_waits_while_a_cluster_closes_is_told() -> None:
+    held = threading.Event()
+
+    def feed() -> Iterator[pl.DataFrame]:
+        yield numbers(10)
+        held.wait()  # for ever, as far as the cluster can see
+
+    cluster = Cluster(peers=2, cores=1.0)
+    application = cluster.submit(all_of_them(), feeds={"numbers": feed()})
+    told: list[str] = []
+
+    def read() -> None:
+        try:
+            application.results()
+        except ClusterError as error:
+            told.append(str(error))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    time.sleep(0.2)
+    cluster.close()
+    reader.join(10.0)
+    assert len(told) == 1
+    assert [thread.daemon for thread in threading.enumerate() if thread.name == "synergy feed"] == [True]
+    held.set()
+    assert "status" in repr(application)
+
+
+def test_a_cluster_that_nobody_holds_ends() -> None:
+    cluster = Cluster(peers=1)
+    process = cluster._process("peer-1")
+    del cluster
+    gc.collect()
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)
+
+
 # -- bad input -------------------------------------------------------------------------------------------------------
 
 
 def _endless() -> Plan:
     return source("packets", rate="10 tuples/s").sink("all")
+
+
+def _twins() -> Plan:
+    twins: list[Any] = [source("python", name="n", columns={"v": "float"}, id=name) for name in "xy"]
+    return twins[0].union(twins[1]).sink("all")  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize(
@@ -150,6 +288,18 @@ def _endless() -> Plan:
         (
             lambda c: c.submit(_endless(), feeds={"x": []}),
             "feeds: 'x' is no source of the plan; expected none: the plan has no python source",
+        ),
+        (
+            lambda c: c.submit(source("packets")),
+            "plan: a Stream; expected a Plan, which .sink() at the end of a stream gives",
+        ),
+        (
+            lambda c: c.submit(by_key(), feeds={"numbers": numbers()}),
+            "source: feed: a DataFrame; expected an iterable of tables, such as [table]",
+        ),
+        (
+            lambda c: c.submit(_twins(), feeds={"n": []}),
+            "y: name: 'n', as of x; expected a name of its own",
         ),
         (lambda c: c.kill("peer-9"), "peer: 'peer-9'; expected one of peer-1, peer-2, peer-3"),
     ],
@@ -238,6 +388,30 @@ def test_the_workers_of_an_existing_cluster_become_peers() -> None:
                 await cluster.close()
 
     assert asyncio.run(main()) == expected(numbers(300)).height
+
+
+def test_a_peer_forgets_applications_that_ended_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "REMEMBERED", 3)
+
+    async def main() -> tuple[list[int], list[str]]:
+        options = {"processes": False, "n_workers": 1, "threads_per_worker": 1, "dashboard_address": None}
+        async with LocalCluster(asynchronous=True, silence_logs=50, **options) as existing:  # type: ignore[no-untyped-call]
+            cluster = await connect_cluster(existing.scheduler_address)
+            running = await cluster.submit(_endless())
+            for _ in range(5):  # their results stay, for they are not stopped
+                done = await cluster.submit(by_key(), feeds={"numbers": numbers(50).iter_slices(50)})
+                await done.wait(10.0)
+            host = runtime_of(next(iter(existing.workers.values()))).host
+            assert isinstance(host, service.Service)
+            kept = [len(known) for known in (host._states, host._submitted, host._unfinished)]
+            held = sorted(host.synergy.session.applications)
+            assert running.id in held
+            await cluster.close()
+            return kept, held
+
+    kept, held = asyncio.run(main())
+    assert kept == [3, 3, 3]
+    assert len(held) == 3
 
 
 def test_a_laptop_behaves_like_a_continent() -> None:

@@ -32,6 +32,7 @@ from synergy_nb.runtime.widearea import WideArea
 __all__ = ["Application", "Cluster"]
 
 T = TypeVar("T")
+LISTEN: Final = 0.1  # seconds between looks for an interrupt: with Polars' handler of signals, no wait ends for one
 ENDING: Final = 5.0  # seconds that what is under way gets to end when a cluster closes
 
 
@@ -62,11 +63,12 @@ class _Loop:
 
         self.loop.call_soon_threadsafe(begin)
         try:
+            _await(outcome)
             return outcome.result()
         except BaseException:
             if not outcome.done():
                 self.loop.call_soon_threadsafe(lambda: begun[0].cancel())  # noqa: PLW0108 - once it is begun
-                concurrent.futures.wait([outcome])
+                _await(outcome)
             raise
 
     def close(self) -> None:
@@ -84,6 +86,11 @@ class _Loop:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=ENDING)
+
+
+def _await(outcome: concurrent.futures.Future[Any]) -> None:
+    while not outcome.done():
+        concurrent.futures.wait([outcome], LISTEN)
 
 
 def _close(thread: _Loop, cluster: AsyncCluster) -> None:

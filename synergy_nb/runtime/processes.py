@@ -15,6 +15,7 @@ configuration of the user's process is as it was once the cluster has started.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -184,7 +185,8 @@ class PeerCluster(SpecCluster):
                 await self._start()
             await self._correct_state()
         except BaseException:
-            await self._close()
+            with contextlib.suppress(AssertionError):  # Dask's, where a process was interrupted before it was up
+                await self._close()
             raise
         self._is_up = True
         return self
