@@ -147,9 +147,11 @@ def all_of_them() -> Plan:
     return source("python", name="numbers", columns={"key": "str", "v": "float"}).filter("v >= 0").sink("all")
 
 
-def slowly(rows: int = 200) -> Iterator[pl.DataFrame]:
-    for part in numbers(rows).iter_slices(10):
-        time.sleep(0.02)
+def in_two_parts(rest: threading.Event) -> Iterator[pl.DataFrame]:
+    """200 tuples, half of them when ``rest`` is set."""
+    for number, part in enumerate(numbers(200).iter_slices(10)):
+        if number == 10:
+            rest.wait()
         yield part
 
 
@@ -164,11 +166,13 @@ def test_a_reader_that_stops_loses_nothing(cluster: Cluster) -> None:
 
 
 def test_several_readers_get_everything_once(cluster: Cluster) -> None:
-    application = cluster.submit(all_of_them(), feeds={"numbers": slowly()})
+    rest = threading.Event()
+    application = cluster.submit(all_of_them(), feeds={"numbers": in_two_parts(rest)})
     found: list[pl.DataFrame] = []
     readers = [threading.Thread(target=lambda: found.append(application.results())) for _ in range(3)]
     for reader in readers:
         reader.start()
+    rest.set()
     for reader in readers:
         reader.join(20.0)
     assert [table["v"].to_list() for table in found] == [numbers(200)["v"].to_list()] * 3
@@ -177,14 +181,16 @@ def test_several_readers_get_everything_once(cluster: Cluster) -> None:
 
 def test_an_interrupt_ends_a_cell_at_once_and_loses_nothing(cluster: Cluster) -> None:
     """With Polars' handler of signals, a thread that waits without limit would not hear of it."""
-    application = cluster.submit(all_of_them(), feeds={"numbers": slowly(500)})
+    rest = threading.Event()
+    application = cluster.submit(all_of_them(), feeds={"numbers": in_two_parts(rest)})
     main = threading.main_thread().ident
     assert main is not None
     for _ in range(3):
         threading.Timer(0.15, signal.pthread_kill, (main, signal.SIGINT)).start()
         with pytest.raises(KeyboardInterrupt):
             application.results()
-    assert application.results()["v"].to_list() == numbers(500)["v"].to_list()
+    rest.set()
+    assert application.results()["v"].to_list() == numbers(200)["v"].to_list()
     application.stop()
 
 
@@ -228,17 +234,21 @@ def test_submissions_take_turns(cluster: Cluster) -> None:
 
 
 def test_who_waits_while_a_cluster_closes_is_told() -> None:
-    held = threading.Event()
+    blocked, held = threading.Event(), threading.Event()
 
     def feed() -> Iterator[pl.DataFrame]:
         yield numbers(10)
+        blocked.set()
         held.wait()  # for ever, as far as the cluster can see
 
     cluster = Cluster(peers=2, cores=1.0)
     application = cluster.submit(all_of_them(), feeds={"numbers": feed()})
     told: list[str] = []
 
+    reading = threading.Event()
+
     def read() -> None:
+        reading.set()
         try:
             application.results()
         except ClusterError as error:
@@ -246,7 +256,8 @@ def test_who_waits_while_a_cluster_closes_is_told() -> None:
 
     reader = threading.Thread(target=read)
     reader.start()
-    time.sleep(0.2)
+    assert reading.wait(10.0)
+    assert blocked.wait(10.0)
     cluster.close()
     reader.join(10.0)
     assert len(told) == 1
