@@ -221,6 +221,36 @@ def test_messages_are_bounded_where_routes_meet_before_a_long_chain() -> None:
     assert sum(each.probing.probes for each in ring.synergy.values()) <= paths * 13
 
 
+def test_a_plan_of_too_many_routes_is_refused_at_once() -> None:
+    """Nine splits that join again have 2^9 routes."""
+    ring = Ring(3, seed=19)
+    stream = source("python", name="n", columns={"v": "float"})
+    for number in range(9):
+        stream = stream.delay("1 us", id=f"l{number}").union(stream.delay("1 us", id=f"r{number}"), id=f"u{number}")
+    ring.submit("peer-0", "r", stream.sink("out"))
+    assert ring.status("r") == "rejected"
+    assert ring.reports["r"][0].reason.startswith("512 routes lead from its sources to its sinks; at most 256")
+    assert not ring.synergy["peer-0"].composition.pending
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("ratio", 0.0),
+        ("ratio", float("nan")),
+        ("choice", "neareset"),
+        ("at_least", 0),
+        ("budget", -1),
+        ("attempts", 0),
+        ("acknowledgement", 0.0),
+        ("probing", float("nan")),
+    ],
+)
+def test_parameters_of_composition_that_make_no_sense_are_refused(field: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"^{field}: .*; expected"):
+        CompositionConfig(**{field: value})
+
+
 # -- what other peers may send ---------------------------------------------------------------------------------------
 
 

@@ -25,6 +25,7 @@ __all__ = [
     "encode_request",
 ]
 
+CHOICES: Final = ("random", "nearest")
 UNIT: Final = 1 << 48  # weight of one source; divides evenly enough for any budget
 
 
@@ -70,6 +71,18 @@ class CompositionConfig(msgspec.Struct, frozen=True):
     reservation: float = 8.0
     tries: int = 3
     attempts: int = 2
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.ratio <= 1.0:
+            raise ValueError(f"ratio: {self.ratio}; expected more than 0, at most 1")
+        if self.choice not in CHOICES:
+            raise ValueError(f"choice: {self.choice!r}; expected {' or '.join(CHOICES)}")
+        for field in ("at_least", "budget", "tries", "attempts"):
+            if getattr(self, field) < 1:
+                raise ValueError(f"{field}: {getattr(self, field)}; expected at least 1")
+        for field in ("discovery", "probing", "acknowledgement", "reservation"):
+            if not getattr(self, field) > 0.0:
+                raise ValueError(f"{field}: {getattr(self, field)} s; expected more than 0")
 
 
 class Request(msgspec.Struct, frozen=True, gc=False, array_like=True):

@@ -27,6 +27,7 @@ from synergy_nb.plan import Plan
 
 __all__ = ["Composition", "Establish"]
 
+ROUTES: Final = 256  # of a plan, from sources to sinks: each is probed, and splits that join again double them
 SHOWN: Final = 32  # graphs, and drops, that the journal tells of, a request
 
 Establish = Callable[[str, Plan, dict[str, str], Callable[[str], None]], None]
@@ -115,6 +116,10 @@ class Composition(Protocol):
         pending = self._pending[request] = _Pending(request, plan)
         asked = {name: value for name, value in msgspec.structs.asdict(plan.qos).items() if value is not None}
         peer.record("request_submitted", request, plan=plan.name, operators=list(plan.operators), qos=asked)
+        routes = _count_routes(plan)
+        if routes > ROUTES:
+            self._reject(pending, f"{routes} routes lead from its sources to its sinks; at most {ROUTES} can be probed")
+            return
         names = sorted({component_name(plan, operator) for operator in plan.operators})
         self.directory.lookup(names, lambda found: self._discovered(pending, found), self.config.discovery)
 
@@ -345,3 +350,11 @@ class Composition(Protocol):
         if pending.attempt:
             self._free(pending)
         del self._pending[pending.request]
+
+
+def _count_routes(plan: Plan) -> int:
+    """How many paths lead from a source to a sink, without following each."""
+    count: dict[str, int] = {}
+    for operator in plan.operators:
+        count[operator] = sum(count[upstream] for upstream in plan.upstream(operator)) or 1
+    return sum(count[sink] for sink in plan.sinks)
