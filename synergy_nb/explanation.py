@@ -115,9 +115,10 @@ class Explanation:
         peer = self.selected["peers"][operator]
         offering = self.candidates.get(operator, [])
         if offering == [peer]:
-            return f"only {peer} offers it here"
+            return "its only candidate"  # pinned there, a sink, or offered by no other
         probed = sorted({graph["peers"][operator] for graph in self.graphs})
-        failed = [f"{drop['at']} ({drop['condition']})" for drop in self.dropped if drop["operator"] == operator]
+        drops = (f"{drop['at']} ({drop['condition']})" for drop in self.dropped if drop["operator"] == operator)
+        failed = dict.fromkeys(drops)  # once, however many paths led there
         rest = f"; dropped: {', '.join(failed)}" if failed else ""
         return (
             f"in the graph of least φ; {len(offering)} peers offer it, {len(probed)} in complete graphs"

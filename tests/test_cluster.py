@@ -30,6 +30,7 @@ from synergy_nb import (
 from synergy_nb.dataflow.tuples import Batch, decode
 from synergy_nb.runtime import service
 from synergy_nb.runtime.client import AsyncCluster
+from synergy_nb.runtime.host import Host
 from synergy_nb.runtime.plugin import runtime_of
 from synergy_nb.runtime.requests import Fetch, Fetched, pack, unpack
 
@@ -301,6 +302,10 @@ def _twins() -> Plan:
             "feeds: 'x' is no source of the plan; expected none: the plan has no python source",
         ),
         (
+            lambda c: c.submit(source("packets").sink("all", at="peer-2"), at="peer-1"),
+            "sink: at: 'peer-2'; expected submit(..., at=...) there: results stay there",
+        ),
+        (
             lambda c: c.submit(source("packets")),
             "plan: a Stream; expected a Plan, which .sink() at the end of a stream gives",
         ),
@@ -325,7 +330,7 @@ def test_wrong_names_are_refused_before_anything_starts(
 
 def test_a_plan_that_no_peer_can_carry_is_refused_with_the_numbers(cluster: Cluster) -> None:
     heavy = source("packets", rate="1000 tuples/s").delay("5 ms").sink("all")
-    with pytest.raises(NotAdmitted, match=r"delay: processing capacity at .* where 5 was asked"):
+    with pytest.raises(NotAdmitted, match=r"operator delay: processing capacity at .* where 5 cores is needed"):
         cluster.submit(heavy)
 
 
@@ -423,6 +428,31 @@ def test_a_peer_forgets_applications_that_ended_long_ago(monkeypatch: pytest.Mon
     kept, held = asyncio.run(main())
     assert kept == [3, 3, 3]
     assert len(held) == 3
+
+
+def test_a_feed_waits_for_room_longer_than_a_request_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A source that has no room answers so, and is asked again; a reader who pauses must not end the application."""
+    monkeypatch.setattr(service, "POLL", 0.01)
+    full = iter([True] * 5)
+    push = Host.push
+
+    async def no_room(_host: Host, _application: str, _name: str) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Host, "room", no_room)
+    monkeypatch.setattr(Host, "push", lambda *given: False if next(full, False) else push(*given))
+
+    async def main() -> int:
+        options = {"processes": False, "n_workers": 1, "threads_per_worker": 1, "dashboard_address": None}
+        async with LocalCluster(asynchronous=True, silence_logs=50, **options) as existing:  # type: ignore[no-untyped-call]
+            cluster = await connect_cluster(existing.scheduler_address)
+            try:
+                return await _run_once(cluster)
+            finally:
+                await cluster.close()
+
+    assert asyncio.run(main()) == expected(numbers(300)).height
+    assert next(full, None) is None
 
 
 def test_a_laptop_behaves_like_a_continent() -> None:

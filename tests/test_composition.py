@@ -110,7 +110,7 @@ def test_too_little_capacity_is_refused_with_the_numbers() -> None:
     report = ring.until_decided("r")
     assert report.status == "rejected"
     assert "processing capacity" in report.reason
-    assert "where 0.1 was asked" in report.reason
+    assert "where 0.1 cores is needed" in report.reason
     drops = ring.events("r", "probe_dropped")
     assert {event.detail["condition"] for event in drops} == {"processing capacity"}
     ring.run(1.0)
@@ -133,7 +133,7 @@ def test_a_delay_limit_that_no_path_meets_is_refused_with_the_numbers() -> None:
     report = ring.until_decided("r")
     assert report.status == "rejected"
     assert "delay" in report.reason
-    assert "0.001 was asked" in report.reason
+    assert "0.001 s is allowed" in report.reason
 
 
 def test_concurrent_requests_never_overbook() -> None:
@@ -249,6 +249,17 @@ def test_a_plan_of_too_many_routes_is_refused_at_once() -> None:
 def test_parameters_of_composition_that_make_no_sense_are_refused(field: str, value: Any) -> None:
     with pytest.raises(ValueError, match=f"^{field}: .*; expected"):
         CompositionConfig(**{field: value})
+
+
+def test_an_explanation_says_each_reason_once() -> None:
+    ring = Ring(5, seed=20, config=lambda n: PeerConfig(name=f"peer-{n}", cores=1.0 if n else 0.05, seed=n))
+    ring.submit("peer-1", "r", chain(operators=3))
+    assert ring.until_decided("r").status == "running"
+    account = Explanation("r", ring.events("r"), {})
+    assert account.why("sink") == "its only candidate"
+    for operator in ("source", "o0", "o1", "o2"):
+        assert account.why(operator).count("peer-0 (processing capacity)") <= 1
+    assert any(account.dropped.count(drop) > 1 for drop in account.dropped)
 
 
 # -- what other peers may send ---------------------------------------------------------------------------------------

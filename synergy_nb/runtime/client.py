@@ -259,6 +259,10 @@ class AsyncCluster:
         for operator, asked in plan.operators.items():
             if asked.at is not None and asked.at not in self.peers and asked.at not in self._names:
                 raise ClusterError(f"{operator}: at: {asked.at!r}; expected a peer of {', '.join(self.peers)}")
+            if asked.kind == "sink" and asked.at is not None and (at is None or asked.at not in (at, self.peers[at])):
+                raise ClusterError(
+                    f"{operator}: at: {asked.at!r}; expected submit(..., at=...) there: results stay there"
+                )
         feeding: dict[str, Feed] = {}
         named: dict[str, str] = {}
         for operator in plan.sources:
