@@ -171,6 +171,8 @@ def test_a_dead_participant_ends_its_application_with_the_reason() -> None:
     ring.run(15.0)
     assert ring.status("r") == "failed"
     assert "peer-4 died (delay)" in ring.reports["r"][-1].reason
+    assert set(ring.deployed) == {("peer-0", "r", "sink")}, "what had been found stays at the sink until it is stopped"
+    ring.simulation.call("peer-0", ring.synergy["peer-0"].stop, "r")
     assert not ring.deployed
     assert not any(each.ledger.requests for each in ring.synergy.values())
     ring.submit("peer-1", "again", chain())

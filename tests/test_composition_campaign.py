@@ -66,6 +66,11 @@ def run(seed: int) -> tuple[Ring, list[str]]:
     for _ in range(80):
         ring.run(0.5)
         assert not ring.overbooked()
+    for address, each in ring.synergy.items():  # whoever asked for them takes what failed ones had found, or not
+        for request in requests:
+            if ring.status(request) == "failed":
+                simulation.call(address, each.stop, request)
+    ring.run(1.0)
     return ring, requests
 
 

@@ -12,7 +12,8 @@ promise refuses, and the origin takes the whole graph back.
 peers of the graph once a second. This feedback is also the lease of the session: a peer that hears none for a while
 gives its share back. The origin watches the peers of the graph through the failure detector.
 
-*End.* A finished, failed or stopped application is taken back everywhere; a late message of it is refused by name.
+*End.* A finished, failed or stopped application is taken back everywhere, but for the results at the sinks of one that
+was not stopped; a late message of it is refused by name.
 """
 
 from __future__ import annotations
@@ -395,7 +396,7 @@ class Session(Protocol):
         if owned is None or owned.graph.attempt != message.attempt:
             return
         if owned.running:
-            self._close(message.application, "failed", message.reason)
+            self._close(message.application, "failed", message.reason, keep_sinks=True)
         else:
             self._setup_failed(message.application, message.attempt, message.reason)
 
@@ -442,7 +443,7 @@ class Session(Protocol):
             self._leave(message.application, message.reason)
 
     def _leave(self, application: str, reason: str, *, keep_sinks: bool = False) -> None:
-        """Give back all that this peer holds for an application; a finished one keeps its results at its sinks."""
+        """Give back all that this peer holds for an application; results may stay at its sinks."""
         member = self._members[application]
         sinks = frozenset(member.plan.sinks) if keep_sinks else frozenset()
         for operator in sorted(member.deployed - sinks):

@@ -8,6 +8,7 @@ numbers without asking anybody.
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -77,10 +78,15 @@ class WideArea:
         cls, path: str | Path, bandwidth: float = 12.5e6, *, sites: int | None = None, seed: int = 0
     ) -> WideArea:
         """Sites from an ``.npz`` file with the array ``rtt_ms``, such as measured PlanetLab round-trip times."""
-        with np.load(path) as arrays:
-            if "rtt_ms" not in arrays:
-                raise ValueError(f"{path}: has arrays {', '.join(arrays.files)}; expected 'rtt_ms'")
-            return cls(arrays["rtt_ms"], bandwidth, sites=sites, seed=seed)
+        expected = "an .npz file with an array rtt_ms of round-trip times in ms"
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                if "rtt_ms" not in arrays:
+                    raise ValueError(f"it has the arrays {', '.join(arrays.files)}")
+                rtt = arrays["rtt_ms"]
+        except (OSError, ValueError, TypeError, AttributeError, zipfile.BadZipFile) as error:
+            raise ValueError(f"wide_area: {str(path)!r}; expected {expected}: {str(error).splitlines()[0]}") from None
+        return cls(rtt, bandwidth, sites=sites, seed=seed)
 
     @classmethod
     def generated(

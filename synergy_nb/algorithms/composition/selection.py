@@ -28,6 +28,7 @@ from synergy_nb.plan import Plan
 __all__ = ["Composition", "Establish"]
 
 ROUTES: Final = 256  # of a plan, from sources to sinks: each is probed, and splits that join again double them
+UNITS: Final = {"processing capacity": " cores", "bandwidth": " bytes/s", "delay": " s"}
 SHOWN: Final = 32  # graphs, and drops, that the journal tells of, a request
 
 Establish = Callable[[str, Plan, dict[str, str], Callable[[str], None]], None]
@@ -321,12 +322,14 @@ class Composition(Protocol):
         parts = []
         for (operator, condition), drops in sorted(failed.items(), key=lambda item: -len(item[1]))[:4]:
             if condition == "acknowledgement":
-                parts.append(f"{operator}: no acknowledgement from {', '.join(sorted({drop.at for drop in drops}))}")
+                parts.append(f"operator {operator}: no acknowledgement from {', '.join(sorted({drop.at for drop in drops}))}")
                 continue
             nearest = min(drops, key=lambda drop: abs(drop.asked - drop.available))
+            peers, unit = len({drop.at for drop in drops}), UNITS.get(condition, "")
+            verb = "is needed" if condition != "delay" else "is allowed"
             parts.append(
-                f"{operator}: {condition} at {len({drop.at for drop in drops})} peer(s), at best "
-                f"{nearest.available:.4g} where {nearest.asked:.4g} was asked ({nearest.at})"
+                f"operator {operator}: {condition} at {peers} peer{'s' if peers > 1 else ''}, at best "
+                f"{nearest.available:.4g}{unit} where {nearest.asked:.4g}{unit} {verb} ({nearest.at})"
             )
         return "; ".join(parts)
 
