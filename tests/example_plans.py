@@ -104,9 +104,10 @@ def streams(draw: st.DrawFn) -> list[Stream]:
 @st.composite
 def plans(draw: st.DrawFn) -> Plan:
     """Valid plans of up to about ten operators, with any QoS."""
+    delay = draw(st.one_of(st.none(), st.floats(1e-6, 1e6)))
     qos = {
-        "delay": draw(st.one_of(st.none(), st.floats(1e-6, 1e6))),
-        "miss_rate": draw(st.one_of(st.none(), st.floats(0, 1))),
+        "delay": delay,
+        "miss_rate": draw(st.one_of(st.none(), st.floats(0, 1))) if delay is not None else None,
         "throughput": draw(st.one_of(st.none(), st.floats(0, 1e12), st.just("1000 tuples/s"))),
         "availability": draw(st.one_of(st.none(), st.floats(0, 1))),
     }

@@ -254,8 +254,15 @@ def test_plans_are_values() -> None:
 
 
 def test_arguments_of_the_wrong_kind_are_refused_at_once() -> None:
-    with pytest.raises(TypeError, match="unknown argument costs; expected id, cost, selectivity, at"):
+    expected = "unknown argument 'costs'; expected one of where, id, cost, selectivity, at; did you mean 'cost'"
+    with pytest.raises(TypeError, match=expected):
         source("packets").filter("TRUE", costs=1)
+    expected = (
+        "sink: unknown argument 'dely'; expected one of name, delay, miss_rate, throughput, availability, id, cost, "
+        "selectivity, at; did you mean 'delay'"
+    )
+    with pytest.raises(TypeError, match=expected):
+        source("packets").sink("x", dely="1 s")
     with pytest.raises(TypeError, match="expected a stream"):
         source("packets").union("x")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="expected plans"):

@@ -85,7 +85,10 @@ WRONG: list[tuple[str, Callable[[], Plan], str]] = [
     (
         "subquery",
         one("filter", where="bytes > (SELECT 1)"),
-        ("operator 'x', where: '(SELECT 1)'; expected SQL of the documented subset, which has no subquery"),
+        (
+            "operator 'x', where: '(SELECT 1)'; "
+            "expected SQL of the documented subset (docs/plans.md), which has no subquery"
+        ),
     ),
     (
         "unit of a window",
@@ -178,7 +181,10 @@ WRONG: list[tuple[str, Callable[[], Plan], str]] = [
     (
         "columns of csv",
         one("source", (), connector="trace", path="x", format="csv"),
-        ("operator 'x', columns: missing; expected columns with their types, which format csv needs"),
+        (
+            "operator 'x', columns: missing; expected columns with their types (int, float, str, bool, time, bytes), "
+            'which format csv needs, as in columns={"user": "str", "amount": "float"}'
+        ),
     ),
     (
         "type of a column",
@@ -206,14 +212,49 @@ WRONG: list[tuple[str, Callable[[], Plan], str]] = [
         "operator 'x', output: 'read by nobody'; expected a way from it to a sink",
     ),
     (
-        "unreachable sink",
-        asked(
-            P,
-            Operator("a", "sink", {}, ("p",)),
-            Operator("x", "filter", {"where": "TRUE"}, ()),
-            Operator("end", "sink", {}, ("x",)),
+        "format as connector",
+        one("source", (), connector="csv", path="x"),
+        (
+            "operator 'x', connector: 'csv'; expected one of trace, packets, peers, python; csv is a format of "
+            "connector trace, as in source('trace', path='...', format='csv')"
         ),
-        "operator 'end', inputs: ['x']; expected a way to it from a source",
+    ),
+    (
+        "path as connector",
+        one("source", (), connector="logs/access.log"),
+        (
+            "operator 'x', connector: 'logs/access.log'; expected one of trace, packets, peers, python; a file is "
+            "read by source('trace', path='logs/access.log', format='...')"
+        ),
+    ),
+    (
+        "connector",
+        one("source", (), connector="packet"),
+        "operator 'x', connector: 'packet'; expected one of trace, packets, peers, python; did you mean 'packets'?",
+    ),
+    (
+        "connector of no kind",
+        one("source", (), connector=["packets"]),
+        "operator 'x', connector: ['packets']; expected one of trace, packets, peers, python",
+    ),
+    (
+        "name of connector",
+        one("source", (), conector="packets"),
+        "operator 'x', conector: 'packets'; expected a parameter of source (connector); did you mean 'connector'?",
+    ),
+    (
+        "text in double quotes",
+        one("filter", where='link = "B"'),
+        (
+            "operator 'x', where: '\"B\"'; expected a column of its input (time, link, source, destination, "
+            "source_port, destination_port, bytes); text takes single quotes ('B'), double quotes are for names of "
+            "columns"
+        ),
+    ),
+    (
+        "misses without a limit",
+        asked(P, Operator("end", "sink", {}, ("p",)), miss_rate="5 %"),
+        "qos.miss_rate: '5 %'; expected a delay beside it: misses are the tuples that are later than the delay limit",
     ),
     (
         "sink as input",
@@ -290,8 +331,8 @@ def test_everything_wrong_is_said_at_once() -> None:
     stream = source("packets", seeds=3).filter("lnk = 1").aggregate("sorce", "20 mi", total="sm(bytes)")
     found = problems_of(lambda: stream.compare("total", "195 %").sink(delay="2 parsecs", availability=2))
     assert [(each.operator, each.field) for each in found] == [
-        ("", "qos.delay"), ("", "qos.availability"), ("source", "seeds"), ("aggregate", "window"),
-        ("aggregate", "values.total"), ("compare", "fraction"),
+        ("", "qos.delay"), ("", "qos.availability"), ("source", "seeds"), ("filter", "where"),
+        ("aggregate", "window"), ("aggregate", "values.total"), ("compare", "fraction"),
     ]  # fmt: skip
     assert found[2].nearest == "seed"
 

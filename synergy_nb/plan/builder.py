@@ -21,10 +21,13 @@ from typing import Any, Final
 
 from synergy_nb.plan.checking import Operator, QoS
 from synergy_nb.plan.queryplan import Plan
+from synergy_nb.plan.units import nearest
 
 __all__ = ["Stream", "plan", "source"]
 
 _PROFILE: Final = ("id", "cost", "selectivity", "at")
+#: Arguments of methods that are no parameters of the operator.
+_BESIDE: Final = {"compare": ("count",), "sink": ("delay", "miss_rate", "throughput", "availability")}
 
 
 class Stream:
@@ -38,9 +41,11 @@ class Stream:
     __slots__ = ("_inputs", "_kind", "_params", "_profile")
 
     def __init__(self, kind: str, params: Mapping[str, Any], inputs: Sequence[Stream], profile: Mapping[str, Any]):
-        unknown = set(profile) - set(_PROFILE)
-        if unknown:
-            raise TypeError(f"{kind}: unknown argument {', '.join(sorted(unknown))}; expected {', '.join(_PROFILE)}")
+        valid = (*params, *_BESIDE.get(kind, ()), *_PROFILE)
+        for unknown in sorted(set(profile) - set(_PROFILE)):
+            near = nearest(unknown, valid)
+            hint = f"; did you mean {near!r}?" if near is not None else ""
+            raise TypeError(f"{kind}: unknown argument {unknown!r}; expected one of {', '.join(valid)}{hint}")
         for stream in inputs:
             if not isinstance(stream, Stream):
                 raise TypeError(f"{kind}: input {stream!r}; expected a stream")

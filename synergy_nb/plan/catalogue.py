@@ -215,6 +215,23 @@ def _choice(*names: str) -> Callable[[Any], str]:
     return parse
 
 
+def _connector(value: Any) -> str:
+    """The connector of a source; formats of traces and paths are often taken for one."""
+    expected = f"one of {', '.join(CONNECTORS)}"
+    if not isinstance(value, str):
+        raise WrongValue(value, expected)
+    if value in CONNECTORS:
+        return value
+    extension = value.lower().removesuffix(".gz").rpartition(".")[2]
+    if value.lower() in FORMATS:
+        example = f"source('trace', path='...', format='{value.lower()}')"
+        raise WrongValue(value, f"{expected}; {value.lower()} is a format of connector trace, as in {example}")
+    if "/" in value or extension in (*FORMATS, "log", "txt"):
+        form = extension if extension in FORMATS else "..."
+        raise WrongValue(value, f"{expected}; a file is read by source('trace', path='{value}', format='{form}')")
+    raise WrongValue(value, expected, nearest(value, CONNECTORS))
+
+
 def _listed(value: Any, expected: str) -> list[str]:
     values = [value] if isinstance(value, str) else list(value) if isinstance(value, (list, tuple)) else None
     if values is None:
@@ -367,7 +384,7 @@ CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
 
 #: All kinds of operators.
 KINDS: Final[Mapping[str, Kind]] = {
-    "source": Kind((0, 0), {"connector": Parameter(_choice(*CONNECTORS))}),
+    "source": Kind((0, 0), {"connector": Parameter(_connector)}),
     "filter": Kind((1, 1), {"where": Parameter(_text)}, selectivity=0.5),
     "project": Kind((1, 1), {"columns": Parameter(_expressions)}),
     "union": Kind((2, None), {}, cost=5e-7, commutative=True),

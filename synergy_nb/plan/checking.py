@@ -28,6 +28,11 @@ __all__ = [
 #: Paths from a source to a sink that a plan may have: composition keeps probes for each.
 MOST_ROUTES: Final = 4096
 _MOST_OPERATORS: Final = 1000
+_QOS_FIELDS: Final = ("delay", "miss_rate", "throughput", "availability")
+#: Fields that operators have beside their parameters, and that a misspelt parameter may stand for.
+_FIELDS: Final = ("input", "inputs", "cost", "selectivity")
+#: Kinds whose stream has the columns of their first input, whatever else is wrong with them.
+_PASSING: Final = ("compare", "delay", "filter", "sample")
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -68,7 +73,8 @@ class PlanError(ValueError):
     Parameters
     ----------
     problems
-        In the order of the plan.
+        Causes first: form of a file, requirements, kinds and parameters in the order of the plan; then inputs; then
+        what has no way to a sink. What only follows from another problem is left out.
     """
 
     def __init__(self, problems: Iterable[Problem]) -> None:
@@ -149,10 +155,8 @@ def check_qos(given: Mapping[str, Any], problems: list[Problem]) -> QoS:
     found: dict[str, float | None] = {}
     for name, value in given.items():
         if name not in QoS.__struct_fields__:
-            valid = ("delay", "miss_rate", "throughput", "availability")
-            problems.append(
-                Problem("", f"qos.{name}", value, f"one of the fields {', '.join(valid)}", nearest(name, valid))
-            )
+            expected = f"one of the fields {', '.join(_QOS_FIELDS)}"
+            problems.append(Problem("", f"qos.{name}", value, expected, nearest(name, _QOS_FIELDS)))
             continue
         if value is None:
             continue
@@ -170,6 +174,11 @@ def check_qos(given: Mapping[str, Any], problems: list[Problem]) -> QoS:
                 found[name] = parse_fraction(value)
         except WrongValue as wrong:
             problems.append(Problem("", f"qos.{name}", wrong.value, wrong.expected, wrong.nearest))
+    if found.get("miss_rate") is not None and not any(
+        value is not None and nearest(name, _QOS_FIELDS) == "delay" for name, value in given.items()
+    ):
+        expected = "a delay beside it: misses are the tuples that are later than the delay limit"
+        problems.append(Problem("", "qos.miss_rate", given["miss_rate"], expected))
     return QoS(**found)
 
 
@@ -178,6 +187,20 @@ def check(operators: Sequence[Operator], problems: list[Problem]) -> Checked:
 
     Operators may hold values in any spelling that the catalogue reads.
     """
+    before = len(problems)
+    checked = _check(operators, problems)
+    problems[before:] = sorted(problems[before:], key=_rank)
+    return checked
+
+
+def _rank(problem: Problem) -> int:
+    """Order of problems: what stands in operators, then how they are connected, then what follows from that."""
+    if problem.field == "inputs":
+        return 1
+    return 2 if problem.field == "output" or (not problem.operator and problem.field == "operators") else 0
+
+
+def _check(operators: Sequence[Operator], problems: list[Problem]) -> Checked:
     graph = check_graph(operators, problems)
     if graph is None:
         return Checked({}, {}, {})
@@ -204,17 +227,19 @@ def check_graph(
 ) -> tuple[dict[str, Operator], dict[str, tuple[str, ...]], list[str]] | None:
     """Operators by id, their inputs that exist, and a topological order; what is wrong goes to ``problems``."""
     given = _unique(operators, problems)
-    if not any(operator.kind == "sink" for operator in given.values()):
-        problems.append(Problem("", "operators", list(given), "at least one operator of kind sink"))
     if len(given) > _MOST_OPERATORS:
         problems.append(Problem("", "operators", len(given), f"at most {_MOST_OPERATORS} operators"))
         return None
-    inputs = {operator.id: _inputs(operator, given, problems) for operator in given.values()}
+    reported = {problem.operator for problem in problems} - {
+        ""
+    }  # a file may name operators that it says nothing else of
+    wanting: list[str | None] = []
+    inputs = {operator.id: _inputs(operator, given, reported, wanting, problems) for operator in given.values()}
     order = _ordered(inputs)
     if len(order) < len(given):
         _report_cycle(inputs, set(given) - set(order), problems)
-    else:
-        _report_unreachable(given, inputs, order, problems)
+    _report_unread(given, inputs, wanting, problems)
+    if len(order) == len(given):
         routes: dict[str, int] = {}
         for name in order:
             routes[name] = sum(routes[up] for up in inputs[name]) or 1
@@ -238,27 +263,44 @@ def _unique(operators: Sequence[Operator], problems: list[Problem]) -> dict[str,
     return given
 
 
-def _inputs(operator: Operator, given: Mapping[str, Operator], problems: list[Problem]) -> tuple[str, ...]:
-    """The inputs that exist; the others are problems."""
+def _inputs(
+    operator: Operator,
+    given: Mapping[str, Operator],
+    reported: set[str],
+    wanting: list[str | None],
+    problems: list[Problem],
+) -> tuple[str, ...]:
+    """The inputs that exist; the others are problems, and the operators that they may stand for go to ``wanting``."""
     name = operator.id
     found: list[str] = []
     for up in operator.inputs:
         others = [each for each in given if each != name and given[each].kind != "sink"]
         if not isinstance(up, str) or up not in given:
-            problems.append(Problem(name, "inputs", up, f"an operator of the plan ({', '.join(others)})",
-                                    nearest(up, others)))  # fmt: skip
+            near = nearest(up, others)
+            wanting.append(near)
+            if up not in reported:
+                problems.append(Problem(name, "inputs", up, f"an operator of the plan ({', '.join(others)})", near))
         elif given[up].kind == "sink":
+            wanting.append(None)
             problems.append(Problem(name, "inputs", up, "an operator other than a sink, which has no output"))
         elif up in found:
+            wanting.append(None)
             problems.append(Problem(name, "inputs", up, "each input once; give one side a project of its own"))
         else:
             found.append(up)
-    if operator.kind in KINDS:
-        least, most = KINDS[operator.kind].inputs
-        number = len(operator.inputs)
-        if number < least or (most is not None and number > most):
-            count = str(least) if most == least else f"{least} or more" if most is None else f"{least} to {most}"
-            expected = "no input" if most == 0 else f"{count} input{'s' if count != '1' else ''}"
+    kind = operator.kind if operator.kind in KINDS else nearest(operator.kind, KINDS)
+    least, most = KINDS[kind].inputs if kind is not None else (0, None)
+    number = len(operator.inputs)
+    wanting += [None] * (least - number)
+    if operator.kind in KINDS and (number < least or (most is not None and number > most)):
+        misspelt = any(
+            field not in parameters_of(operator.kind, operator.params) and nearest(field, ("input", "inputs"))
+            for field in operator.params
+        )
+        said = any(problem.operator == name and problem.field in ("input", "inputs") for problem in problems)
+        count = str(least) if most == least else f"{least} or more" if most is None else f"{least} to {most}"
+        expected = "no input" if most == 0 else f"{count} input{'s' if count != '1' else ''}"
+        if number or not (misspelt or said):
             problems.append(Problem(name, "inputs", list(operator.inputs) or None, expected))
     return tuple(found)
 
@@ -300,22 +342,23 @@ def _report_cycle(inputs: Mapping[str, Sequence[str]], rest: set[str], problems:
         seen.update(path)
 
 
-def _report_unreachable(
-    given: Mapping[str, Operator], inputs: Mapping[str, Sequence[str]], order: Sequence[str], problems: list[Problem]
+def _report_unread(
+    given: Mapping[str, Operator],
+    inputs: Mapping[str, Sequence[str]],
+    wanting: Sequence[str | None],
+    problems: list[Problem],
 ) -> None:
-    fed: set[str] = set()
-    for name in order:
-        if given[name].kind == "source" or any(up in fed for up in inputs[name]):
-            fed.add(name)
-    useful: set[str] = set()
-    for name in reversed(order):
-        if given[name].kind == "sink" or name in useful:
-            useful.update((name, *inputs[name]))
-    for name in order:
-        if name not in useful:
-            problems.append(Problem(name, "output", "read by nobody", "a way from it to a sink"))
-        if given[name].kind == "sink" and name not in fed and inputs[name]:
-            problems.append(Problem(name, "inputs", list(given[name].inputs), "a way to it from a source"))
+    """Operators whose stream nobody reads, but for those that wrong inputs may have been meant to name."""
+    kinds = {name: each.kind if each.kind in KINDS else nearest(each.kind, KINDS) for name, each in given.items()}
+    read = {up for ups in inputs.values() for up in ups}
+    if not any(kind == "sink" or (kind is None and name not in read) for name, kind in kinds.items()):
+        problems.append(Problem("", "operators", list(given), "at least one operator of kind sink"))
+        return
+    unread = [name for name, kind in kinds.items() if kind not in ("sink", None) and name not in read]
+    guessed = [near for near in wanting if near in unread]
+    rest = [name for name in unread if name not in guessed]
+    if len(rest) > len(wanting) - len(guessed):
+        problems.extend(Problem(name, "output", "read by nobody", "a way from it to a sink") for name in rest)
 
 
 def _normal(
@@ -328,10 +371,17 @@ def _normal(
     name = operator.id
     if operator.kind not in KINDS:
         known = ", ".join(KINDS)
-        problems.append(Problem(name, "kind", operator.kind or None, f"one of {known}", nearest(operator.kind, KINDS)))
+        near = nearest(operator.kind, KINDS)
+        problems.append(Problem(name, "kind", operator.kind or None, f"one of {known}", near))
+        if near is not None:  # what is misspelt beside it, if that is the kind that was meant
+            meant: list[Problem] = []
+            check_parameters(msgspec.structs.replace(operator, kind=near), meant)
+            problems.extend(each for each in meant if each.field in operator.params and each.nearest is not None)
         return operator, None, None
     before = len(problems)
     params = check_parameters(operator, problems)
+    known_fields = parameters_of(operator.kind, operator.params)
+    surplus = sum(1 for each in problems[before:] if each.field in operator.params and each.field not in known_fields)
     cost = check_profile(name, "cost", operator.cost, problems)
     selectivity = check_profile(name, "selectivity", operator.selectivity, problems)
     at = operator.at
@@ -339,11 +389,14 @@ def _normal(
         problems.append(Problem(name, "at", at, "the name of a peer"))
     if operator.kind == "delay" and "cost" in params:
         cost = params["cost"]  # what it is told to take is what it costs
-    whole = len(problems) == before
+    needed = all(field in params for field, each in known_fields.items() if each.default is REQUIRED)
+    whole = needed and len(problems) - surplus == before  # a parameter too many changes no stream
     wrongs: list[WrongValue] = []
     derivation = Derivation(operator.kind, params, streams if whole else [None], windows, wrongs)
     schema = derive(derivation)
     problems.extend(Problem(name, wrong.field, wrong.value, wrong.expected, wrong.nearest) for wrong in wrongs)
+    if operator.kind in _PASSING and streams and streams[0] is not None:
+        schema, whole = dict(streams[0]), True
     normal = Operator(name, operator.kind, derivation.params, tuple(operator.inputs), cost, selectivity, at)
     return normal, schema if whole else None, dict(derivation.window) if derivation.window else None
 
@@ -352,27 +405,28 @@ def check_parameters(operator: Operator, problems: list[Problem]) -> dict[str, A
     """Parameters of an operator of a known kind in normal form, but for SQL; what is wrong goes to ``problems``."""
     name, given = operator.id, operator.params
     parameters = parameters_of(operator.kind, given)
+    surplus = {field: nearest(field, (*parameters, *_FIELDS)) for field in given if field not in parameters}
+    if operator.kind == "source" and len(parameters) == 1:  # which parameters there are is not known
+        surplus = {field: near for field, near in surplus.items() if near == "connector" and near not in given}
     params: dict[str, Any] = {}
     for field, parameter in parameters.items():
         value = given.get(field)
         if value is None:
-            if parameter.default is REQUIRED:
+            if parameter.default is REQUIRED and field not in surplus.values():  # else it is there, but misspelt
                 hint = f" ({', '.join(CONNECTORS)})" if field == "connector" else ""
                 expected = f"a value: {operator.kind} needs {field}{hint}"
                 problems.append(Problem(name, field, None, expected))
-            elif parameter.default is not None:
+            elif parameter.default is not REQUIRED and parameter.default is not None:
                 params[field] = list(parameter.default) if isinstance(parameter.default, list) else parameter.default
             continue
         try:
             params[field] = parameter.parse(value)
         except WrongValue as wrong:
             problems.append(Problem(name, field + wrong.field, wrong.value, wrong.expected, wrong.nearest))
-    known_connector = operator.kind != "source" or params.get("connector") in CONNECTORS
-    for field, value in given.items():
-        if field not in parameters and known_connector:
-            own = ", ".join(parameters) or "none"
-            kind = f"{operator.kind} of {given['connector']}" if operator.kind == "source" else operator.kind
-            problems.append(Problem(name, field, value, f"a parameter of {kind} ({own})", nearest(field, parameters)))
+    for field, near in surplus.items():
+        own = ", ".join(parameters) or "none"
+        kind = f"{operator.kind} of {given['connector']}" if "connector" in given else operator.kind
+        problems.append(Problem(name, field, given[field], f"a parameter of {kind} ({own})", near))
     return params
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from synergy_nb.plan import sql
-from synergy_nb.plan.catalogue import TRACE_SCHEMAS
+from synergy_nb.plan.catalogue import TRACE_SCHEMAS, TYPES
 from synergy_nb.plan.units import WrongValue, nearest
 
 __all__ = ["WINDOW_COLUMNS", "Derivation", "Schema", "derive"]
@@ -145,7 +145,12 @@ def _source(it: Derivation) -> Schema | None:
                 it.wrong(field, params[field], f"no {field}: the columns of format {trace_format} are fixed")
         return dict(TRACE_SCHEMAS[trace_format])
     if "columns" not in params:
-        it.wrong("columns", None, f"columns with their types, which format {trace_format} needs")
+        example = 'columns={"user": "str", "amount": "float"}'
+        it.wrong(
+            "columns",
+            None,
+            f"columns with their types ({', '.join(TYPES)}), which format {trace_format} needs, as in {example}",
+        )
         return None
     columns = dict(params["columns"])
     clock = params.setdefault("time", next((name for name in _TIME_NAMES if name in columns), "time"))

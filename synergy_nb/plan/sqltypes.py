@@ -29,7 +29,7 @@ AGGREGATES: Final = ("avg", "count", "max", "min", "sum")
 NAME_OF_KEY: Final = {**{name: name for name in (*FUNCTIONS, *AGGREGATES) if name != "substr"}, "substring": "substr"}
 #: sqlglot's key of a comparison's node to its sign.
 COMPARISONS: Final = {"eq": "=", "neq": "<>", "lt": "<", "lte": "<=", "gt": ">", "gte": ">="}
-SUBSET: Final = "SQL of the documented subset"
+SUBSET: Final = "SQL of the documented subset (docs/plans.md)"
 
 #: Words that some engine or sqlglot does not take as a bare column name.
 NOT_A_PLAIN_WORD: Final = frozenset(
@@ -164,7 +164,11 @@ class Checker:
         if self.schema is None:
             return "any"
         if name not in self.schema:
-            return self._wrong(node, f"a column of its input ({', '.join(self.schema)})", nearest(name, self.schema))
+            expected = f"a column of its input ({', '.join(self.schema)})"
+            if node.this.args.get("quoted"):
+                text = "'" + name.replace("'", "''") + "'"
+                expected += f"; text takes single quotes ({text}), double quotes are for names of columns"
+            return self._wrong(node, expected, nearest(name, self.schema))
         return self.schema[name]
 
     def _literal(self, node: Any) -> str:
