@@ -11,7 +11,8 @@
 "filter[link = 'B'](packets[seed=1])"
 
 A :class:`Stream` is a promise: nothing is checked until a sink makes a :class:`Plan` of it, which then names all that
-is wrong at once. The kinds of operators and their parameters are in :mod:`synergy_nb.plan.catalogue`.
+is wrong at once. The kinds of operators and their parameters are in :mod:`synergy_nb.plan.catalogue`, and told with
+examples in ``docs/plans.md``.
 """
 
 from __future__ import annotations
@@ -55,22 +56,45 @@ class Stream:
         self._profile = dict(profile)
 
     def filter(self, where: str, **profile: Any) -> Stream:
-        """Keep the tuples for which the SQL condition ``where`` is true."""
+        """Keep the tuples for which a condition is true.
+
+        Parameters
+        ----------
+        where
+            SQL of the subset in ``docs/plans.md``; text in single quotes: ``"link = 'B' AND bytes > 1000"``.
+        profile
+            ``id``, ``cost``, ``selectivity``, ``at``, see :class:`Stream`.
+        """
         return Stream("filter", {"where": where}, [self], profile)
 
     def project(
         self, *columns: str | Mapping[str, str], id: str | None = None, cost: Any = None,  # noqa: A002 - as everywhere
         selectivity: float | None = None, at: str | None = None, **named: str,
     ) -> Stream:  # fmt: skip
-        """New columns from SQL expressions: names of columns to keep, mappings, or ``name="expression"``.
+        """New columns from SQL expressions; ``time`` and the bounds of windows are kept by themselves.
 
-        ``time`` and the bounds of windows are kept by themselves.
+        Parameters
+        ----------
+        columns
+            Names of columns to keep, or mappings of new column to expression (for names that are no Python names).
+        named
+            New column to expression, as in ``project("source", kB="bytes / 1000")``.
+        id, cost, selectivity, at
+            See :class:`Stream`.
         """
         profile = _given(id=id, cost=cost, selectivity=selectivity, at=at)
         return Stream("project", {"columns": _columns(columns, named)}, [self], profile)
 
     def union(self, *others: Stream, **profile: Any) -> Stream:
-        """All tuples of this and ``others``, which have the same columns."""
+        """All tuples of this and other streams.
+
+        Parameters
+        ----------
+        others
+            At least one; with the same columns, in the same order, and equal windows.
+        profile
+            ``id``, ``cost``, ``selectivity``, ``at``, see :class:`Stream`.
+        """
         return Stream("union", {}, [self, *others], profile)
 
     def aggregate(
@@ -83,22 +107,45 @@ class Stream:
         Parameters
         ----------
         by
-            Columns to group by.
+            Columns to group by, in any order: they come out in alphabetical order. Default: one group.
         window
-            ``"20 min"``, ``"20 min every 5 min"`` or ``"1000 rows"``.
+            ``"20 min"``, ``"20 min every 5 min"`` or ``"1000 rows"``; needed.
         values, named
-            New column to aggregate call, as in ``total="sum(bytes)"``.
+            New column to aggregate call, as in ``total="sum(bytes)"``: count(*), count(x), count(distinct x), sum(x),
+            min(x), max(x) or avg(x).
+        id, cost, selectivity, at
+            See :class:`Stream`.
         """
         columns = [by] if isinstance(by, str) else list(by)
         params = {"by": columns, "window": window, "values": {**(values or {}), **named}}
         return Stream("aggregate", params, [self], _given(id=id, cost=cost, selectivity=selectivity, at=at))
 
     def sort(self, *by: str, window: Any = None, **profile: Any) -> Stream:
-        """Order the tuples of each window, as in ``sort("total desc", "source")``."""
+        """Order the tuples of each window, as in ``sort("total desc", "source")``.
+
+        Parameters
+        ----------
+        by
+            Columns, each alone or with ``desc``; the remaining columns break ties.
+        window
+            Needed where this stream has no windows yet, refused where it has.
+        profile
+            ``id``, ``cost``, ``selectivity``, ``at``, see :class:`Stream`.
+        """
         return Stream("sort", {"by": list(by), "window": window}, [self], profile)
 
     def count(self, name: str = "n", window: Any = None, **profile: Any) -> Stream:
-        """The number of tuples of each window, as one tuple with column ``name``."""
+        """The number of tuples of each window, as one tuple.
+
+        Parameters
+        ----------
+        name
+            Column of the number.
+        window
+            Needed where this stream has no windows yet, refused where it has.
+        profile
+            ``id``, ``cost``, ``selectivity``, ``at``, see :class:`Stream`.
+        """
         return Stream("count", {"name": name, "window": window}, [self], profile)
 
     def compare(
@@ -109,10 +156,16 @@ class Stream:
 
         Parameters
         ----------
+        value
+            A column of type int, float, str or time. This stream needs windows.
+        fraction
+            ``"95 %"`` or 0.95.
         by
             Compare within groups of equal values of these columns.
         count
-            A count of the same windows, if one is at hand.
+            A count of the same windows, if one is at hand; not with ``by``.
+        profile
+            ``id``, ``cost``, ``selectivity``, ``at``, see :class:`Stream`.
         """
         columns = [by] if isinstance(by, str) else None if by is None else list(by)
         params = {"value": value, "fraction": fraction, "by": columns}
@@ -120,28 +173,90 @@ class Stream:
 
     def join(self, other: Stream, on: str | Iterable[str], within: Any, suffix: str | None = None, **profile: Any
              ) -> Stream:  # fmt: skip
-        """Pairs of tuples of this and ``other`` with equal columns ``on`` and times at most ``within`` apart."""
+        """Pairs of tuples of this and another stream with equal columns and times that are close.
+
+        Parameters
+        ----------
+        other
+            The right stream.
+        on
+            Columns that are equal on both sides.
+        within
+            Times are at most this far apart: ``"5 s"``.
+        suffix
+            Added to a right column whose name is taken; default ``_right``.
+        profile
+            ``id``, ``cost``, ``selectivity``, ``at``, see :class:`Stream`.
+        """
         params = {"on": [on] if isinstance(on, str) else list(on), "within": within, "suffix": suffix}
         return Stream("join", params, [self, other], profile)
 
     def distinct(self, *on: str, window: Any = None, **profile: Any) -> Stream:
-        """The first tuple of each window for each combination of values of columns ``on`` (default: all but time)."""
+        """The first tuple of each window for each combination of values of some columns.
+
+        Parameters
+        ----------
+        on
+            Columns; default: all but time.
+        window
+            Needed where this stream has no windows yet, refused where it has.
+        profile
+            ``id``, ``cost``, ``selectivity``, ``at``, see :class:`Stream`.
+        """
         return Stream("distinct", {"on": list(on) or None, "window": window}, [self], profile)
 
     def sample(self, fraction: Any, seed: int = 0, **profile: Any) -> Stream:
-        """A deterministic sample of about ``fraction`` of the tuples."""
+        """A deterministic sample of the tuples.
+
+        Parameters
+        ----------
+        fraction
+            About this share of them: ``"10 %"`` or 0.1.
+        seed
+            Another seed, another sample.
+        profile
+            ``id``, ``cost``, ``selectivity``, ``at``, see :class:`Stream`.
+        """
         return Stream("sample", {"fraction": fraction, "seed": seed}, [self], profile)
 
     def encrypt(self, *columns: str, key: str, **profile: Any) -> Stream:
-        """Encrypt ``columns`` with the key named ``key``; the key itself is never part of a plan."""
+        """Encrypt columns; they become of type bytes.
+
+        Parameters
+        ----------
+        columns
+            At least one.
+        key
+            Name of the key; the key itself is never part of a plan (``Cluster(keys=...)``, ``synergy run --key``).
+        profile
+            ``id``, ``cost``, ``selectivity``, ``at``, see :class:`Stream`.
+        """
         return Stream("encrypt", {"columns": list(columns), "key": key}, [self], profile)
 
     def decrypt(self, columns: Mapping[str, str], *, key: str, **profile: Any) -> Stream:
-        """Decrypt ``columns`` (name to type) with the key named ``key``."""
+        """Decrypt columns.
+
+        Parameters
+        ----------
+        columns
+            Column to the type that it had before it was encrypted.
+        key
+            Name of the key that it was encrypted with.
+        profile
+            ``id``, ``cost``, ``selectivity``, ``at``, see :class:`Stream`.
+        """
         return Stream("decrypt", {"columns": columns, "key": key}, [self], profile)
 
     def delay(self, cost: Any, **profile: Any) -> Stream:
-        """Take ``cost`` for every tuple and pass it on unchanged, for experiments."""
+        """Pass every tuple on unchanged, late, for experiments.
+
+        Parameters
+        ----------
+        cost
+            Time that each tuple takes: ``"10 us"``.
+        profile
+            ``id``, ``selectivity``, ``at``, see :class:`Stream`.
+        """
         return Stream("delay", {"cost": cost}, [self], profile)
 
     def sink(
@@ -154,8 +269,16 @@ class Stream:
         ----------
         name
             Of the result, and of the plan.
-        delay, miss_rate, throughput, availability
-            QoS requirement, with units: ``"2 s"``, ``"5 %"``, ``"100 kB/s"`` or ``"1000 tuples/s"``, ``"99 %"``.
+        delay
+            Limit of the end-to-end delay, ``"2 s"``: checked by the probes before anything runs, and measured.
+        miss_rate
+            Share of the tuples that may be later than ``delay``, ``"5 %"``: measured. Needs ``delay``.
+        throughput
+            At least this at the sink, ``"100 kB/s"`` or ``"1000 tuples/s"``: measured.
+        availability
+            Share of the time, ``"99 %"``: stated, not promised yet.
+        profile
+            ``id``, ``cost``, ``selectivity``, ``at``, see :class:`Stream`.
 
         Raises
         ------
@@ -176,9 +299,40 @@ def source(connector: str, **params: Any) -> Stream:
     Parameters
     ----------
     connector
-        ``trace`` (path, format, ...), ``packets`` (seed, rate, ...), ``peers`` (interval), ``python`` (name, columns).
+        ``trace`` (a file is replayed), ``packets`` (packets are generated), ``peers`` (load and ping times of the
+        peers) or ``python`` (what you feed in).
     params
-        Its parameters, and ``id``, ``cost``, ``selectivity``, ``at`` as for all operators.
+        The connector's parameters, below, and ``id``, ``cost``, ``selectivity``, ``at`` as for all operators.
+
+        Of ``trace``:
+
+        - ``path``: of the file; a relative one counts from the current directory
+        - ``format``: csv, parquet, http, ncsa or tcp; all but parquet may be gzipped
+        - ``columns``: of csv and parquet, and needed there: column to type (int, float, str, bool, time, bytes)
+        - ``time``: of csv and parquet: the column that holds the event time and becomes ``time``; numbers are seconds
+          since 1970. Default: the first of time, timestamp, ts, datetime, date among ``columns``
+        - ``speed``: 1 replays in real time, 10 ten times as fast, 0 (default) as fast as possible
+        - ``strict``: refuse any malformed line (default false)
+        - ``tolerance``: share of malformed lines that are skipped (default 1 %); more are an error
+        - ``lateness``: keep the order of the file, which is at most this much out of order; default: sort by time
+        - ``rate``: tuples/s that are to be expected, for admission (default 1000)
+
+        Of ``packets``:
+
+        - ``seed`` (0), ``rate`` (1000 tuples/s), ``sources`` (64 ON/OFF sources), ``hosts`` (500), ``links`` (2, or
+          names), ``alpha`` (1.4; tail index), ``zipf`` (1.0; popularity of hosts), ``start`` (0; seconds since 1970)
+        - ``duration``, ``count``: end after so much event time, after so many packets; default: never
+        - ``speed``: as above, but 1 by default
+
+        Of ``peers``: ``interval`` between samples (1 s), ``rate`` (default: 10 tuples an interval).
+
+        Of ``python``: ``name`` under which ``submit(..., feeds={name: iterable})`` feeds it, ``columns`` (column to
+        type), ``rate``.
+
+    Examples
+    --------
+    >>> source("trace", path="sales.csv", format="csv", columns={"time": "time", "user": "str", "amount": "float"})
+    <Stream of source>
     """
     profile: dict[str, Any] = {name: params.pop(name) for name in _PROFILE if name in params}
     return Stream("source", {"connector": connector, **params}, [], profile)
