@@ -17,8 +17,10 @@ from synergy_nb.plan import Plan, PlanError, QoS, plan, source
 
 if TYPE_CHECKING:
     from synergy_nb.algorithms.composition import CompositionConfig
-    from synergy_nb.runtime.client import AsyncApplication, AsyncCluster, ClusterError, NotAdmitted
+    from synergy_nb.runtime.application import AsyncApplication
+    from synergy_nb.runtime.client import AsyncCluster
     from synergy_nb.runtime.cluster import Application, Cluster
+    from synergy_nb.runtime.requests import ClusterError, NotAdmitted
     from synergy_nb.runtime.starting import connect_cluster, start_cluster
     from synergy_nb.runtime.widearea import WideArea
 
@@ -43,12 +45,12 @@ __version__ = "0.1.0"
 
 _LATER: Final = {
     "Application": "synergy_nb.runtime.cluster",
-    "AsyncApplication": "synergy_nb.runtime.client",
+    "AsyncApplication": "synergy_nb.runtime.application",
     "AsyncCluster": "synergy_nb.runtime.client",
     "Cluster": "synergy_nb.runtime.cluster",
-    "ClusterError": "synergy_nb.runtime.client",
+    "ClusterError": "synergy_nb.runtime.requests",
     "CompositionConfig": "synergy_nb.algorithms.composition",
-    "NotAdmitted": "synergy_nb.runtime.client",
+    "NotAdmitted": "synergy_nb.runtime.requests",
     "WideArea": "synergy_nb.runtime.widearea",
     "connect_cluster": "synergy_nb.runtime.starting",
     "start_cluster": "synergy_nb.runtime.starting",

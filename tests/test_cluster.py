@@ -222,13 +222,13 @@ def test_results_of_a_stopped_application_are_refused_not_waited_for(cluster: Cl
 
 
 def test_a_submission_that_is_given_up_leaves_no_application(cluster: Cluster) -> None:
-    def held() -> set[str]:
+    def applications() -> set[str]:
         return {name for state in cluster.states().values() if state is not None for name in state.applications}
 
-    before = held()
+    before = applications()
     with pytest.raises(ClusterError, match="does not answer"):
         cluster.submit(_endless(), timeout=1e-4)
-    _until(lambda: held() <= before, 5.0)
+    _until(lambda: applications() <= before)
 
 
 def test_submissions_take_turns(cluster: Cluster) -> None:
@@ -523,3 +523,72 @@ def _until(condition: Callable[[], bool], seconds: float = 40.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "the condition has not become true"
+
+
+# -- what a feed may yield -------------------------------------------------------------------------------------------
+
+
+def _times(cluster: Cluster, *yielded: object) -> list[dt.datetime]:
+    stream = source("python", name="n", columns={"v": "int"})
+    application = cluster.submit(stream.filter("v >= 0").sink("out"), feeds={"n": yielded})
+    return application.results()["time"].to_list()
+
+
+def test_numbers_in_the_column_time_are_seconds_and_texts_are_dates(cluster: Cluster) -> None:
+    epoch = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - event times carry no zone
+    assert _times(cluster, {"time": 6.5, "v": 1}, {"time": 60, "v": 2}) == [
+        epoch + dt.timedelta(seconds=6.5),
+        epoch + dt.timedelta(seconds=60),
+    ]
+    assert _times(cluster, {"time": "2026-01-01 00:00:00", "v": 1}) == [EPOCH]
+
+
+def test_tuples_that_are_yielded_together_are_put_in_order(cluster: Cluster) -> None:
+    found = _times(cluster, {"time": [3.0, 1.0, 2.0], "v": [3, 1, 2]})
+    assert found == sorted(found)
+    assert len(found) == 3
+
+
+def test_a_feed_that_goes_back_in_time_is_refused_and_not_thinned(cluster: Cluster) -> None:
+    with pytest.raises(ClusterError, match=r"source: its feed yielded a tuple of .*03.* after one of .*05"):
+        _times(cluster, {"time": 1.0, "v": 1}, {"time": 5.0, "v": 5}, {"time": 3.0, "v": 3})
+
+
+def test_what_a_feed_raises_is_named_with_its_cause(cluster: Cluster) -> None:
+    def broken() -> Iterator[object]:
+        yield {"time": 1.0, "v": 1}
+        raise KeyError("kaboom")
+
+    stream = source("python", name="n", columns={"v": "int"})
+    application = cluster.submit(stream.sink("out"), feeds={"n": broken()})
+    with pytest.raises(ClusterError, match="its feed raised KeyError: 'kaboom'") as caught:
+        application.results()
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_waiting_too_long_says_for_what(cluster: Cluster) -> None:
+    application = cluster.submit(source("packets", rate="10 tuples/s").sink("all"))
+    with pytest.raises(TimeoutError, match=r"all-\d+-\w+ still runs after 0\.1 s"):
+        application.wait(0.1)
+    application.stop()
+
+
+def test_an_application_whose_results_have_all_come_leaves_its_peers(cluster: Cluster) -> None:
+    application = cluster.submit(by_key(), feeds={"numbers": numbers(200).iter_slices(100)})
+    application.results()
+    assert application.status == "finished"
+    states = [state for state in cluster.states().values() if state is not None]
+    assert all(application.id not in state.applications for state in states)
+    assert application.qos()["tuples"] == application.results().height
+
+
+@pytest.mark.slow
+def test_what_a_failed_application_had_found_is_not_lost() -> None:
+    with Cluster(peers=3, cores=1.0) as cluster:
+        plan = source("packets", rate="500 tuples/s", speed=1, at="peer-3").sink("all")
+        application = cluster.submit(plan, at="peer-1")
+        _until(lambda: application.results(wait=False).height > 0)
+        cluster.kill("peer-3")
+        with pytest.raises(ClusterError, match=r"peer-3 died .* rows had arrived"):
+            application.results()
+        assert application.results(wait=False).height > 0

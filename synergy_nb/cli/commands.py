@@ -427,8 +427,8 @@ def _bad_input(field: str = "") -> Iterator[None]:
 @contextlib.contextmanager
 def _running() -> Iterator[None]:
     """What goes wrong in here went wrong while it ran: one message and exit code 1."""
-    from synergy_nb.runtime.client import ClusterError
     from synergy_nb.runtime.nursery import StartError
+    from synergy_nb.runtime.requests import ClusterError
     from synergy_nb.runtime.wire import RemoteError
 
     try:

@@ -21,8 +21,8 @@ from synergy_nb.demo.oracle import Check, Row
 from synergy_nb.explanation import Explanation
 from synergy_nb.journal import Event
 from synergy_nb.plan import Plan
-from synergy_nb.runtime.client import ClusterError
 from synergy_nb.runtime.cluster import Application, Cluster
+from synergy_nb.runtime.requests import ClusterError
 
 __all__ = ["WATCHED_SECONDS", "Killed", "Outcome", "Progress", "run"]
 

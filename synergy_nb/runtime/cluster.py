@@ -23,9 +23,11 @@ from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.explanation import Explanation
 from synergy_nb.journal import Event
 from synergy_nb.plan import Plan
-from synergy_nb.runtime.client import AsyncApplication, AsyncCluster, ClusterError, Feed
+from synergy_nb.runtime.application import AsyncApplication
+from synergy_nb.runtime.client import AsyncCluster
+from synergy_nb.runtime.feeds import Feed
 from synergy_nb.runtime.processes import PeerCluster
-from synergy_nb.runtime.requests import PeerState
+from synergy_nb.runtime.requests import ClusterError, PeerState
 from synergy_nb.runtime.starting import connect_cluster, start_cluster
 from synergy_nb.runtime.widearea import WideArea
 

@@ -12,11 +12,16 @@ import polars as pl
 
 from synergy_nb.dataflow.tuples import END, TYPES, Batch, Item, Punctuation
 
-__all__ = ["Feed", "items"]
+__all__ = ["Feed", "FeedError", "items"]
 
 Feed = Iterable[Any]
 T = TypeVar("T")
 ENDED: Final = object()
+NAMES: Final = {kind: name for name, kind in TYPES.items()}
+
+
+class FeedError(ValueError):
+    """What a feed yielded is not what its source declares."""
 
 
 async def items(feed: Feed, columns: Mapping[str, str], source: str) -> AsyncIterator[Item]:
@@ -33,15 +38,27 @@ async def items(feed: Feed, columns: Mapping[str, str], source: str) -> AsyncIte
 
     Raises
     ------
-    ValueError
-        If what it yields is no table of these columns.
+    FeedError
+        If what it yields is no table of these columns, or older than what it has yielded before.
+
+    Notes
+    -----
+    Tuples that are yielded together are put in order of time. Numbers in the column ``time`` are seconds since 1970.
     """
     schema = {column: TYPES[kind] for column, kind in columns.items()}
     iterator: Iterator[Any] = await _on_own_thread(lambda: iter(feed))
     position = 0
+    reached: Any = None
     while (made := await _on_own_thread(lambda: next(iterator, ENDED))) is not ENDED:
-        table = _table(made, schema, source)
+        table = _table(made, schema, source).sort("time", maintain_order=True)
         if table.height:
+            first, last = table["time"][0], table["time"][-1]
+            if reached is not None and first < reached:
+                raise FeedError(
+                    f"{source}: its feed yielded a tuple of {first} after one of {reached}; expected event times "
+                    "in order (tuples that are yielded together, as one table, are put in order)"
+                )
+            reached = last
             yield Batch(table, position, 0.0)
             position += table.height
             yield Punctuation(int(table["time"].dt.epoch("us").max()), position, 0.0)  # type: ignore[arg-type] # not empty
@@ -83,7 +100,15 @@ def _table(made: Any, schema: Mapping[str, pl.DataType], source: str) -> pl.Data
             table = pl.DataFrame([dict(made)])
         else:
             table = pl.DataFrame(made)
+        if "time" in table.columns and table.schema["time"].is_numeric():
+            table = table.with_columns((pl.col("time") * 1_000_000).round().cast(pl.Int64).alias("time"))
+        elif table.schema.get("time") == pl.String:
+            table = table.with_columns(pl.col("time").str.to_datetime(time_unit="us"))
+        missing = [column for column in schema if column not in table.columns]
+        if missing:
+            raise ValueError(f"there is no {', '.join(missing)}")
         return table.select(pl.col(column).cast(kind) for column, kind in schema.items())
     except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
-        expected = ", ".join(f"{column} {kind}" for column, kind in schema.items())
-        raise ValueError(f"{source}: its feed yielded {made!r:.80}; expected columns {expected}: {error}") from error
+        expected = ", ".join(f"{column} {NAMES[kind]}" for column, kind in schema.items())
+        why = str(error).splitlines()[0]
+        raise FeedError(f"{source}: its feed yielded {made!r:.80}; expected columns {expected}: {why}") from error

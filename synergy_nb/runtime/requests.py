@@ -8,11 +8,13 @@ import msgspec
 
 __all__ = [
     "ApplicationState",
+    "ClusterError",
     "Fetch",
     "Fetched",
     "Hosts",
     "Join",
     "Name",
+    "NotAdmitted",
     "PeerState",
     "Push",
     "Pushed",
@@ -23,6 +25,14 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+
+class ClusterError(RuntimeError):
+    """A cluster or one of its peers cannot do what was asked."""
+
+
+class NotAdmitted(ClusterError):
+    """No composition of the plan was admitted; the text says which condition failed where."""
 
 
 class Join(msgspec.Struct, frozen=True):

@@ -105,6 +105,7 @@ class Service:
             "application": self._application,
             "wait": self._wait,
             "stop": self._stop,
+            "release": self._release,
             "fetch": self._fetch,
             "push": self._push,
             "state": self._state,
@@ -282,6 +283,14 @@ class Service:
         self._drop_answers(state.application)
         if state.status in LASTING or state.status == "finished":  # its results have gone
             self._report(Report(state.application, "stopped"))
+        return b""
+
+    async def _release(self, payload: bytes) -> bytes:
+        """Forget the results of an application that has finished: whoever asked for it has them all."""
+        state = self._known(payload)
+        if state.status == "finished":
+            self.runtime.call(self.synergy.stop, state.application)
+            self._drop_answers(state.application)
         return b""
 
     async def _fetch(self, payload: bytes) -> bytes:

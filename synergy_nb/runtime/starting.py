@@ -14,9 +14,10 @@ import msgspec
 from distributed import Client, Security
 
 from synergy_nb.algorithms.composition import CompositionConfig
-from synergy_nb.runtime.client import AsyncCluster, ClusterError
+from synergy_nb.runtime.client import AsyncCluster
 from synergy_nb.runtime.plugin import client_links, install
 from synergy_nb.runtime.processes import start
+from synergy_nb.runtime.requests import ClusterError
 from synergy_nb.runtime.service import FACTORY
 from synergy_nb.runtime.widearea import WideArea
 

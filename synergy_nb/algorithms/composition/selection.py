@@ -322,7 +322,8 @@ class Composition(Protocol):
         parts = []
         for (operator, condition), drops in sorted(failed.items(), key=lambda item: -len(item[1]))[:4]:
             if condition == "acknowledgement":
-                parts.append(f"operator {operator}: no acknowledgement from {', '.join(sorted({drop.at for drop in drops}))}")
+                silent = ", ".join(sorted({drop.at for drop in drops}))
+                parts.append(f"operator {operator}: no acknowledgement from {silent}")
                 continue
             nearest = min(drops, key=lambda drop: abs(drop.asked - drop.available))
             peers, unit = len({drop.at for drop in drops}), UNITS.get(condition, "")
