@@ -592,3 +592,22 @@ def test_what_a_failed_application_had_found_is_not_lost() -> None:
         with pytest.raises(ClusterError, match=r"peer-3 died .* rows had arrived"):
             application.results()
         assert application.results(wait=False).height > 0
+
+
+def test_what_was_asked_stands_beside_what_was_measured(cluster: Cluster) -> None:
+    asked = {"delay": "30 s", "miss_rate": "5 %", "throughput": "1000000 tuples/s", "availability": "99 %"}
+    stream = source("python", name="n", columns={"v": "int"})
+    feeds = {"n": [{"time": float(second), "v": second} for second in range(20)]}
+    application = cluster.submit(stream.sink("out", **asked), feeds=feeds)
+    application.results()
+    shown = repr(application)
+    assert "misses: 0, 0.05 asked: kept" in shown
+    assert "1e+06 asked: not kept" in shown
+    assert "availability: 0.99 asked, not promised: there are no replicas" in shown
+
+
+def test_a_dask_cluster_is_as_good_as_its_address() -> None:
+    options = {"processes": False, "n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with LocalCluster(silence_logs=50, **options) as existing, Cluster(existing) as cluster:  # type: ignore[no-untyped-call]
+        assert len(cluster.peers) == 2
+        assert cluster.submit(source("packets", rate=100.0, duration="1 s", speed=0).sink("p")).results().height > 0

@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import html
+import operator
 import os
 import signal
 import threading
 import weakref
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 import polars as pl
@@ -22,7 +23,7 @@ import polars as pl
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.explanation import Explanation
 from synergy_nb.journal import Event
-from synergy_nb.plan import Plan
+from synergy_nb.plan import Plan, QoS
 from synergy_nb.runtime.application import AsyncApplication
 from synergy_nb.runtime.client import AsyncCluster
 from synergy_nb.runtime.feeds import Feed
@@ -111,8 +112,8 @@ class Cluster:
     Parameters
     ----------
     peers
-        How many to start on this machine, or the address of the scheduler of an existing Dask cluster, whose workers
-        become peers.
+        How many to start on this machine, or an existing Dask cluster whose workers become peers: the address of its
+        scheduler, or a ``LocalCluster`` or ``Client`` of it.
     cores
         Processing capacity that each peer gives, in cores; by default its share of this machine.
     bandwidth
@@ -141,7 +142,7 @@ class Cluster:
 
     def __init__(
         self,
-        peers: int | str = 8,
+        peers: Any = 8,
         *,
         cores: float | None = None,
         bandwidth: float = 125e6,
@@ -151,6 +152,7 @@ class Cluster:
         seed: int = 0,
         security: Any = None,
     ) -> None:
+        peers = _address(peers)
         self._thread = _Loop()
         self._given = peers if isinstance(peers, str) else ""
         options: dict[str, Any] = {
@@ -247,7 +249,27 @@ class Cluster:
     def submit(
         self, plan: Plan, *, at: str | None = None, feeds: Mapping[str, Feed] | None = None, timeout: float = 30.0
     ) -> Application:
-        """Have the peers compose and start a plan, see :meth:`AsyncCluster.submit`."""
+        """Have the peers compose and start a plan.
+
+        Parameters
+        ----------
+        plan
+            What is asked, as ``.sink(...)`` makes it.
+        at
+            Name of the peer that becomes its origin, where its results are kept; by default one that answers, in turn.
+        feeds
+            For each source with connector ``python``, by its name: an iterable of dictionaries or of tables, each with
+            a column ``time`` (seconds since 1970, dates, or text that is one), not older than what came before it.
+        timeout
+            Seconds until composition has to be decided.
+
+        Raises
+        ------
+        NotAdmitted
+            If composition was refused; the text says which condition failed where.
+        ClusterError
+            If no peer answers, or a name is wrong.
+        """
         return Application(self, self._run(self._cluster.submit(plan, at=at, feeds=feeds, timeout=timeout)))
 
     # -- what is shown -------------------------------------------------------------------------------------------
@@ -372,7 +394,12 @@ class Application:
             delay = f"p50 {record['delay_p50_s'] * 1e3:.3g} ms, p99 {record['delay_p99_s'] * 1e3:.3g} ms ({limit})"
             rows.append((f"delay at {sink}", delay))
             rows.append((f"tuples at {sink}", f"{record['tuples']}, {record['tuples_per_s']:.4g} a second"))
-        rows.append(("runs on", ", ".join(f"{operator}@{peer}" for operator, peer in self.graph.items())))
+            rows.extend(_kept(self.plan.qos, record))
+        if self.plan.qos.availability is not None:
+            rows.append(
+                ("availability", f"{self.plan.qos.availability:.6g} asked, not promised: there are no replicas")
+            )
+        rows.append(("runs on", ", ".join(f"{name}@{peer}" for name, peer in self.graph.items())))
         return rows
 
     def __repr__(self) -> str:
@@ -385,6 +412,24 @@ class Application:
             for name, text in self._summary()
         )
         return f"<table><caption>Application {html.escape(self.id)}</caption>{rows}</table>"
+
+
+def _address(peers: Any) -> Any:
+    """The scheduler's address of a Dask cluster or client; anything else as it is."""
+    found = getattr(peers, "scheduler_address", None) or getattr(getattr(peers, "scheduler", None), "address", None)
+    return found if isinstance(found, str) else peers
+
+
+def _kept(asked: QoS, record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What a sink measured beside what was asked, and whether that is kept."""
+    rows: list[tuple[str, float | None, float | None, Callable[[float, float], bool]]] = [
+        ("misses", asked.miss_rate, record["miss_rate"], operator.le),
+        ("bytes/s", asked.throughput, record["bytes_per_s"], operator.ge),
+        ("tuples/s", asked.throughput_tuples, record["tuples_per_s"], operator.ge),
+    ]
+    for name, limit, found, kept in rows:
+        if limit is not None and found is not None:
+            yield name, f"{found:.4g}, {limit:.4g} asked: {'kept' if kept(found, limit) else 'not kept'}"
 
 
 async def _following(batches: Any) -> pl.DataFrame | None:
