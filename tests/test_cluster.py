@@ -321,6 +321,10 @@ def _twins() -> Plan:
             lambda c: c.submit(_twins(), feeds={"n": []}),
             "y: name: 'n', as of x; expected a name of its own",
         ),
+        (
+            lambda c: c.submit(source("trace", path="no such file", format="tcp").sink("out")),
+            "source: path: 'no such file'; expected a file that is there",
+        ),
         (lambda c: c.kill("peer-9"), "peer: 'peer-9'; expected one of peer-1, peer-2, peer-3"),
     ],
 )

@@ -11,6 +11,7 @@ import contextlib
 import itertools
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from pathlib import Path
 
 import msgspec
 import polars as pl
@@ -251,6 +252,9 @@ class AsyncCluster:
                 raise ClusterError(
                     f"{operator}: at: {asked.at!r}; expected submit(..., at=...) there: results stay there"
                 )
+            path = asked.params.get("path")
+            if self.local is not None and path is not None and not Path(path).is_file():
+                raise ClusterError(f"{operator}: path: {path!r}; expected a file that is there")
         feeding: dict[str, Feed] = {}
         named: dict[str, str] = {}
         for operator in plan.sources:
