@@ -116,7 +116,8 @@ def test_light_items_stay_on_the_loops_thread_and_heavy_ones_do_not(monkeypatch:
             process = logic.process
 
             def spied(port: int, rows: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Any:
-                threads[batch.rows].add("loop" if threading.current_thread() is threading.main_thread() else "pool")
+                few = 10 if batch.rows < 64 else 100  # those that wait are executed together
+                threads[few].add("loop" if threading.current_thread() is threading.main_thread() else "pool")
                 return process(port, rows, batch, kept)
 
             monkeypatch.setattr(logic, "process", spied)
@@ -264,6 +265,35 @@ def test_orders_that_cannot_be_carried_out_say_why() -> None:
             one.carry_out(7)
         with pytest.raises(LookupError, match="application 'app': sink None: found none; expected exactly one"):
             one.fetch("app", 1)
+
+    play(scenario)
+
+
+def test_each_kind_of_operator_has_run_once_before_the_first_tuple(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[str, int]] = []
+
+    def create(operator: Any, plan: Any, **options: Any) -> OperatorLogic:
+        logic = create_logic(operator, plan, **options)
+        on_punctuation = logic.on_punctuation
+
+        def spied(port: int, punctuation: Any) -> list[Item]:
+            made.append((operator.kind, logic.position))
+            return on_punctuation(port, punctuation)
+
+        monkeypatch.setattr(logic, "on_punctuation", spied)
+        return logic
+
+    monkeypatch.setattr(execution, "create", create)
+
+    async def scenario() -> None:
+        pair = Pair()
+        one = pair.net["a"]
+        plan = trace().filter("bytes >= 0").filter("bytes < 9").sink()
+        for operator in reversed(list(plan.operators)):
+            one.carry_out(Deploy("app", operator, plan.to_bytes(), dict.fromkeys(plan.operators, "a")))
+        await pair.close()
+        assert made == [("sink", 1), ("filter", 1)]
+        assert not pair.failed
 
     play(scenario)
 

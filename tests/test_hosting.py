@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synergy_nb.dataflow.channels import Inlet, Outlet, Parcel, PositionGap
-from synergy_nb.dataflow.hosting import DISCIPLINES, Hosting, Work
+from synergy_nb.dataflow.hosting import DISCIPLINES, Hosting, Work, contemporary
 
 IN, OUT = "a/s>o:0", "a/o>t:0"
 
@@ -260,12 +260,13 @@ class Upstream:
     window=st.integers(8, 40),
     ports=st.lists(st.lists(st.integers(0, 4), max_size=12), min_size=1, max_size=3),
     local=st.booleans(),
+    together=st.sampled_from([0, 1, 5, 1000]),
     seed=st.integers(0, 2**32),
 )
 def test_every_tuple_is_processed_exactly_once_and_in_order(
-    discipline: str, window: int, ports: list[list[int]], local: bool, seed: int
+    discipline: str, window: int, ports: list[list[int]], local: bool, together: int, seed: int
 ) -> None:
-    """Whatever the order of arrivals, duplicates, executions, grants (lost or doubled) and credits."""
+    """Whatever the order of arrivals, duplicates, executions (alone or together), grants (lost or doubled), credits."""
     rng = random.Random(seed)
     hosting = Hosting(discipline, window_bytes=window)
     upstreams = [Upstream(f"a/s{port}>o:{port}", window, sizes) for port, sizes in enumerate(ports)]
@@ -289,19 +290,21 @@ def test_every_tuple_is_processed_exactly_once_and_in_order(
             if parcel is not None:
                 hosting.offer(up.channel, parcel, 0.0)
         elif action == 3:
-            work = hosting.next(0.0)
+            work = hosting.next(0.0, together=together)
             if work is None:
                 return
+            assert not work.rest or sum(parcel.fresh for parcel in work.parcels) <= together
             outputs = []
-            if work.component.operator == "t":
-                received[OUT].extend(tuples(work.parcel))
-            elif work.parcel.time is None:
-                fresh = tuples(work.parcel)
-                processed[work.inlet.channel].extend(fresh)
-                outputs.append(batch(position, len(fresh), size=len(fresh)))
-                position += len(fresh)
-            else:
-                punctuated[work.inlet.channel] += 1
+            for parcel in work.parcels:
+                if work.component.operator == "t":
+                    received[OUT].extend(tuples(parcel))
+                elif parcel.time is None:
+                    fresh = tuples(parcel)
+                    processed[work.inlet.channel].extend(fresh)
+                    outputs.append(batch(position, len(fresh), size=len(fresh)))
+                    position += len(fresh)
+                else:
+                    punctuated[work.inlet.channel] += 1
             running.append((work, outputs))
         elif action == 4 and running:
             work, outputs = running.pop(rng.randrange(len(running)))
@@ -429,6 +432,52 @@ def test_only_what_the_driver_can_execute_is_given() -> None:
     assert work.component.operator == "light"
     assert hosting.next(0.0, lambda _, parcel: parcel.rows < 64) is None
     assert work_of(hosting).component.operator == "heavy"
+
+
+# -- what waits goes together ----------------------------------------------------------------------------------------
+
+
+def test_what_waits_in_one_queue_is_taken_together_within_limits() -> None:
+    hosting = Hosting(window_bytes=4000)
+    hosting.add("a", "o", inputs=[IN, "other"])
+    for position in range(5):
+        hosting.offer(IN, batch(position, size=100, born=1.0 + position / 100), 0.0)
+        hosting.offer("other", batch(position, size=100), 0.0)
+    hosting.offer(IN, punctuation(7, 5), 0.0)
+    work = hosting.next(0.0, together=4)
+    assert work is not None
+    assert [parcel.position for parcel in work.parcels] == [0, 1, 2, 3], "of one port, and no more tuples than that"
+    assert hosting.next(0.0, together=4) is None, "it is running"
+    hosting.done(work, [], 0.0, 1.0)
+    assert [inlet.consumed for inlet in work.component.inlets] == [400, 0]
+    assert work.component.tuple_s.mean == 0.25
+    hosting.discipline = "edf"
+    work = hosting.next(0.0, together=100)
+    assert work is not None
+    hosting.done(work, [], 0.0, 0.0)
+    assert work.rest == (), "more than one of a quarter of a second would take too long"
+
+
+def test_what_was_born_far_apart_or_fills_the_window_goes_alone() -> None:
+    hosting = Hosting(window_bytes=1000)
+    hosting.add("a", "o", inputs=[IN])
+    for position, (born, size) in enumerate([(0.0, 100), (0.1, 100), (0.3, 100), (0.3, 401)]):
+        hosting.offer(IN, batch(position, size=size, born=born), 0.0)
+    taken = []
+    while (work := hosting.next(0.0, together=100)) is not None:
+        taken.append([parcel.position for parcel in work.parcels])
+        hosting.done(work, [], 0.0, 0.0)
+    assert taken == [[0, 1], [2], [3]]
+
+
+@given(st.lists(st.floats(0, 5), min_size=2, max_size=20))
+def test_however_often_items_are_merged_they_stay_as_young(births: list[float]) -> None:
+    merged = births[0]
+    for born in births[1:]:
+        if contemporary(merged, born):
+            assert abs(born - merged) <= 0.2 + 1e-9
+            merged = min(merged, born)
+    assert contemporary(merged, births[0])
 
 
 # -- measurements ----------------------------------------------------------------------------------------------------

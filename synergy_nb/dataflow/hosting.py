@@ -2,10 +2,10 @@
 
 Theory of operation
 -------------------
-A :class:`Component` is an operator's instance. It has an inlet with a queue for each of its inputs and an outlet for
-each reader of its output stream (see :mod:`synergy_nb.dataflow.channels`). It is only executed while all of its
-outboxes are empty and every outlet has credit left, so an outbox never holds more than the output of one execution, and
-a slow reader slows all that is upstream of it, up to the sources, and loses nothing.
+A :class:`~synergy_nb.dataflow.components.Component` is an operator's instance. It has an inlet with a queue for each of
+its inputs and an outlet for each reader of its output stream (see :mod:`synergy_nb.dataflow.channels`). It is only
+executed while all of its outboxes are empty and every outlet has credit left, so an outbox never holds more than the
+output of one execution, and a slow reader slows all that is upstream of it, up to the sources, and loses nothing.
 
 The driver asks :meth:`Hosting.next` for work, executes it wherever it likes, and hands the outputs to
 :meth:`Hosting.done`, which says what has to go to other peers; what stays on this peer is queued without leaving it.
@@ -19,12 +19,36 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from synergy_nb.dataflow.channels import Inlet, Outlet, Parcel, PositionGap
-from synergy_nb.dataflow.measures import Ewma, Rate
+from synergy_nb.dataflow.components import Component
 
-__all__ = ["DISCIPLINES", "Component", "Delivery", "Hosting", "Inlet", "Outlet", "Parcel", "PositionGap", "Work"]
+__all__ = [
+    "DISCIPLINES",
+    "TOGETHER_ROWS",
+    "Component",
+    "Delivery",
+    "Hosting",
+    "Inlet",
+    "Outlet",
+    "Parcel",
+    "PositionGap",
+    "Work",
+    "contemporary",
+]
 
 DISCIPLINES: Final = ("fcfs", "edf", "least_slack")
 WINDOW_BYTES: Final = 4 << 20
+TOGETHER_ROWS: Final = 16_384  # tuples that go together at most: beyond them, what an item costs besides is nothing
+TOGETHER_BORN: Final = 0.2  # seconds, see contemporary()
+TOGETHER_WORK: Final = 0.2  # seconds that an execution of several parcels may be expected to take
+
+
+def contemporary(one: float, other: float) -> bool:
+    """Whether items born at these times may become one, which is as old as the older of them.
+
+    They may if both times lie between the same two multiples of 0.2 s. However often a stream is merged on its way, no
+    delay is measured as longer by more than that.
+    """
+    return math.floor(one / TOGETHER_BORN) == math.floor(other / TOGETHER_BORN)
 
 
 class Delivery(NamedTuple):
@@ -34,81 +58,19 @@ class Delivery(NamedTuple):
     parcel: Parcel
 
 
-class Component:
-    """An operator's instance on this peer, and what is measured of it; made by :meth:`Hosting.add`.
-
-    Parameters
-    ----------
-    application, operator
-        Whose and which operator it executes.
-    limit
-        Delay limit of the application in seconds, or None.
-    remaining
-        Predicted processing time downstream of it, in seconds a tuple.
-    measure_s
-        Time over which rates and loads are averaged, in seconds.
-    now
-        Time at which it begins, in seconds.
-    """
-
-    def __init__(
-        self, application: str, operator: str, *, limit: float | None, remaining: float, measure_s: float, now: float
-    ) -> None:
-        self.application = application
-        self.operator = operator
-        self.limit = math.inf if limit is None else limit
-        self.remaining = remaining
-        self.inlets: list[Inlet] = []
-        self.outlets: list[Outlet] = []
-        self.running = False
-        self.removed = False
-        self.arrivals = Rate(measure_s, now)
-        self.departures = Rate(measure_s, now)
-        self.busy = Rate(measure_s, now)
-        self.tuple_s = Ewma()
-        self.batch_s = Ewma()
-        self.queueing = Ewma()
-        self.works = 0
-        self.late = 0
-        self.tuples_in = 0
-        self.tuples_out = 0
-        self.bytes_in = 0
-        self.bytes_out = 0
-
-    @property
-    def open(self) -> bool:
-        """Whether everything downstream has room for what this component produces."""
-        return all(outlet.open for outlet in self.outlets)
-
-    def stats(self, now: float) -> dict[str, Any]:
-        """What was measured, as plain values: seconds, bytes, tuples/s, cores."""
-        return {
-            "application": self.application,
-            "operator": self.operator,
-            "tuples_in": self.tuples_in,
-            "tuples_out": self.tuples_out,
-            "bytes_in": self.bytes_in,
-            "bytes_out": self.bytes_out,
-            "rate": self.arrivals.per_second(now),
-            "output_rate": self.departures.per_second(now),
-            "processing_s": self.tuple_s.mean,
-            "batch_s": self.batch_s.mean,
-            "queueing_s": self.queueing.mean,
-            "load": self.busy.per_second(now),
-            "queue_bytes": sum(inlet.queued for inlet in self.inlets),
-            "queue_tuples": sum(parcel.fresh for inlet in self.inlets for _, _, parcel in inlet.queue),
-            "late": self.late,
-            "selectivity": self.tuples_out / self.tuples_in if self.tuples_in else None,
-        }
-
-
 class Work(NamedTuple):
-    """One execution: hand ``parcel`` to ``port`` of ``component``."""
+    """One execution: hand ``parcel``, and then those of ``rest``, to ``port`` of ``component``."""
 
     component: Component
     inlet: Inlet
     parcel: Parcel
     arrived: float
+    rest: tuple[Parcel, ...] = ()
+
+    @property
+    def parcels(self) -> tuple[Parcel, ...]:
+        """All of them, in their order."""
+        return (self.parcel, *self.rest)
 
     @property
     def port(self) -> int:
@@ -324,10 +286,14 @@ class Hosting:
 
     # -- work ----------------------------------------------------------------------------------------------------
 
-    def next(self, now: float, accept: Callable[[Component, Parcel], bool] | None = None) -> Work | None:
+    def next(
+        self, now: float, accept: Callable[[Component, Parcel], bool] | None = None, together: int = 0
+    ) -> Work | None:
         """Take the parcel that the discipline puts first, or None if nothing may run.
 
         A component that is running, or has no credit downstream, has to wait; parcels of one channel keep their order.
+        What waits behind the first in the same queue may come along: a component that is behind then has larger
+        executions, not a longer queue.
 
         Parameters
         ----------
@@ -335,6 +301,9 @@ class Hosting:
             Time in seconds.
         accept
             Which parcels the driver can execute at the moment; None: all.
+        together
+            Tuples that may come along, with the first ones; 0: one parcel at a time. What comes along is accepted, too,
+            was born at about the same time, fits half a window, and is not expected to take long.
         """
         best: Inlet | None = None
         best_rank: tuple[float, int] = (math.inf, 0)
@@ -357,13 +326,33 @@ class Hosting:
                 best, best_rank = inlet, rank
         if best is None:
             return None
-        _, arrived, parcel = best.queue.popleft()
+        arrived, parcel = self._take(best, now)
+        rest: list[Parcel] = []
+        rows, size = parcel.fresh, parcel.size
+        tuple_s = best.component.tuple_s.moving
+        while together and best.queue:
+            following = best.queue[0][2]
+            rows += following.fresh
+            size += following.size
+            if rows > together or size > best.window // 2 or rows * tuple_s > TOGETHER_WORK:
+                break
+            if not contemporary(parcel.born, following.born):
+                break
+            if accept is not None and not accept(best.component, following):
+                break
+            self._take(best, now)
+            rest.append(following)
         if not best.queue:
             del self._waiting[best]
-        best.queued -= parcel.size
         best.component.running = True
-        best.component.queueing.add(now - arrived, max(parcel.fresh, 1))
-        return Work(best.component, best, parcel, arrived)
+        return Work(best.component, best, parcel, arrived, tuple(rest))
+
+    def _take(self, inlet: Inlet, now: float) -> tuple[float, Parcel]:
+        """Take the first parcel out of a queue; gives when it arrived, too."""
+        _, arrived, parcel = inlet.queue.popleft()
+        inlet.queued -= parcel.size
+        inlet.component.queueing.add(now - arrived, max(parcel.fresh, 1))
+        return arrived, parcel
 
     def done(
         self, work: Work, outputs: Sequence[Parcel], started: float, finished: float, late: int = 0
@@ -391,7 +380,7 @@ class Hosting:
         if component.removed:
             return []
         took = max(finished - started, 0.0)
-        rows = work.parcel.fresh
+        rows = sum(parcel.fresh for parcel in work.parcels)
         component.works += 1
         component.late += late
         component.busy.add(took, finished)
@@ -400,7 +389,7 @@ class Hosting:
             component.batch_s.add(took)
         deliveries: list[Delivery] = []
         self._produce(component, outputs, finished, deliveries)
-        self._consume(work.inlet, work.parcel.size)
+        self._consume(work.inlet, sum(parcel.size for parcel in work.parcels))
         if work.inlet.upstream is not None:
             self._flush(work.inlet.upstream, finished, deliveries)
         return deliveries

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import time
 from collections import deque
@@ -11,20 +12,22 @@ from functools import partial
 from typing import Any, Final
 
 import msgspec
+import polars as pl
 
 from synergy_nb import traces
 from synergy_nb.dataflow.channels import Parcel
 from synergy_nb.dataflow.hosting import Component, Hosting, Work
 from synergy_nb.dataflow.operators import OperatorLogic, create
-from synergy_nb.dataflow.tuples import Batch
+from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, empty
 from synergy_nb.graph import Deploy
 from synergy_nb.plan import Operator, Plan
-from synergy_nb.runtime.packing import pack
+from synergy_nb.runtime.packing import coalesce, pack
 from synergy_nb.runtime.sinks import Sink
 from synergy_nb.runtime.sources import ANYTHING, Feed, PeerFeed, PushFeed, Sample, Stream, ThreadFeed
 
-__all__ = ["Execution", "Outcome", "Surroundings", "assemble", "read_paced"]
+__all__ = ["Execution", "Outcome", "Surroundings", "assemble", "read_paced", "warm"]
 
+_NOTHING: Final[Mapping[str, Any]] = {"str": "", "bytes": b"", "bool": False}
 SPAN: Final = 0.005  # seconds of replay in one piece: at high rates, one a millisecond would cost more than its tuples
 
 
@@ -70,12 +73,14 @@ class Surroundings(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct):
-    """What came of the execution of one item.
+    """What came of one execution.
 
     Parameters
     ----------
     started, finished
         When, in seconds.
+    spent
+        Tuples, 0 for a punctuation, and seconds of each item that it came to.
     parcels
         Its outputs.
     arrived
@@ -88,6 +93,7 @@ class Outcome(msgspec.Struct):
 
     started: float
     finished: float = 0.0
+    spent: list[tuple[int, float]] = []
     parcels: list[Parcel] = []
     arrived: list[tuple[int, int, float, float]] = []
     late: int = 0
@@ -127,45 +133,71 @@ class Execution:
         self._most = around.most
 
     def run(self, work: Work) -> Outcome:
-        """Run the operator on one item; in any thread, but never twice at the same time."""
-        outcome = Outcome(self._clock())
-        logic, parcel = self.logic, work.parcel
+        """Run the operator on what waited for it; in any thread, but never twice at the same time."""
+        began = self._clock()
+        outcome = Outcome(began)
+        logic = self.logic
         try:
             if logic is not None:  # None: removed meanwhile
-                item = parcel.item
-                if isinstance(item, Batch):
-                    if parcel.skip:
-                        rest = item.table.slice(parcel.skip)
-                        item = msgspec.structs.replace(item, table=rest, position=item.position + parcel.skip)
-                    items = logic.on_batch(work.port, item)
-                else:
-                    items = logic.on_punctuation(work.port, item)
-                outcome.late = logic.late
-                if self.sink is not None:
-                    now = self._clock()
-                    outcome.arrived = [(i.rows, i.nbytes, i.born, now) for i in items if isinstance(i, Batch)]
-                rate = self.component.departures.per_second(outcome.started)
-                outcome.parcels = pack(items, wire=self.wire, most=self._most, rate=rate)
+                rate = self.component.departures.per_second(began)
+                for item in coalesce([_fresh(parcel) for parcel in work.parcels]):
+                    if isinstance(item, Batch):
+                        items = logic.on_batch(work.port, item)
+                    else:
+                        items = logic.on_punctuation(work.port, item)
+                    outcome.late = logic.late
+                    if self.sink is not None:
+                        now = self._clock()
+                        outcome.arrived += [(i.rows, i.nbytes, i.born, now) for i in items if isinstance(i, Batch)]
+                    outcome.parcels += pack(items, wire=self.wire, most=self._most, rate=rate)
+                    ended = self._clock()
+                    outcome.spent.append((item.rows if isinstance(item, Batch) else 0, ended - began))
+                    began = ended
         except ANYTHING as error:  # an operator may raise what it likes: only its application may suffer
             outcome.error = error
         outcome.finished = self._clock()
         return outcome
 
-    def account(self, parcel: Parcel, outcome: Outcome, light: bool) -> int:
-        """Remember how long an item took, of few tuples if it was ``light``; gives the tuples that were late in it.
+    def account(self, outcome: Outcome, few: int) -> int:
+        """Remember how long items took, of batches those of less than ``few`` tuples; gives what was late in them.
 
         Of batches the median of the last nine counts, so that neither the first, cold one nor one during which the
         machine was busy elsewhere does; of punctuations the longest, fading, since one in many may close a window.
         """
-        took = outcome.finished - outcome.started
-        if parcel.time is not None:
-            longest = self.light_punctuation_s
-            self.light_punctuation_s = took if longest == math.inf else max(took, 0.9 * longest)
-        elif light:
-            self._recent.append(took)
-            self.light_s = sorted(self._recent)[len(self._recent) // 2]
+        for rows, took in outcome.spent:
+            if not rows:
+                longest = self.light_punctuation_s
+                self.light_punctuation_s = took if longest == math.inf else max(took, 0.9 * longest)
+            elif rows < few:
+                self._recent.append(took)
+                self.light_s = sorted(self._recent)[len(self._recent) // 2]
         late, self.late = max(outcome.late - self.late, 0), outcome.late
         return late
+
+
+def _fresh(parcel: Parcel) -> Item:
+    """The item of a parcel, without the tuples that are duplicates."""
+    item: Item = parcel.item
+    if parcel.skip and isinstance(item, Batch):
+        rest = item.table.slice(parcel.skip)
+        return msgspec.structs.replace(item, table=rest, position=item.position + parcel.skip)
+    return item
+
+
+def warm(operator: Operator, plan: Plan) -> None:
+    """Run a twin of an operator on a tuple that means nothing and let it end.
+
+    What a process does for the first time takes its 5 to 25 ms now, and not when the first tuple or the end of the
+    first window is waited for.
+    """
+    with contextlib.suppress(*ANYTHING):  # it need not succeed: there are no keys, and the tuple may be refused
+        logic = create(operator, plan, wait=lambda _: None)
+        for port, upstream in enumerate(operator.inputs):
+            schema = plan.schema(upstream)
+            values = {name: [_NOTHING.get(kind, 0)] for name, kind in schema.items()}
+            logic.on_batch(port, Batch(pl.DataFrame(values, schema=empty(schema).schema), 0, 0.0))
+        for port in range(logic.ports):
+            logic.on_punctuation(port, Punctuation(END, 1, 0.0))
 
 
 def assemble(order: Deploy, hosting: Hosting, around: Surroundings) -> Execution:

@@ -3,6 +3,7 @@
 All bookkeeping happens on the event loop's thread, in :class:`~synergy_nb.dataflow.hosting.Hosting`; operators run in a
 small pool of threads, where Polars releases the GIL. An item of few tuples for an operator that has been taking less
 than :data:`LIGHT_SECONDS` is executed on the loop's thread itself: going to another thread and back would take longer.
+Items that wait for the same operator are executed together, so whoever is behind has less to do for each of them.
 
 On the wire, data travel on the channel ``application/upstream>operator:port``, and what the reader has consumed on
 ``credit:`` + channel, as 8 bytes, little-endian.
@@ -16,10 +17,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Protocol
 
 from synergy_nb.dataflow.channels import Parcel
-from synergy_nb.dataflow.hosting import WINDOW_BYTES, Component, Delivery, Hosting, Work
+from synergy_nb.dataflow.hosting import TOGETHER_ROWS, WINDOW_BYTES, Component, Delivery, Hosting, Work
 from synergy_nb.dataflow.tuples import decode
 from synergy_nb.graph import Deploy, Start, Undeploy
-from synergy_nb.runtime.execution import Execution, Outcome, Surroundings, assemble, read_paced
+from synergy_nb.plan import Plan
+from synergy_nb.runtime.execution import Execution, Outcome, Surroundings, assemble, read_paced, warm
 from synergy_nb.runtime.packing import parcel_of
 from synergy_nb.runtime.sinks import Sink
 from synergy_nb.runtime.sources import Feed, PushFeed, Sample, Stream
@@ -122,6 +124,7 @@ class Host:
         )
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"synergy {runtime.address}")
         self._executing = 0  # in the pool
+        self._warm: set[str] = set()  # kinds of operators that have run
         self._executions: dict[tuple[str, str], Execution] = {}
         self._by_component: dict[Component, Execution] = {}
         self._routes: dict[str, str | Sink] = {}  # channel to where it leads
@@ -129,7 +132,7 @@ class Host:
         self._feeds: dict[Execution, Feed] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self._strangers: set[str] = set()  # channels refused so far, to journal each once
-        self._pumping = self._again = False
+        self._pumping = self._again = self._called = False
         self._idle = asyncio.Event()
         self._idle.set()
         self._timer: asyncio.TimerHandle | None = None
@@ -170,6 +173,10 @@ class Host:
         self._routes.update(execution.routes)
         if execution.sink is not None:
             self._routes[execution.sink.channel] = execution.sink
+        kind = execution.operator.kind
+        if execution.logic is not None and kind not in self._warm:
+            self._warm.add(kind)
+            self._pool.submit(warm, execution.operator, Plan.from_bytes(order.plan))
         self._runtime.record("component_deployed", order.application, operator=order.operator)
         if execution.sink is not None and self._timer is None:
             self._timer = self._runtime.loop.call_later(self._measure_s, self._tick)
@@ -248,7 +255,7 @@ class Host:
             self.hosting.offer(channel, parcel_of(decode(payload), payload), now)
         except ValueError as error:  # damaged, or tuples are missing
             self._fail(self._by_component[inlet.component], error)
-        self._pump()
+        self._pump_soon()  # frames that have come together are executed together
 
     def _refuse(self, channel: str, reason: str) -> None:
         if channel not in self._strangers and len(self._strangers) < 1000:
@@ -298,19 +305,33 @@ class Host:
         finally:
             self._pumping = False
 
+    def _pump_soon(self) -> None:
+        """Pump when what is to be done on the loop now has been done."""
+        if not self._called:
+            self._called = True
+            self._runtime.loop.call_soon(self._pump_now)
+
+    def _pump_now(self) -> None:
+        self._called = False
+        self._pump()
+
     def _turn(self) -> None:
         began = self._clock()
         while True:
             self._emit()
             now = self._clock()
             if now - began > TURN_SECONDS:
-                self._runtime.loop.call_soon(self._pump)
+                self._pump_soon()
                 return
-            work = self.hosting.next(now, self._light if self._executing >= self._threads else None)
+            if self._executing < self._threads:
+                work = self.hosting.next(now, together=TOGETHER_ROWS)
+            else:
+                work = self.hosting.next(now, self._light, together=LIGHT_ROWS - 1)
             if work is None:
                 return
             execution = self._by_component[work.component]
-            if self._light(work.component, work.parcel):
+            light = sum(parcel.rows for parcel in work.parcels) < LIGHT_ROWS
+            if light and all(self._light(work.component, parcel) for parcel in work.parcels):
                 self._complete(execution, work, execution.run(work))
             else:
                 self._executing += 1
@@ -349,7 +370,7 @@ class Host:
         self._pump()
 
     def _complete(self, execution: Execution, work: Work, outcome: Outcome) -> None:
-        late = execution.account(work.parcel, outcome, light=work.parcel.rows < LIGHT_ROWS)
+        late = execution.account(outcome, LIGHT_ROWS)
         deliveries = self.hosting.done(work, outcome.parcels, outcome.started, outcome.finished, late)
         if execution.component.removed:
             return

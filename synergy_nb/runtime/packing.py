@@ -1,18 +1,82 @@
-"""Items of a stream to parcels: sizes, slices that fit the window of a channel, and their form on the wire."""
+"""Items of a stream to parcels: sizes, slices that fit the window of a channel, and their form on the wire.
+
+Also the opposite of slicing: whoever is behind puts the items that wait into fewer, see :func:`coalesce`. What an item
+costs beside its tuples (calls, wake-ups, a place in a queue) would otherwise keep those behind who once fell behind.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 import msgspec
+import polars as pl
 
 from synergy_nb.dataflow.channels import Parcel
 from synergy_nb.dataflow.tuples import Batch, Item, Punctuation, encode
 
-__all__ = ["pack", "parcel_of"]
+__all__ = ["coalesce", "pack", "parcel_of"]
 
-OVERHEAD: int = 64  # bytes that an item takes beside its table; keeps the size of an item positive
+OVERHEAD: Final = 64  # bytes that an item takes beside its table; keeps the size of an item positive
+
+
+def coalesce(items: Sequence[Item]) -> list[Item]:
+    """The same stream in as few items as can be: consecutive batches become one, with one punctuation behind it.
+
+    Parameters
+    ----------
+    items
+        Consecutive items of one stream.
+
+    Returns
+    -------
+    list of Batch and Punctuation
+        The same tuples in the same order. Of several punctuations the last stays, which promises what the others did. A
+        punctuation that batches follow moves behind them, but never behind tuples that it makes late. What is merged
+        is as old as its oldest part.
+    """
+    if len(items) < 2:
+        return list(items)
+    merged: list[Item] = []
+    batches: list[Batch] = []
+    promise: Punctuation | None = None
+
+    def close() -> None:
+        if batches:
+            merged.append(_joined(batches))
+        if promise is not None:
+            position = batches[-1].end_position if batches else promise.position
+            merged.append(msgspec.structs.replace(promise, position=max(position, promise.position)))
+        batches.clear()
+
+    for item in items:
+        if isinstance(item, Punctuation):
+            if promise is None:
+                promise = item
+            else:
+                latest = max(promise, item, key=lambda one: one.time)
+                promise = msgspec.structs.replace(latest, born=min(promise.born, item.born))
+        elif item.rows:
+            if promise is not None and _earliest(item) < promise.time:
+                close()
+                promise = None
+            batches.append(item)
+    close()
+    return merged
+
+
+def _earliest(batch: Batch) -> int:
+    least: Any = batch.table.get_column("time").cast(pl.Int64).min()
+    return int(least)
+
+
+def _joined(batches: Sequence[Batch]) -> Batch:
+    if len(batches) == 1:
+        return batches[0]
+    table = pl.concat([batch.table for batch in batches], rechunk=True)
+    born = min(batch.born for batch in batches)
+    return msgspec.structs.replace(batches[0], table=table, born=born, rate=batches[-1].rate)
 
 
 def parcel_of(item: Item, payload: bytes | None = None) -> Parcel:

@@ -5,7 +5,8 @@ that is downstream has room, and calls :meth:`Feed.emitted`. A feed never blocks
 than it says.
 
 ``born`` is the time at which a tuple entered the system. For a paced stream that is when it was due, even if
-back-pressure held it up: a live source would not have waited either.
+back-pressure held it up: a live source would not have waited either. A feed that is behind puts what is overdue
+together, so that it catches up.
 """
 
 from __future__ import annotations
@@ -20,18 +21,22 @@ import msgspec
 import polars as pl
 
 from synergy_nb.dataflow.channels import Parcel
+from synergy_nb.dataflow.hosting import TOGETHER_ROWS, contemporary
 from synergy_nb.dataflow.tuples import END, TYPES, Batch, Item, Punctuation, conform, decode
-from synergy_nb.runtime.packing import pack
+from synergy_nb.runtime.packing import coalesce, pack
 
 __all__ = ["ANYTHING", "Feed", "PeerFeed", "PushFeed", "Sample", "Stream", "ThreadFeed"]
 
 ANYTHING = (Exception, pl.exceptions.PanicException)  # what Polars panics with is no Exception
 AHEAD = 2  # items that a reading thread may be ahead of what was emitted
+BEHIND = 0.005  # seconds after which an item is overdue; looking for others costs time to those that are not
 
 Sample: TypeAlias = tuple[str, str, float]
 """Metric ("cpu", "memory", "ping"), target (a peer's address, or empty) and value."""
-Stream: TypeAlias = Iterator[tuple[float, Item]]
-"""Items with the seconds since the start of the stream at which they are due."""
+Entry: TypeAlias = tuple[float, Item]
+"""An item with the seconds since the start of its stream at which it is due."""
+Stream: TypeAlias = Iterator[Entry]
+"""Items and when they are due."""
 
 
 class Feed:
@@ -153,12 +158,12 @@ class ThreadFeed(Feed):
         self._on_loop(self._end, error)
 
     def _read(self) -> None:
-        began: float | None = None
-        ended = False
-        items, paced = self._open()
-        for due, item in items:
-            if began is None:
-                began = self.clock() - due
+        items, paced = self._open()  # parses the trace: the clock of the replay has not started
+        stream = iter(items)
+        entry = next(stream, None)
+        began = self.clock() - entry[0] if entry is not None else 0.0
+        while entry is not None:
+            due, item = entry
             if paced:
                 wait = began + due - self.clock()
                 if wait > 0.0:
@@ -166,13 +171,36 @@ class ThreadFeed(Feed):
             self._permits.acquire()
             if self._halt.is_set():
                 return
-            self._on_loop(self._arrive, self._stamp(item, began + due if paced else self.clock()))
-            ended = isinstance(item, Punctuation) and item.ends
-            if ended:
+            if paced:
+                group, entry = self._overdue(stream, entry, began)
+            else:
+                group, entry = [msgspec.structs.replace(item, born=self.clock())], None
+            parcels = [parcel for item in group for parcel in self._stamp(item, item.born)]
+            self._on_loop(self._arrive, parcels)
+            if isinstance(group[-1], Punctuation) and group[-1].ends:
                 return
+            if entry is None:
+                entry = next(stream, None)
         self._permits.acquire()
         if not self._halt.is_set():
             self._on_loop(self._arrive, self._stamp(Punctuation(END, 0, 0.0), self.clock()))
+
+    def _overdue(self, stream: Stream, entry: Entry, began: float) -> tuple[list[Item], Entry | None]:
+        """``entry`` and, if it is late, all that is due as well, in few items; and what was taken but does not fit."""
+        due, item = entry
+        first, now = began + due, self.clock()
+        group = [msgspec.structs.replace(item, born=first)]
+        rows = item.rows if isinstance(item, Batch) else 0
+        while now - first > BEHIND:
+            following = next(stream, None)
+            if following is None:
+                break
+            due, item = following
+            rows += item.rows if isinstance(item, Batch) else 0
+            if began + due > now or rows > TOGETHER_ROWS or not contemporary(first, began + due):
+                return coalesce(group), following
+            group.append(msgspec.structs.replace(item, born=began + due))
+        return coalesce(group), None
 
     def _on_loop(self, callback: Callable[..., None], *arguments: Any) -> None:
         try:
