@@ -378,7 +378,7 @@ def test_peers_stay_up_for_others_until_they_are_told_to_end(
     rejected = command("run", "heavy.yaml", *options[:2])
     assert (rejected.returncode, rejected.stdout) == (1, "")
     assert "Traceback" not in rejected.stderr
-    assert re.search(r"synergy: slow: delay: processing capacity at 2 peer", rejected.stderr)
+    assert re.search(r"synergy: slow: operator delay: processing capacity at 2 peer", rejected.stderr)
 
     process.send_signal(signal.SIGTERM)
     assert process.wait(20) == 0
