@@ -59,12 +59,17 @@ class Delivery(NamedTuple):
 
 
 class Work(NamedTuple):
-    """One execution: hand ``parcel``, and then those of ``rest``, to ``port`` of ``component``."""
+    """One execution: hand ``parcel``, and then those of ``rest``, to ``port`` of ``component``.
+
+    They have ``fresh`` tuples that are no duplicates and take ``size`` bytes of the window.
+    """
 
     component: Component
     inlet: Inlet
     parcel: Parcel
     arrived: float
+    fresh: int
+    size: int
     rest: tuple[Parcel, ...] = ()
 
     @property
@@ -328,13 +333,11 @@ class Hosting:
             return None
         arrived, parcel = self._take(best, now)
         rest: list[Parcel] = []
-        rows, size = parcel.fresh, parcel.size
-        tuple_s = best.component.tuple_s.moving
+        fresh, size = parcel.fresh, parcel.size
         while together and best.queue:
             following = best.queue[0][2]
-            rows += following.fresh
-            size += following.size
-            if rows > together or size > best.window // 2 or rows * tuple_s > TOGETHER_WORK:
+            rows, room = fresh + following.fresh, best.window // 2 - size
+            if rows > together or following.size > room or rows * best.component.tuple_s.moving > TOGETHER_WORK:
                 break
             if not contemporary(parcel.born, following.born):
                 break
@@ -342,10 +345,11 @@ class Hosting:
                 break
             self._take(best, now)
             rest.append(following)
+            fresh, size = rows, size + following.size
         if not best.queue:
             del self._waiting[best]
         best.component.running = True
-        return Work(best.component, best, parcel, arrived, tuple(rest))
+        return Work(best.component, best, parcel, arrived, fresh, size, tuple(rest))
 
     def _take(self, inlet: Inlet, now: float) -> tuple[float, Parcel]:
         """Take the first parcel out of a queue; gives when it arrived, too."""
@@ -380,7 +384,7 @@ class Hosting:
         if component.removed:
             return []
         took = max(finished - started, 0.0)
-        rows = sum(parcel.fresh for parcel in work.parcels)
+        rows = work.fresh
         component.works += 1
         component.late += late
         component.busy.add(took, finished)
@@ -389,7 +393,7 @@ class Hosting:
             component.batch_s.add(took)
         deliveries: list[Delivery] = []
         self._produce(component, outputs, finished, deliveries)
-        self._consume(work.inlet, sum(parcel.size for parcel in work.parcels))
+        self._consume(work.inlet, work.size)
         if work.inlet.upstream is not None:
             self._flush(work.inlet.upstream, finished, deliveries)
         return deliveries

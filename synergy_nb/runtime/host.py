@@ -330,8 +330,7 @@ class Host:
             if work is None:
                 return
             execution = self._by_component[work.component]
-            light = sum(parcel.rows for parcel in work.parcels) < LIGHT_ROWS
-            if light and all(self._light(work.component, parcel) for parcel in work.parcels):
+            if work.fresh < LIGHT_ROWS and all(self._light(work.component, parcel) for parcel in work.parcels):
                 self._complete(execution, work, execution.run(work))
             else:
                 self._executing += 1
