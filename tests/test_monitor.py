@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from synergy_nb.dataflow.tuples import TYPES, Batch, Punctuation
 from synergy_nb.runtime import monitor
-from synergy_nb.runtime.monitor import SCHEMA, Counters, Monitor, Row, parse_proc, read_counters, sample
+from synergy_nb.runtime.monitor import Counters, Row, parse_proc, read_counters, sample
 
 STAT = """\
 cpu  100 20 30 800 50 6 4 10 70 5
@@ -67,24 +65,6 @@ def test_counters_that_run_backwards_never_give_a_load_outside_0_to_1() -> None:
     # Linux corrects idle time backwards; a process's ticks are rounded by themselves
     rows = sample(Counters(1.0, 10.0, 90.0, 0, 0, 2), Counters(3.0, 11.0, 89.0, 0, 0, 2))
     assert rows[:2] == [Row("cpu", "process", 1.0), Row("cpu", "machine", 1.0)]
-
-
-def test_polls_make_a_stream_with_positions_and_true_punctuations() -> None:
-    readings: Iterator[Counters] = iter(Counters(float(n), 2.0 * n, 2.0 * n, 1, 2, 2) for n in range(9))
-    watch = Monitor("peer-1", read=lambda: next(readings))
-    items = [item for now in (10.0, 10.5, 10.5, 9.0) for item in watch.poll(now, {"peer-2": 0.003})]
-    batches = [item for item in items if isinstance(item, Batch)]
-    promises = [item for item in items if isinstance(item, Punctuation)]
-    assert [batch.table.height for batch in batches] == [3, 5, 5, 5]
-    assert [batch.position for batch in batches] == [0, 3, 8, 13]
-    assert [promise.position for promise in promises] == [3, 8, 13, 18]
-    times = [int(batch.table["time"].to_physical()[0]) for batch in batches]
-    assert times == [10_000_000, 10_500_000, 10_500_001, 10_500_002]
-    assert all(promise.time <= later for promise, later in zip(promises, times[1:], strict=False))
-    assert batches[0].born == 10.0
-    assert batches[1].table.schema == {name: TYPES[kind] for name, kind in SCHEMA.items()}
-    assert list(SCHEMA) == batches[1].table.columns
-    assert batches[1].table.row(1)[1:] == ("peer-1", "cpu", "machine", 0.5)
 
 
 def test_this_machine() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from synergy_nb.dataflow.hosting import Parcel
 from synergy_nb.dataflow.operators import create
-from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, encode
+from synergy_nb.dataflow.tuples import END, TYPES, Batch, Item, Punctuation, encode
 from synergy_nb.graph import Deploy, Start
 from synergy_nb.plan import source
 from synergy_nb.runtime.packing import coalesce
@@ -87,6 +87,39 @@ def test_peers_emit_their_own_samples() -> None:
         assert rows == [("a", "cpu", "process", 0.25), ("a", "ping", "b", 0.003), ("a", "cpu", "process", 0.5)]
         assert [batch.position for batch in batches] == [0, 2]
         assert batches[0].table["time"][0] < batches[1].table["time"][0]
+
+    play(scenario)
+
+
+def test_a_live_stream_has_positions_true_punctuations_and_the_schema_of_its_plan() -> None:
+    async def scenario() -> None:
+        clock = iter((10.0, 10.5, 10.5, 9.0))  # it stands still, and steps back
+        feed = PeerFeed(
+            lambda: None,
+            lambda: next(clock),
+            wire=False,
+            most=1 << 20,
+            loop=asyncio.get_running_loop(),
+            address="a",
+            interval=1000.0,
+            samples=lambda: [("cpu", "process", 0.25), ("ping", "b", 0.003)],
+        )
+        found = []
+        for _ in range(4):
+            feed.tick()
+            found += [parcel.item for parcel in feed.pending]
+            feed.pending.clear()  # everything downstream has room
+        feed.stop()
+        batches = [item for item in found if isinstance(item, Batch)]
+        promises = [item for item in found if isinstance(item, Punctuation)]
+        times = [int(batch.table["time"].to_physical()[0]) for batch in batches]
+        assert times == [10_000_000, 10_500_000, 10_500_001, 10_500_002]
+        assert all(promise.time <= later for promise, later in zip(promises, times[1:], strict=False))
+        assert [batch.position for batch in batches] == [0, 2, 4, 6]
+        assert [promise.position for promise in promises] == [2, 4, 6, 8]
+        assert batches[0].born == 10.0
+        declared = source("peers").sink("out").schema("source")
+        assert dict(batches[1].table.schema) == {name: TYPES[kind] for name, kind in declared.items()}
 
     play(scenario)
 

@@ -1,8 +1,8 @@
 """What a peer's machine does: CPU load, memory and ping times, as rows of a live stream.
 
 The monitoring module of section 2.2.2 of the dissertation: processor load is inferred from the idle time in ``/proc``.
-Nothing here starts a thread or looks at a clock: who runs the source calls :meth:`Monitor.poll` every so often with the
-time and the latest ping times, which the overlay measures anyway. One call reads four small files, about 0.3 ms.
+Nothing here starts a thread or looks at a clock: who runs the source reads the counters every so often and calls
+:func:`sample` with the latest ping times, which the overlay measures anyway. A reading opens four small files.
 
 Rows are (time, peer, metric, target, value):
 
@@ -21,18 +21,12 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import polars as pl
+__all__ = ["Counters", "Row", "parse_proc", "read_counters", "sample"]
 
-from synergy_nb.dataflow.tuples import TYPES, Batch, Item, Punctuation
-from synergy_nb.plan.catalogue import TRACE_SCHEMAS
-
-__all__ = ["SCHEMA", "Counters", "Monitor", "Row", "parse_proc", "read_counters", "sample"]
-
-SCHEMA: Final = dict(TRACE_SCHEMAS["peers"])
 PROC: Final = ("/proc/stat", "/proc/meminfo", "/proc/self/stat", "/proc/self/statm")
 
 
@@ -161,62 +155,3 @@ def sample(previous: Counters | None, current: Counters, pings: Mapping[str, flo
     rows.append(Row("memory", "machine", float(current.used)))
     rows.extend(Row("ping", target, float(value)) for target, value in sorted((pings or {}).items()))
     return rows
-
-
-class Monitor:
-    """The live stream of one peer.
-
-    Parameters
-    ----------
-    peer
-        Its address.
-    read
-        Reads the counters of its machine.
-
-    Examples
-    --------
-    >>> monitor = Monitor("peer-1", read=lambda: Counters(1.0, 4.0, 6.0, 100, 500, cores=2))
-    >>> batch, punctuation = monitor.poll(now=10.0, pings={"peer-2": 0.004})
-    >>> [(row["metric"], row["target"], row["value"]) for row in batch.table.to_dicts()]
-    [('memory', 'process', 100.0), ('memory', 'machine', 500.0), ('ping', 'peer-2', 0.004)]
-    """
-
-    def __init__(self, peer: str, read: Callable[[], Counters] = read_counters) -> None:
-        self.peer = peer
-        self._read = read
-        self._previous: Counters | None = None
-        self._time: int | None = None
-        self._position = 0
-
-    def poll(self, now: float, pings: Mapping[str, float] | None = None) -> list[Item]:
-        """One batch of measurements and the punctuation after it.
-
-        Parameters
-        ----------
-        now
-            Wall-clock seconds: the event time of the rows. If the clock stepped back, 1 µs after the last poll.
-        pings
-            Latest round-trip times in seconds, by peer.
-        """
-        current = self._read()
-        rows = sample(self._previous, current, pings)
-        self._previous = current
-        time = round(now * 1e6)
-        # Rows of the next poll are later than these: the punctuation may close all windows up to now.
-        if self._time is not None and time <= self._time:
-            time = self._time + 1
-        self._time = time
-        count = len(rows)
-        table = pl.DataFrame(
-            {
-                "time": pl.Series([time] * count, dtype=pl.Int64).cast(TYPES["time"]),
-                "peer": [self.peer] * count,
-                "metric": [row.metric for row in rows],
-                "target": [row.target for row in rows],
-                "value": [row.value for row in rows],
-            },
-            schema_overrides={"value": TYPES["float"]},
-        )
-        batch = Batch(table, self._position, now)
-        self._position += count
-        return [batch, Punctuation(time + 1, self._position, now)]
