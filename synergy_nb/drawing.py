@@ -17,14 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 from xml.sax.saxutils import escape
 
 import msgspec
 
 from synergy_nb.layout import Edge, Layout, Place, layered
 
-__all__ = ["STATES", "Node", "svg", "text"]
+__all__ = ["STATES", "Node", "Placed", "placed", "svg", "text"]
 
 #: Glyphs of the states that a node may be in.
 STATES: Final[Mapping[str, str]] = {
@@ -34,6 +34,7 @@ STATES: Final[Mapping[str, str]] = {
     "overloaded": "▲",
     "replica": "◇",
     "failed": "✕",
+    "dead": "⊘",
     "stopped": "■",
     "shared": "◆",
 }
@@ -91,8 +92,9 @@ font-family:system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,san
 .synergy-drawing .label{fill:var(--ink);font-size:13px;font-weight:600;text-anchor:middle}
 .synergy-drawing .detail,.synergy-drawing .note{fill:var(--soft);font-size:11.5px;text-anchor:middle}
 .synergy-drawing .note{paint-order:stroke;stroke:var(--box);stroke-width:3px}
-.synergy-drawing .failed .box,.synergy-drawing .overloaded .box{stroke:var(--bad);stroke-width:2}
-.synergy-drawing .failed .box,.synergy-drawing .stopped .box{stroke-dasharray:4 3}
+.synergy-drawing .failed .box,.synergy-drawing .dead .box,.synergy-drawing .overloaded .box{stroke:var(--bad);
+stroke-width:2}
+.synergy-drawing .failed .box,.synergy-drawing .dead .box,.synergy-drawing .stopped .box{stroke-dasharray:4 3}
 .synergy-drawing .running .box,.synergy-drawing .shared .box{stroke:var(--good);stroke-width:2}
 """
 _MARGIN: Final = 12.0
@@ -125,14 +127,60 @@ def svg(
     ValueError
         If it has a cycle, an unknown state, or an edge with an unknown end.
     """
-    if direction not in (None, "right", "down"):
-        raise ValueError(f"direction: {direction!r}; expected right or down")
     found = _checked(nodes)
     widths = {name: max(64.0, 8.0 * len(_headline(node)), 6.9 * len(node.detail)) + 24 for name, node in found.items()}
     height = 46.0 if any(node.detail for node in nodes) else 34.0
-    boxes = {name: (width, height) for name, width in widths.items()}
-    flat = layered(dict.fromkeys(found, height), edges, 18)
-    between = 64.0 if notes else 46.0
+    place = placed(widths, edges, height=height, direction=direction, room=18.0 if notes else 0.0)
+    return _svg(found, place, title, notes or {})
+
+
+class Placed(NamedTuple):
+    """Where everything of a picture is, in pixels.
+
+    ``boxes``: left, top, width and height of each node; ``links``: of each edge the path of its line and the corners of
+    its arrow head, as SVG writes them; ``ends``: the points between which a text beside an edge stands; ``size``: width
+    and height of the picture; ``right``: whether it goes from left to right.
+    """
+
+    boxes: dict[str, tuple[float, float, float, float]]
+    links: dict[Edge, tuple[str, str]]
+    ends: dict[Edge, tuple[tuple[float, float], tuple[float, float]]]
+    size: tuple[float, float]
+    right: bool
+
+
+def placed(
+    widths: Mapping[str, float],
+    edges: Sequence[Edge],
+    *,
+    height: float = 46.0,
+    direction: str | None = None,
+    room: float = 0.0,
+) -> Placed:
+    """Find the place of each box and each line.
+
+    Parameters
+    ----------
+    widths
+        Of the boxes, in pixels, by id.
+    edges
+        Of a directed acyclic graph.
+    height
+        Of every box, in pixels.
+    direction
+        ``right`` or ``down``; None: right if that is not too wide.
+    room
+        Additional length of the lines, for texts beside them.
+
+    Raises
+    ------
+    ValueError
+        If it has a cycle or an edge with an unknown end, or goes in another direction.
+    """
+    if direction not in (None, "right", "down"):
+        raise ValueError(f"direction: {direction!r}; expected right or down")
+    flat = layered(dict.fromkeys(widths, height), edges, 18)
+    between = 46.0 + room
     columns = [max((widths[place] for place in row if isinstance(place, str)), default=0.0) for row in flat.ranks]
     across = sum(columns) + between * max(len(columns) - 1, 0)
     if direction == "right" or (direction is None and across <= _WIDEST):
@@ -143,9 +191,9 @@ def svg(
             for place in row
         }
         size = (across + 2 * _MARGIN, max((y for _, y in centre.values()), default=0.0) + height / 2 + _MARGIN)
-        return _svg(found, flat, centre, boxes, size, title, notes or {}, right=True)
+        return _linked(widths, height, flat, centre, size, right=True)
     tall = layered(widths, edges, 22)
-    step = height + (50 if notes else 36)
+    step = height + 36 + room * 7 / 9
     centre = {
         place: (tall.at[place] + _MARGIN, _MARGIN + height / 2 + index * step)
         for index, row in enumerate(tall.ranks)
@@ -154,44 +202,56 @@ def svg(
     breadth = max((x + (widths[place] if isinstance(place, str) else 0) / 2 for place, (x, _) in centre.items()),
                   default=0.0)  # fmt: skip
     size = (breadth + _MARGIN, step * max(len(tall.ranks) - 1, 0) + height + 2 * _MARGIN)
-    return _svg(found, tall, centre, boxes, size, title, notes or {}, right=False)
+    return _linked(widths, height, tall, centre, size, right=False)
 
 
-def _svg(
-    nodes: Mapping[str, Node],
+def _linked(
+    widths: Mapping[str, float],
+    height: float,
     layout: Layout,
     centre: Mapping[Place, tuple[float, float]],
-    boxes: Mapping[str, tuple[float, float]],
     size: tuple[float, float],
-    title: str,
-    notes: Mapping[Edge, str],
     *,
     right: bool,
-) -> str:
-    width, height = size
+) -> Placed:
+    boxes = {
+        name: (centre[name][0] - width / 2, centre[name][1] - height / 2, width, height)
+        for name, width in widths.items()
+    }
+    axis = 0 if right else 1
+    links: dict[Edge, tuple[str, str]] = {}
+    ends: dict[Edge, tuple[tuple[float, float], tuple[float, float]]] = {}
+    for (upper, lower), chain in layout.chains.items():
+        points = [centre[place] for place in chain]
+        start, end = list(points[0]), list(points[-1])
+        start[axis] += boxes[upper][2 + axis] / 2
+        end[axis] -= boxes[lower][2 + axis] / 2 + 7  # room for the arrow head
+        path = _curve([(start[0], start[1]), *points[1:-1], (end[0], end[1])], right=right)
+        x, y = end
+        head = f"{x:.1f},{y - 4:.1f} {x + 7:.1f},{y:.1f} {x:.1f},{y + 4:.1f}" if right else (
+            f"{x - 4:.1f},{y:.1f} {x:.1f},{y + 7:.1f} {x + 4:.1f},{y:.1f}")  # fmt: skip
+        links[upper, lower] = path, head
+        ends[upper, lower] = (start[0], start[1]), points[1]
+    return Placed(boxes, links, ends, size, right)
+
+
+def _svg(found: Mapping[str, Node], place: Placed, title: str, notes: Mapping[Edge, str]) -> str:
+    width, height = place.size
     label = escape(title or "graph", {'"': "&quot;"})
     extent = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="synergy-drawing" role="img" aria-label="{label}" {extent}>',
         f"<title>{escape(title or 'graph')}</title><style>{_STYLE}</style>",
     ]
-    for (upper, lower), chain in layout.chains.items():
-        points = [centre[place] for place in chain]
-        axis = 0 if right else 1
-        start, end = list(points[0]), list(points[-1])
-        start[axis] += boxes[upper][axis] / 2
-        end[axis] -= boxes[lower][axis] / 2 + 7  # room for the arrow head
-        path = _curve([(start[0], start[1]), *points[1:-1], (end[0], end[1])], right=right)
+    for (upper, lower), (path, head) in place.links.items():
         parts.append(f'<path class="link" d="{path}"><title>{escape(upper)} to {escape(lower)}</title></path>')
-        x, y = end
-        head = f"{x:.1f},{y - 4:.1f} {x + 7:.1f},{y:.1f} {x:.1f},{y + 4:.1f}" if right else (
-            f"{x - 4:.1f},{y:.1f} {x:.1f},{y + 7:.1f} {x + 4:.1f},{y:.1f}")  # fmt: skip
         parts.append(f'<polygon class="head" points="{head}"/>')
-    for name, node in nodes.items():
-        (x, y), (box_width, box_height) = centre[name], boxes[name]
+    for name, node in found.items():
+        left, top, box_width, box_height = place.boxes[name]
+        x, y = left + box_width / 2, top + box_height / 2
         tooltip = "\n".join(part for part in (node.tooltip or node.label, node.detail, node.state) if part)
-        corner = f'x="{x - box_width / 2:.1f}" y="{y - box_height / 2:.1f}"'
         parts.append(f'<g class="node {node.state}"><title>{escape(tooltip)}</title>')
+        corner = f'x="{left:.1f}" y="{top:.1f}"'
         parts.append(f'<rect class="box" {corner} width="{box_width:.1f}" height="{box_height:.1f}" rx="7"/>')
         line = y + 4.5 - (8 if node.detail else 0)
         parts.append(f'<text class="label" x="{x:.1f}" y="{line:.1f}">{escape(_headline(node))}</text>')
@@ -199,13 +259,7 @@ def _svg(
             parts.append(f'<text class="detail" x="{x:.1f}" y="{line + 17:.1f}">{escape(node.detail)}</text>')
         parts.append("</g>")
     for edge, note in notes.items():
-        chain = layout.chains[edge]
-        (x, y), (to_x, to_y) = centre[chain[0]], centre[chain[1]]
-        half = boxes[edge[0]][0 if right else 1] / 2
-        if right:
-            x += half
-        else:
-            y += half
+        (x, y), (to_x, to_y) = place.ends[edge]
         parts.append(f'<text class="note" x="{(x + to_x) / 2:.1f}" y="{(y + to_y) / 2 - 5:.1f}">{escape(note)}</text>')
     return "\n".join([*parts, "</svg>"])
 
