@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.spark_server import spark, spark_server  # noqa: F401 - fixtures
+
 ROOT = Path(__file__).resolve().parent.parent
 
 # Hypothesis keeps what it has learnt of the sources here rather than in a folder of its own.

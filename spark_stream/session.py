@@ -1,0 +1,198 @@
+"""Sessions on a Spark Connect server, this machine's or one elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+import grpc
+from pyspark.sql.connect.client import DefaultChannelBuilder
+from pyspark.sql.connect.client.retries import DefaultPolicy
+from pyspark.sql.connect.proto import base_pb2 as messages
+from pyspark.sql.connect.proto.base_pb2_grpc import SparkConnectServiceStub
+from pyspark.sql.connect.session import SparkSession
+
+from spark_stream.java import SparkUnavailable
+from spark_stream.server import Endpoint
+from spark_stream.settings import SESSION
+
+__all__ = ["Address", "connect", "disconnect", "parse_url"]
+
+CONNECT_WITHIN: Final = 10.0  # seconds
+PORT: Final = 15002  # of Spark Connect, where a URL names none
+_PAUSE: Final = 0.5  # seconds between tries, at most
+LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
+EXPECTED: Final = "expected sc://HOST or sc://HOST:PORT, with options as in sc://HOST:PORT/;use_ssl=true;token=..."
+
+
+class Address(NamedTuple):
+    """What a URL of Spark Connect says.
+
+    Parameters
+    ----------
+    host
+        Name or address.
+    port
+        Of the server.
+    options
+        Such as ``token``, ``use_ssl`` and ``user_id``.
+    """
+
+    host: str
+    port: int
+    options: Mapping[str, str]
+
+
+def parse_url(url: str) -> Address:
+    """Read a URL of Spark Connect, without connecting.
+
+    Raises
+    ------
+    ValueError
+        If it is none; the text says what was expected.
+
+    Examples
+    --------
+    >>> parse_url("sc://spark.example.org")
+    Address(host='spark.example.org', port=15002, options={})
+    """
+    if not url.startswith("sc://"):
+        raise ValueError(f"Spark URL: {url!r}; {EXPECTED}")
+    try:
+        parts = urlsplit("http" + url[2:])
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise ValueError(f"Spark URL: {url!r}: {error}; {EXPECTED}") from None
+    path, *pairs = parts.path.split(";")
+    options = dict(pair.partition("=")[::2] for pair in pairs if pair)
+    if not host or port == 0 or path not in {"", "/"} or parts.query or parts.fragment or parts.username:
+        raise ValueError(f"Spark URL: {url!r}; {EXPECTED}")
+    if bad := [name for name, value in options.items() if not value or not re.fullmatch(r"[A-Za-z_][\w.-]*", name)]:
+        raise ValueError(f"Spark URL: option {bad[0]!r} of {url!r} has no value or no proper name; {EXPECTED}")
+    return Address(host, PORT if port is None else port, {name: unquote(value) for name, value in options.items()})
+
+
+def connect(
+    where: Endpoint | str,
+    token: str | None = None,
+    *,
+    timeout: float = CONNECT_WITHIN,
+    settings: Mapping[str, str] | None = None,
+    patience: float = 5.0,
+) -> SparkSession:
+    """Open a session of one's own; ``session.stop()`` ends it, and harms no other.
+
+    Parameters
+    ----------
+    where
+        The endpoint of a :class:`~spark_stream.server.Server`, or the URL of a server elsewhere,
+        ``sc://host:port``.
+    token
+        That the server wants to be shown, where neither the endpoint nor the URL has it. It goes to servers on
+        other machines only through TLS.
+    timeout
+        Seconds until the session must be open.
+    settings
+        Spark settings for this session, over those of :data:`spark_stream.settings.SESSION`.
+    patience
+        Seconds for which a request is tried again when the server has gone, before it fails.
+
+    Raises
+    ------
+    ValueError
+        If the URL is none.
+    SparkUnavailable
+        If no server answers there, or it does not take us; the text says which, and what to do.
+    """
+    endpoint = Endpoint(where) if isinstance(where, str) else where
+    address = parse_url(endpoint.url)
+    channels = _Channels(endpoint.url)
+    if shown := token or endpoint.token:
+        channels.set(DefaultChannelBuilder.PARAM_TOKEN, shown)
+    user = channels.userId or os.environ.get("SPARK_USER") or os.environ.get("USER") or "synergy"
+    session = SparkSession(connection=channels, userId=user)
+    # Spark's own client would try for ten minutes to reach a server that has gone.
+    tries = max(1, round(patience / _PAUSE))
+    policy = DefaultPolicy(max_retries=tries, initial_backoff=50, max_backoff=round(1000 * _PAUSE), jitter=0)
+    session.client.set_retry_policies([policy])
+    pairs = [messages.KeyValue(key=key, value=value) for key, value in {**SESSION, **(settings or {})}.items()]
+    request = messages.ConfigRequest(
+        session_id=session.session_id,
+        user_context=messages.UserContext(user_id=user),
+        client_type=channels.userAgent,
+        operation=messages.ConfigRequest.Operation(set=messages.ConfigRequest.Set(pairs=pairs)),
+    )
+    try:
+        channels.stub.Config(request, timeout=timeout, metadata=channels.metadata())
+    except BaseException as error:
+        session.release_session_on_close = False
+        session.stop()
+        if isinstance(error, grpc.RpcError):
+            raise SparkUnavailable(_explain(error, address, timeout)) from None
+        raise
+    return session
+
+
+def disconnect(session: SparkSession, timeout: float = 2.0) -> None:
+    """End a session and its queries, without a word where its server has gone already.
+
+    Parameters
+    ----------
+    session
+        That :func:`connect` gave.
+    timeout
+        Seconds that the server gets to release what it keeps for the session.
+    """
+    if not session.is_stopped:
+        channels = session.client._builder
+        request = messages.ReleaseSessionRequest(
+            session_id=session.session_id,
+            user_context=messages.UserContext(user_id=session.client._user_id or ""),
+            client_type=channels.userAgent,
+        )
+        if isinstance(channels, _Channels):
+            session.release_session_on_close = False
+            with contextlib.suppress(grpc.RpcError):
+                channels.stub.ReleaseSession(request, timeout=timeout, metadata=channels.metadata())
+    session.stop()
+
+
+class _Channels(DefaultChannelBuilder):
+    """Channels as Spark makes them, but for servers of this machine, where 127.0.0.1 is as good as localhost."""
+
+    stub: SparkConnectServiceStub
+
+    def toChannel(self) -> Any:  # noqa: N802 - Spark's name
+        is_local = self.host in LOOPBACK and not self.use_ssl
+        if is_local:
+            self.setChannelOption("grpc.enable_http_proxy", 0)
+        if is_local and self.token is not None:
+            credentials = grpc.composite_channel_credentials(
+                grpc.local_channel_credentials(), grpc.access_token_call_credentials(self.token)
+            )
+            channel = self._secure_channel(self.endpoint, credentials)
+        else:
+            channel = super().toChannel()
+        self.stub = SparkConnectServiceStub(channel)  # type: ignore[no-untyped-call]
+        return channel
+
+
+def _explain(error: Any, address: Address, timeout: float) -> str:
+    """What a failed first request means, and what to do."""
+    where = f"{address.host}:{address.port}"
+    text = (error.details() or "").partition("\n")[0][:300]
+    match error.code():
+        case grpc.StatusCode.UNAUTHENTICATED | grpc.StatusCode.PERMISSION_DENIED:
+            return f"the Spark server at {where} refuses the token; give that of its SPARK_CONNECT_AUTHENTICATE_TOKEN"
+        case grpc.StatusCode.DEADLINE_EXCEEDED:
+            return f"no Spark server answered at {where} within {timeout:g} s; is the address right, and the server up?"
+        case grpc.StatusCode.UNAVAILABLE:
+            return f"no Spark server can be reached at {where} ({text}); is the address right, and the server up?"
+        case grpc.StatusCode.UNIMPLEMENTED:
+            return f"what answers at {where} is no Spark Connect server ({text}); is the port right?"
+        case code:
+            return f"the Spark server at {where} refuses the session: {text or code.name}"

@@ -1,0 +1,192 @@
+"""The process between a Spark server and its owner: it sees to it that nothing of the server outlives the owner.
+
+It is started as a file, by an interpreter without site packages, so that it is there within milliseconds and small. It
+makes the server's folder, starts the server when it is told to, and tells what becomes of it, one JSON object a line:
+orders come on its standard input, news goes to its standard output. When its input ends (the owner closed it, or has
+ended, however it ended) it kills the server with all that the server has started, removes the folder and ends.
+
+On Linux it is the parent of every orphan among its descendants, so that it finds Python workers whose server has gone;
+and the server is killed by the kernel if the supervisor itself is. Elsewhere the server's workers end by themselves,
+as their input ends with the server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Final
+
+PREFIX: Final = "synergy-spark-"  # of the folder's name
+GLANCE: Final = 0.05  # seconds between looks into the log of a server that is starting
+ROUND: Final = 1.0  # seconds between looks for the owner
+LONGEST_LOG: Final = 64 << 20  # bytes
+PR_SET_PDEATHSIG: Final = 1
+PR_SET_CHILD_SUBREAPER: Final = 36
+IS_LINUX: Final = sys.platform == "linux"
+
+
+class Supervisor:
+    """Runs one server at a time, and ends it with all that belongs to it.
+
+    Parameters
+    ----------
+    folder
+        Of the server.
+    owner
+        Process id of the owner.
+    """
+
+    def __init__(self, folder: Path, owner: int) -> None:
+        self._folder = folder
+        self._owner = owner
+        self._server: subprocess.Popen[bytes] | None = None
+        self._starting: tuple[str, float] | None = None  # what its log says when it is ready, and until when
+        self._seen = 0  # bytes of the log that have been looked through
+        self._orders = b""
+        self._bell, ring = os.pipe()
+        os.set_blocking(ring, False)
+        os.set_blocking(self._bell, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(ring, warn_on_full_buffer=False)
+
+    def serve(self) -> None:
+        """Until the owner has gone."""
+        while os.getppid() == self._owner:
+            ready, _, _ = select.select([0, self._bell], [], [], GLANCE if self._starting else ROUND)
+            if self._bell in ready:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(self._bell, 1 << 12)
+                self._reap()
+            if self._starting:
+                self._look()
+            if 0 in ready:
+                data = os.read(0, 1 << 16)
+                if not data:
+                    return
+                *orders, self._orders = (self._orders + data).split(b"\n")
+                for order in orders:
+                    self._start(json.loads(order))
+            self._shorten()
+
+    def _start(self, order: dict[str, Any]) -> None:
+        with (self._folder / "server.log").open("ab") as log:
+            self._seen = log.tell()
+            try:
+                self._server = subprocess.Popen(
+                    order["command"],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    cwd=self._folder,
+                    env=order["environment"],
+                    preexec_fn=_die_with_parent if IS_LINUX else None,  # noqa: PLW1509 - this process has one thread
+                )
+            except OSError as error:
+                tell(exited=-1, why=str(error))
+                return
+        self._starting = (order["ready"], time.monotonic() + order["timeout"])
+        tell(started=self._server.pid)
+
+    def _look(self) -> None:
+        """Has the server that is starting said that it is ready?"""
+        assert self._starting is not None
+        assert self._server is not None
+        sign, until = self._starting
+        with (self._folder / "server.log").open("rb") as log:
+            log.seek(max(0, self._seen - len(sign)))  # the sign may have been cut in two
+            new = log.read()
+            self._seen = log.tell()
+        if sign.encode() in new:
+            self._starting = None
+            tell(ready=self._server.pid)
+        elif time.monotonic() > until:
+            self._starting = None
+            self._server.kill()
+            tell(late=True)
+
+    def _reap(self) -> None:
+        """Take note of every child that has ended, and clear up after the server if it is among them."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if self._server is not None and pid == self._server.pid:
+                self._server.returncode = os.waitstatus_to_exitcode(status)
+                code, self._server, self._starting = self._server.returncode, None, None
+                self.kill()
+                tell(exited=code)
+
+    def kill(self) -> None:
+        """End the server and all that it has started."""
+        if self._server is not None:
+            self._server.kill()
+            self._server.wait()
+            self._server = None
+        while IS_LINUX and (orphans := _children()):
+            for pid in orphans:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            for pid in orphans:  # whose own children become ours
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, 0)
+
+    def _shorten(self) -> None:
+        with contextlib.suppress(OSError):
+            log = self._folder / "server.log"
+            if not self._starting and log.stat().st_size > LONGEST_LOG:
+                os.truncate(log, 0)  # it is only appended to, so the server goes on at its new end
+
+
+def tell(**news: Any) -> None:
+    """Tell the owner."""
+    with contextlib.suppress(OSError):  # it has gone, as the next look shows
+        os.write(1, json.dumps(news).encode() + b"\n")
+
+
+def _children() -> list[int]:
+    """Process ids of this process's children."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            if int(stat.read_text("utf-8", "replace").rpartition(")")[2].split()[1]) == os.getpid():
+                found.append(int(stat.parent.name))
+    return found
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def main(directory: str, owner: int) -> None:
+    """Entry: ``python supervisor.py DIRECTORY OWNER``, with the place of the folder and the owner's process id."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    if IS_LINUX:
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=directory)).resolve()
+    supervisor = None
+    try:
+        tell(folder=str(folder))
+        supervisor = Supervisor(folder, owner)
+        supervisor.serve()
+    finally:
+        if supervisor is not None:
+            supervisor.kill()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))
