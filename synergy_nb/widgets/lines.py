@@ -1,0 +1,121 @@
+"""A quantity over time: its recent points as they came, and a thinned history of all others, in bounded memory."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from typing import Final
+
+__all__ = ["COARSE", "RECENT", "Line"]
+
+RECENT: Final = 1024  # points of a line that are kept as they came
+COARSE: Final = 2048  # points for all that is older
+SILENCE: Final = 5.0  # seconds without a point that interrupt a line, or five times its usual distance of points
+
+
+class Line:
+    """Points of one quantity over time, as many as asked for recently, and a thinned history of all others.
+
+    The newest :data:`RECENT` points are kept as they came. Older ones stand in groups for their least and their
+    greatest, so that no peak is lost; the groups become longer as there are more. A point that is not a number
+    interrupts the line.
+
+    Examples
+    --------
+    >>> line = Line()
+    >>> for second in range(100_000):
+    ...     line.append(float(second), 1.0 if second == 500 else 0.0)
+    >>> times, values = line.points()
+    >>> len(times) <= RECENT + COARSE + RECENT, times[0], times[-1], max(values)
+    (True, 0.0, 99999.0, 1.0)
+    """
+
+    __slots__ = ("_coarse", "_fresh", "_last", "_recent", "_spacing", "_stride", "_whole", "count")
+
+    def __init__(self) -> None:
+        self._recent = array("d"), array("d")
+        self._coarse = array("d"), array("d")
+        self._stride = 2  # points of the line that two of the coarse ones stand for
+        self._fresh = 0  # points at the end that have not been taken
+        self._whole = True  # whether all points have to be taken anew
+        self._last: float | None = None
+        self._spacing = 0.0
+        self.count = 0
+
+    def __len__(self) -> int:
+        return len(self._coarse[0]) + len(self._recent[0])
+
+    def append(self, time: float, value: float) -> None:
+        """Add a point; one that is not later than the last is set a moment after it."""
+        last = self._last
+        if last is not None:
+            if time <= last:
+                time = math.nextafter(last, math.inf)
+            apart = time - last
+            if apart > max(SILENCE, 5 * self._spacing):
+                self._put((last + time) / 2, math.nan)
+            usual = min(apart, 3 * max(self._spacing, 1.0))
+            self._spacing = usual if not self._spacing else self._spacing + 0.2 * (usual - self._spacing)
+        self._last = time
+        self._put(time, value)
+
+    def _put(self, time: float, value: float) -> None:
+        times, values = self._recent
+        times.append(time)
+        values.append(value)
+        self.count += 1
+        self._fresh += 1
+        if len(times) >= RECENT + max(RECENT, self._stride):
+            self._age()
+
+    def _age(self) -> None:
+        """Move the older of the recent points to the coarse ones."""
+        chunk = max(RECENT, self._stride)
+        times, values = self._recent
+        for old, new in zip(self._coarse, _extremes(times[:chunk], values[:chunk], self._stride), strict=True):
+            old.extend(new)
+        del times[:chunk]
+        del values[:chunk]
+        if len(self._coarse[0]) > COARSE:
+            self._coarse = _extremes(*self._coarse, 4)
+            self._stride *= 2
+        if self._fresh > len(times):
+            self._whole = True
+
+    def points(self) -> tuple[array[float], array[float]]:
+        """Times in seconds and values of all points that are kept."""
+        return self._coarse[0] + self._recent[0], self._coarse[1] + self._recent[1]
+
+    def take(self) -> tuple[bool, array[float], array[float]]:
+        """What has come since the last call: whether it replaces all that was taken before, times, and values."""
+        whole, fresh = self._whole, self._fresh
+        self._whole, self._fresh = False, 0
+        if whole:
+            return (True, *self.points())
+        times, values = self._recent
+        return False, times[len(times) - fresh :], values[len(values) - fresh :]
+
+    @property
+    def fresh(self) -> bool:
+        """Whether there is something to take."""
+        return self._fresh > 0
+
+
+def _extremes(times: array[float], values: array[float], group: int) -> tuple[array[float], array[float]]:
+    """Two points for each ``group``: the least and the greatest, or an interruption and the greatest."""
+    if group <= 2:
+        return times, values
+    kept_times, kept_values = array("d"), array("d")
+    for start in range(0, len(times), group):
+        places = range(start, min(start + group, len(times)))
+        known = [place for place in places if not math.isnan(values[place])]
+        low = next((place for place in places if math.isnan(values[place])), None)
+        high = max(known, key=values.__getitem__, default=places[-1])
+        if low is None:
+            low = min(known, key=values.__getitem__)
+        if low == high:
+            low, high = places[0], places[-1]
+        for place in sorted({low, high}):
+            kept_times.append(times[place])
+            kept_values.append(values[place])
+    return kept_times, kept_values
