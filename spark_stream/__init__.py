@@ -7,7 +7,7 @@ on a cluster elsewhere, with the settings of :mod:`spark_stream.settings`.
 
 import warnings
 
-# What PySpark says when it is imported and when a server is lost. Nothing here passes through pandas; and whoever has lost
-# a server gets an error.
+# What PySpark says when it is imported, and when a server is lost: nothing here passes through pandas, and whoever has
+# lost a server gets an error.
 warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
 warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]", UserWarning)

@@ -31,7 +31,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import IO, Any, Final, NamedTuple
 
 from spark_stream import java, settings, supervisor
 from spark_stream.java import Java, SparkUnavailable
@@ -225,8 +225,8 @@ class Server:
         try:
             runtime = self._runtime or java.find()
             home = spark_home()
-            news = self._launch()
-            self._follow(news, runtime, home)
+            with self._launch() as pipe:
+                self._follow(map(json.loads, pipe), runtime, home)
         except SparkUnavailable as fault:
             self._fail(fault)
         except OSError as error:
@@ -234,8 +234,8 @@ class Server:
         finally:
             self._end()
 
-    def _launch(self) -> Iterator[dict[str, Any]]:
-        """Start the supervisor; gives what it tells."""
+    def _launch(self) -> IO[bytes]:
+        """Start the supervisor; gives the pipe that it tells its news through."""
         directory = self._directory or Path(tempfile.gettempdir())
         if not directory.is_dir():
             raise SparkUnavailable(f"directory: {directory}; expected a folder that exists, for temporary files")
@@ -251,7 +251,7 @@ class Server:
         if closed:
             self._end()
         assert process.stdout is not None
-        return map(json.loads, process.stdout)
+        return process.stdout
 
     def _follow(self, news: Iterator[dict[str, Any]], runtime: Java, home: Path) -> None:
         deaths: deque[float] = deque(maxlen=RETURNS + 1)
