@@ -6,11 +6,15 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from synergy_nb.journal import Event
+
 __all__ = [
     "ApplicationState",
     "ClusterError",
     "Fetch",
     "Fetched",
+    "Follow",
+    "Followed",
     "Hosts",
     "Join",
     "Name",
@@ -123,6 +127,26 @@ class Hosts(msgspec.Struct, frozen=True):
     """Addresses by name of a component or a stream."""
 
     hosts: dict[str, list[str]]
+
+
+class Follow(msgspec.Struct, frozen=True):
+    """Asks for the events of a peer's journal from number ``since`` on; answered by :class:`Followed`.
+
+    ``journal`` names the journal that the number belongs to, as an earlier answer did; any other is read from its
+    beginning, as that of a peer that has started again.
+    """
+
+    journal: str = ""
+    since: int = 0
+
+
+class Followed(msgspec.Struct, frozen=True):
+    """A portion of a journal: its name, the number to ask for next, and whether there is ``more`` already."""
+
+    journal: str
+    next: int
+    more: bool
+    events: list[Event]
 
 
 class PeerState(msgspec.Struct, frozen=True):

@@ -22,6 +22,7 @@ from synergy_nb.peer import Peer
 from synergy_nb.plan import Plan
 from synergy_nb.runtime.driver import PeerRuntime
 from synergy_nb.runtime.host import Host
+from synergy_nb.runtime.measuring import Measuring
 from synergy_nb.runtime.monitor import Counters, Row, read_counters, sample
 from synergy_nb.runtime.requests import (
     ApplicationState,
@@ -95,6 +96,7 @@ class Service:
             samples=self._samples,
             measure_s=MEASURE,
         )
+        self.measuring = Measuring(runtime, lambda: (synergy.ledger.cores, synergy.ledger.load), self._at_work)
         synergy.ledger.bandwidth_from = self._bandwidth_from
         synergy.pastry.on_joined.append(self._notify)
         operations: dict[str, Callable[[bytes], Any]] = {
@@ -110,6 +112,7 @@ class Service:
             "push": self._push,
             "state": self._state,
             "events": self._events,
+            "follow": self.measuring.follow,
         }
         runtime.operations.update(operations)
         runtime.on_down = self._link_down
@@ -122,6 +125,7 @@ class Service:
             self._report(instruction)
         else:
             self.host.carry_out(instruction)
+            self.measuring.wake()
 
     def on_data(self, sender: str, channel: str, payload: bytes) -> None:
         """Take one data frame."""
@@ -129,6 +133,7 @@ class Service:
 
     async def close(self) -> None:
         """Stop the operators."""
+        self.measuring.close()
         for task in self._tasks:
             task.cancel()
         await self.host.close()
@@ -185,6 +190,14 @@ class Service:
     def _link_down(self, address: str) -> None:
         """A link that failed is a reason to ask whether its other end is alive."""
         self._into_peer(self.synergy.membership.suspect, address)
+
+    def _at_work(self) -> list[dict[str, Any]]:
+        """What is measured of each component, but for sinks whose application has ended and that only keep results."""
+        return [
+            stats
+            for stats in self.host.stats()
+            if (state := self._states.get(stats["application"])) is None or state.status in LASTING
+        ]
 
     def _samples(self) -> list[Row]:
         """Load and memory of this machine since the last time, and what the overlay's pings took."""
