@@ -5,12 +5,16 @@ Both drivers make their peers here, so what is tested in the simulator is what r
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
+from synergy_nb.algorithms import engines
 from synergy_nb.algorithms.composition import Composition, CompositionConfig, Probing
 from synergy_nb.algorithms.session import Session, SessionConfig
 from synergy_nb.graph import Ledger, Report
 from synergy_nb.overlay.directory import Directory
+from synergy_nb.overlay.entries import Entry
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.pastry import Pastry
@@ -83,6 +87,8 @@ class SynergyPeer:
     ----------
     peer : Peer
         The kernel that a driver runs.
+    spark : Offer or None
+        What the driver knows of the Spark that it can use.
     """
 
     def __init__(self, address: str, config: PeerConfig) -> None:
@@ -108,6 +114,8 @@ class SynergyPeer:
         ):
             peer.add(protocol)
         self.probing.offers.update(config.components)
+        self.spark: engines.Offer | None = None
+        self._choosing: set[str] = set()
 
     def join(self, contact: str | None) -> None:
         """Join the ring through ``contact``, or begin a new one, and register what this peer offers."""
@@ -124,14 +132,43 @@ class SynergyPeer:
         self.pastry.leave()
 
     def submit(self, request: str, plan: Plan) -> None:
-        """Compose and start an application from this peer."""
-        self.composition.submit(request, plan)
+        """Compose and start an application from this peer, with what is for Spark as parts on Spark."""
+        if self.spark is None or all(each.engine == "peer" for each in plan.operators.values()):
+            self._compose(request, plan, {})
+            return
+        self._choosing.add(request)
+        names = sorted({plan.stream_name(operator) for operator in plan.operators})
+
+        def found(entries: dict[str, tuple[Entry, ...]] | None) -> None:
+            if request in self._choosing:
+                self._choosing.discard(request)
+                self._compose(request, plan, _rates(entries or {}))
+
+        self.directory.lookup(names, found, self.config.composition.discovery)
+
+    def _compose(self, request: str, plan: Plan, rates: Mapping[str, float]) -> None:
+        choice = engines.choose(plan, self.spark, rates)
+        if choice.reasons:
+            reasons = {operator: list(why) for operator, why in choice.reasons.items()}
+            self.peer.record("engines_chosen", request, reasons=reasons)
+        self.composition.submit(request, choice.plan, choice.otherwise)
 
     def stop(self, application: str) -> bool:
         """End an application of this origin: one that is composed, runs or has finished. False if unknown."""
-        cancelled = self.composition.cancel(application)
+        cancelled = self.composition.cancel(application) or application in self._choosing
+        self._choosing.discard(application)
         stopped = self.session.stop(application)
         if cancelled and not stopped:
             self.peer.record("application_stopped", application, reason="")
             self.peer.instruct(Report(application, "stopped"))
         return cancelled or stopped
+
+
+def _rates(entries: Mapping[str, tuple[Entry, ...]]) -> dict[str, float]:
+    """Tuples/s that hosts have measured, by the name of the stream; the highest where several have."""
+    found: dict[str, float] = {}
+    for name, known in entries.items():
+        measured = [float(entry.attributes["rate"]) for entry in known if "rate" in entry.attributes]
+        if measured:
+            found[name] = max(measured)
+    return found

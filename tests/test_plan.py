@@ -254,12 +254,12 @@ def test_plans_are_values() -> None:
 
 
 def test_arguments_of_the_wrong_kind_are_refused_at_once() -> None:
-    expected = "unknown argument 'costs'; expected one of where, id, cost, selectivity, at; did you mean 'cost'"
+    expected = "unknown argument 'costs'; expected one of where, id, cost, selectivity, at, engine; did you mean 'cost'"
     with pytest.raises(TypeError, match=expected):
         source("packets").filter("TRUE", costs=1)
     expected = (
         "sink: unknown argument 'dely'; expected one of name, delay, miss_rate, throughput, availability, id, cost, "
-        "selectivity, at; did you mean 'delay'"
+        "selectivity, at, engine; did you mean 'delay'"
     )
     with pytest.raises(TypeError, match=expected):
         source("packets").sink("x", dely="1 s")

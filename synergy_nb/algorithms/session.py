@@ -6,7 +6,8 @@ Theory of operation
 of an operator commits its reservation, has the operator deployed, and confirms the operator's own inputs, so
 confirmations travel along the graph against the data and no tuple can meet a component that is not there. A source
 that has been confirmed says so to the origin; when all have, the origin starts them. A peer that cannot keep its
-promise refuses, and the origin takes the whole graph back.
+promise refuses, and the origin takes the whole graph back. A part on Spark is confirmed when its query runs, which
+takes seconds: its driver says when.
 
 *Keeping* (section 2.3.4). The origin, where the sinks are, sends the measured end-to-end execution time t̂ to all
 peers of the graph once a second. This feedback is also the lease of the session: a peer that hears none for a while
@@ -27,6 +28,7 @@ from synergy_nb.graph import Deploy, Ledger, Report, Start, Undeploy
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.peer import Message, Peer, Protocol, Timer
 from synergy_nb.plan import Plan
+from synergy_nb.plan.parts import PART
 
 __all__ = ["Session", "SessionConfig"]
 
@@ -111,17 +113,31 @@ class SessionConfig(msgspec.Struct, frozen=True):
         Between two feedback messages.
     lease
         Without feedback, after which a peer takes a session for abandoned.
+    prepare
+        Allowed in addition to these, during set-up, for the parts on Spark to get ready.
     """
 
     setup: float = 3.0
     feedback: float = 1.0
     lease: float = 10.0
+    prepare: float = 60.0
 
 
 class _Member:
     """This peer's part of an application."""
 
-    __slots__ = ("confirmed", "delay", "deployed", "graph", "heard", "operators", "plan", "started", "timer")
+    __slots__ = (
+        "confirmed",
+        "delay",
+        "deployed",
+        "graph",
+        "heard",
+        "operators",
+        "plan",
+        "preparing",
+        "started",
+        "timer",
+    )
 
     def __init__(self, graph: Graph, plan: Plan, address: str, now: float) -> None:
         self.graph = graph
@@ -129,6 +145,7 @@ class _Member:
         self.operators = {operator for operator, peer in graph.peers.items() if peer == address}
         self.confirmed: dict[str, set[str]] = {}
         self.deployed: set[str] = set()
+        self.preparing: set[str] = set()  # of these, parts on Spark that are not ready
         self.delay = -1.0
         self.started = False
         self.heard = now
@@ -200,8 +217,9 @@ class Session(Protocol):
         attempt = self._ended.get(application, 0) + 1
         graph = Graph(application, attempt, self.peer.address, plan.to_bytes(), peers, discipline)
         owned = self._owned[application] = _Owned(graph, set(plan.sources), established)
+        seconds = self.config.setup + self._preparation(plan)
         owned.timer = self.peer.after(
-            self.config.setup, self._setup_failed, application, attempt, "no answer from every source in time"
+            seconds, self._setup_failed, application, attempt, "no answer from every source in time"
         )
         for address in sorted(set(peers.values())):
             self.membership.watch(address)
@@ -219,6 +237,13 @@ class Session(Protocol):
         owned = self._owned.get(application)
         if owned is not None and owned.running:
             self._close(application, "finished", "", keep_sinks=True)
+
+    def component_ready(self, application: str, operator: str) -> None:
+        """The driver's report that a part on Spark takes tuples."""
+        member = self._members.get(application)
+        if member is not None and operator in member.preparing:
+            member.preparing.discard(operator)
+            self._confirm_upstream(member, operator)
 
     def component_failed(self, application: str, operator: str, reason: str) -> None:
         """The driver's report that an operator cannot go on at this peer."""
@@ -257,6 +282,10 @@ class Session(Protocol):
 
     # -- set-up ------------------------------------------------------------------------------------------------------
 
+    def _preparation(self, plan: Plan) -> float:
+        """Seconds more that set-up may take."""
+        return self.config.prepare if any(each.kind == PART for each in plan.operators.values()) else 0.0
+
     def _refuse(self, application: str, what: str, sender: str, reason: str) -> None:
         self.peer.record("message_refused", application, message=what, sender=sender, reason=reason)
 
@@ -279,7 +308,8 @@ class Session(Protocol):
                 return
             if member is not None:
                 self._leave(application, "a later attempt")
-            member = self._members[application] = _Member(graph, plan, self.peer.address, self.peer.now)
+            heard = self.peer.now + self._preparation(plan)
+            member = self._members[application] = _Member(graph, plan, self.peer.address, heard)
             member.timer = self.peer.after(self.config.lease, self._check_lease, application)
             if graph.origin != self.peer.address:
                 self.membership.watch(graph.origin)
@@ -305,11 +335,18 @@ class Session(Protocol):
         if member.deployed == member.operators:
             self.ledger.expire(graph.application)  # what was reserved here for graphs that were not chosen
         peer.instruct(Deploy(graph.application, operator, graph.plan, graph.peers, graph.discipline))
-        upstream = plan.upstream(operator)
+        if plan.operators[operator].kind == PART:
+            member.preparing.add(operator)
+        else:
+            self._confirm_upstream(member, operator)
+
+    def _confirm_upstream(self, member: _Member, operator: str) -> None:
+        graph = member.graph
+        upstream = member.plan.upstream(operator)
         for name in upstream:
-            peer.send(graph.peers[name], Confirm(graph, name, operator))
+            self.peer.send(graph.peers[name], Confirm(graph, name, operator))
         if not upstream:
-            peer.send(graph.origin, Confirmed(graph.application, graph.attempt, operator))
+            self.peer.send(graph.origin, Confirmed(graph.application, graph.attempt, operator))
 
     def _source_confirmed(self, sender: str, message: Confirmed) -> None:
         owned = self._owned.get(message.application)

@@ -26,7 +26,7 @@ from synergy_nb.plan.units import nearest
 
 __all__ = ["Stream", "plan", "source"]
 
-_PROFILE: Final = ("id", "cost", "selectivity", "at")
+_PROFILE: Final = ("id", "cost", "selectivity", "at", "engine")
 #: Arguments of methods that are no parameters of the operator.
 _BESIDE: Final = {"compare": ("count",), "sink": ("delay", "miss_rate", "throughput", "availability")}
 
@@ -35,8 +35,8 @@ class Stream:
     """The stream of an operator that is being drawn up; its methods add operators that read it.
 
     All methods take ``id`` (unique in the plan; default: the kind, numbered if there are several), ``cost`` (profiled
-    seconds a tuple, with unit), ``selectivity`` (profiled tuples out over tuples in) and ``at`` (name of the peer that
-    the operator is pinned to).
+    seconds a tuple, with unit), ``selectivity`` (profiled tuples out over tuples in), ``at`` (name of the peer that
+    the operator is pinned to) and ``engine`` (``peer``, ``spark`` or ``auto``, which decides by rates and windows).
     """
 
     __slots__ = ("_inputs", "_kind", "_params", "_profile")
@@ -63,13 +63,13 @@ class Stream:
         where
             SQL of the subset in ``docs/plans.md``; text in single quotes: ``"link = 'B' AND bytes > 1000"``.
         profile
-            ``id``, ``cost``, ``selectivity``, ``at``, see :class:`Stream`.
+            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
         """
         return Stream("filter", {"where": where}, [self], profile)
 
     def project(
         self, *columns: str | Mapping[str, str], id: str | None = None, cost: Any = None,  # noqa: A002 - as everywhere
-        selectivity: float | None = None, at: str | None = None, **named: str,
+        selectivity: float | None = None, at: str | None = None, engine: str | None = None, **named: str,
     ) -> Stream:  # fmt: skip
         """New columns from SQL expressions; ``time`` and the bounds of windows are kept by themselves.
 
@@ -79,10 +79,10 @@ class Stream:
             Names of columns to keep, or mappings of new column to expression (for names that are no Python names).
         named
             New column to expression, as in ``project("source", kB="bytes / 1000")``.
-        id, cost, selectivity, at
+        id, cost, selectivity, at, engine
             See :class:`Stream`.
         """
-        profile = _given(id=id, cost=cost, selectivity=selectivity, at=at)
+        profile = _given(id=id, cost=cost, selectivity=selectivity, at=at, engine=engine)
         return Stream("project", {"columns": _columns(columns, named)}, [self], profile)
 
     def union(self, *others: Stream, **profile: Any) -> Stream:
@@ -93,14 +93,14 @@ class Stream:
         others
             At least one; with the same columns, in the same order, and equal windows.
         profile
-            ``id``, ``cost``, ``selectivity``, ``at``, see :class:`Stream`.
+            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
         """
         return Stream("union", {}, [self, *others], profile)
 
     def aggregate(
         self, by: str | Iterable[str] = (), window: Any = None, values: Mapping[str, str] | None = None, *,
         id: str | None = None, cost: Any = None, selectivity: float | None = None,  # noqa: A002 - as everywhere
-        at: str | None = None, **named: str,
+        at: str | None = None, engine: str | None = None, **named: str,
     ) -> Stream:  # fmt: skip
         """One tuple a group and window.
 
@@ -113,12 +113,13 @@ class Stream:
         values, named
             New column to aggregate call, as in ``total="sum(bytes)"``: count(*), count(x), count(distinct x), sum(x),
             min(x), max(x) or avg(x).
-        id, cost, selectivity, at
+        id, cost, selectivity, at, engine
             See :class:`Stream`.
         """
         columns = [by] if isinstance(by, str) else list(by)
         params = {"by": columns, "window": window, "values": {**(values or {}), **named}}
-        return Stream("aggregate", params, [self], _given(id=id, cost=cost, selectivity=selectivity, at=at))
+        profile = _given(id=id, cost=cost, selectivity=selectivity, at=at, engine=engine)
+        return Stream("aggregate", params, [self], profile)
 
     def sort(self, *by: str, window: Any = None, **profile: Any) -> Stream:
         """Order the tuples of each window, as in ``sort("total desc", "source")``.
@@ -130,7 +131,7 @@ class Stream:
         window
             Needed where this stream has no windows yet, refused where it has.
         profile
-            ``id``, ``cost``, ``selectivity``, ``at``, see :class:`Stream`.
+            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
         """
         return Stream("sort", {"by": list(by), "window": window}, [self], profile)
 
@@ -144,7 +145,7 @@ class Stream:
         window
             Needed where this stream has no windows yet, refused where it has.
         profile
-            ``id``, ``cost``, ``selectivity``, ``at``, see :class:`Stream`.
+            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
         """
         return Stream("count", {"name": name, "window": window}, [self], profile)
 
@@ -165,7 +166,7 @@ class Stream:
         count
             A count of the same windows, if one is at hand; not with ``by``.
         profile
-            ``id``, ``cost``, ``selectivity``, ``at``, see :class:`Stream`.
+            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
         """
         columns = [by] if isinstance(by, str) else None if by is None else list(by)
         params = {"value": value, "fraction": fraction, "by": columns}
@@ -186,7 +187,7 @@ class Stream:
         suffix
             Added to a right column whose name is taken; default ``_right``.
         profile
-            ``id``, ``cost``, ``selectivity``, ``at``, see :class:`Stream`.
+            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
         """
         params = {"on": [on] if isinstance(on, str) else list(on), "within": within, "suffix": suffix}
         return Stream("join", params, [self, other], profile)
@@ -201,7 +202,7 @@ class Stream:
         window
             Needed where this stream has no windows yet, refused where it has.
         profile
-            ``id``, ``cost``, ``selectivity``, ``at``, see :class:`Stream`.
+            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
         """
         return Stream("distinct", {"on": list(on) or None, "window": window}, [self], profile)
 
@@ -215,7 +216,7 @@ class Stream:
         seed
             Another seed, another sample.
         profile
-            ``id``, ``cost``, ``selectivity``, ``at``, see :class:`Stream`.
+            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
         """
         return Stream("sample", {"fraction": fraction, "seed": seed}, [self], profile)
 
@@ -229,7 +230,7 @@ class Stream:
         key
             Name of the key; the key itself is never part of a plan (``Cluster(keys=...)``, ``synergy run --key``).
         profile
-            ``id``, ``cost``, ``selectivity``, ``at``, see :class:`Stream`.
+            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
         """
         return Stream("encrypt", {"columns": list(columns), "key": key}, [self], profile)
 
@@ -243,7 +244,7 @@ class Stream:
         key
             Name of the key that it was encrypted with.
         profile
-            ``id``, ``cost``, ``selectivity``, ``at``, see :class:`Stream`.
+            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
         """
         return Stream("decrypt", {"columns": columns, "key": key}, [self], profile)
 
@@ -278,7 +279,7 @@ class Stream:
         availability
             Share of the time, ``"99 %"``: stated, not promised yet.
         profile
-            ``id``, ``cost``, ``selectivity``, ``at``, see :class:`Stream`.
+            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
 
         Raises
         ------
@@ -409,7 +410,7 @@ def _built(ends: Sequence[Stream], qos: Mapping[str, Any], name: str) -> Plan:
             stream._kind,
             stream._params,
             tuple(names[id(up)] for up in stream._inputs),
-            *(stream._profile.get(field) for field in ("cost", "selectivity", "at")),
+            **{field: value for field, value in stream._profile.items() if field != "id"},
         )
         for stream in order
     ]
@@ -422,7 +423,7 @@ def _drafts_of(built: Plan) -> list[Stream]:
     """The streams at the ends of a plan that was read, not built."""
     streams: dict[str, Stream] = {}
     for name, operator in built.operators.items():
-        profile = {"id": name, **_given(selectivity=operator.selectivity, at=operator.at)}
+        profile = {"id": name, "engine": operator.engine, **_given(selectivity=operator.selectivity, at=operator.at)}
         if operator.cost is not None and operator.kind != "delay":
             profile["cost"] = operator.cost
         streams[name] = Stream(operator.kind, operator.params, [streams[up] for up in operator.inputs], profile)

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from synergy_nb.plan.catalogue import CONNECTORS, KINDS, REQUIRED, parameters_of, parse_number
+from synergy_nb.plan.engines import ENGINES, off_spark
 from synergy_nb.plan.schemas import Derivation, Schema, derive
 from synergy_nb.plan.units import WrongValue, nearest, parse_duration, parse_fraction, parse_throughput
 
@@ -30,7 +31,7 @@ MOST_ROUTES: Final = 4096
 _MOST_OPERATORS: Final = 1000
 _QOS_FIELDS: Final = ("delay", "miss_rate", "throughput", "availability")
 #: Fields that operators have beside their parameters, and that a misspelt parameter may stand for.
-_FIELDS: Final = ("input", "inputs", "cost", "selectivity")
+_FIELDS: Final = ("input", "inputs", "cost", "selectivity", "engine")
 #: Kinds whose stream has the columns of their first input, whatever else is wrong with them.
 _PASSING: Final = ("compare", "delay", "filter", "sample")
 
@@ -107,6 +108,8 @@ class Operator(msgspec.Struct, frozen=True):
         Profiled tuples out over tuples in; None: the default of its kind.
     at
         Name of the peer that it is pinned to.
+    engine
+        What executes it: ``peer``, ``spark``, or ``auto``, which leaves it to the peer at which the plan is submitted.
     """
 
     id: str
@@ -116,6 +119,7 @@ class Operator(msgspec.Struct, frozen=True):
     cost: float | None = None
     selectivity: float | None = None
     at: str | None = None
+    engine: str = "auto"
 
 
 class QoS(msgspec.Struct, frozen=True):
@@ -387,6 +391,13 @@ def _normal(
     at = operator.at
     if at is not None and (not isinstance(at, str) or not at.strip() or not at.isprintable()):
         problems.append(Problem(name, "at", at, "the name of a peer"))
+    engine = operator.engine
+    if engine not in ENGINES:
+        problems.append(Problem(name, "engine", engine, f"one of {', '.join(ENGINES)}", nearest(engine, ENGINES)))
+    elif engine == "spark":
+        refusal = off_spark(operator.kind, params)
+        if refusal:
+            problems.append(Problem(name, "engine", engine, f"peer or auto: {refusal}"))
     if operator.kind == "delay" and "cost" in params:
         cost = params["cost"]  # what it is told to take is what it costs
     needed = all(field in params for field, each in known_fields.items() if each.default is REQUIRED)
@@ -397,7 +408,7 @@ def _normal(
     problems.extend(Problem(name, wrong.field, wrong.value, wrong.expected, wrong.nearest) for wrong in wrongs)
     if operator.kind in _PASSING and streams and streams[0] is not None:
         schema, whole = dict(streams[0]), True
-    normal = Operator(name, operator.kind, derivation.params, tuple(operator.inputs), cost, selectivity, at)
+    normal = Operator(name, operator.kind, derivation.params, tuple(operator.inputs), cost, selectivity, at, engine)
     return normal, schema if whole else None, dict(derivation.window) if derivation.window else None
 
 

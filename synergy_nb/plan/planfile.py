@@ -217,7 +217,7 @@ def _operator(name: str, spec: dict[str, Any], problems: list[Problem]) -> Opera
     foreign = [up for up in ups if not isinstance(up, (str, int, float))]
     problems.extend(Problem(name, field, up, "the id of an operator, or a list of ids") for up in foreign)
     profile = {}
-    for part in ("cost", "selectivity", "at"):
+    for part in ("cost", "selectivity", "at", "engine"):
         if part in spec and not (part == "cost" and kind == "delay"):
             profile[part] = spec.pop(part)
     ids = tuple(str(up) for up in ups if isinstance(up, (str, int, float)))
@@ -270,4 +270,6 @@ def _spec(operator: Operator) -> dict[str, Any]:
         spec["selectivity"] = operator.selectivity
     if operator.at is not None:
         spec["at"] = operator.at
+    if operator.engine != "auto":
+        spec["engine"] = operator.engine
     return spec

@@ -24,10 +24,12 @@ from synergy_nb.plan.checking import (
     check_qos,
 )
 
-__all__ = ["FORMAT", "Plan"]
+__all__ = ["FORMAT", "PART", "Plan", "part_of"]
 
 #: Version of the format of plans, in YAML and in bytes.
 FORMAT: Final = 1
+#: Kind of the operator that stands for a part on Spark (see :mod:`synergy_nb.plan.parts`); no plan can ask for it.
+PART: Final = "spark"
 _LONGEST_NAME: Final = 1000  # characters of an input's name within a name; a longer one is replaced by its key
 
 
@@ -117,6 +119,13 @@ class Plan:
             raise PlanError(problems)
         self._fill(name, requirement, checked)
 
+    @classmethod
+    def composed(cls, name: str, qos: QoS, checked: Checked) -> Plan:
+        """A plan of operators that have been checked already, those of parts on Spark among them."""
+        plan: Plan = object.__new__(cls)
+        plan._fill(name, qos, checked)
+        return plan
+
     def _fill(self, name: str, qos: QoS, checked: Checked) -> None:
         put = object.__setattr__
         put(self, "name", name)
@@ -124,7 +133,7 @@ class Plan:
         put(self, "operators", checked.operators)
         put(self, "_schemas", checked.schemas)
         put(self, "_windows", checked.windows)
-        put(self, "sources", tuple(each.id for each in checked.operators.values() if each.kind == "source"))
+        put(self, "sources", tuple(each.id for each in checked.operators.values() if not each.inputs))
         put(self, "sinks", tuple(each.id for each in checked.operators.values() if each.kind == "sink"))
         followers: dict[str, list[str]] = {each: [] for each in checked.operators}
         for operator in checked.operators.values():
@@ -199,7 +208,10 @@ class Plan:
         if names is None:
             names = {}
             for each in self.operators.values():
-                name = _stream_name(each, [names[up] for up in each.inputs])
+                if each.kind == PART:
+                    name = part_of(each)[0].stream_name(each.id)
+                else:
+                    name = _stream_name(each, [names[up] for up in each.inputs])
                 names[each.id] = name, _key(name)
             object.__setattr__(self, "_names", names)
         return names
@@ -226,7 +238,7 @@ class Plan:
     def processing_time(self, operator: str) -> float:
         """Processing time τ of a tuple, seconds."""
         asked = self.operators[operator]
-        return asked.cost if asked.cost is not None else KINDS[asked.kind].cost
+        return asked.cost if asked.cost is not None else KINDS[asked.kind].cost  # a part's is the time of a micro-batch
 
     def load(self, operator: str) -> float:
         """Processing p_o that the operator requires: cores."""
@@ -250,10 +262,16 @@ class Plan:
                     windows[name] = taken / rows if rows else 1 / own.get("slide", own.get("length"))
                 elif operator.inputs:
                     windows[name] = windows.get(operator.inputs[0], 0.0)
+                size = sum((COLUMN_BYTES[kind] for kind in self._schemas[name].values()), 0.0)
+                if operator.kind == PART:
+                    inner, members = part_of(operator)
+                    taken += sum(inner.input_rate(each) for each in members if not inner.upstream(each))
+                    given = inner.rate(name)
+                    flows[name] = taken, given, size, operator.params["load"], given * size
+                    continue
                 if operator.kind == "source":
                     taken = _source_rate(operator)
                 given = _given(operator, taken, windows.get(name, 0.0), flows)
-                size = sum((COLUMN_BYTES[kind] for kind in self._schemas[name].values()), 0.0)
                 flows[name] = taken, given, size, taken * self.processing_time(name), given * size
             object.__setattr__(self, "_flows", flows)
         return flows
@@ -457,6 +475,9 @@ def _decoded(data: bytes) -> Plan:
     if set(wire.windows) != set(operators) or set(wire.schemas) != set(operators):
         problems.append(Problem("", "schemas", sorted(wire.schemas), "one schema and window an operator"))
     for name, operator in operators.items():
+        if operator.kind == PART:
+            _check_part(operator, problems)
+            continue
         if operator.kind not in KINDS:
             problems.append(Problem(name, "kind", operator.kind, f"one of {', '.join(KINDS)}"))
             continue
@@ -469,9 +490,28 @@ def _decoded(data: bytes) -> Plan:
         problems.append(Problem("", "schemas", sorted(kinds), f"types among {', '.join(COLUMN_BYTES)}"))
     if problems:
         raise PlanError(problems)
-    plan: Plan = object.__new__(Plan)
-    plan._fill(wire.name, wire.qos, Checked(operators, wire.schemas, wire.windows))
-    return plan
+    return Plan.composed(wire.name, wire.qos, Checked(operators, wire.schemas, wire.windows))
+
+
+def part_of(operator: Operator) -> tuple[Plan, tuple[str, ...]]:
+    """The plan that a part on Spark belongs to, and the ids of its operators, inputs before what reads them."""
+    return Plan.from_bytes(operator.params["plan"]), tuple(operator.params["members"])
+
+
+def _check_part(operator: Operator, problems: list[Problem]) -> None:
+    """Check a part that came from elsewhere."""
+    params = operator.params
+    load = params.get("load")
+    if set(params) != {"plan", "members", "load"} or not isinstance(load, float) or not 0.0 <= load < 1e9:
+        problems.append(Problem(operator.id, "params", sorted(params), "plan, members and load of a part on Spark"))
+        return
+    try:
+        whole, members = part_of(operator)
+    except (PlanError, TypeError) as error:
+        problems.append(Problem(operator.id, "plan", "bytes", f"the plan that the part belongs to ({error})"))
+        return
+    if operator.id not in members or not set(members) <= set(whole.operators):
+        problems.append(Problem(operator.id, "members", list(members), "operators of its plan, its exit among them"))
 
 
 def _picture(plan: Plan, details: Mapping[str, str] | None, states: Mapping[str, str] | None) -> tuple[Any, Any]:
@@ -480,7 +520,8 @@ def _picture(plan: Plan, details: Mapping[str, str] | None, states: Mapping[str,
 
     nodes = []
     for name, operator in plan.operators.items():
-        own = operator.params["name"] if operator.kind == "sink" else _own_name(operator)
+        own = "on Spark" if operator.kind == PART else operator.params["name"] if operator.kind == "sink" else ""
+        own = own or _own_name(operator)
         label = name if operator.kind in (name, "source") else f"{name} ({operator.kind})"
         columns = ", ".join(f"{column} {kind}" for column, kind in plan.schema(name).items())
         tooltip = f"{own}\ncolumns: {columns}\n{plan.rate(name):.4g} tuples/s, {plan.load(name):.3g} cores"

@@ -30,7 +30,10 @@ UNIT: Final = 1 << 48  # weight of one source; divides evenly enough for any bud
 
 
 def component_name(plan: Plan, operator: str) -> str:
-    """Directory name of the components that can execute an operator: its kind, and for a source its connector."""
+    """Directory name of the components that can execute an operator: its kind, and for a source its connector.
+
+    All parts on Spark are executed by the component ``spark``.
+    """
     asked = plan.operators[operator]
     return f"source:{asked.params['connector']}" if asked.kind == "source" else asked.kind
 

@@ -39,9 +39,11 @@ class _Pending:
 
     __slots__ = (
         "attempt",
+        "before",
         "dropped",
         "graphs",
         "heard",
+        "otherwise",
         "paths",
         "plan",
         "probed",
@@ -52,10 +54,12 @@ class _Pending:
         "tried",
     )
 
-    def __init__(self, request: str, plan: Plan) -> None:
+    def __init__(self, request: str, plan: Plan, otherwise: Plan | None) -> None:
         self.request = request
         self.plan = plan
+        self.otherwise = otherwise
         self.attempt = 0
+        self.before = 0  # attempts for another plan: peers know attempts by number
         self.total = 0
         self.heard = 0
         self.paths: dict[tuple[tuple[str, str], ...], tuple[Hop, ...]] = {}
@@ -109,19 +113,27 @@ class Composition(Protocol):
 
     # -- step 1: at the origin ---------------------------------------------------------------------------------------
 
-    def submit(self, request: str, plan: Plan) -> None:
-        """Compose and start the application that ``plan`` asks for; what comes of it is reported to the driver."""
+    def submit(self, request: str, plan: Plan, otherwise: Plan | None = None) -> None:
+        """Compose and start the application that ``plan`` asks for; what comes of it is reported to the driver.
+
+        If that is not possible, ``otherwise`` is composed: the same plan with less of it on Spark.
+        """
         peer = self.peer
         if request in self._pending:
             raise ValueError(f"request: {request!r}; expected an identifier that is not in use")
-        pending = self._pending[request] = _Pending(request, plan)
+        pending = self._pending[request] = _Pending(request, plan, otherwise)
         asked = {name: value for name, value in msgspec.structs.asdict(plan.qos).items() if value is not None}
         peer.record("request_submitted", request, plan=plan.name, operators=list(plan.operators), qos=asked)
         routes = _count_routes(plan)
         if routes > ROUTES:
             self._reject(pending, f"{routes} routes lead from its sources to its sinks; at most {ROUTES} can be probed")
             return
-        names = sorted({component_name(plan, operator) for operator in plan.operators})
+        self._discover(pending)
+
+    def _discover(self, pending: _Pending) -> None:
+        """Ask who offers the components of the plan, to probe them."""
+        pending.probed.clear()
+        names = sorted({component_name(pending.plan, operator) for operator in pending.plan.operators})
         self.directory.lookup(names, lambda found: self._discovered(pending, found), self.config.discovery)
 
     def cancel(self, request: str) -> bool:
@@ -160,7 +172,7 @@ class Composition(Protocol):
     def _probe_all(self, pending: _Pending, candidates: dict[str, tuple[str, ...]]) -> None:
         """Send the probes of the next attempt, each attempt with twice the ratio and budget of the one before."""
         config, plan = self.config, pending.plan
-        scale = 1 << pending.attempt
+        scale = 1 << (pending.attempt - pending.before)
         pending.attempt += 1
         pending.paths.clear()
         pending.dropped.clear()
@@ -298,12 +310,10 @@ class Composition(Protocol):
     def _again(self, pending: _Pending, reason: str) -> None:
         """Another attempt with more probes, or rejection with what stood in the way."""
         why = reason or self._summary(pending)
-        if pending.attempt < self.config.attempts:
+        if pending.attempt - pending.before < self.config.attempts:
             self.peer.record("attempt_failed", pending.request, attempt=pending.attempt, reason=why)
             self._free(pending)
-            pending.probed.clear()
-            names = sorted({component_name(pending.plan, operator) for operator in pending.plan.operators})
-            self.directory.lookup(names, lambda found: self._discovered(pending, found), self.config.discovery)
+            self._discover(pending)
             return
         self._reject(pending, why)
 
@@ -343,6 +353,13 @@ class Composition(Protocol):
         del self._pending[pending.request]
 
     def _reject(self, pending: _Pending, reason: str) -> None:
+        if pending.otherwise is not None:
+            self.peer.record("engines_changed", pending.request, reason=reason)
+            if pending.attempt:
+                self._free(pending)
+            pending.plan, pending.otherwise, pending.before = pending.otherwise, None, pending.attempt
+            self._discover(pending)
+            return
         self._give_up(pending)
         self.peer.record("application_rejected", pending.request, reason=reason)
         self.peer.instruct(Report(pending.request, "rejected", reason))

@@ -1,0 +1,175 @@
+"""Plans with parts on Spark: each connected part becomes one operator of what is composed.
+
+A part is executed as one streaming query and has one result, so parts are cones without fan-out: an operator on Spark
+belongs to the part of its reader if all its readers are in that part, and is the exit of a part of its own otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from synergy_nb.plan.checking import Checked, Operator
+from synergy_nb.plan.queryplan import PART, Plan, part_of
+
+__all__ = [
+    "PART",
+    "SPARK_COSTS",
+    "STATEFUL",
+    "cones",
+    "expanded",
+    "part_of",
+    "place",
+    "profiled",
+    "spark_load",
+    "window_bytes",
+]
+
+#: Core-seconds that Spark takes for a tuple, measured on one machine of two cores: of operators with state (sums in
+#: windows by key: 2 cores do about 400,000 tuples/s), and of others (2 million tuples/s).
+SPARK_COSTS: Final[Mapping[bool, float]] = {True: 5e-6, False: 1e-6}
+STATEFUL: Final = frozenset({"aggregate", "compare", "count", "distinct", "join", "sort"})
+STATE_OVERHEAD: Final = 4.0  # bytes that a tuple takes in an operator's state, for each of its own
+
+
+def cones(plan: Plan, on_spark: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """Parts of a plan: exit to all its operators, in the order of the plan.
+
+    Examples
+    --------
+    >>> from synergy_nb.plan import source
+    >>> packets = source("packets", duration="1 s", speed=0)
+    >>> plan = packets.filter("bytes > 9").aggregate("link", "1 min", n="count(*)").sort("n").sink()
+    >>> cones(plan, {"filter", "aggregate"})
+    {'aggregate': ('filter', 'aggregate')}
+    """
+    exits: dict[str, str] = {}
+    for operator in reversed(plan.operators):
+        if operator not in on_spark:
+            continue
+        readers = {exits.get(down) for down in plan.downstream(operator)}
+        only = readers.pop() if len(readers) == 1 else None
+        exits[operator] = operator if only is None else only
+    found: dict[str, list[str]] = {}
+    for operator in plan.operators:
+        if operator in exits:
+            found.setdefault(exits[operator], []).append(operator)
+    return {end: tuple(members) for end, members in found.items()}
+
+
+def place(plan: Plan, on_spark: Collection[str], latency: float) -> Plan:
+    """The plan with each of its parts on Spark as one operator of kind ``spark``, which has the id of the part's exit.
+
+    Parameters
+    ----------
+    plan
+        Query plan ξ; it is left as it is.
+    on_spark
+        Ids of the operators that Spark executes.
+    latency
+        Time of a micro-batch, in seconds. A part takes one, and one more if it holds state: what is closed by a
+        micro-batch comes out with the next.
+    """
+    parts = cones(plan, on_spark)
+    absorbed = {member for members in parts.values() for member in members}
+    operators: dict[str, Operator] = {}
+    for name, operator in plan.operators.items():
+        if name in parts:
+            members = parts[name]
+            inputs = dict.fromkeys(up for each in members for up in plan.upstream(each) if up not in members)
+            params: dict[str, Any] = {
+                "plan": plan.to_bytes(),
+                "members": list(members),
+                "load": sum(spark_load(plan, each) for each in members),
+            }
+            batches = 2 if any(plan.operators[each].kind in STATEFUL for each in members) else 1
+            at = next((plan.operators[each].at for each in members if plan.operators[each].at is not None), None)
+            operators[name] = Operator(name, PART, params, tuple(inputs), batches * latency, None, at, "spark")
+        elif name not in absorbed:
+            operators[name] = operator
+    order = [name for name in plan.operators if name in operators]
+    return Plan.composed(
+        plan.name,
+        plan.qos,
+        Checked(
+            {name: operators[name] for name in order},
+            {name: plan.schema(name) for name in order},
+            {name: plan.window(name) for name in order},
+        ),
+    )
+
+
+def expanded(plan: Plan, peers: Mapping[str, str]) -> dict[str, str]:
+    """A component graph λ of a placed plan, by the operators of the plan that was asked for: id to address."""
+    found: dict[str, str] = {}
+    for name, address in peers.items():
+        operator = plan.operators.get(name)
+        members: Iterable[str] = operator.params["members"] if operator is not None and operator.kind == PART else ()
+        found.update(dict.fromkeys(members, address))
+        found[name] = address
+    return found
+
+
+def profiled(plan: Plan, rates: Mapping[str, float]) -> Plan:
+    """The plan with measured rates: operator id to tuples/s of its stream.
+
+    >>> from synergy_nb.plan import source
+    >>> plan = source("trace", path="a", format="http").filter("operation = 'GET'").sink()
+    >>> profiled(plan, {"source": 40.0, "filter": 30.0}).rate("sink")
+    30.0
+    """
+    if not rates:
+        return plan
+    given: dict[str, float] = {}
+    operators: dict[str, Operator] = {}
+    for name, operator in plan.operators.items():
+        taken = sum(given[up] for up in operator.inputs)
+        changed = operator
+        if name in rates and operator.kind == "source":
+            changed = msgspec.structs.replace(operator, params={**operator.params, "rate": rates[name]})
+        elif name in rates and taken > 0.0:
+            changed = msgspec.structs.replace(operator, selectivity=rates[name] / taken)
+        operators[name] = changed
+        schemas, windows = {name: plan.schema(name)}, {name: plan.window(name)}
+        if operator.kind == "source":
+            given[name] = Plan.composed(plan.name, plan.qos, Checked({name: changed}, schemas, windows)).rate(name)
+        else:
+            given[name] = rates.get(name, taken * plan.selectivity(name))
+    return Plan.composed(
+        plan.name,
+        plan.qos,
+        Checked(operators, {name: plan.schema(name) for name in operators}, {n: plan.window(n) for n in operators}),
+    )
+
+
+def spark_load(plan: Plan, operator: str) -> float:
+    """Cores that Spark needs for an operator; as profiled, if the plan says what a tuple costs."""
+    asked = plan.operators[operator]
+    cost = asked.cost if asked.cost is not None else SPARK_COSTS[asked.kind in STATEFUL]
+    return plan.input_rate(operator) * cost
+
+
+def window_bytes(plan: Plan, operator: str) -> float:
+    """Bytes of state that an operator is expected to hold: what its windows or its join have to remember.
+
+    An aggregate holds a tuple for each group; the others hold the tuples of what is open. Windowed streams come all at
+    once, so what reads one holds one window of it.
+    """
+    asked = plan.operators[operator]
+    if asked.kind not in STATEFUL:
+        return 0.0
+    window = asked.params.get("window") or plan.window(operator) or {}
+    seconds = float(window.get("length", 0.0)) or 2 * float(asked.params.get("within", 0.0)) or _gap(window)
+    if asked.kind == "aggregate":
+        slide = float(window.get("slide", seconds)) or 1.0
+        tuples = plan.rate(operator) * min(slide, seconds)  # groups of a window
+        tuples *= seconds / slide  # windows that are open
+        return tuples * plan.tuple_bytes(operator) * STATE_OVERHEAD
+    held = {up: plan.rate(up) * seconds * plan.tuple_bytes(up) for up in plan.upstream(operator)}
+    return sum(held.values()) * STATE_OVERHEAD
+
+
+def _gap(window: Mapping[str, Any]) -> float:
+    return float(window.get("gap", 0.0))
