@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.browser import bare, browser, page
+
+__all__ = ["bare", "browser", "page", "real_data"]
+
 from tests.spark_server import spark, spark_server  # noqa: F401 - fixtures
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -1,0 +1,249 @@
+"""A real Chromium for tests, and a bare page in it that joins the real bundle of a view to its real widget.
+
+The page has no server: Playwright answers its one request. Messages of a widget wait in a queue, from any thread, until
+the page takes them, which it does while the test waits for something in the page: so a test stays a plain sequence.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+import logging
+import queue
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from comm.base_comm import BaseComm
+
+if TYPE_CHECKING:
+    from anywidget import AnyWidget
+    from playwright.sync_api import Browser, Locator, Page
+
+__all__ = ["ARTEFACTS", "DEADLINE", "NO_CHROMIUM", "BarePage", "bare", "browser", "find_chromium", "page"]
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+ARTEFACTS: Final = ROOT / "build" / "artefacts"  # screenshots and the like, for people to look at
+DEADLINE: Final = 20.0  # seconds that something in a page may take on a slow machine
+ADDRESS: Final = "https://bare.test/"
+NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+OWN: Final = ROOT / ".venv" / "chromium" / "chromium"  # put there by .ci/setup on machines that have none
+FLAGS: Final = (
+    "--no-sandbox",
+    "--disable-dev-shm-usage",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+NO_CHROMIUM: Final = (
+    "no Chromium: install one (Debian: apt-get install chromium), or run .ci/setup test, which tries to"
+)
+
+
+@functools.cache
+def find_chromium() -> str | None:
+    """Return the path of a Chromium that starts: the machine's, or the one that ``.ci/setup`` put into ``.venv``."""
+    for name in (*NAMES, str(OWN)):
+        path = shutil.which(name)
+        if path is None:
+            continue
+        try:
+            # Some systems have a program of that name which only says how to install one.
+            done = subprocess.run([path, "--version"], capture_output=True, timeout=DEADLINE, check=False)
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        if done.returncode == 0:
+            return path
+    return None
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Chromium without a window.
+
+    For one module only: as long as Playwright is at work, its event loop counts as running in this thread, and other
+    modules could not run theirs.
+    """
+    executable = find_chromium()
+    if executable is None:
+        pytest.skip(NO_CHROMIUM)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=executable, args=FLAGS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """An empty page in a profile of its own."""
+    context = browser.new_context(viewport={"width": 1000, "height": 800})
+    context.set_default_timeout(DEADLINE * 1000)
+    yield context.new_page()
+    context.close()
+
+
+@pytest.fixture
+def bare(page: Page) -> Iterator[BarePage]:
+    """A page that shows widgets and nothing else; what goes wrong in it fails the test."""
+    shown = BarePage(page)
+    yield shown
+    shown.close()
+    assert not shown.faults, "\n".join(map(str, shown.faults))
+
+
+class _Relay(BaseComm):
+    """The kernel's end of a widget's comm: what it publishes waits for the page."""
+
+    def __init__(self, waiting: queue.SimpleQueue[str], model: str) -> None:
+        self._waiting = waiting
+        super().__init__(target_name="jupyter.widget", comm_id=model, primary=False)
+
+    def publish_msg(
+        self,
+        msg_type: str,
+        data: dict[str, Any] | None = None,
+        metadata: dict[str, Any] | None = None,
+        buffers: Sequence[Any] | None = None,
+        **keys: Any,
+    ) -> None:
+        if msg_type == "comm_msg" and data is not None:
+            message = {"model": self.comm_id, "data": _with_buffers(data, buffers or []), "buffers": buffers or []}
+            self._waiting.put(json.dumps(message, default=_pack))
+
+
+class _Faults(logging.Handler):
+    """Notes the exceptions that are logged."""
+
+    def __init__(self, note: Callable[[object], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._note = note
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info:
+            self._note(record.exc_info[1])
+
+
+class BarePage:
+    """Views of widgets in an otherwise empty page.
+
+    Parameters
+    ----------
+    page
+        The page of Playwright, for clicks, pixels and pictures.
+
+    Attributes
+    ----------
+    faults
+        What went wrong in the page or in a widget's handlers; the test fails if there is any at its end.
+    """
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.faults: list[object] = []
+        self._widgets: dict[str, AnyWidget] = {}
+        self._views: dict[str, str] = {}  # name of the view: its model
+        self._count = 0
+        self._waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
+        script = (ROOT / "tests" / "bare_page.js").read_text("utf-8")
+        html = f"<!doctype html><meta charset=utf-8><body><script>{script}</script>"
+        page.on("pageerror", self._note)
+        page.on("console", lambda said: self.faults.append(said.text) if said.type == "error" else None)
+        page.route("**/*", lambda route: route.abort())  # nothing leaves this page
+        page.route(ADDRESS, lambda route: route.fulfill(body=html, content_type="text/html"))
+        page.expose_function("exchange", self._exchange)
+        self._log = logging.getLogger("traitlets")  # where ipywidgets tells what handlers raise, and goes on
+        self._listener = _Faults(self._note)
+        self._log.addHandler(self._listener)
+        page.goto(ADDRESS)
+
+    def show(self, widget: AnyWidget) -> Locator:
+        """Render one more view of ``widget``, and return its element."""
+        model = str(widget.model_id)
+        if model not in self._widgets:
+            self._widgets[model] = widget
+            widget.comm = _Relay(self._waiting, model)
+        self._count += 1
+        name = f"view-{self._count}"
+        self._views[name] = model
+        self._render(name)
+        return self.page.locator(f"#{name}")
+
+    def hide(self, view: Locator) -> None:
+        """Take ``view`` away, as closing its cell's output does."""
+        name = str(view.get_attribute("id"))
+        del self._views[name]
+        self.page.evaluate("name => hide(name)", name)
+
+    def reload(self) -> None:
+        """Load the page anew: a new front end with the same views of the same widgets, which know nothing of it."""
+        self.page.reload()
+        while not self._waiting.empty():  # what was on its way is lost
+            self._waiting.get()
+        for name in self._views:
+            self._render(name)
+
+    def until(self, expression: str, argument: object = None) -> None:
+        """Wait until the JavaScript ``expression``, or function of ``argument``, is true in the page."""
+        self.page.wait_for_function(expression, arg=argument)
+
+    def until_here(self, condition: Callable[[], object]) -> None:
+        """Wait, letting messages through, until ``condition`` is true in this process."""
+        deadline = monotonic() + DEADLINE
+        while not condition():
+            assert monotonic() < deadline, "nothing came of what was done in the page"
+            self.page.evaluate("() => new Promise(requestAnimationFrame)")
+
+    def close(self) -> None:
+        """Close the widgets that were shown."""
+        for widget in self._widgets.values():
+            widget.close()
+        self._log.removeHandler(self._listener)
+
+    def _note(self, fault: object) -> None:
+        self.faults.append(fault)
+
+    def _render(self, name: str) -> None:
+        model = self._views[name]
+        state = json.dumps(self._widgets[model].get_state(), default=_pack)
+        self.page.evaluate("([model, state, name]) => show(model, state, name)", [model, state, name])
+
+    def _exchange(self, sent: str) -> list[str]:
+        """Take what the page sends, and give what waits for it."""
+        for message in json.loads(sent, object_hook=_unpack):
+            widget = self._widgets[message["model"]]
+            assert widget.comm is not None
+            widget.comm.handle_msg({"content": {"data": message["data"]}, "buffers": message["buffers"]})
+        arrived = []
+        while not self._waiting.empty():
+            arrived.append(self._waiting.get())
+        return arrived
+
+
+def _pack(value: object) -> dict[str, str]:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return {"$bytes": base64.b64encode(value).decode("ascii")}
+    raise TypeError(f"{type(value).__name__} is neither JSON nor bytes, and cannot be sent to a page")
+
+
+def _unpack(value: dict[str, Any]) -> Any:
+    return memoryview(base64.b64decode(value["$bytes"])) if value.keys() == {"$bytes"} else value
+
+
+def _with_buffers(data: dict[str, Any], buffers: Sequence[Any]) -> dict[str, Any]:
+    """Return ``data`` with the bytes of the state in their places again."""
+    if not data.get("buffer_paths"):
+        return data
+    state: Any = json.loads(json.dumps(data["state"]))
+    for path, value in zip(data["buffer_paths"], buffers, strict=True):
+        functools.reduce(lambda inner, key: inner[key], path[:-1], state)[path[-1]] = value
+    return {**data, "state": state}
