@@ -54,6 +54,11 @@ class AsyncCluster:
         Called once by :meth:`close`, after the links have been closed.
     local
         What started the peers on this machine, or None.
+
+    Attributes
+    ----------
+    before_close : list
+        Coroutine functions that :meth:`close` calls when the applications have been stopped and peers still answer.
     """
 
     def __init__(
@@ -68,6 +73,7 @@ class AsyncCluster:
         self.peers = dict(peers)
         self._names = {address: name for name, address in self.peers.items()}
         self._closing = closing
+        self.before_close: list[Callable[[], Awaitable[None]]] = []
         self._numbers = itertools.count(1)
         self._applications: dict[str, AsyncApplication] = {}
 
@@ -110,6 +116,7 @@ class AsyncCluster:
         try:  # whatever comes of one step, or whoever interrupts it, the next is taken
             stopping = (application.stop() for application in list(self._applications.values()))
             await asyncio.gather(*stopping, return_exceptions=True)
+            await asyncio.gather(*(call() for call in tuple(self.before_close)), return_exceptions=True)
         finally:
             try:
                 await self.links.close()

@@ -1,0 +1,312 @@
+"""A cluster's journals are followed: each event once, in order of time, whoever dies, comes, or starts again."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from synergy_nb import Cluster, source, start_cluster
+from synergy_nb.journal import Event, Journal
+from synergy_nb.runtime import following
+from synergy_nb.runtime.following import Follower, follow
+from synergy_nb.runtime.link import LinkDown
+from synergy_nb.runtime.requests import Follow, Followed, pack, unpack
+
+DEADLINE = 20.0
+
+
+class Peers:
+    """Peers that answer as real ones do; some may be down."""
+
+    def __init__(self, *names: str) -> None:
+        self.peers = {name: f"mem://{name}" for name in names}
+        self.journals = {address: (f"{address} 1", Journal()) for address in self.peers.values()}
+        self.down: dict[str, type[Exception]] = {}
+        self.asked: list[tuple[str, Follow]] = []
+        self.portion = 3
+        self.links = self
+
+    def write(self, name: str, time: float, kind: str) -> None:
+        address = self.peers[name]
+        self.journals[address][1].append(Event(time, address, kind))
+
+    def restart(self, name: str) -> None:
+        self.journals[self.peers[name]] = (f"{self.peers[name]} 2", Journal())
+
+    async def request(self, to: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> bytes:
+        await asyncio.sleep(0)
+        if to in self.down:
+            raise self.down[to]("gone")
+        assert operation == "follow"
+        asked = unpack(payload, Follow)
+        self.asked.append((to, asked))
+        name, journal = self.journals[to]
+        since = asked.since if asked.journal == name else 0
+        events = journal.since(since, self.portion)
+        reached = events[-1].sequence + 1 if events else since
+        return pack(Followed(name, reached, reached < journal.next_sequence, events))
+
+
+async def until(follower: Follower, condition: Callable[[], object]) -> None:
+    """Wait for news until ``condition`` holds."""
+    news = asyncio.Event()
+    leave = follower.listen(news.set)
+    follower.listen(lambda: None)  # the last one would end it
+    async with asyncio.timeout(DEADLINE):
+        while not condition():
+            news.clear()
+            await news.wait()
+    leave()
+
+
+def kinds(follower: Follower) -> list[str]:
+    return [event.kind for event in follower.journal]
+
+
+async def followed(peers: Peers) -> Follower:
+    follower = Follower(peers, every=0.001)
+    follower.start()
+    async with asyncio.timeout(DEADLINE):
+        await follower.caught_up.wait()
+    return follower
+
+
+def test_what_had_happened_is_read_in_portions_and_what_follows_once() -> None:
+    async def run() -> None:
+        peers = Peers("a", "b")
+        for number in range(10):
+            peers.write("a" if number % 2 else "b", float(number), f"k{number}")
+        follower = await followed(peers)
+        assert sorted(kinds(follower)) == [f"k{number}" for number in range(10)]
+        assert follower.names == {"mem://a": "a", "mem://b": "b"}
+        peers.write("b", 11.0, "later")
+        peers.write("a", 10.5, "earlier")
+        await until(follower, lambda: len(follower.journal) == 12)
+        assert [event.sequence for event in follower.journal] == list(range(12))
+        await follower.close()
+        assert len(kinds(follower)) == 13
+        assert kinds(follower)[-1] == "cluster_closed"
+
+    asyncio.run(run())
+
+
+def test_events_that_come_together_are_in_order_of_time() -> None:
+    async def run() -> None:
+        peers = Peers("a", "b", "c")
+        peers.portion = 100
+        for number in (3, 1, 2):
+            peers.write("abc"[number - 1], float(number), f"k{number}")
+        follower = await followed(peers)
+        assert kinds(follower) == ["k1", "k2", "k3"]
+        await follower.close()
+
+    asyncio.run(run())
+
+
+def test_little_is_asked_of_whom_there_is_nothing_new() -> None:
+    async def run() -> None:
+        peers = Peers("a")
+        for number in range(5):
+            peers.write("a", float(number), "k")
+        follower = await followed(peers)
+        await turns(lambda: len(peers.asked) >= 10)
+        assert {asked.since for _, asked in peers.asked[-3:]} == {5}
+        assert all(len(pack(asked)) < 40 for _, asked in peers.asked)
+        await follower.close()
+
+    asyncio.run(run())
+
+
+async def turns(condition: Callable[[], object]) -> None:
+    """Let the others on the loop go on until ``condition`` holds."""
+    async with asyncio.timeout(DEADLINE):
+        while not condition():  # noqa: ASYNC110 - there is no news of what is not written down
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("fault", [LinkDown, TimeoutError, OSError])
+def test_a_peer_that_dies_is_silent_once_and_answers_again(fault: type[Exception]) -> None:
+    async def run() -> None:
+        peers = Peers("a", "b")
+        follower = await followed(peers)
+        peers.down["mem://a"] = fault
+        await until(follower, lambda: "peer_silent" in kinds(follower))
+        peers.write("b", 1.0, "alive")
+        await until(follower, lambda: "alive" in kinds(follower))
+        peers.write("a", 2.0, "back")
+        del peers.down["mem://a"]
+        await until(follower, lambda: "back" in kinds(follower))
+        assert kinds(follower).count("peer_silent") == kinds(follower).count("peer_answers") == 1
+        silent = next(event for event in follower.journal if event.kind == "peer_silent")
+        assert (silent.subject, silent.peer) == ("mem://a", "")
+        await follower.close()
+
+    asyncio.run(run())
+
+
+def test_a_peer_that_starts_again_is_read_from_its_beginning() -> None:
+    async def run() -> None:
+        peers = Peers("a")
+        for number in range(4):
+            peers.write("a", float(number), f"old{number}")
+        follower = await followed(peers)
+        peers.restart("a")
+        peers.write("a", 9.0, "new")
+        await until(follower, lambda: "new" in kinds(follower))
+        assert kinds(follower).count("new") == 1
+        await follower.close()
+
+    asyncio.run(run())
+
+
+def test_peers_come_and_go() -> None:
+    async def run() -> None:
+        peers = Peers("a")
+        follower = await followed(peers)
+        peers.peers["b"] = "mem://b"
+        peers.journals["mem://b"] = ("mem://b 1", Journal())
+        peers.write("b", 1.0, "new")
+        await until(follower, lambda: "new" in kinds(follower))
+        assert follower.names["mem://b"] == "b"
+        del peers.peers["a"]
+        await turns(lambda: not any(to == "mem://a" for to, _ in peers.asked[-4:]))
+        await follower.close()
+
+    asyncio.run(run())
+
+
+def test_what_is_kept_is_bounded() -> None:
+    async def run() -> None:
+        peers = Peers("a")
+        for number in range(100):
+            peers.write("a", float(number), "k")
+        follower = Follower(peers, capacity=10, every=0.001)
+        follower.start()
+        await follower.caught_up.wait()
+        assert [event.time for event in follower.journal] == [float(number) for number in range(90, 100)]
+        await follower.close()
+
+    asyncio.run(run())
+
+
+def test_a_listener_at_fault_does_not_end_it_for_the_others() -> None:
+    async def run() -> None:
+        faults: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
+        peers = Peers("a")
+        follower = await followed(peers)
+        follower.listen(lambda: 1 // 0)  # type: ignore[arg-type]
+        peers.write("a", 1.0, "k")
+        await until(follower, lambda: "k" in kinds(follower))
+        assert isinstance(faults[0]["exception"], ZeroDivisionError)
+        await follower.close()
+
+    asyncio.run(run())
+
+
+def test_with_its_last_listener_it_ends() -> None:
+    async def run() -> None:
+        peers = Peers("a")
+        ended: list[Follower] = []
+        follower = Follower(peers, every=0.001, ended=ended.append)
+        follower.start()
+        leave = follower.listen(lambda: None)
+        thread = threading.Thread(target=leave)  # from any thread
+        thread.start()
+        await turns(lambda: follower.closed)
+        thread.join()
+        assert ended == [follower]
+        leave()  # once more does nothing
+        await follower.close()
+        assert kinds(follower) == []
+
+    asyncio.run(run())
+
+
+# -- on real peers -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(peers=2) as started:
+        yield started
+
+
+def heard(follower: Follower, condition: Callable[[list[Event]], object]) -> None:
+    """Wait in this thread until what has been followed fulfils ``condition``."""
+    news = threading.Event()
+    leave = follower.listen(news.set)
+    while True:
+        with follower.reading:
+            if condition(list(follower.journal)):
+                break
+        assert news.wait(DEADLINE), "nothing new came"
+        news.clear()
+    leave()
+
+
+def test_peers_measure_themselves_while_they_are_followed(cluster: Cluster) -> None:
+    follower = follow(cluster)
+    stay = follower.listen(lambda: None)
+    assert follow(cluster) is follower
+    assert {event.kind for event in follower.journal} >= {"peer_started"}  # what had been before is there at once
+    heard(follower, lambda events: len({event.peer for event in events if event.kind == "measured"}) == 2)
+    measured = next(event for event in follower.journal if event.kind == "measured")
+    assert measured.subject == ""
+    assert measured.detail["components"] == []
+    assert measured.detail["cpu"] >= 0
+    assert measured.detail["memory"] > 1 << 20
+    assert measured.detail["promised"] == 0
+    assert measured.detail["cores"] > 0
+    plan = source("packets", rate="500 tuples/s", duration="2 s").filter("bytes > 100").sink("few", delay="5 s")
+    application = cluster.submit(plan)
+
+    def at_work(events: list[Event]) -> bool:
+        measured = [part for event in events if event.kind == "measured" for part in event.detail["components"]]
+        return {part["operator"] for part in measured if part["output_rate"] > 0} >= {"source", "filter"}
+
+    heard(follower, at_work)
+    application.results()
+    heard(follower, lambda events: any(event.kind == "application_finished" for event in events))
+    promised = [event.detail["promised"] for event in follower.journal if event.kind == "measured"]
+    assert max(promised) > 0
+    times = [event.time for event in follower.journal if event.kind == "measured" and event.peer == measured.peer]
+    assert all(later - earlier > 0.9 for earlier, later in pairwise(times))
+    stay()
+
+
+def test_a_follower_ends_with_its_cluster_and_tells_of_the_last_events() -> None:
+    async def run() -> Follower:
+        cluster = await start_cluster(2)
+        try:
+            follower = follow(cluster)
+            assert follow(cluster) is follower
+            plan = source("packets", rate="10 tuples/s").sink("all", delay="5 s")
+            application = await cluster.submit(plan)
+            await until(follower, lambda: "application_running" in kinds(follower))
+        finally:
+            await cluster.close()
+        assert [event.subject for event in follower.journal if event.kind == "application_stopped"] == [application.id]
+        assert cluster.before_close == []
+        return follower
+
+    follower = asyncio.run(run())
+    assert follower.closed
+    assert kinds(follower)[-1] == "cluster_closed"
+    assert "peer_silent" not in kinds(follower)
+
+
+def test_a_killed_peer_is_told(cluster: Cluster) -> None:
+    follower = follow(cluster)
+    stay = follower.listen(lambda: None)
+    name, address = list(cluster.peers.items())[1]
+    cluster.kill(name)
+    heard(follower, lambda events: any((e.kind, e.subject) == ("peer_silent", address) for e in events))
+    heard(follower, lambda events: any((e.kind, e.subject) == ("peer_declared_dead", address) for e in events))
+    stay()
+    assert following.EVERY <= 0.2
