@@ -9,8 +9,9 @@ import pytest
 from hypothesis import settings
 
 from tests.browser import bare, browser, page
+from tests.jupyterlab import jupyterlab
 
-__all__ = ["bare", "browser", "page", "real_data"]
+__all__ = ["bare", "browser", "jupyterlab", "page", "real_data"]
 
 from tests.spark_server import spark, spark_server  # noqa: F401 - fixtures
 
