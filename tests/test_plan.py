@@ -126,6 +126,11 @@ EQUAL = {
         PACKETS.aggregate("link", 1200, n="count(*)"),
         PACKETS.aggregate("link", "1200 s every 20 min", n="count(*)"),
     ),
+    "spelling of sessions": (
+        PACKETS.aggregate("link", "2 min gap", n="count(*)"),
+        PACKETS.aggregate("link", {"kind": "session", "gap": "120 s"}, n="count(*)"),
+        PACKETS.aggregate("link", " session 120 s  gap", n="count(*)"),
+    ),
     "order of columns to group by": (
         PACKETS.aggregate(["link", "source"], "1 s", n="count(*)"),
         PACKETS.aggregate(["source", "link"], "1 s", n="count(*)"),
@@ -177,6 +182,8 @@ DIFFERENT = (
     PACKETS.aggregate("link", "2 s", n="count(*)"),
     PACKETS.aggregate("link", "2 s every 1 s", n="count(*)"),
     PACKETS.aggregate("link", "2 rows", n="count(*)"),
+    PACKETS.aggregate("link", "1 s gap", n="count(*)"),
+    PACKETS.aggregate("link", "2 s gap", n="count(*)"),
     PACKETS.aggregate("link", "1 s", m="count(*)"),
     PACKETS.aggregate("source", "1 s", n="count(*)"),
     PACKETS.aggregate(["link", "source"], "1 s", n="count(*)"),

@@ -93,7 +93,15 @@ WRONG: list[tuple[str, Callable[[], Plan], str]] = [
     (
         "unit of a window",
         one("aggregate", window="5 MB", values={"n": "count(*)"}),
-        ("operator 'x', window: '5 MB'; expected a window such as '20 min', '20 min every 5 min' or '1000 rows'"),
+        (
+            "operator 'x', window: '5 MB'; "
+            "expected a window such as '20 min', '20 min every 5 min', '2 min gap' or '1000 rows'"
+        ),
+    ),
+    (
+        "gap of sessions",
+        one("aggregate", window={"kind": "session", "length": "1 s"}, values={"n": "count(*)"}),
+        ("operator 'x', window: {'kind': 'session', 'length': '1 s'}; expected gap for a window of kind session"),
     ),
     (
         "slide",

@@ -109,7 +109,7 @@ class Stream:
         by
             Columns to group by, in any order: they come out in alphabetical order. Default: one group.
         window
-            ``"20 min"``, ``"20 min every 5 min"`` or ``"1000 rows"``; needed.
+            ``"20 min"``, ``"20 min every 5 min"``, ``"2 min gap"`` (sessions) or ``"1000 rows"``; needed.
         values, named
             New column to aggregate call, as in ``total="sum(bytes)"``: count(*), count(x), count(distinct x), sum(x),
             min(x), max(x) or avg(x).

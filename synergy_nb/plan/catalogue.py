@@ -281,7 +281,7 @@ def _expressions(value: Any) -> dict[str, str]:
     return dict(value)
 
 
-_WINDOW_EXPECTED: Final = "a window such as '20 min', '20 min every 5 min' or '1000 rows'"
+_WINDOW_EXPECTED: Final = "a window such as '20 min', '20 min every 5 min', '2 min gap' or '1000 rows'"
 
 
 def parse_window(value: Any) -> dict[str, Any]:
@@ -289,11 +289,16 @@ def parse_window(value: Any) -> dict[str, Any]:
 
     >>> parse_window("20 min every 5 min")
     {'kind': 'sliding', 'length': 1200.0, 'slide': 300.0}
+    >>> parse_window("2 min gap")
+    {'kind': 'session', 'gap': 120.0}
     """
     if isinstance(value, str):
         rows = re.fullmatch(r"\s*(\d[\d_]*)\s*(?:rows?|tuples?)\s*", value)
+        gap = re.fullmatch(r"\s*(?:sessions?\s+)?(.*\S)\s+gap\s*", value)
         if rows:
             value = {"kind": "count", "rows": int(rows[1])}
+        elif gap:
+            value = {"kind": "session", "gap": gap[1]}
         else:
             length, every, slide = value.partition(" every ")
             sliding = {"kind": "sliding", "length": length.strip(), "slide": slide.strip()}
@@ -301,7 +306,7 @@ def parse_window(value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         value = {"kind": "tumbling", "length": value}
     kind = value.get("kind")
-    fields = {"tumbling": {"length"}, "sliding": {"length", "slide"}, "count": {"rows"}}
+    fields = {"tumbling": {"length"}, "sliding": {"length", "slide"}, "session": {"gap"}, "count": {"rows"}}
     if not isinstance(kind, str) or kind not in fields:
         raise WrongValue(kind, f"one of {', '.join(fields)}", nearest(kind, fields), ".kind")
     if set(value) - {"kind"} != fields[kind]:
@@ -312,6 +317,8 @@ def parse_window(value: Any) -> dict[str, Any]:
         except WrongValue:
             raise WrongValue(value["rows"], "at least 1 row") from None
     try:
+        if kind == "session":
+            return {"kind": "session", "gap": _positive(value["gap"])}
         extent = _positive(value["length"])
         step = _positive(value["slide"]) if "slide" in value else extent
     except WrongValue as wrong:
@@ -327,6 +334,8 @@ def format_window(window: Mapping[str, Any]) -> str:
     """Text that :func:`parse_window` reads as exactly ``window``."""
     if window["kind"] == "count":
         return f"{window['rows']} rows"
+    if window["kind"] == "session":
+        return f"{format_duration(window['gap'])} gap"
     length = format_duration(window["length"])
     return length if window["kind"] == "tumbling" else f"{length} every {format_duration(window['slide'])}"
 
