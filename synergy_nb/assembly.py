@@ -5,7 +5,7 @@ Both drivers make their peers here, so what is tested in the simulator is what r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -20,6 +20,7 @@ from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.pastry import Pastry
 from synergy_nb.peer import Peer
 from synergy_nb.plan import Plan
+from synergy_nb.plan.parts import PART, parts_of
 
 __all__ = ["ALL_COMPONENTS", "PeerConfig", "SynergyPeer"]
 
@@ -89,6 +90,8 @@ class SynergyPeer:
         The kernel that a driver runs.
     spark : Offer or None
         What the driver knows of the Spark that it can use.
+    on_parts : callable (request) or None
+        Told of each request that is composed with parts on Spark.
     """
 
     def __init__(self, address: str, config: PeerConfig) -> None:
@@ -114,7 +117,9 @@ class SynergyPeer:
         ):
             peer.add(protocol)
         self.probing.offers.update(config.components)
+        self.probing.processing = self._processing
         self.spark: engines.Offer | None = None
+        self.on_parts: Callable[[str], None] | None = None
         self._choosing: set[str] = set()
 
     def join(self, contact: str | None) -> None:
@@ -146,11 +151,22 @@ class SynergyPeer:
 
         self.directory.lookup(names, found, self.config.composition.discovery)
 
+    def _processing(self, plan: Plan, operator: str) -> float:
+        """Processing time τ of a component here: of a part on Spark, by the micro-batches that this peer measures."""
+        asked = plan.operators[operator]
+        profiled = plan.processing_time(operator)
+        if asked.kind != PART or self.spark is None:
+            return profiled
+        batches: int = asked.params["batches"]
+        return max(profiled, batches * self.spark.micro_batch)
+
     def _compose(self, request: str, plan: Plan, rates: Mapping[str, float]) -> None:
         choice = engines.choose(plan, self.spark, rates)
         if choice.reasons:
             reasons = {operator: list(why) for operator, why in choice.reasons.items()}
-            self.peer.record("engines_chosen", request, reasons=reasons)
+            self.peer.record("engines_chosen", request, reasons=reasons, parts=parts_of(choice.plan))
+        if self.on_parts is not None and parts_of(choice.plan):
+            self.on_parts(request)
         self.composition.submit(request, choice.plan, choice.otherwise)
 
     def stop(self, application: str) -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.algorithms.composition.messages import Probe, Release, Request, encode_request
-from synergy_nb.algorithms.session import Confirm, Graph
+from synergy_nb.algorithms.session.messages import Confirm, Graph
 from synergy_nb.assembly import ALL_COMPONENTS, PeerConfig, SynergyPeer
 from synergy_nb.explanation import Explanation
 from synergy_nb.graph import Deploy, Hop

@@ -38,6 +38,8 @@ class Component:
         self.inlets: list[Inlet] = []
         self.outlets: list[Outlet] = []
         self.running = False
+        self.paused = False  # takes nothing more for now
+        self.elsewhere = False  # executed by another engine, which says itself what it took
         self.removed = False
         self.arrivals = Rate(measure_s, now)
         self.departures = Rate(measure_s, now)
@@ -56,6 +58,14 @@ class Component:
     def open(self) -> bool:
         """Whether everything downstream has room for what this component produces."""
         return all(outlet.open for outlet in self.outlets)
+
+    def executed(self, tuples: int, seconds: float, finished: float) -> None:
+        """``tuples`` were executed together within ``seconds``, until ``finished``."""
+        self.works += 1
+        self.busy.add(seconds, finished)
+        if tuples:
+            self.tuple_s.add(seconds / tuples, tuples)
+            self.batch_s.add(seconds)
 
     def stats(self, now: float) -> dict[str, Any]:
         """What was measured, as plain values: seconds, bytes, tuples/s, cores."""

@@ -315,7 +315,7 @@ class Hosting:
         fcfs, slack = self._discipline == "fcfs", self._discipline == "least_slack"
         for inlet in self._waiting:
             component: Component = inlet.component
-            if component.running or not component.open:
+            if component.running or component.paused or not component.open:
                 continue
             sequence, _, parcel = inlet.queue[0]
             if accept is not None and not accept(component, parcel):
@@ -384,13 +384,9 @@ class Hosting:
         if component.removed:
             return []
         took = max(finished - started, 0.0)
-        rows = work.fresh
-        component.works += 1
         component.late += late
-        component.busy.add(took, finished)
-        if rows:
-            component.tuple_s.add(took / rows, rows)
-            component.batch_s.add(took)
+        if not component.elsewhere:
+            component.executed(work.fresh, took, finished)
         deliveries: list[Delivery] = []
         self._produce(component, outputs, finished, deliveries)
         self._consume(work.inlet, work.size)
@@ -398,19 +394,20 @@ class Hosting:
             self._flush(work.inlet.upstream, finished, deliveries)
         return deliveries
 
-    # -- sources -------------------------------------------------------------------------------------------------
+    # -- sources, and what is executed elsewhere -----------------------------------------------------------------
 
     def may_emit(self, component: Component) -> bool:
-        """Whether a source may emit: everything downstream of it has room."""
+        """Whether a component that is not executed here may emit: everything downstream of it has room."""
         return not component.removed and component.open
 
     def emit(self, component: Component, outputs: Sequence[Parcel], now: float) -> list[Delivery]:
-        """Take what a source emits; gives what has to go to other peers now."""
+        """Take what a component emits that is not executed here; gives what has to go to other peers now."""
         deliveries: list[Delivery] = []
         if not component.removed:
-            rows = sum(parcel.rows for parcel in outputs)
-            component.tuples_in += rows
-            component.arrivals.add(rows, now)
+            if not component.inlets:
+                rows = sum(parcel.rows for parcel in outputs)
+                component.tuples_in += rows
+                component.arrivals.add(rows, now)
             self._produce(component, outputs, now, deliveries)
         return deliveries
 

@@ -6,7 +6,7 @@ belongs to the part of its reader if all its readers are in that part, and is th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -21,6 +21,7 @@ __all__ = [
     "cones",
     "expanded",
     "part_of",
+    "parts_of",
     "place",
     "profiled",
     "spark_load",
@@ -79,12 +80,13 @@ def place(plan: Plan, on_spark: Collection[str], latency: float) -> Plan:
         if name in parts:
             members = parts[name]
             inputs = dict.fromkeys(up for each in members for up in plan.upstream(each) if up not in members)
+            batches = 2 if any(plan.operators[each].kind in STATEFUL for each in members) else 1
             params: dict[str, Any] = {
                 "plan": plan.to_bytes(),
                 "members": list(members),
                 "load": sum(spark_load(plan, each) for each in members),
+                "batches": batches,
             }
-            batches = 2 if any(plan.operators[each].kind in STATEFUL for each in members) else 1
             at = next((plan.operators[each].at for each in members if plan.operators[each].at is not None), None)
             operators[name] = Operator(name, PART, params, tuple(inputs), batches * latency, None, at, "spark")
         elif name not in absorbed:
@@ -101,15 +103,15 @@ def place(plan: Plan, on_spark: Collection[str], latency: float) -> Plan:
     )
 
 
+def parts_of(plan: Plan) -> dict[str, list[str]]:
+    """Parts of a placed plan: id of the operator that stands for it to the ids of its operators."""
+    return {name: list(part_of(each)[1]) for name, each in plan.operators.items() if each.kind == PART}
+
+
 def expanded(plan: Plan, peers: Mapping[str, str]) -> dict[str, str]:
     """A component graph λ of a placed plan, by the operators of the plan that was asked for: id to address."""
-    found: dict[str, str] = {}
-    for name, address in peers.items():
-        operator = plan.operators.get(name)
-        members: Iterable[str] = operator.params["members"] if operator is not None and operator.kind == PART else ()
-        found.update(dict.fromkeys(members, address))
-        found[name] = address
-    return found
+    members = {each: name for name, inside in parts_of(plan).items() for each in inside}
+    return {**{each: peers[name] for each, name in members.items() if name in peers}, **peers}
 
 
 def profiled(plan: Plan, rates: Mapping[str, float]) -> Plan:

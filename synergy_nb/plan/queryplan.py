@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -18,9 +17,6 @@ from synergy_nb.plan.checking import (
     Problem,
     QoS,
     check,
-    check_graph,
-    check_parameters,
-    check_profile,
     check_qos,
 )
 
@@ -31,21 +27,6 @@ FORMAT: Final = 1
 #: Kind of the operator that stands for a part on Spark (see :mod:`synergy_nb.plan.parts`); no plan can ask for it.
 PART: Final = "spark"
 _LONGEST_NAME: Final = 1000  # characters of an input's name within a name; a longer one is replaced by its key
-
-
-class _Wire(msgspec.Struct, frozen=True, array_like=True):
-    """A plan as bytes. Schemas travel along, so that a peer need not infer the types of SQL to know bandwidths."""
-
-    format: int
-    name: str
-    qos: QoS
-    operators: tuple[Operator, ...]
-    schemas: dict[str, dict[str, str]]
-    windows: dict[str, dict[str, Any] | None]
-
-
-_encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final = msgspec.msgpack.Decoder(_Wire)
 
 
 class Plan:
@@ -259,7 +240,8 @@ class Plan:
                 own = operator.params.get("window")
                 if own is not None:
                     rows = own.get("rows")
-                    windows[name] = taken / rows if rows else 1 / own.get("slide", own.get("length"))
+                    pause = own.get("slide") or own.get("length") or own.get("gap")
+                    windows[name] = taken / rows if rows else 1 / pause
                 elif operator.inputs:
                     windows[name] = windows.get(operator.inputs[0], 0.0)
                 size = sum((COLUMN_BYTES[kind] for kind in self._schemas[name].values()), 0.0)
@@ -282,8 +264,9 @@ class Plan:
         """MessagePack that :meth:`from_bytes` reads as an equal plan; equal plans have equal bytes."""
         data = self._bytes
         if data is None:
-            wire = _Wire(FORMAT, self.name, self.qos, tuple(self.operators.values()), self._schemas, self._windows)
-            data = _encoder.encode(wire)
+            from synergy_nb.plan import planbytes  # noqa: PLC0415 - it makes plans
+
+            data = planbytes.write(self)
             object.__setattr__(self, "_bytes", data)
         return data
 
@@ -299,7 +282,9 @@ class Plan:
         PlanError
             If it is no plan.
         """
-        return _decoded(bytes(data))
+        from synergy_nb.plan import planbytes  # noqa: PLC0415 - it makes plans
+
+        return planbytes.read(bytes(data))
 
     def to_yaml(self) -> str:
         """YAML of format version 1, with units, that :meth:`from_yaml` reads as an equal plan."""
@@ -455,63 +440,9 @@ def _given(operator: Operator, taken: float, windows: float, flows: Mapping[str,
     return given
 
 
-# -- bytes -----------------------------------------------------------------------------------------------------------
-
-
-@lru_cache(maxsize=1024)
-def _decoded(data: bytes) -> Plan:
-    try:
-        wire = _decoder.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise PlanError([Problem("", "bytes", f"{len(data)} bytes", f"a plan ({error})")]) from None
-    problems: list[Problem] = []
-    if wire.format != FORMAT:
-        problems.append(Problem("", "format", wire.format, f"{FORMAT}, the version that this program reads"))
-    check_qos(msgspec.structs.asdict(wire.qos), problems)
-    graph = check_graph(wire.operators, problems)
-    operators = {} if graph is None else graph[0]
-    if graph is not None and list(operators) != graph[2]:
-        problems.append(Problem("", "operators", list(operators), "inputs before what reads them"))
-    if set(wire.windows) != set(operators) or set(wire.schemas) != set(operators):
-        problems.append(Problem("", "schemas", sorted(wire.schemas), "one schema and window an operator"))
-    for name, operator in operators.items():
-        if operator.kind == PART:
-            _check_part(operator, problems)
-            continue
-        if operator.kind not in KINDS:
-            problems.append(Problem(name, "kind", operator.kind, f"one of {', '.join(KINDS)}"))
-            continue
-        if check_parameters(operator, problems) != operator.params:
-            problems.append(Problem(name, "params", operator.params, "parameters in normal form"))
-        check_profile(name, "cost", operator.cost, problems)
-        check_profile(name, "selectivity", operator.selectivity, problems)
-    kinds = {kind for schema in wire.schemas.values() for kind in schema.values()}
-    if not kinds <= COLUMN_BYTES.keys():
-        problems.append(Problem("", "schemas", sorted(kinds), f"types among {', '.join(COLUMN_BYTES)}"))
-    if problems:
-        raise PlanError(problems)
-    return Plan.composed(wire.name, wire.qos, Checked(operators, wire.schemas, wire.windows))
-
-
 def part_of(operator: Operator) -> tuple[Plan, tuple[str, ...]]:
     """The plan that a part on Spark belongs to, and the ids of its operators, inputs before what reads them."""
     return Plan.from_bytes(operator.params["plan"]), tuple(operator.params["members"])
-
-
-def _check_part(operator: Operator, problems: list[Problem]) -> None:
-    """Check a part that came from elsewhere."""
-    params = operator.params
-    load = params.get("load")
-    if set(params) != {"plan", "members", "load"} or not isinstance(load, float) or not 0.0 <= load < 1e9:
-        problems.append(Problem(operator.id, "params", sorted(params), "plan, members and load of a part on Spark"))
-        return
-    try:
-        whole, members = part_of(operator)
-    except (PlanError, TypeError) as error:
-        problems.append(Problem(operator.id, "plan", "bytes", f"the plan that the part belongs to ({error})"))
-        return
-    if operator.id not in members or not set(members) <= set(whole.operators):
-        problems.append(Problem(operator.id, "members", list(members), "operators of its plan, its exit among them"))
 
 
 def _picture(plan: Plan, details: Mapping[str, str] | None, states: Mapping[str, str] | None) -> tuple[Any, Any]:

@@ -30,14 +30,17 @@ from synergy_nb.runtime.requests import (
     Name,
     NotAdmitted,
     PeerState,
+    SparkNews,
     Submit,
     Where,
     pack,
     unpack,
 )
+from synergy_nb.runtime.spark import Sparks
 
 __all__ = ["AsyncCluster"]
 
+DEPLOYS = 60.0  # seconds that the parts of a plan on Spark may take to get ready
 UNREACHABLE = (LinkDown, TimeoutError, OSError)
 
 
@@ -54,6 +57,8 @@ class AsyncCluster:
         Called once by :meth:`close`, after the links have been closed.
     local
         What started the peers on this machine, or None.
+    spark
+        The Spark that the peers use: ``local``, a URL, or nothing (:func:`~synergy_nb.runtime.spark.checked`).
 
     Attributes
     ----------
@@ -67,12 +72,14 @@ class AsyncCluster:
         peers: Mapping[str, str],
         closing: Callable[[], Awaitable[None]] | None = None,
         local: object = None,
+        spark: str = "",
     ) -> None:
         self.local = local
         self.links = links
         self.peers = dict(peers)
         self._names = {address: name for name, address in self.peers.items()}
         self._closing = closing
+        self.spark = Sparks(spark, self._tell_spark)
         self.before_close: list[Callable[[], Awaitable[None]]] = []
         self._numbers = itertools.count(1)
         self._applications: dict[str, AsyncApplication] = {}
@@ -119,6 +126,7 @@ class AsyncCluster:
             await asyncio.gather(*(call() for call in tuple(self.before_close)), return_exceptions=True)
         finally:
             try:
+                await self.spark.close()
                 await self.links.close()
             finally:
                 if self._closing is not None:
@@ -216,6 +224,10 @@ class AsyncCluster:
                 continue
             try:
                 state = unpack(await self.ask(origin, "submit", request, timeout), ApplicationState)
+                if state.needs_spark and state.status == "composing":
+                    await self.spark.ready()
+                    name = pack(Name(application))
+                    state = unpack(await self.ask(origin, "decision", name, timeout + DEPLOYS), ApplicationState)
             except BaseException:  # it may be admitted yet, and nobody would hold it
                 with contextlib.suppress(ClusterError):
                     await self.ask(origin, "stop", pack(Name(application)))
@@ -230,6 +242,11 @@ class AsyncCluster:
         for operator, feed in feeding.items():
             running.feed(operator, feed)
         return running
+
+    async def _tell_spark(self, news: SparkNews) -> None:
+        """Tell all peers; one that does not answer has no use for it."""
+        asking = (self.links.request(address, "spark", pack(news), 5.0) for address in self.peers.values())
+        await asyncio.gather(*asking, return_exceptions=True)
 
     def forget(self, application: str) -> None:
         """No longer stop an application when the cluster closes."""

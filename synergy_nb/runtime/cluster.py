@@ -127,6 +127,9 @@ class Cluster:
         Parameters of composition, such as the probing ratio.
     seed
         Of the peers' random generators, and of the sites in a wide area.
+    spark
+        What executes parts of plans that are for Spark: True, a server of this machine, which is started when it is
+        first needed and ends with the cluster; a URL, ``sc://host:port``; False, nothing.
     security
         ``distributed.Security`` of the cluster, for TLS.
 
@@ -150,6 +153,7 @@ class Cluster:
         keys: Mapping[str, bytes] | None = None,
         composition: CompositionConfig | None = None,
         seed: int = 0,
+        spark: bool | str = True,
         security: Any = None,
     ) -> None:
         peers = _address(peers)
@@ -162,6 +166,7 @@ class Cluster:
             "keys": keys,
             "composition": composition,
             "seed": seed,
+            "spark": spark,
             "security": security,
         }
         try:

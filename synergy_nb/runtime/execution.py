@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 import polars as pl
@@ -17,15 +17,17 @@ import polars as pl
 from synergy_nb import traces
 from synergy_nb.dataflow.channels import Parcel
 from synergy_nb.dataflow.hosting import Component, Hosting, Work
-from synergy_nb.dataflow.operators import OperatorLogic, create
+from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, empty
 from synergy_nb.graph import Deploy
 from synergy_nb.plan import Operator, Plan
+from synergy_nb.plan.parts import PART
 from synergy_nb.runtime.packing import coalesce, pack
 from synergy_nb.runtime.sinks import Sink
 from synergy_nb.runtime.sources import ANYTHING, Feed, PeerFeed, PushFeed, Sample, Stream, ThreadFeed
+from synergy_nb.runtime.spark import SparkHost, SparkPart
 
-__all__ = ["Execution", "Outcome", "Surroundings", "assemble", "read_paced", "warm"]
+__all__ = ["Execution", "Outcome", "Runtime", "Surroundings", "assemble", "read_paced", "warm"]
 
 _NOTHING: Final[Mapping[str, Any]] = {"str": "", "bytes": b"", "bool": False}
 SPAN: Final = 0.005  # seconds of replay in one piece: at high rates, one a millisecond would cost more than its tuples
@@ -35,6 +37,27 @@ def read_paced(params: Mapping[str, Any]) -> tuple[Stream, bool]:
     """The stream of a trace or of generated packets with due times, and whether these count (the speed is not 0)."""
     speed = float(params.get("speed", 1.0 if params["connector"] == "packets" else 0.0))
     return traces.paced(traces.read(params), speed, SPAN), speed > 0.0
+
+
+class Runtime(Protocol):
+    """What the host needs of the running peer; everything is called on the loop's thread, ``clock`` from any."""
+
+    @property
+    def address(self) -> str:
+        """The peer's address."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop that the peer runs on."""
+
+    def clock(self) -> float:
+        """Wall-clock seconds that never step back."""
+
+    def send_data(self, to: str, channel: str, payload: bytes) -> None:
+        """Put ``payload`` on its way to the host of the peer at ``to``."""
+
+    def record(self, kind: str, subject: str = "", **detail: Any) -> None:
+        """Write a past fact to the journal."""
 
 
 class Surroundings(msgspec.Struct, frozen=True):
@@ -58,6 +81,10 @@ class Surroundings(msgspec.Struct, frozen=True):
         This peer's load and ping times, or None.
     read
         Opens traces and generators, see :func:`read_paced`.
+    prepared
+        To be called on the loop with an execution whose part on Spark takes tuples.
+    spark
+        What the peer has to do with Spark; None: nothing.
     """
 
     address: str
@@ -70,6 +97,22 @@ class Surroundings(msgspec.Struct, frozen=True):
     keys: Mapping[str, bytes]
     samples: Callable[[], Iterable[Sample]] | None
     read: Callable[[Mapping[str, Any]], tuple[Stream, bool]]
+    prepared: Callable[[Execution], None]
+    spark: SparkHost | None
+
+
+class Logic(Protocol):
+    """What works on the items of a component."""
+
+    @property
+    def late(self) -> int:
+        """Tuples dropped so far because they came after a punctuation that promised there would be none."""
+
+    def on_batch(self, port: int, batch: Batch, /) -> list[Item]:
+        """Take a batch on a port."""
+
+    def on_punctuation(self, port: int, punctuation: Punctuation, /) -> list[Item]:
+        """Take a punctuation on a port."""
 
 
 class Outcome(msgspec.Struct):
@@ -106,7 +149,8 @@ class Execution:
     Attributes
     ----------
     logic, feed, sink
-        What it executes: a source has a feed, all others have logic, and sinks a sink.
+        What it executes: a source has a feed, all others have logic, and sinks a sink; a part on Spark is both feed
+        and logic.
     routes
         Channel to the address that it leads to.
     light_s, light_punctuation_s
@@ -118,7 +162,7 @@ class Execution:
     def __init__(self, operator: Operator, component: Component, around: Surroundings) -> None:
         self.operator = operator
         self.component = component
-        self.logic: OperatorLogic | None = None
+        self.logic: Logic | None = None
         self.feed: Feed | None = None
         self.sink: Sink | None = None
         self.routes: dict[str, str] = {}
@@ -240,7 +284,9 @@ def assemble(order: Deploy, hosting: Hosting, around: Surroundings) -> Execution
     execution.routes = routes
     execution.wire = ends or any(address != around.address for address in routes.values())
     try:
-        if operator.kind == "source":
+        if operator.kind == PART:
+            execution.feed = execution.logic = _part(execution, around)
+        elif operator.kind == "source":
             execution.feed = _feed(execution, plan, hosting.window, around)
         else:
             execution.logic = create(operator, plan, keys=around.keys, wait=time.sleep)
@@ -250,6 +296,33 @@ def assemble(order: Deploy, hosting: Hosting, around: Surroundings) -> Execution
     if ends:
         execution.sink = Sink(application, operator.id, results, limit=plan.qos.delay, now=around.clock())
     return execution
+
+
+def _part(execution: Execution, around: Surroundings) -> SparkPart:
+    component, operator = execution.component, execution.operator
+    if around.spark is None:
+        raise ValueError(f"operator {operator.id!r}: this peer has no Spark")
+    component.elsewhere = True
+
+    def room() -> None:
+        component.paused = part.full
+        around.ready()
+
+    part = SparkPart(
+        around.ready,
+        around.clock,
+        wire=execution.wire,
+        most=around.most,
+        host=around.spark,
+        application=component.application,
+        operator=operator,
+        keys=around.keys,
+        failed=partial(around.failed, execution),
+        prepared=partial(around.prepared, execution),
+        executed=lambda rows, seconds: component.executed(rows, seconds, around.clock()),
+        room=room,
+    )
+    return part
 
 
 def _feed(execution: Execution, plan: Plan, room: int, around: Surroundings) -> Feed:

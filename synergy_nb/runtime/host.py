@@ -14,17 +14,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from synergy_nb.dataflow.channels import Parcel
 from synergy_nb.dataflow.hosting import TOGETHER_ROWS, WINDOW_BYTES, Component, Delivery, Hosting, Work
 from synergy_nb.dataflow.tuples import decode
 from synergy_nb.graph import Deploy, Start, Undeploy
 from synergy_nb.plan import Plan
-from synergy_nb.runtime.execution import Execution, Outcome, Surroundings, assemble, read_paced, warm
+from synergy_nb.runtime.execution import Execution, Outcome, Runtime, Surroundings, assemble, read_paced, warm
 from synergy_nb.runtime.packing import parcel_of
 from synergy_nb.runtime.sinks import Sink
 from synergy_nb.runtime.sources import Feed, PushFeed, Sample, Stream
+from synergy_nb.runtime.spark import SparkHost, SparkPart
 
 __all__ = ["Host", "Runtime"]
 
@@ -33,27 +34,6 @@ LIGHT_SECONDS: Final = 0.6e-3  # that such items may have been taking: 60 µs in
 TURN_SECONDS: Final = 1e-3  # spent on the loop's thread before others get their turn
 RESULT_BYTES: Final = 64 << 20  # results that a sink keeps until they are fetched
 CREDIT: Final = "credit:"
-
-
-class Runtime(Protocol):
-    """What the host needs of the running peer; everything is called on the loop's thread, ``clock`` from any."""
-
-    @property
-    def address(self) -> str:
-        """The peer's address."""
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop that the peer runs on."""
-
-    def clock(self) -> float:
-        """Wall-clock seconds that never step back."""
-
-    def send_data(self, to: str, channel: str, payload: bytes) -> None:
-        """Put ``payload`` on its way to the host of the peer at ``to``."""
-
-    def record(self, kind: str, subject: str = "", **detail: Any) -> None:
-        """Write a past fact to the journal."""
 
 
 class Host:
@@ -69,6 +49,8 @@ class Host:
         Called with (application, operator) when a sink has got the end of its stream.
     measured
         Called with (application, operator, record) of each sink every ``measure_s``; it is also journaled as ``qos``.
+    prepared
+        Called with (application, operator) when a part on Spark takes tuples.
     discipline, window_bytes
         See :class:`~synergy_nb.dataflow.hosting.Hosting`.
     result_bytes
@@ -84,6 +66,8 @@ class Host:
         :func:`~synergy_nb.runtime.execution.read_paced`.
     measure_s
         Seconds between two measurements of the sinks.
+    spark
+        What this peer has to do with Spark; None: it takes no parts on Spark.
     """
 
     def __init__(
@@ -93,6 +77,7 @@ class Host:
         failed: Callable[[str, str, str], None] | None = None,
         finished: Callable[[str, str], None] | None = None,
         measured: Callable[[str, str, dict[str, Any]], None] | None = None,
+        prepared: Callable[[str, str], None] | None = None,
         discipline: str = "fcfs",
         window_bytes: int = WINDOW_BYTES,
         result_bytes: int = RESULT_BYTES,
@@ -101,6 +86,7 @@ class Host:
         samples: Callable[[], Iterable[Sample]] | None = None,
         read: Callable[[Mapping[str, Any]], tuple[Stream, bool]] = read_paced,
         measure_s: float = 1.0,
+        spark: SparkHost | None = None,
     ) -> None:
         self.hosting = Hosting(discipline, window_bytes)
         self._runtime = runtime
@@ -108,6 +94,7 @@ class Host:
         self._failed = failed
         self._finished = finished
         self._measured = measured
+        self._prepared = prepared
         self._measure_s = measure_s
         self._threads = threads
         self._around = Surroundings(
@@ -121,6 +108,8 @@ class Host:
             keys=keys or {},
             samples=samples,
             read=read,
+            prepared=self._part_prepared,
+            spark=spark,
         )
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"synergy {runtime.address}")
         self._executing = 0  # in the pool
@@ -174,13 +163,23 @@ class Host:
         if execution.sink is not None:
             self._routes[execution.sink.channel] = execution.sink
         kind = execution.operator.kind
-        if execution.logic is not None and kind not in self._warm:
+        if execution.feed is not None:
+            if execution.operator.inputs:  # a part on Spark: what it makes of what it gets leaves it as of a source
+                self._feeds[execution] = execution.feed
+            execution.feed.prepare()
+        elif kind not in self._warm:
             self._warm.add(kind)
             self._pool.submit(warm, execution.operator, Plan.from_bytes(order.plan))
         self._runtime.record("component_deployed", order.application, operator=order.operator)
         if execution.sink is not None and self._timer is None:
             self._timer = self._runtime.loop.call_later(self._measure_s, self._tick)
         self._pump()
+
+    def _part_prepared(self, execution: Execution) -> None:
+        component = execution.component
+        if not component.removed and self._prepared is not None:
+            self._runtime.record("part_prepared", component.application, operator=component.operator)
+            self._prepared(component.application, component.operator)
 
     def _start(self, application: str, operator: str) -> None:
         execution = self._executions.get((application, operator))
@@ -373,6 +372,8 @@ class Host:
         deliveries = self.hosting.done(work, outcome.parcels, outcome.started, outcome.finished, late)
         if execution.component.removed:
             return
+        if isinstance(execution.logic, SparkPart):
+            execution.component.paused = execution.logic.full
         if outcome.error is not None:
             self._fail(execution, outcome.error)
             return

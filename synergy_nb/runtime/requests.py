@@ -22,6 +22,7 @@ __all__ = [
     "PeerState",
     "Push",
     "Pushed",
+    "SparkNews",
     "Submit",
     "Where",
     "pack",
@@ -73,6 +74,8 @@ class ApplicationState(msgspec.Struct, frozen=True):
         Seconds from submission to the start of the sources; 0 before.
     qos
         Sink to what was measured there last (``delay_p50_s``, ``delay_p99_s``, ``miss_rate``, ...).
+    needs_spark
+        Whether it has parts on Spark, and no peer has been told yet of a Spark that takes sessions.
     """
 
     application: str
@@ -81,6 +84,20 @@ class ApplicationState(msgspec.Struct, frozen=True):
     peers: dict[str, str] = {}
     setup: float = 0.0
     qos: dict[str, dict[str, Any]] = {}
+    needs_spark: bool = False
+
+
+class SparkNews(msgspec.Struct, frozen=True):
+    """What became of the Spark server that peers share: ``ready``, ``died`` or ``failed``, with a ``detail``.
+
+    ``url``, ``token`` and ``folder`` say where it takes sessions, and where checkpoints go; empty where it does not.
+    """
+
+    kind: str
+    detail: str = ""
+    url: str = ""
+    token: str = ""
+    folder: str = ""
 
 
 class Fetch(msgspec.Struct, frozen=True):

@@ -20,6 +20,7 @@ from synergy_nb.graph import Report
 from synergy_nb.overlay.entries import Entry
 from synergy_nb.peer import Peer
 from synergy_nb.plan import Plan
+from synergy_nb.plan.parts import PART
 from synergy_nb.runtime.driver import PeerRuntime
 from synergy_nb.runtime.host import Host
 from synergy_nb.runtime.measuring import Measuring
@@ -34,11 +35,13 @@ from synergy_nb.runtime.requests import (
     PeerState,
     Push,
     Pushed,
+    SparkNews,
     Submit,
     Where,
     pack,
     unpack,
 )
+from synergy_nb.runtime.spark import SparkHost
 
 __all__ = ["FACTORY", "Service", "make"]
 
@@ -53,13 +56,16 @@ REMEMBERED: Final = 1000  # applications submitted here; beyond, those that ende
 def make(runtime: PeerRuntime, config: Mapping[str, Any]) -> tuple[Peer, Service]:
     """The peer and the host of a runtime, from the plain values of a :class:`~synergy_nb.assembly.PeerConfig`.
 
-    ``keys`` in ``config`` holds secrets of ``encrypt`` and ``decrypt`` by name.
+    ``keys`` in ``config`` holds secrets of ``encrypt`` and ``decrypt`` by name; ``spark`` says whether it takes
+    parts on Spark.
     """
     settings = dict(config)
+    spark = bool(settings.pop("spark", False))
     keys = {name: bytes(secret) for name, secret in (settings.pop("keys", None) or {}).items()}
     parsed = msgspec.convert(settings, PeerConfig)
     seed = parsed.seed ^ zlib.crc32(runtime.address.encode())
-    parsed = msgspec.structs.replace(parsed, name=parsed.name or runtime.name, seed=seed)
+    components = (*parsed.components, PART) if spark else parsed.components
+    parsed = msgspec.structs.replace(parsed, name=parsed.name or runtime.name, seed=seed, components=components)
     service = Service(runtime, SynergyPeer(runtime.address, parsed), keys)
     return service.synergy.peer, service
 
@@ -87,23 +93,30 @@ class Service:
         self._changed = asyncio.Condition()
         self._tasks: set[asyncio.Task[None]] = set()
         self._counters: Counters | None = None
+        self.spark = SparkHost(runtime.loop, runtime.clock, runtime.record)
         self.host = Host(
             runtime,
             failed=self._failed,
             finished=self._finished,
             measured=self._measured,
             keys=keys,
+            prepared=self._prepared,
             samples=self._samples,
             measure_s=MEASURE,
+            spark=self.spark,
         )
         self.measuring = Measuring(runtime, lambda: (synergy.ledger.cores, synergy.ledger.load), self._at_work)
         synergy.ledger.bandwidth_from = self._bandwidth_from
+        if PART in synergy.config.components:
+            synergy.spark = self.spark.offer
+            synergy.on_parts = self._has_parts
         synergy.pastry.on_joined.append(self._notify)
         operations: dict[str, Callable[[bytes], Any]] = {
             "join": self._join,
             "leave": self._leave,
             "where": self._where,
             "submit": self._submit,
+            "decision": self._decision,
             "application": self._application,
             "wait": self._wait,
             "stop": self._stop,
@@ -112,6 +125,7 @@ class Service:
             "push": self._push,
             "state": self._state,
             "events": self._events,
+            "spark": self._spark_news,
             "follow": self.measuring.follow,
         }
         runtime.operations.update(operations)
@@ -137,6 +151,7 @@ class Service:
         for task in self._tasks:
             task.cancel()
         await self.host.close()
+        await self.spark.close()
 
     # -- what becomes of applications ----------------------------------------------------------------------------
 
@@ -152,6 +167,16 @@ class Service:
             before, status=report.status, reason=report.reason, peers=peers, setup=setup
         )
         self._notify()
+
+    def _has_parts(self, application: str) -> None:
+        """Let whoever submitted an application know that a Spark server is needed."""
+        state = self._states.get(application)
+        if state is not None and not self.spark.ready:
+            self._states[application] = msgspec.structs.replace(state, needs_spark=True)
+            self._notify()
+
+    def _prepared(self, application: str, operator: str) -> None:
+        self.runtime.loop.call_soon(self._into_peer, self.synergy.session.component_ready, application, operator)
 
     def _failed(self, application: str, operator: str, reason: str) -> None:
         # on a turn of its own: a failure during an instruction must not re-enter the peer
@@ -256,9 +281,27 @@ class Service:
         self._states[application] = ApplicationState(application, "composing")
         self._submitted[application] = self.runtime.now
         self._unfinished[application] = set(plan.sinks)
+        if self.synergy.spark is not None:
+            self.synergy.spark = self.spark.offer
         self.runtime.call(self.synergy.submit, application, plan)
-        await self._until(lambda: self._states[application].status != "composing", 60.0)
-        return pack(self._states[application])
+        return pack(await self._composed(application))
+
+    async def _composed(self, application: str) -> ApplicationState:
+        """What became of an application, once that is decided, or Spark is wanted that is not there."""
+
+        def decided() -> bool:
+            state = self._states[application]
+            return state.status != "composing" or (state.needs_spark and not self.spark.ready)
+
+        await self._until(decided, 60.0)
+        return self._states[application]
+
+    async def _decision(self, payload: bytes) -> bytes:
+        return pack(await self._composed(self._known(payload).application))
+
+    async def _spark_news(self, payload: bytes) -> bytes:
+        self.spark.told(unpack(payload, SparkNews))
+        return b""
 
     def _forget(self) -> None:
         """Make room for one more application."""

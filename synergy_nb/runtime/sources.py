@@ -64,6 +64,9 @@ class Feed:
         self._wire = wire
         self._most = most
 
+    def prepare(self) -> None:
+        """Get ready to emit; once, before :meth:`start`."""
+
     def start(self) -> None:
         """Begin to emit; once."""
 

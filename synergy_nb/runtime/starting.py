@@ -19,6 +19,7 @@ from synergy_nb.runtime.plugin import client_links, install
 from synergy_nb.runtime.processes import start
 from synergy_nb.runtime.requests import ClusterError
 from synergy_nb.runtime.service import FACTORY
+from synergy_nb.runtime.spark import checked
 from synergy_nb.runtime.widearea import WideArea
 
 __all__ = ["connect_cluster", "start_cluster"]
@@ -35,6 +36,7 @@ async def start_cluster(
     keys: Mapping[str, bytes] | None = None,
     composition: CompositionConfig | None = None,
     seed: int = 0,
+    spark: bool | str = True,
     security: Security | None = None,
     per_process: int = 1,
 ) -> AsyncCluster:
@@ -49,6 +51,8 @@ async def start_cluster(
         raise ValueError(f"peers: {peers!r}; expected a number of at least 1, or the address of a Dask scheduler")
     share = (os.cpu_count() or 1) / peers
     config = _config(share if cores is None else cores, bandwidth, keys, composition, seed)
+    where = checked(spark)
+    config["spark"] = bool(where)
     area = _area(wide_area, peers, seed)
     started = start(
         peers,
@@ -66,7 +70,7 @@ async def start_cluster(
             await closing
 
     arguments = {} if security is None else security.get_connection_args("client")
-    cluster = AsyncCluster(client_links(arguments), started.peers, close, local=started)
+    cluster = AsyncCluster(client_links(arguments), started.peers, close, local=started, spark=where)
     return await _joined(cluster, area)
 
 
@@ -79,6 +83,7 @@ async def connect_cluster(
     keys: Mapping[str, bytes] | None = None,
     composition: CompositionConfig | None = None,
     seed: int = 0,
+    spark: bool | str = True,
     security: Security | None = None,
     timeout: float = 10.0,
 ) -> AsyncCluster:
@@ -90,6 +95,7 @@ async def connect_cluster(
         If the scheduler does not answer, or has no workers.
     """
     config = _config(1.0 if cores is None else cores, bandwidth, keys, composition, seed)
+    where = checked(spark)
     try:
         client = await Client(scheduler, asynchronous=True, security=security, timeout=timeout, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
@@ -103,11 +109,14 @@ async def connect_cluster(
         if not workers:
             raise ClusterError(f"scheduler: {scheduler!r} has no workers; expected at least one, each becomes a peer")
         area = _area(wide_area, len(workers), seed)
+        if where == "local" and not all(_on_this_machine(address) for address in workers):
+            where = ""  # a server of this machine is nobody else's
+        config["spark"] = bool(where)
         peers = await install(client, FACTORY, config)
     except BaseException:
         await client.close()
         raise
-    cluster = AsyncCluster(client_links(client.security.get_connection_args("client")), peers, close)
+    cluster = AsyncCluster(client_links(client.security.get_connection_args("client")), peers, close, spark=where)
     return await _joined(cluster, area)
 
 
@@ -146,6 +155,12 @@ def _config(
         "keys": dict(keys or {}),
         "composition": msgspec.to_builtins(composition or CompositionConfig()),
     }
+
+
+def _on_this_machine(address: str) -> bool:
+    """Whether a worker's address is one of the loopback, or within this process."""
+    scheme, _, rest = address.partition("://")
+    return scheme == "inproc" or rest.rpartition(":")[0] in ("127.0.0.1", "localhost", "[::1]")
 
 
 def _area(area: WideArea | str | os.PathLike[str] | None, peers: int, seed: int) -> WideArea | None:

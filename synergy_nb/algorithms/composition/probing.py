@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -59,6 +59,8 @@ class Probing(Protocol):
         Directory names of the components that this peer has.
     probes : int
         Probes that it has processed.
+    processing : callable (plan, operator) -> float
+        Processing time τ of a component at this peer, in seconds; by default as the plan profiles it.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Probing(Protocol):
         self.config = config or CompositionConfig()
         self.offers: set[str] = set()
         self.probes = 0
+        self.processing: Callable[[Plan, str], float] = Plan.processing_time
         self._held: dict[str, tuple[int, Timer]] = {}
         self._seen: dict[str, set[tuple[str, tuple[tuple[str, str], ...]]]] = {}
         self._waiting: dict[str, _Waiting] = {}
@@ -139,7 +142,7 @@ class Probing(Protocol):
             transmission = self._transmission(before.peer, probe.sent)
             if bandwidth > 0.0:
                 transmission += plan.tuple_bytes(before.operator) / bandwidth
-        hop = Hop(operator, address, capacity, bandwidth, plan.processing_time(operator), transmission)
+        hop = Hop(operator, address, capacity, bandwidth, self.processing(plan, operator), transmission)
 
         via = tuple({hop.peer for hop in probe.path})
 

@@ -24,6 +24,7 @@ from synergy_nb.overlay.directory import Directory, Entry
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.peer import Peer, Protocol, Timer
 from synergy_nb.plan import Plan
+from synergy_nb.plan.parts import parts_of
 
 __all__ = ["Composition", "Establish"]
 
@@ -354,7 +355,8 @@ class Composition(Protocol):
 
     def _reject(self, pending: _Pending, reason: str) -> None:
         if pending.otherwise is not None:
-            self.peer.record("engines_changed", pending.request, reason=reason)
+            parts = parts_of(pending.otherwise)
+            self.peer.record("engines_changed", pending.request, reason=reason, parts=parts)
             if pending.attempt:
                 self._free(pending)
             pending.plan, pending.otherwise, pending.before = pending.otherwise, None, pending.attempt

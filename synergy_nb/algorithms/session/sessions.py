@@ -22,105 +22,26 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 
-import msgspec
-
+from synergy_nb.algorithms.session.messages import (
+    Begin,
+    Confirm,
+    Confirmed,
+    End,
+    Feedback,
+    Graph,
+    Lost,
+    Refused,
+    SessionConfig,
+)
 from synergy_nb.graph import Deploy, Ledger, Report, Start, Undeploy
 from synergy_nb.overlay.membership import Membership
-from synergy_nb.peer import Message, Peer, Protocol, Timer
+from synergy_nb.peer import Peer, Protocol, Timer
 from synergy_nb.plan import Plan
-from synergy_nb.plan.parts import PART
+from synergy_nb.plan.parts import PART, expanded
 
-__all__ = ["Session", "SessionConfig"]
+__all__ = ["Session"]
 
 MEMORY = 4096  # ended sessions that a peer remembers, to refuse their late messages by name
-
-
-class Graph(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What a confirmation carries: the application and its component graph λ."""
-
-    application: str
-    attempt: int
-    origin: str
-    plan: bytes
-    peers: dict[str, str]
-    discipline: str
-
-
-class Confirm(Message, frozen=True):
-    """Commit ``operator``, on behalf of its consumer ``consumer`` (empty for a sink)."""
-
-    graph: Graph
-    operator: str
-    consumer: str
-
-
-class Confirmed(Message, frozen=True):
-    """A source of the application and everything downstream of it is deployed."""
-
-    application: str
-    attempt: int
-    operator: str
-
-
-class Refused(Message, frozen=True):
-    """A peer cannot keep its part of the graph."""
-
-    application: str
-    attempt: int
-    operator: str
-    reason: str
-
-
-class Begin(Message, frozen=True):
-    """Let the sources at this peer emit."""
-
-    application: str
-    attempt: int
-
-
-class Feedback(Message, frozen=True):
-    """Measured end-to-end execution time t̂ in seconds (negative: none measured yet), and the lease of the session."""
-
-    application: str
-    attempt: int
-    delay: float
-
-
-class End(Message, frozen=True):
-    """Take the application back."""
-
-    application: str
-    attempt: int
-    reason: str
-
-
-class Lost(Message, frozen=True):
-    """A component failed, or a peer no longer has the session."""
-
-    application: str
-    attempt: int
-    reason: str
-
-
-class SessionConfig(msgspec.Struct, frozen=True):
-    """Times of sessions, in seconds.
-
-    Parameters
-    ----------
-    setup
-        From the first confirmation to the last answer of a source.
-    feedback
-        Between two feedback messages.
-    lease
-        Without feedback, after which a peer takes a session for abandoned.
-    prepare
-        Allowed in addition to these, during set-up, for the parts on Spark to get ready.
-    """
-
-    setup: float = 3.0
-    feedback: float = 1.0
-    lease: float = 10.0
-    prepare: float = 60.0
 
 
 class _Member:
@@ -363,8 +284,9 @@ class Session(Protocol):
         for address in sorted({graph.peers[source] for source in plan.sources}):
             self.peer.send(address, Begin(graph.application, graph.attempt))
         self.peer.after(self.config.feedback, self._send_feedback, graph.application, graph.attempt)
-        self.peer.record("application_running", graph.application, peers=graph.peers)
-        self.peer.instruct(Report(graph.application, "running", "", graph.peers))
+        peers = expanded(plan, graph.peers)
+        self.peer.record("application_running", graph.application, peers=peers)
+        self.peer.instruct(Report(graph.application, "running", "", peers))
         owned.established("")
 
     def _begin(self, sender: str, message: Begin) -> None:
@@ -454,7 +376,7 @@ class Session(Protocol):
         graph = owned.graph
         self.peer.record(f"application_{status}", application, reason=reason)
         self._take_back(owned, reason or status, keep_sinks=keep_sinks)
-        self.peer.instruct(Report(application, status, reason, graph.peers))
+        self.peer.instruct(Report(application, status, reason, expanded(Plan.from_bytes(graph.plan), graph.peers)))
 
     def _take_back(self, owned: _Owned, reason: str, *, keep_sinks: bool = False) -> None:
         graph = owned.graph

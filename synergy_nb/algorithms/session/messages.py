@@ -1,0 +1,97 @@
+"""What sessions send, and their times."""
+
+from __future__ import annotations
+
+import msgspec
+
+from synergy_nb.peer import Message
+
+__all__ = ["Begin", "Confirm", "Confirmed", "End", "Feedback", "Graph", "Lost", "Refused", "SessionConfig"]
+
+
+class Graph(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """What a confirmation carries: the application and its component graph λ."""
+
+    application: str
+    attempt: int
+    origin: str
+    plan: bytes
+    peers: dict[str, str]
+    discipline: str
+
+
+class Confirm(Message, frozen=True):
+    """Commit ``operator``, on behalf of its consumer ``consumer`` (empty for a sink)."""
+
+    graph: Graph
+    operator: str
+    consumer: str
+
+
+class Confirmed(Message, frozen=True):
+    """A source of the application and everything downstream of it is deployed."""
+
+    application: str
+    attempt: int
+    operator: str
+
+
+class Refused(Message, frozen=True):
+    """A peer cannot keep its part of the graph."""
+
+    application: str
+    attempt: int
+    operator: str
+    reason: str
+
+
+class Begin(Message, frozen=True):
+    """Let the sources at this peer emit."""
+
+    application: str
+    attempt: int
+
+
+class Feedback(Message, frozen=True):
+    """Measured end-to-end execution time t̂ in seconds (negative: none measured yet), and the lease of the session."""
+
+    application: str
+    attempt: int
+    delay: float
+
+
+class End(Message, frozen=True):
+    """Take the application back."""
+
+    application: str
+    attempt: int
+    reason: str
+
+
+class Lost(Message, frozen=True):
+    """A component failed, or a peer no longer has the session."""
+
+    application: str
+    attempt: int
+    reason: str
+
+
+class SessionConfig(msgspec.Struct, frozen=True):
+    """Times of sessions, in seconds.
+
+    Parameters
+    ----------
+    setup
+        From the first confirmation to the last answer of a source.
+    feedback
+        Between two feedback messages.
+    lease
+        Without feedback, after which a peer takes a session for abandoned.
+    prepare
+        Allowed in addition to these, during set-up, for the parts on Spark to get ready.
+    """
+
+    setup: float = 3.0
+    feedback: float = 1.0
+    lease: float = 10.0
+    prepare: float = 60.0

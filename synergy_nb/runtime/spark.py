@@ -1,0 +1,381 @@
+"""The only door to ``spark_stream``: parts of plans as components of a peer, and the server that peers share.
+
+A part on Spark is a component like others: it has channels, credits and measurements, and its results leave it as
+batches and punctuations. What differs is that it is executed by one streaming query instead of the host's threads:
+what comes in is kept for the query to read (:class:`SparkPart` as logic), and what the query has committed is emitted
+(:class:`SparkPart` as feed), as that of a source.
+
+The process that started the peers holds the server (:class:`Sparks`), starts it when it is first needed, and tells the
+peers what becomes of it (:class:`SparkNews`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from synergy_nb.algorithms.engines import Offer
+from synergy_nb.dataflow.measures import Ewma
+from synergy_nb.dataflow.tuples import Batch, Item, Punctuation
+from synergy_nb.plan import Operator
+from synergy_nb.plan.parts import part_of
+from synergy_nb.runtime.packing import pack
+from synergy_nb.runtime.requests import ClusterError, SparkNews
+from synergy_nb.runtime.sources import Feed
+
+if TYPE_CHECKING:
+    from spark_stream.door import Door
+    from spark_stream.query import PartQuery, Progress
+
+    from spark_stream.server import Server
+
+__all__ = ["SparkHost", "SparkPart", "Sparks", "checked", "unavailable"]
+
+STARTS_WITHIN: Final = 60.0  # seconds that a part waits for a server
+CLOSES_WITHIN: Final = 15.0  # seconds
+OUTPUT_BYTES: Final = 32 << 20  # results of a query that wait for room downstream; then its commits wait
+
+
+def unavailable() -> str:
+    """Why no Spark server can be started on this machine; empty if one can."""
+    missing = [name for name in ("pyspark", "grpc", "pandas") if importlib.util.find_spec(name) is None]
+    if missing:
+        return f"{', '.join(missing)} cannot be imported; pip install 'pyspark[connect]'"
+    from spark_stream import java  # noqa: PLC0415 - only who uses Spark needs it
+    from spark_stream.server import SparkUnavailable  # noqa: PLC0415
+
+    try:
+        java.find()
+    except SparkUnavailable as error:
+        return str(error)
+    return ""
+
+
+def checked(spark: bool | str) -> str:
+    """``local`` for a server of this machine, a URL, or nothing for no Spark.
+
+    Raises
+    ------
+    ValueError
+        If ``spark`` is neither a truth value nor the URL of a Spark Connect server.
+    """
+    if isinstance(spark, bool):
+        return "local" if spark and not unavailable() else ""
+    if not isinstance(spark, str):
+        raise ValueError(f"spark: {spark!r}; expected True (a server of this machine), False, or a URL, sc://host:port")
+    from spark_stream.session import parse_url  # noqa: PLC0415 - importing it takes a second
+
+    parse_url(spark)
+    return spark
+
+
+class Sparks:
+    """The Spark of a cluster: starts a server when it is first needed, and tells the peers what becomes of it.
+
+    Parameters
+    ----------
+    where
+        ``local`` or a URL, as of :func:`checked`.
+    tell
+        Tells all peers.
+    """
+
+    def __init__(self, where: str, tell: Callable[[SparkNews], Awaitable[None]]) -> None:
+        self.where = where
+        self._tell = tell
+        self._server: Server | None = None
+        self._starting: asyncio.Task[SparkNews] | None = None
+        self._telling: set[asyncio.Task[None]] = set()
+
+    async def ready(self) -> None:
+        """Return when all peers know where sessions are taken, starting a server if there is none.
+
+        Raises
+        ------
+        ClusterError
+            If there is no Spark to be had; the text says why, and what to do.
+        """
+        if self._starting is None or (self._starting.done() and self._starting.exception() is not None):
+            self._starting = asyncio.create_task(self._start())
+        try:
+            news = await asyncio.shield(self._starting)
+        except RuntimeError as error:
+            await self._tell(SparkNews("failed", str(error)))
+            raise ClusterError(f"spark: {error}") from error
+        await self._tell(news)
+
+    async def _start(self) -> SparkNews:
+        if self.where != "local":
+            return SparkNews("ready", self.where, self.where)
+        from spark_stream.server import Event, Server  # noqa: PLC0415 - only who uses Spark needs it
+
+        loop = asyncio.get_running_loop()
+
+        def happened(event: Event) -> None:  # on a thread of the server's
+            loop.call_soon_threadsafe(self._happened, event.kind, event.detail)
+
+        server = self._server = Server(on_event=happened)
+        endpoint = await asyncio.to_thread(server.ready)
+        return SparkNews("ready", endpoint.url, endpoint.url, endpoint.token or "", endpoint.folder or "")
+
+    def _happened(self, kind: str, detail: str) -> None:
+        """Report what becomes of a server that has been ready once."""
+        started = self._starting
+        if started is None or not started.done() or started.cancelled() or started.exception() is not None:
+            return
+        news = started.result() if kind == "ready" else SparkNews(kind, detail)
+        task = asyncio.get_running_loop().create_task(self._report(news))
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
+
+    async def _report(self, news: SparkNews) -> None:
+        await self._tell(news)
+
+    async def close(self) -> None:
+        """End the server, if there is one; what it has started goes with it."""
+        for task in self._telling:
+            task.cancel()
+        if self._server is not None:
+            await asyncio.to_thread(self._server.close)
+        if self._starting is not None and not self._starting.done():
+            await asyncio.wait([self._starting], timeout=CLOSES_WITHIN)
+
+
+class SparkHost:
+    """What one peer has to do with Spark.
+
+    Parameters
+    ----------
+    loop, clock, record
+        Of the peer.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float], record: Callable[..., None]
+    ) -> None:
+        self.loop = loop
+        self.clock = clock
+        self.record = record
+        self.parts: set[SparkPart] = set()
+        self._news = SparkNews("")
+        self._known = threading.Condition()
+        self._door: Door | None = None
+        self._micro_batch = Ewma()
+
+    @property
+    def ready(self) -> bool:
+        """Whether this peer knows where sessions are taken."""
+        return bool(self._news.url)
+
+    @property
+    def offer(self) -> Offer:
+        """What this peer knows of Spark: the time of a micro-batch as it has measured it."""
+        measured = self._micro_batch.mean
+        return Offer() if measured is None else Offer(micro_batch=measured)
+
+    def told(self, news: SparkNews) -> None:
+        """Take word of the server."""
+        if news != self._news:
+            self.record(f"spark_{news.kind}", "", detail=news.detail)
+        with self._known:
+            if news.kind != "died":  # it comes back at the same place
+                self._news = news
+            self._known.notify_all()
+        if news.kind == "failed":
+            for part in tuple(self.parts):
+                part.fail(f"Spark: {news.detail}")
+
+    def session(self) -> Any:
+        """A session of one's own, once there is a server; on a thread that may wait.
+
+        Raises
+        ------
+        SparkUnavailable
+            If there is none.
+        """
+        from spark_stream.server import Endpoint, SparkUnavailable  # noqa: PLC0415 - only who uses Spark needs it
+        from spark_stream.session import connect  # noqa: PLC0415
+
+        with self._known:
+            known = self._known.wait_for(lambda: self._news.url or self._news.kind == "failed", STARTS_WITHIN)
+            news = self._news
+        if not known or not news.url:
+            raise SparkUnavailable(news.detail or f"nobody has told of a server within {STARTS_WITHIN:g} s")
+        return connect(Endpoint(news.url, news.token or None, news.folder or None))
+
+    def folder(self, name: str) -> Path | None:
+        """Where the query ``name`` keeps its checkpoints; None where there is no server of this machine."""
+        return Path(self._news.folder) / name if self._news.folder else None
+
+    def door(self) -> Door:
+        """Where Spark gets and puts the tuples of this peer's parts."""
+        if self._door is None:
+            from spark_stream.door import Door  # noqa: PLC0415 - only who uses Spark needs it
+
+            self._door = Door()
+        return self._door
+
+    def measured(self, seconds: float) -> None:
+        """Take the time of a micro-batch."""
+        self._micro_batch.add(seconds)
+
+    async def close(self) -> None:
+        """Close the door, when all parts have gone."""
+        door, self._door = self._door, None
+        if door is not None:
+            await asyncio.to_thread(door.close)
+
+
+class SparkPart(Feed):
+    """One part of a plan on Spark, with what a component has: it takes items on ports, and emits.
+
+    Parameters
+    ----------
+    host
+        Of the peer.
+    application, operator
+        Whose, and the operator that stands for the part.
+    keys
+        Secrets by name.
+    failed
+        Called on the loop with what went wrong.
+    prepared
+        Called on the loop when the query runs.
+    executed
+        Called on the loop after each micro-batch with its tuples and seconds.
+    room
+        Called on the loop when it takes tuples again.
+    """
+
+    def __init__(
+        self,
+        ready: Callable[[], None],
+        clock: Callable[[], float],
+        *,
+        wire: bool,
+        most: int,
+        host: SparkHost,
+        application: str,
+        operator: Operator,
+        keys: Mapping[str, bytes],
+        failed: Callable[[BaseException], None],
+        prepared: Callable[[], None],
+        executed: Callable[[int, float], None],
+        room: Callable[[], None],
+    ) -> None:
+        super().__init__(ready, clock, wire=wire, most=most)
+        self._host = host
+        self._application = application
+        self._operator = operator
+        self._keys = keys
+        self._failed = failed
+        self._prepared = prepared
+        self._executed = executed
+        self._made_room = room
+        self._query: PartQuery | None = None
+        self._space = threading.Condition()
+        self._waiting = 0  # bytes that are pending
+        self._stopping: asyncio.Task[None] | None = None
+
+    # -- as logic ------------------------------------------------------------------------------------------------
+
+    @property
+    def late(self) -> int:
+        """Tuples that came after a punctuation that promised there would be none."""
+        return self._query.late if self._query is not None else 0
+
+    @property
+    def full(self) -> bool:
+        """Whether it should get nothing more for now."""
+        return self._query is not None and self._query.full
+
+    def on_batch(self, port: int, batch: Batch) -> list[Item]:
+        """Keep tuples until the query has read and committed them."""
+        return self._take(port, batch)
+
+    def on_punctuation(self, port: int, punctuation: Punctuation) -> list[Item]:
+        """Let the query's watermark follow."""
+        return self._take(port, punctuation)
+
+    def _take(self, port: int, item: Item) -> list[Item]:
+        if self._query is not None:
+            self._query.append(port, item)
+        return []
+
+    # -- as feed -------------------------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Start the query."""
+        from spark_stream.query import Part, PartQuery  # noqa: PLC0415 - only who uses Spark needs it
+
+        plan, members = part_of(self._operator)
+        part = Part(self._application, self._operator.id, plan, members, self._operator.inputs)
+        self._query = PartQuery(
+            part,
+            self._host.session,
+            self._host.door(),
+            lambda: self._host.folder(f"{self._application}-{self._operator.id}"),
+            keys=self._keys,
+            on_items=self._arrived,
+            on_ready=lambda: self._on_loop(self._prepared),
+            on_failed=lambda reason: self._on_loop(self.fail, reason),
+            on_progress=lambda progress: self._on_loop(self._progress, progress),
+            on_room=lambda: self._on_loop(self._made_room),
+        )
+        self._host.parts.add(self)
+        self._query.start()
+
+    def emitted(self, parcel: Any) -> None:
+        """Let the query commit more."""
+        with self._space:
+            self._waiting -= parcel.size
+            self._space.notify_all()
+
+    def stop(self) -> None:
+        """End the query and emit nothing more."""
+        super().stop()
+        self._host.parts.discard(self)
+        with self._space:
+            self._space.notify_all()
+        if self._query is not None and self._stopping is None:
+            self._stopping = self._host.loop.create_task(asyncio.to_thread(self._query.stop))  # type: ignore[arg-type]
+
+    async def closed(self) -> None:
+        """Return when the query has ended."""
+        if self._stopping is not None:
+            await self._stopping
+
+    def fail(self, reason: str) -> None:
+        """Give the application up."""
+        if not self.stopped:
+            self._failed(ValueError(reason))
+
+    def _arrived(self, items: list[Item]) -> None:
+        """Results of the query, on a thread that waits while too many have not been emitted."""
+        for item in items:
+            parcels = pack([item], wire=self._wire, most=self._most, rate=self.rate)
+            size = sum(parcel.size for parcel in parcels)
+            with self._space:
+                self._space.wait_for(lambda: self.stopped or self._waiting < OUTPUT_BYTES)
+                self._waiting += size
+            self._on_loop(self._put, parcels)
+
+    def _put(self, parcels: list[Any]) -> None:
+        if not self.stopped:
+            self.pending.extend(parcels)
+            self.ready()
+
+    def _progress(self, progress: Progress) -> None:
+        if not self.stopped:
+            self._host.measured(progress.seconds)
+            self._executed(progress.rows, progress.seconds)
+
+    def _on_loop(self, callback: Callable[..., None], *arguments: Any) -> None:
+        try:
+            self._host.loop.call_soon_threadsafe(callback, *arguments)
+        except RuntimeError:  # the loop was closed without closing the host
+            return
