@@ -11,7 +11,7 @@ help:
 	@echo "make demo    compose and run the top-k traffic query on 8 local peers, and check its rows"
 	@echo "make test    style, types and the whole test suite"
 	@echo "make lint    style and types only"
-	@echo "make lab     JupyterLab on 127.0.0.1, in notebooks/"
+	@echo "make lab     JupyterLab on 127.0.0.1, at the quickstart"
 	@echo "make bench   every measurement, beside the systems compared"
 	@echo "make clean   remove .venv, caches and builds"
 
@@ -30,8 +30,7 @@ test: lint
 
 lab:
 	@.ci/setup lab
-	@mkdir -p notebooks
-	@$(PY) -m jupyterlab --ip=127.0.0.1 --ServerApp.root_dir=notebooks $(ARGS)
+	@$(PY) -m jupyterlab --ip=127.0.0.1 --ServerApp.root_dir=notebooks --LabApp.default_url=/lab/tree/01_quickstart.ipynb $(ARGS)
 
 bench:
 	@.ci/setup bench
@@ -39,4 +38,5 @@ bench:
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf synergy_nb/widgets/static synergy_nb/widgets/js/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
