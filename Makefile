@@ -30,7 +30,8 @@ test: lint
 
 lab:
 	@.ci/setup lab
-	@$(PY) -m jupyterlab --ip=127.0.0.1 --ServerApp.root_dir=notebooks --LabApp.default_url=/lab/tree/01_quickstart.ipynb $(ARGS)
+	@$(PY) -m jupyterlab --ip=127.0.0.1 $(if $(filter 0,$(shell id -u)),--allow-root) --ServerApp.root_dir=notebooks \
+		--LabApp.default_url=/lab/tree/01_quickstart.ipynb $(ARGS)
 
 bench:
 	@.ci/setup bench

@@ -6,7 +6,9 @@ was built from the present sources, which their content tells: so a wheel is bui
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import importlib
 import json
 import os
 import platform
@@ -18,10 +20,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-try:
-    from hatchling.builders.hooks.plugin.interface import BuildHookInterface
-except ModuleNotFoundError:  # run as a command, where nothing but Python is needed
-    BuildHookInterface = object  # type: ignore[assignment,misc]
+Hook: Any = object
+with contextlib.suppress(ModuleNotFoundError):  # as a command it needs nothing but Python
+    Hook = importlib.import_module("hatchling.builders.hooks.plugin.interface").BuildHookInterface
 
 ROOT = Path(__file__).resolve().parent
 SOURCES = ROOT / "synergy_nb" / "widgets" / "js"
@@ -115,7 +116,7 @@ def _run(command: list[str]) -> None:
         raise CannotBuild(f"`{' '.join(command)}` failed in {SOURCES}:\n{words}")
 
 
-class BundleHook(BuildHookInterface):  # type: ignore[type-arg]
+class BundleHook(Hook):  # type: ignore[misc]
     """What Hatch asks before it makes a wheel or an sdist."""
 
     def dependencies(self) -> list[str]:
