@@ -47,6 +47,10 @@ class Explanation:
         Complete component graphs: ``peers``, ``phi`` (None where it does not qualify), ``delay_s``, ``unqualified``.
     selected : dict or None
         The graph that was set up.
+    engines : dict
+        Operator id to (engine, reason), of operators that might be executed by Spark.
+    parts : dict
+        Operator that stands for a part on Spark to all operators of the part.
     outcome : str
         What became of the request, in a sentence.
 
@@ -65,6 +69,9 @@ class Explanation:
         self.dropped: list[dict[str, Any]] = []
         self.graphs: list[dict[str, Any]] = []
         self.selected: dict[str, Any] | None = None
+        self.engines: dict[str, tuple[str, str]] = {}
+        self.parts: dict[str, list[str]] = {}
+        self.changed = ""
         self.attempts: list[dict[str, Any]] = []
         self.refused: list[str] = []
         self.outcome = "being composed"
@@ -75,6 +82,15 @@ class Explanation:
             if event.kind == "request_submitted":
                 submitted = event.time
                 self.asked = dict(detail.get("qos", {}))
+            elif event.kind == "engines_chosen":
+                self.engines = {operator: (engine, why) for operator, (engine, why) in detail["reasons"].items()}
+                self.parts = dict(detail["parts"])
+            elif event.kind == "engines_changed":
+                self.parts = dict(detail["parts"])
+                self.changed = self._readable(detail["reason"])
+                for operator, (engine, _) in self.engines.items():
+                    if engine == "spark" and not any(operator in part for part in self.parts.values()):
+                        self.engines[operator] = ("peer", f"on Spark: {self.changed}")
             elif event.kind == "candidates_found":
                 self.candidates = {o: [self._name(peer) for peer in peers] for o, peers in detail["candidates"].items()}
             elif event.kind == "probe_accepted":
@@ -112,6 +128,7 @@ class Explanation:
         """Why an operator runs where it runs, in a sentence."""
         if self.selected is None:
             return self.outcome
+        operator = next((name for name, part in self.parts.items() if operator in part), operator)
         peer = self.selected["peers"][operator]
         offering = self.candidates.get(operator, [])
         if offering == [peer]:
@@ -139,6 +156,8 @@ class Explanation:
             "graphs": self.graphs,
             "selected": self.selected,
             "refused": self.refused,
+            "engines": {operator: {"engine": engine, "why": why} for operator, (engine, why) in self.engines.items()},
+            "parts": self.parts,
         }
 
     def _lines(self) -> list[str]:
@@ -146,6 +165,13 @@ class Explanation:
         lines = [f"{self.request}: {self.outcome}{took}"]
         if self.asked:
             lines.append("  asked: " + "; ".join(HELD[name].format(value) for name, value in self.asked.items()))
+        if self.engines:
+            lines.append("  engines:")
+            width = max(map(len, self.engines))
+            lines.extend(f"    {name:<{width}}  {engine}: {why}" for name, (engine, why) in self.engines.items())
+        lines.extend(
+            f"    {', '.join(part)}: one part, composed as {name}" for name, part in self.parts.items() if len(part) > 1
+        )
         lines.extend(
             f"  probes: {attempt['paths']} paths returned, {attempt['dropped']} dropped; "
             f"{attempt['graphs']} complete graphs, {attempt['qualified']} qualified"

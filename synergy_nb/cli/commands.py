@@ -41,6 +41,10 @@ app.add_typer(plans, name="plan")
 app.add_typer(data, name="data")
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON value.")]
+Spark = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="A Spark Connect server (sc://host:port), or off. [default: one of this machine]"),
+]
 Peers = Annotated[int, typer.Option("--peers", metavar="N", help="Peers to start on this machine.")]
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN.yaml", help="A query plan.")]
 
@@ -83,6 +87,7 @@ def demo(
         typer.Option(metavar="FACTOR", help="Event time over time in the paced pass. [default: about 6 s in all]"),
     ] = None,
     kill: Annotated[bool, typer.Option("--kill", help="Kill a peer on the way and see what the others do.")] = False,
+    spark: Spark = None,
     as_json: Json = False,
 ) -> None:
     """Compose and run the top-k traffic query on peers, and check its rows by DuckDB."""
@@ -90,6 +95,7 @@ def demo(
     if speed is not None and not 0 < speed < float("inf"):
         _refuse(f"--speed: {speed!r}; expected a factor above 0, such as 3600 for an hour a second")
     _writable("--report", report)
+    where = _spark(spark)
     with _bad_input("--trace"):
         from synergy_nb.demo import inputs
 
@@ -101,7 +107,7 @@ def demo(
     from synergy_nb.demo.printed import printed
 
     with _running(), Bars() as bars:
-        outcome = run(given, peers=peers, speed=speed, kill=kill, progress=bars)
+        outcome = run(given, peers=peers, speed=speed, kill=kill, spark=where, progress=bars)
     report.write_text(page(outcome, __version__), encoding="utf-8")
     if as_json:
         _print_json(outcome.to_dict())
@@ -131,6 +137,7 @@ def run(
         list[str] | None, typer.Option(metavar="NAME=FILE", help="Secret of encrypt and decrypt, 16, 24 or 32 bytes.")
     ] = None,
     report: Annotated[Path | None, typer.Option(metavar="FILE.html", help="Write a report.")] = None,
+    spark: Spark = None,
     as_json: Json = False,
 ) -> None:
     """Run a query plan on peers, until its streams end, --duration is over, or Ctrl-C."""
@@ -157,13 +164,14 @@ def run(
         keys = secrets(key or [])
     with _bad_input(str(plan)):
         check(parsed, peers=count, keys=keys)
+    where = _spark(spark)
     from synergy_nb.cli.console import Bars
     from synergy_nb.cli.showing import show_run, write_report
     from synergy_nb.runtime.cluster import Cluster
 
     with _running(), Bars() as bars:
         bars.stage(f"connecting to {scheduler}" if scheduler is not None else f"starting {count} peers")
-        with Cluster(scheduler if scheduler is not None else count or 8, keys=keys) as cluster:
+        with Cluster(scheduler if scheduler is not None else count or 8, keys=keys, spark=where) as cluster:
             found = execute(parsed, cluster, limit=limit, duration=seconds, progress=bars)
     if report is not None:
         write_report(report, parsed, found)
@@ -435,6 +443,16 @@ def _running() -> Iterator[None]:
         yield
     except (ClusterError, RemoteError, StartError, TimeoutError, OSError) as error:
         _fail(str(error) or type(error).__name__)
+
+
+def _spark(given: str | None) -> bool | str:
+    """What ``--spark`` says, checked."""
+    if given is None or given == "off":
+        return given is None
+    from synergy_nb.runtime.spark import checked
+
+    with _bad_input("--spark"):
+        return checked(given)
 
 
 def _at_least(option: str, value: int, least: int) -> None:

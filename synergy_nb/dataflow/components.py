@@ -37,6 +37,7 @@ class Component:
         self.remaining = remaining
         self.inlets: list[Inlet] = []
         self.outlets: list[Outlet] = []
+        self.stream = ""  # name of its stream
         self.running = False
         self.paused = False  # takes nothing more for now
         self.elsewhere = False  # executed by another engine, which says itself what it took
@@ -72,6 +73,7 @@ class Component:
         return {
             "application": self.application,
             "operator": self.operator,
+            "stream": self.stream,
             "tuples_in": self.tuples_in,
             "tuples_out": self.tuples_out,
             "bytes_in": self.bytes_in,

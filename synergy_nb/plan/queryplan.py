@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -249,6 +250,8 @@ class Plan:
                     inner, members = part_of(operator)
                     taken += sum(inner.input_rate(each) for each in members if not inner.upstream(each))
                     given = inner.rate(name)
+                    closed = self._windows[name] or {}
+                    windows[name] = 1 / (closed.get("slide") or closed.get("length") or math.inf)
                     flows[name] = taken, given, size, operator.params["load"], given * size
                     continue
                 if operator.kind == "source":

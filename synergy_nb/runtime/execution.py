@@ -282,6 +282,7 @@ def assemble(order: Deploy, hosting: Hosting, around: Surroundings) -> Execution
     )
     execution = Execution(operator, component, around)
     execution.routes = routes
+    component.stream = plan.stream_name(operator.id)
     execution.wire = ends or any(address != around.address for address in routes.values())
     try:
         if operator.kind == PART:

@@ -1,0 +1,257 @@
+"""Which operators Spark executes, and how parts on Spark are composed; in the simulator, where no Spark is needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from synergy_nb.algorithms.engines import Offer, choose, wants_spark
+from synergy_nb.assembly import ALL_COMPONENTS, PeerConfig
+from synergy_nb.explanation import Explanation
+from synergy_nb.graph import Deploy
+from synergy_nb.plan import Plan, PlanError, source
+from synergy_nb.plan.builder import Stream
+from synergy_nb.plan.parts import PART, cones, parts_of, place, profiled
+from tests.simulated import Ring
+
+WITH_SPARK = (*ALL_COMPONENTS, PART)
+
+
+def packets(speed: float = 0.0) -> Stream:
+    return source("packets", duration="1 min", speed=speed)
+
+
+def top(engine: str = "spark", delay: str | None = "10 s", speed: float = 1.0, rate: str = "1000 tuples/s") -> Plan:
+    """The top-k query, with its window on an engine."""
+    traffic = (
+        source("packets", duration="1 min", speed=speed, rate=rate)
+        .filter("link = 'B'")
+        .aggregate(["source", "destination"], "20 min", total="sum(bytes)", engine=engine)
+    )
+    return traffic.sort("total desc").compare("total", "95 %", count=traffic.count()).sink("top", delay=delay)
+
+
+class SparkRing(Ring):
+    """Peers that take parts on Spark, which are ready after some time."""
+
+    def __init__(self, peers: int, seed: int, *, takes: float = 1.0, offer: Offer | None = None, **config: Any) -> None:
+        self.takes = takes
+        components = config.pop("components", WITH_SPARK)
+        super().__init__(peers, seed, config=lambda number: PeerConfig(
+            name=f"peer-{number}", components=components, seed=seed * 1000 + number, **config
+        ))  # fmt: skip
+        for each in self.synergy.values():
+            each.spark = offer or Offer()
+
+    def _carry_out(self, address: str, instruction: object) -> None:
+        super()._carry_out(address, instruction)
+        if isinstance(instruction, Deploy) and instruction.operator in parts_of(Plan.from_bytes(instruction.plan)):
+            session = self.synergy[address].session
+            self.synergy[address].peer.after(
+                self.takes, session.component_ready, instruction.application, instruction.operator
+            )
+
+
+# -- parts -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_part_has_one_exit_and_no_other_readers() -> None:
+    plan = top(speed=0.0)
+    inner = {"source", "filter", "aggregate", "sort", "count", "compare"}
+    assert cones(plan, inner) == {"compare": tuple(name for name in plan.operators if name in inner)}
+    assert cones(plan, {"aggregate", "sort"}) == {"aggregate": ("aggregate",), "sort": ("sort",)}
+    assert cones(plan, {"filter", "sort", "compare", "count"}) == {
+        "filter": ("filter",),
+        "compare": tuple(name for name in plan.operators if name in {"sort", "count", "compare"}),
+    }
+
+
+def test_a_placed_plan_is_a_plan_of_the_same_streams() -> None:
+    plan = top()
+    placed = place(plan, {"filter", "aggregate"}, 0.5)
+    assert list(placed.operators) == ["source", "aggregate", "sort", "count", "compare", "sink"]
+    assert placed.operators["aggregate"].kind == PART
+    assert placed.upstream("aggregate") == ("source",)
+    assert placed.processing_time("aggregate") == pytest.approx(1.0)  # two micro-batches
+    for name in placed.operators:
+        assert placed.stream_name(name) == plan.stream_name(name)
+        assert placed.rate(name) == pytest.approx(plan.rate(name))
+        assert placed.schema(name) == plan.schema(name)
+    again = Plan.from_bytes(placed.to_bytes())
+    assert again == placed
+    assert again.load("aggregate") > plan.load("filter")
+    assert parts_of(again) == {"aggregate": ["filter", "aggregate"]}
+
+
+def test_a_part_that_came_damaged_is_refused_by_name() -> None:
+    placed = place(top(), {"aggregate"}, 0.5)
+    for field, value in (("members", ["nobody"]), ("plan", b"none"), ("load", -1.0), ("batches", 7)):
+        params = {**placed.operators["aggregate"].params, field: value}
+        bad = placed.operators["aggregate"].__class__("aggregate", PART, params, ("filter",), 1.0, None, None, "spark")
+        operators = {**placed.operators, "aggregate": bad}
+        checked = type(
+            "Checked", (), {"operators": operators, "schemas": placed._schemas, "windows": placed._windows}
+        )()
+        with pytest.raises(PlanError, match="aggregate"):
+            Plan.from_bytes(Plan.composed("bad", placed.qos, checked).to_bytes())
+
+
+def test_measured_rates_replace_assumed_ones() -> None:
+    plan = source("trace", path="a", format="http").filter("operation = 'GET'").sink()
+    measured = profiled(plan, {"source": 40.0})
+    assert measured.rate("source") == 40.0
+    assert measured.rate("filter") == pytest.approx(20.0)
+    assert profiled(plan, {"source": 40.0, "filter": 30.0}).rate("sink") == pytest.approx(30.0)
+    assert profiled(plan, {}) is plan
+
+
+@pytest.mark.parametrize(
+    ("stream", "why"),
+    [
+        (lambda: packets().aggregate("link", "100 rows", n="count(*)", engine="spark"), "a number of rows"),
+        (lambda: packets().delay("1 ms", engine="spark"), "keep a peer busy"),
+        (lambda: source("packets", duration="1 min", engine="spark"), "timed by a peer"),
+        (lambda: source("packets", speed=0, engine="spark"), "without an end"),
+        (lambda: source("peers", engine="spark"), "come from peers"),
+        (lambda: packets().filter("bytes > 1", engine="flink"), "auto, peer, spark"),
+    ],
+)
+def test_what_cannot_run_on_spark_is_refused_when_the_plan_is_made(stream: Any, why: str) -> None:
+    with pytest.raises(PlanError, match=why):
+        stream().sink()
+
+
+# -- choice ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_light_stays_on_peers() -> None:
+    choice = choose(top("auto"), Offer(), {})
+    assert choice.plan == top("auto")
+    assert choice.otherwise is None
+    assert choice.reasons["aggregate"][0] == "peer"
+    assert "light" in choice.reasons["aggregate"][1]
+    assert not wants_spark(top("auto"))
+
+
+def test_what_holds_more_than_a_peer_should_goes_to_spark_and_may_come_back() -> None:
+    plan = top("auto", rate="100000 tuples/s", delay="1 min")
+    choice = choose(plan, Offer(), {})
+    assert parts_of(choice.plan) == {"compare": ["aggregate", "sort", "count", "compare"]}
+    assert choice.otherwise == plan
+    assert "more than the 256 MB of a peer" in choice.reasons["aggregate"][1]
+
+
+def test_a_measured_rate_decides() -> None:
+    traffic = source("trace", path="a.parquet", format="parquet", columns={"size": "int"}, speed=1)
+    plan = traffic.aggregate("size", "1 h", n="count(*)").sink()
+    assert not parts_of(choose(plan, Offer(), {}).plan)
+    rates = {plan.stream_name("source"): 1e6}
+    choice = choose(plan, Offer(), rates)
+    assert parts_of(choice.plan)
+    assert "1,000,000 tuples/s, measured" in choice.reasons["aggregate"][1]
+
+
+def test_a_limit_without_room_for_a_micro_batch_keeps_it_on_peers() -> None:
+    plan = top("auto", rate="100000 tuples/s", delay="200 ms")
+    choice = choose(plan, Offer(), {})
+    assert choice.plan == plan
+    assert "results must come within 200 ms" in choice.reasons["aggregate"][1]
+
+
+def test_spark_reads_a_trace_itself_where_all_above_may_follow() -> None:
+    plan = top("spark", speed=0.0)
+    assert parts_of(choose(plan, Offer(), {}).plan) == {"aggregate": ["source", "filter", "aggregate"]}
+    paced = top("spark", speed=1.0)
+    assert parts_of(choose(paced, Offer(), {}).plan) == {"aggregate": ["aggregate"]}
+    kept = packets().filter("bytes > 9", engine="peer").aggregate("link", "1 min", n="count(*)", engine="spark").sink()
+    assert parts_of(choose(kept, Offer(), {}).plan) == {"aggregate": ["aggregate"]}
+
+
+# -- composition and sessions ----------------------------------------------------------------------------------------
+
+
+def test_a_part_is_composed_like_any_component_and_begins_when_it_is_ready() -> None:
+    ring = SparkRing(6, seed=1, takes=20.0)
+    before = ring.simulation.now
+    ring.submit("peer-2", "r", top())
+    report = ring.until_decided("r")
+    assert report.status == "running", report.reason
+    assert ring.simulation.now - before >= 20.0
+    assert set(report.peers) == set(top().operators)
+    ring.run(30.0)
+    assert ring.status("r") == "running"  # the time to get ready is no lost lease
+    explained = Explanation("r", ring.events("r"), {})
+    assert explained.parts == {"aggregate": ["aggregate"]}
+    assert explained.engines["aggregate"] == ("spark", "asked for by the plan")
+    assert "spark: asked for by the plan" in str(explained)
+
+
+def test_members_of_a_part_are_where_the_part_is() -> None:
+    ring = SparkRing(4, seed=2)
+    plan = top(speed=0.0)
+    ring.submit("peer-1", "r", plan)
+    report = ring.until_decided("r")
+    assert set(report.peers) == set(plan.operators)
+    assert report.peers["source"] == report.peers["filter"] == report.peers["aggregate"]
+    ring.run(1.0)
+    assert {operator for _, _, operator in ring.started} == {"aggregate"}
+    assert Explanation("r", ring.events("r"), {}).why("filter")
+
+
+def test_without_spark_it_is_refused_by_name() -> None:
+    ring = Ring(4, seed=3)
+    ring.submit("peer-1", "r", top())
+    report = ring.until_decided("r")
+    assert report.status == "rejected"
+    assert "aggregate: no component offers 'spark'" in report.reason
+
+
+def test_a_part_that_is_never_ready_is_taken_back() -> None:
+    ring = SparkRing(4, seed=4, takes=1e6)
+    ring.submit("peer-1", "r", top())
+    report = ring.until_decided("r", 400.0)
+    ring.run(5.0)
+    assert report.status == "rejected"
+    assert "no answer from every source in time" in report.reason
+    assert not ring.deployed
+    assert all(each.ledger.load == 0.0 for each in ring.synergy.values())
+
+
+def test_a_limit_that_the_measured_micro_batch_breaks_is_refused_with_the_numbers() -> None:
+    ring = SparkRing(4, seed=5)
+    for each in ring.synergy.values():
+        each.spark = Offer(micro_batch=3.0)
+    ring.synergy["peer-1"].spark = Offer(micro_batch=0.1)  # the origin does not know how slow the others are
+    ring.submit("peer-1", "r", top(delay="2 s"))
+    report = ring.until_decided("r")
+    chosen = report.peers.get("aggregate")
+    assert chosen in ("peer-1", None)
+    if chosen is None:
+        assert "delay" in report.reason
+
+
+def test_where_parts_cannot_be_composed_the_peers_execute_it() -> None:
+    ring = SparkRing(4, seed=6, components=ALL_COMPONENTS, offer=Offer(state_bytes=1.0))  # nobody offers Spark
+    plan = top("auto")
+    ring.submit("peer-1", "r", plan)
+    report = ring.until_decided("r")
+    assert report.status == "running", report.reason
+    assert set(report.peers) == set(plan.operators)
+    explained = Explanation("r", ring.events("r"), {})
+    assert explained.parts == {}
+    assert explained.engines["aggregate"][0] == "peer"
+    assert "no component offers 'spark'" in explained.engines["aggregate"][1]
+
+
+def test_a_measured_rate_is_found_in_the_directory() -> None:
+    ring = SparkRing(4, seed=7)
+    plan = source("trace", path="a.parquet", format="parquet", columns={"size": "int"}, speed=1).aggregate(
+        "size", "1 h", n="count(*)"
+    ).sink(delay="1 min")  # fmt: skip
+    there = ring.synergy["peer-3"]
+    ring.simulation.call("peer-3", there.directory.register, plan.stream_name("source"), "stream", {"rate": 1e6})
+    ring.run(5.0)
+    ring.submit("peer-1", "r", plan)
+    ring.run(2.0)
+    assert "measured" in Explanation("r", ring.events("r"), {}).engines["aggregate"][1]
