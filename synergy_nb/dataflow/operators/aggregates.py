@@ -3,8 +3,9 @@
 Rows of event-time windows are not kept. They are reduced at once to partial results a pane and group (sums, counts,
 least and greatest values), where a pane is the greatest common part of all windows' lengths and slides; a window's
 result is combined from its panes when it is final (Li et al. [1]_). ``avg`` is a sum and a count; ``count(distinct x)``
-keeps the set of values a pane. Small batches are gathered first, since a call into Polars costs as much as thousands
-of rows.
+keeps the set of values a pane. Of sessions, the partial results are those of rows that no gap parts; what closes the
+gap between two of them makes them one. Small batches are gathered first, since a call into Polars costs as much as
+thousands of rows.
 
 .. [1] J. Li, D. Maier, K. Tufte, V. Papadimos, P. Tucker. No pane, no gain: efficient evaluation of sliding-window
    aggregates over data streams. SIGMOD Record 34(1), 2005.
@@ -17,117 +18,25 @@ from typing import Any, Final
 
 import polars as pl
 
-from synergy_nb.dataflow.expressions import compile_node
 from synergy_nb.dataflow.operators.base import WINDOW, Context, OperatorLogic, implements
-from synergy_nb.dataflow.operators.windows import ORDINAL, Buffered, TimeWindows, Windows, window_of
-from synergy_nb.dataflow.tuples import END, START, TYPES, Batch, empty
-from synergy_nb.plan import sql
+from synergy_nb.dataflow.operators.values import MEMBER, Values
+from synergy_nb.dataflow.operators.windows import (
+    BOUND,
+    ORDINAL,
+    Buffered,
+    SessionWindows,
+    TimeWindows,
+    Windows,
+    window_of,
+)
+from synergy_nb.dataflow.tuples import END, START, Batch, empty
 
-__all__ = ["Values", "WindowAggregate", "aggregate", "count"]
+__all__ = ["SessionAggregate", "WindowAggregate", "aggregate", "count"]
 
 PANE: Final = "@pane"
-MEMBER: Final = "@member"
+FIRST: Final = "@first"
+LAST: Final = "@last"
 GATHERED: Final = 32_768  # rows of small batches that are reduced in one call
-
-
-class Values:
-    """The aggregate calls of one operator, in three steps: reduce rows, merge partial results, finish.
-
-    Parameters
-    ----------
-    values
-        Output column to aggregate call in SQL.
-    schema
-        Of the input.
-    kinds
-        Types of the output columns.
-    """
-
-    def __init__(self, values: Mapping[str, str], schema: Mapping[str, str], kinds: Mapping[str, str]) -> None:
-        self._arguments: dict[str, pl.Expr] = {}  # column to what it holds; computed before grouping
-        self._types: dict[str, str] = {}
-        self._partials: dict[str, tuple[pl.Expr, pl.Expr, str]] = {}  # column: reduce, merge, type
-        self._sets: dict[str, str] = {}  # output column of a count(distinct x) to the column that holds x
-        self._finals: list[pl.Expr] = []
-        for name, text in values.items():
-            self._finals.append(
-                self._compile(name, sql.parse(text, schema, aggregate=True), schema)
-                .alias(name)
-                .cast(TYPES[kinds[name]])
-            )
-        if not self._partials:  # the groups themselves, for the sets to be joined to
-            self._partial("len", "*", pl.len().cast(pl.Int64), pl.Expr.sum, "int")
-
-    def _compile(self, name: str, node: Any, schema: Mapping[str, str]) -> pl.Expr:
-        key = node.key
-        if key == "count" and node.this.key == "star":
-            return self._partial("len", "*", pl.len().cast(pl.Int64), pl.Expr.sum, "int")
-        distinct = node.this.key == "distinct"
-        column, kind = self._argument(node.this.expressions[0] if distinct else node.this, schema)
-        if distinct:
-            self._sets[name] = column
-            return pl.col(f"@set {name}").fill_null(0)
-        value = pl.col(column)
-        if key == "min":
-            return self._partial("min", column, value.min(), pl.Expr.min, kind)
-        if key == "max":  # NaN is the greatest float, as in DuckDB and Spark
-            most = pl.Expr.nan_max if kind == "float" else pl.Expr.max
-            return self._partial("max", column, most(value), most, kind)
-        number = self._partial("count", column, value.count().cast(pl.Int64), pl.Expr.sum, "int")
-        if key == "count":
-            return number
-        total = self._partial("sum", column, value.sum(), pl.Expr.sum, kind)
-        result = total if key == "sum" else total.cast(pl.Float64) / number
-        return pl.when(number > 0).then(result)
-
-    def _argument(self, node: Any, schema: Mapping[str, str]) -> tuple[str, str]:
-        if node.key == "column" and node.name not in WINDOW:  # the bounds of new windows take the old ones' place
-            return node.name, schema[node.name]
-        expression, kind = compile_node(node, schema)
-        if kind == "null":
-            expression, kind = pl.lit(None, dtype=pl.Int64), "int"
-        column = f"@{sql.canonical(node)}"
-        self._arguments[column] = expression.alias(column)
-        self._types[column] = kind
-        return column, kind
-
-    def _partial(self, what: str, column: str, reduce: pl.Expr, merge: Any, kind: str) -> pl.Expr:
-        name = f"@{what} {column}"
-        self._partials[name] = (reduce.alias(name), merge(pl.col(name)), kind)
-        return pl.col(name)
-
-    @property
-    def columns(self) -> dict[str, str]:
-        """Columns of partial results, with their types."""
-        return {name: kind for name, (_, _, kind) in self._partials.items()}
-
-    def sets(self, schema: Mapping[str, str]) -> dict[str, str]:
-        """For each output column that is a count(distinct x): the type of x."""
-        return {name: self._types.get(column) or schema[column] for name, column in self._sets.items()}
-
-    def prepare(self, rows: pl.DataFrame) -> pl.LazyFrame:
-        """``rows`` with the arguments of all calls as columns."""
-        return rows.lazy().with_columns(*self._arguments.values()) if self._arguments else rows.lazy()
-
-    def reduce(self, prepared: pl.LazyFrame, keys: Sequence[str]) -> pl.LazyFrame:
-        """Partial results by ``keys``."""
-        return prepared.group_by(keys).agg(reduce for reduce, _, _ in self._partials.values())
-
-    def merge(self, partials: pl.LazyFrame, keys: Sequence[str]) -> pl.LazyFrame:
-        """Partial results of equal ``keys`` as one."""
-        return partials.group_by(keys).agg(merge for _, merge, _ in self._partials.values())
-
-    def members(self, prepared: pl.LazyFrame, keys: Sequence[str], name: str) -> pl.LazyFrame:
-        """The set of the values of one count(distinct x) by ``keys``, in the column ``MEMBER``."""
-        column = pl.col(self._sets[name])
-        return prepared.filter(column.is_not_null()).select(*keys, column.alias(MEMBER)).unique()
-
-    def finish(self, merged: pl.LazyFrame, sets: Mapping[str, pl.LazyFrame], keys: Sequence[str]) -> pl.LazyFrame:
-        """Results from merged partial results and sets of values, both by ``keys``."""
-        for name, members in sets.items():
-            sizes = members.group_by(keys).agg(pl.len().cast(pl.Int64).alias(f"@set {name}"))
-            merged = merged.join(sizes, on=list(keys), how="left", nulls_equal=True)
-        return merged.with_columns(self._finals)
 
 
 class WindowAggregate(OperatorLogic):
@@ -145,19 +54,21 @@ class WindowAggregate(OperatorLogic):
         Output column to aggregate call.
     """
 
+    _sessions = False
+
     def __init__(self, context: Context, windows: Windows, by: Sequence[str], values: Mapping[str, str]) -> None:
         super().__init__(context)
         schema = context.inputs[0]
         self._windows = windows
         self._by = list(by)
         self._values = Values(values, schema, context.output)
+        self._pane: pl.Expr | None = None
         if isinstance(windows, TimeWindows):
             pane = windows.pane
-            self._pane: pl.Expr | None = (pl.col("time").cast(pl.Int64) // pane * pane).alias(PANE)
+            self._pane = (pl.col("time").cast(pl.Int64) // pane * pane).alias(PANE)
             bounds = {PANE: "int"}
         else:
-            self._pane = None
-            bounds = dict.fromkeys(WINDOW, "time")
+            bounds = dict.fromkeys((FIRST, LAST), "int") if self._sessions else dict.fromkeys(WINDOW, "time")
         self._keys = [*bounds, *self._by]
         kinds = {**bounds, **{name: schema[name] for name in self._by}}
         self._empty = {"partials": empty({**kinds, **self._values.columns})}
@@ -182,7 +93,7 @@ class WindowAggregate(OperatorLogic):
 
     def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:
         """Reduce the rows to partial results; nothing leaves."""
-        self._due = min(self._due, self._windows.first_end(table, "time"))
+        self._due = min(self._due, self._first_end(table))
         if table.height >= GATHERED:
             self._reduce(table)
             return ()
@@ -201,6 +112,9 @@ class WindowAggregate(OperatorLogic):
             self._together()  # they are merged below
         else:
             self._consolidate()
+        return self._closed(low)
+
+    def _closed(self, low: int) -> Iterable[pl.DataFrame]:
         windows, at, previous = self._windows, PANE, self._forwarded
         closed = {name: windows.spread(table, at, previous, low) for name, table in self._merged.items()}
         self._merged = {name: windows.keep(table, at, low) for name, table in self._merged.items()}
@@ -224,6 +138,10 @@ class WindowAggregate(OperatorLogic):
         self._load(tables)
         self._due = self._next_due(self._forwarded)
 
+    def _first_end(self, table: pl.DataFrame) -> int:
+        """A time by which no window of the rows of ``table`` has ended."""
+        return self._windows.first_end(table, "time")
+
     def _next_due(self, low: int) -> int:
         partials = self._merged["partials"]
         if not partials.height:
@@ -238,9 +156,7 @@ class WindowAggregate(OperatorLogic):
             self._reduce(rows)
 
     def _reduce(self, rows: pl.DataFrame) -> None:
-        prepared = self._values.prepare(rows)
-        if self._pane is not None:
-            prepared = prepared.with_columns(self._pane)
+        prepared = self._located(self._values.prepare(rows))
         frames = [self._values.reduce(prepared, self._keys)]
         frames += [self._values.members(prepared, self._keys, name) for name in self._sets]
         tables = [frame.collect() for frame in frames]
@@ -249,6 +165,10 @@ class WindowAggregate(OperatorLogic):
             self._fresh_rows += table.height
         if self._fresh_rows >= max(GATHERED, sum(table.height for table in self._merged.values())):
             self._consolidate()
+
+    def _located(self, rows: pl.LazyFrame) -> pl.LazyFrame:
+        """``rows`` with what tells their part of the stream."""
+        return rows if self._pane is None else rows.with_columns(self._pane)
 
     def _consolidate(self) -> None:
         """One row a pane and group again; done when the rows have doubled, so at constant cost a row."""
@@ -270,6 +190,88 @@ class WindowAggregate(OperatorLogic):
             fresh.clear()
         self._fresh_rows = 0
         self._doubled = True
+
+
+class SessionAggregate(WindowAggregate):
+    """Aggregates over sessions, which each group has by itself; rows leave by session and group, in order.
+
+    Parameters
+    ----------
+    context
+        Of the operator.
+    windows
+        Of sessions.
+    by
+        Columns to group by.
+    values
+        Output column to aggregate call.
+    """
+
+    _sessions = True
+
+    def __init__(self, context: Context, windows: SessionWindows, by: Sequence[str], values: Mapping[str, str]) -> None:
+        super().__init__(context, windows, by, values)
+        self._gap = windows.gap
+
+    def _closed(self, low: int) -> Iterable[pl.DataFrame]:
+        self._consolidate()
+        ends = pl.col(LAST) + self._gap
+        over = pl.lit(value=True) if low == END else ends <= low
+        bounds = [pl.col(FIRST).cast(BOUND).alias("window_start"), ends.cast(BOUND).alias("window_end")]
+        closed = {name: rows.lazy().filter(over).with_columns(bounds) for name, rows in self._merged.items()}
+        self._merged = {name: rows.filter(~over) for name, rows in self._merged.items()}
+        self._due = self._next_due(low)
+        keys = [*WINDOW, *self._by]
+        finished = self._values.finish(
+            closed["partials"], {name: closed[f"set {name}"].select(*keys, MEMBER) for name in self._sets}, keys
+        )
+        return (_ordered(finished, self.context.output, ["window_end", "window_start", *self._by]),)
+
+    def _first_end(self, table: pl.DataFrame) -> int:
+        first: Any = table.get_column("time").cast(pl.Int64).min()
+        return int(first) + self._gap  # what parts the rows of a group is not looked at before they are reduced
+
+    def _next_due(self, low: int) -> int:
+        last: Any = self._merged["partials"].get_column(LAST).min()
+        return END if last is None else int(last) + self._gap
+
+    def _located(self, rows: pl.LazyFrame) -> pl.LazyFrame:
+        time = pl.col("time").cast(pl.Int64)
+        return _joined(rows.with_columns(time.alias(FIRST), time.alias(LAST)), self._by, self._gap)
+
+    def _consolidate(self) -> None:
+        """One row a session and group again, where rows that came meanwhile have closed gaps."""
+        self._together()
+        if not self._doubled:
+            return
+        now, was = [FIRST, LAST], ["@first before", "@last before"]
+        before = [pl.col(bound).alias(name) for bound, name in zip(now, was, strict=True)]
+        runs = _joined(self._merged["partials"].lazy().with_columns(before), self._by, self._gap).collect().lazy()
+        sessions = runs.select(*self._by, *was, *now).unique()
+        for name, rows in self._merged.items():
+            if name == "partials":
+                lazy = self._values.merge(runs, self._keys)
+            else:
+                members = rows.lazy().rename(dict(zip(now, was, strict=True)))
+                lazy = members.join(sessions, on=[*self._by, *was], nulls_equal=True).select(self._empty[name].columns)
+                lazy = lazy.unique()
+            self._merged[name] = lazy.select(self._empty[name].columns).collect()
+        self._doubled = False
+
+
+def _joined(runs: pl.LazyFrame, by: Sequence[str], gap: int) -> pl.LazyFrame:
+    """Runs of rows with ``FIRST`` and ``LAST`` of the session of their group that they are part of."""
+    apart = pl.col(FIRST) - pl.col("@reached") >= gap
+    runs = runs.sort(FIRST).with_columns(_over(pl.col(LAST).cum_max().shift(1), by).alias("@reached"))
+    runs = runs.with_columns(_over(apart.fill_null(value=False).cum_sum(), by).alias("@session"))
+    session = [*by, "@session"]
+    return runs.with_columns(pl.col(FIRST).min().over(session), pl.col(LAST).max().over(session)).drop(
+        "@reached", "@session"
+    )
+
+
+def _over(values: pl.Expr, by: Sequence[str]) -> pl.Expr:
+    return values.over(by) if by else values
 
 
 class CountWindowAggregate(Buffered):
@@ -303,6 +305,8 @@ def _over_windows(context: Context, by: Sequence[str], values: Mapping[str, str]
     windows = window_of(context)
     if isinstance(windows, int):
         return CountWindowAggregate(context, by, values)
+    if isinstance(windows, SessionWindows):
+        return SessionAggregate(context, windows, by, values)
     return WindowAggregate(context, windows, by, values)
 
 

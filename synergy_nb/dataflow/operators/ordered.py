@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 import polars as pl
 
 from synergy_nb.dataflow.operators.base import WINDOW, Context, implements
-from synergy_nb.dataflow.operators.windows import Buffered, TimeWindows
+from synergy_nb.dataflow.operators.windows import Buffered, SessionWindows, TimeWindows
 from synergy_nb.dataflow.tuples import END, Batch, empty
 
 __all__ = ["Compare", "Distinct", "Sort"]
@@ -66,6 +66,8 @@ class Distinct(Buffered):
         if isinstance(self._windows, TimeWindows):
             pane = (pl.col("time").cast(pl.Int64) // self._windows.pane).alias("@pane")
             return rows.with_columns(pane).unique(["@pane", *self._on], keep="first", maintain_order=True).drop("@pane")
+        if isinstance(self._windows, SessionWindows):
+            return rows  # each of them may be what holds a session together
         return rows.unique([*WINDOW, *self._on], keep="first", maintain_order=True)
 
 

@@ -1,9 +1,10 @@
 """Windows: which rows belong together, and when all of them have come.
 
-Three kinds, as in the plan: windows of event time (tumbling and sliding, aligned to the epoch), windows of n rows in
-order of arrival, and the windows that the rows of a windowed stream carry in ``window_start`` and ``window_end``. A
-window of event time is final when the watermark has reached its end; only then do its rows leave, so results depend
-neither on how the input was cut into batches nor on the order in which rows of one window came.
+Four kinds, as in the plan: windows of event time (tumbling and sliding, aligned to the epoch), sessions, which last
+until nothing has come for a time, windows of n rows in order of arrival, and the windows that the rows of a windowed
+stream carry in ``window_start`` and ``window_end``. A window of event time is final when the watermark has reached its
+end; only then do its rows leave, so results depend neither on how the input was cut into batches nor on the order in
+which rows of one window came.
 
 Times are integers here: microseconds since 1970.
 """
@@ -20,11 +21,21 @@ import polars as pl
 from synergy_nb.dataflow.operators.base import WINDOW, Context, OperatorLogic
 from synergy_nb.dataflow.tuples import END, START, Batch, empty
 
-__all__ = ["ORDINAL", "Buffered", "GivenWindows", "TimeWindows", "Windows", "microseconds", "window_of"]
+__all__ = [
+    "BOUND",
+    "ORDINAL",
+    "Buffered",
+    "GivenWindows",
+    "SessionWindows",
+    "TimeWindows",
+    "Windows",
+    "microseconds",
+    "window_of",
+]
 
 ORDINAL: Final = "@window"  # column that numbers count windows; two of them may have the same bounds
 COMPACT_ROWS: Final = 8192  # new rows after which a buffer is put into one piece
-_BOUND: Final = pl.Datetime("us")
+BOUND: Final = pl.Datetime("us")
 
 
 def microseconds(seconds: float) -> int:
@@ -92,7 +103,7 @@ class TimeWindows:
                 .explode("window_start")
             )
         return lazy.with_columns(
-            pl.col("window_start").cast(_BOUND), (pl.col("window_start") + length).cast(_BOUND).alias("window_end")
+            pl.col("window_start").cast(BOUND), (pl.col("window_start") + length).cast(BOUND).alias("window_end")
         )
 
     def keep(self, table: pl.DataFrame, at: str, low: int) -> pl.DataFrame:
@@ -124,13 +135,61 @@ class GivenWindows:
         return table.clear() if low == END else table.filter(pl.col("window_end").cast(pl.Int64) > low)
 
 
+class SessionWindows:
+    """Sessions of all rows: a row belongs to the session of the row before it in time if less than a gap parts them.
+
+    So a session that has ended stays as it is: whatever comes at its end, or later, begins another.
+
+    Parameters
+    ----------
+    gap
+        Microseconds.
+    """
+
+    def __init__(self, gap: int) -> None:
+        self.gap = gap
+
+    def first_end(self, table: pl.DataFrame, at: str) -> int:
+        """See :class:`Windows`."""
+        times = table.get_column(at).cast(pl.Int64).sort()
+        parted = (times.diff(null_behavior="drop") >= self.gap).arg_true()
+        return int(times[int(parted[0]) if parted.len() else -1]) + self.gap
+
+    def next_end(self, low: int) -> int:
+        """See :class:`Windows`."""
+        return low + 1
+
+    def spread(self, table: pl.DataFrame, at: str, previous: int, low: int) -> pl.LazyFrame:
+        """See :class:`Windows`."""
+        rows = self._bounded(table, at)
+        rows = rows if low == END else rows.filter(pl.col("window_end").cast(pl.Int64) <= low)
+        return rows.sort("@row").drop("@row")
+
+    def keep(self, table: pl.DataFrame, at: str, low: int) -> pl.DataFrame:
+        """See :class:`Windows`."""
+        if low == END:
+            return table.clear()
+        open_rows = self._bounded(table, at).filter(pl.col("window_end").cast(pl.Int64) > low)
+        return open_rows.sort("@row").select(table.columns).collect()
+
+    def _bounded(self, table: pl.DataFrame, at: str) -> pl.LazyFrame:
+        """Rows with the bounds of their sessions and, as ``@row``, their places."""
+        time = pl.col(at).cast(pl.Int64)
+        rows = table.lazy().with_row_index("@row").sort(at)
+        rows = rows.with_columns((time.diff() >= self.gap).fill_null(value=False).cum_sum().alias("@session"))
+        return rows.with_columns(
+            time.min().over("@session").cast(BOUND).alias("window_start"),
+            (time.max().over("@session") + self.gap).cast(BOUND).alias("window_end"),
+        ).drop("@session")
+
+
 def window_of(context: Context) -> Windows | int:
     """The windows of an operator: its parameter ``window``, or those of its windowed input; an int n for n rows.
 
     Raises
     ------
     ValueError
-        If it has neither, or the window is none of the three kinds.
+        If it has neither, or the window is of no kind that there is.
     """
     window = context.params.get("window")
     if window is None:
@@ -140,8 +199,10 @@ def window_of(context: Context) -> Windows | int:
     kind = window.get("kind")
     if kind == "count":
         return int(window["rows"])
-    if kind not in ("tumbling", "sliding"):
-        raise context.error("window", window, "kind tumbling, sliding or count")
+    if kind not in ("tumbling", "sliding", "session"):
+        raise context.error("window", window, "kind tumbling, sliding, session or count")
+    if kind == "session":
+        return SessionWindows(max(microseconds(window["gap"]), 1))
     length = microseconds(window["length"])
     slide = microseconds(window["slide"]) if kind == "sliding" else length
     if length < 1 or slide < 1:

@@ -1,0 +1,117 @@
+"""The aggregate calls of an operator: rows to partial results, partial results to fewer of them, these to results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import polars as pl
+
+from synergy_nb.dataflow.expressions import compile_node
+from synergy_nb.dataflow.operators.base import WINDOW
+from synergy_nb.dataflow.tuples import TYPES
+from synergy_nb.plan import sql
+
+__all__ = ["MEMBER", "Values"]
+
+MEMBER: Final = "@member"
+
+
+class Values:
+    """The aggregate calls of one operator, in three steps: reduce rows, merge partial results, finish.
+
+    Parameters
+    ----------
+    values
+        Output column to aggregate call in SQL.
+    schema
+        Of the input.
+    kinds
+        Types of the output columns.
+    """
+
+    def __init__(self, values: Mapping[str, str], schema: Mapping[str, str], kinds: Mapping[str, str]) -> None:
+        self._arguments: dict[str, pl.Expr] = {}  # column to what it holds; computed before grouping
+        self._types: dict[str, str] = {}
+        self._partials: dict[str, tuple[pl.Expr, pl.Expr, str]] = {}  # column: reduce, merge, type
+        self._sets: dict[str, str] = {}  # output column of a count(distinct x) to the column that holds x
+        self._finals: list[pl.Expr] = []
+        for name, text in values.items():
+            self._finals.append(
+                self._compile(name, sql.parse(text, schema, aggregate=True), schema)
+                .alias(name)
+                .cast(TYPES[kinds[name]])
+            )
+        if not self._partials:  # the groups themselves, for the sets to be joined to
+            self._partial("len", "*", pl.len().cast(pl.Int64), pl.Expr.sum, "int")
+
+    def _compile(self, name: str, node: Any, schema: Mapping[str, str]) -> pl.Expr:
+        key = node.key
+        if key == "count" and node.this.key == "star":
+            return self._partial("len", "*", pl.len().cast(pl.Int64), pl.Expr.sum, "int")
+        distinct = node.this.key == "distinct"
+        column, kind = self._argument(node.this.expressions[0] if distinct else node.this, schema)
+        if distinct:
+            self._sets[name] = column
+            return pl.col(f"@set {name}").fill_null(0)
+        value = pl.col(column)
+        if key == "min":
+            return self._partial("min", column, value.min(), pl.Expr.min, kind)
+        if key == "max":  # NaN is the greatest float, as in DuckDB and Spark
+            most = pl.Expr.nan_max if kind == "float" else pl.Expr.max
+            return self._partial("max", column, most(value), most, kind)
+        number = self._partial("count", column, value.count().cast(pl.Int64), pl.Expr.sum, "int")
+        if key == "count":
+            return number
+        total = self._partial("sum", column, value.sum(), pl.Expr.sum, kind)
+        result = total if key == "sum" else total.cast(pl.Float64) / number
+        return pl.when(number > 0).then(result)
+
+    def _argument(self, node: Any, schema: Mapping[str, str]) -> tuple[str, str]:
+        if node.key == "column" and node.name not in WINDOW:  # the bounds of new windows take the old ones' place
+            return node.name, schema[node.name]
+        expression, kind = compile_node(node, schema)
+        if kind == "null":
+            expression, kind = pl.lit(None, dtype=pl.Int64), "int"
+        column = f"@{sql.canonical(node)}"
+        self._arguments[column] = expression.alias(column)
+        self._types[column] = kind
+        return column, kind
+
+    def _partial(self, what: str, column: str, reduce: pl.Expr, merge: Any, kind: str) -> pl.Expr:
+        name = f"@{what} {column}"
+        self._partials[name] = (reduce.alias(name), merge(pl.col(name)), kind)
+        return pl.col(name)
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Columns of partial results, with their types."""
+        return {name: kind for name, (_, _, kind) in self._partials.items()}
+
+    def sets(self, schema: Mapping[str, str]) -> dict[str, str]:
+        """For each output column that is a count(distinct x): the type of x."""
+        return {name: self._types.get(column) or schema[column] for name, column in self._sets.items()}
+
+    def prepare(self, rows: pl.DataFrame) -> pl.LazyFrame:
+        """``rows`` with the arguments of all calls as columns."""
+        return rows.lazy().with_columns(*self._arguments.values()) if self._arguments else rows.lazy()
+
+    def reduce(self, prepared: pl.LazyFrame, keys: Sequence[str]) -> pl.LazyFrame:
+        """Partial results by ``keys``."""
+        return prepared.group_by(keys).agg(reduce for reduce, _, _ in self._partials.values())
+
+    def merge(self, partials: pl.LazyFrame, keys: Sequence[str]) -> pl.LazyFrame:
+        """Partial results of equal ``keys`` as one."""
+        return partials.group_by(keys).agg(merge for _, merge, _ in self._partials.values())
+
+    def members(self, prepared: pl.LazyFrame, keys: Sequence[str], name: str) -> pl.LazyFrame:
+        """The set of the values of one count(distinct x) by ``keys``, in the column ``MEMBER``."""
+        column = pl.col(self._sets[name])
+        return prepared.filter(column.is_not_null()).select(*keys, column.alias(MEMBER)).unique()
+
+    def finish(self, merged: pl.LazyFrame, sets: Mapping[str, pl.LazyFrame], keys: Sequence[str]) -> pl.LazyFrame:
+        """Results from merged partial results and sets of values, both by ``keys``."""
+        for name, members in sets.items():
+            sizes = members.group_by(keys).agg(pl.len().cast(pl.Int64).alias(f"@set {name}"))
+            merged = merged.join(sizes, on=list(keys), how="left", nulls_equal=True)
+        return merged.with_columns(self._finals)

@@ -1,0 +1,387 @@
+"""Every operator of the data path in a small plan, with its inputs and its meaning in SQL.
+
+Windows in the SQL are written as literally as can be: a table of all windows, joined to the rows by their times.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import duckdb
+import polars as pl
+
+from synergy_nb.dataflow.tuples import TYPES
+from synergy_nb.plan import Plan, Stream, source
+from tests.feeding import rows_of, through
+
+PACKETS = {"link": "str", "source": "str", "port": "int", "bytes": "int", "weight": "float", "ok": "bool"}
+REPLIES = {"source": "str", "Bytes": "int", "status": "int"}
+SECOND = 1_000_000
+
+
+@cache
+def packets(rows: int = 300, seed: int = 7) -> pl.DataFrame:
+    """Rows of about two minutes, out of order by up to five seconds, with NULLs, ties and whole-second times."""
+    rng = random.Random(seed)
+    start = -30 * SECOND  # some of them before 1970
+    columns: dict[str, list[Any]] = {name: [] for name in ("time", *PACKETS)}
+    for row in range(rows):
+        time = start + row * 300_000 + rng.randint(-5 * SECOND, 0)
+        columns["time"].append(time // SECOND * SECOND if row % 3 else time)
+        columns["link"].append(rng.choice(["A", "B", "B", None]))
+        columns["source"].append(rng.choice(["alpha", "beta", "gamma", "delta", "héé", ""]))
+        columns["port"].append(rng.choice([80, 443, 22, None]))
+        columns["bytes"].append(rng.choice([None, 0, 40, 576, 1500, rng.randint(-50, 50)]))
+        columns["weight"].append(rng.choice([None, rng.randint(-64, 64) / 8]))
+        columns["ok"].append(rng.choice([True, False, None]))
+    return _typed(columns, PACKETS)
+
+
+@cache
+def replies(rows: int = 120, seed: int = 8) -> pl.DataFrame:
+    """The second input of joins: other columns, one of which clashes but for its case."""
+    rng = random.Random(seed)
+    times = [-30 * SECOND + row * 800_000 + rng.randint(-3 * SECOND, 0) for row in range(rows)]
+    columns: dict[str, list[Any]] = {"time": times}
+    columns["source"] = [rng.choice(["alpha", "beta", "gamma", None]) for _ in range(rows)]
+    columns["Bytes"] = [rng.randint(0, 9) for _ in range(rows)]
+    columns["status"] = [rng.choice([200, 404, None]) for _ in range(rows)]
+    return _typed(columns, REPLIES)
+
+
+def _typed(columns: dict[str, list[Any]], kinds_of: dict[str, str]) -> pl.DataFrame:
+    table = pl.DataFrame(columns, schema={"time": pl.Int64(), **{name: TYPES[kind] for name, kind in kinds_of.items()}})
+    return table.with_columns(pl.col("time").cast(TYPES["time"]))
+
+
+def python(name: str, columns: dict[str, str]) -> Stream:
+    return source("python", name=name, columns=columns, id=name)
+
+
+class Case(NamedTuple):
+    """An operator in a plan, and its stream in SQL over ``in0`` and ``in1``: its inputs, with ``pos``."""
+
+    build: Callable[[], Stream]
+    sql: str
+    windows: tuple[int, int] | None = None  # length, slide in seconds, of the table ``w`` (s, e)
+    ordered: bool = True  # whether the order of rows depends on nothing but the inputs
+    stateful: bool = False
+
+
+def P() -> Stream:  # noqa: N802 - a constant that is made anew
+    return python("packets", PACKETS)
+
+
+def R() -> Stream:  # noqa: N802
+    return python("replies", REPLIES)
+
+
+def sums(packets: Stream | None = None) -> Stream:
+    """A windowed stream, with up to 24 rows a window."""
+    return (packets or P()).aggregate(by=["source", "link"], window="10 s", total="sum(bytes)", most="max(weight)")
+
+
+def ties() -> Stream:
+    """A windowed stream of many rows a window."""
+    return P().sort("bytes", window="20 s")
+
+
+def counted() -> Stream:
+    rows = sums()
+    return rows.compare("total", "75 %", count=rows.filter("total > 100").count("m"))
+
+
+def joined() -> Stream:
+    packets = P()
+    other = packets.aggregate(by=["source"], window="10 s", n="count(*)", total="min(bytes)")
+    return sums(packets).join(other, on=["source", "window_start", "window_end"], within="0 s")
+
+
+VALUES = {
+    "n": "count(*)", "k": "count(bytes)", "total": "sum(bytes)", "low": "min(weight)", "high": "max(weight)",
+    "mean": "avg(bytes)", "first": "min(source)", "last": "max(time)", "ports": "count(distinct port)",
+    "twice": "sum(weight * 2)", "ones": "sum(1)", "none": "avg(CAST(NULL AS int))",
+    "sources": "count(distinct lower(source))",
+}  # fmt: skip
+VALUES_SQL = (
+    "count(*), count(bytes), sum(bytes)::BIGINT, min(weight), max(weight), avg(bytes), min(source), max(time), "
+    "count(DISTINCT port), sum(weight * 2), sum(1)::BIGINT, avg(NULL::BIGINT), count(DISTINCT lower(source))"
+)
+WINDOWED = "e - INTERVAL 1 MICROSECOND AS time, s, e"
+IN_WINDOW = "FROM in0 JOIN w ON time >= s AND time < e"
+COUNTED = (
+    "(SELECT *, (row_number() OVER (ORDER BY pos) - 1) // {n} AS g FROM in0 "
+    "QUALIFY g < (SELECT count(*) FROM in0) // {n})"
+)
+GAP = 1_500_000  # microseconds; of sessions
+SESSIONS = (
+    "(SELECT *, min(time) OVER (PARTITION BY {by}k) AS s, max(time) OVER (PARTITION BY {by}k) + INTERVAL 1500 "
+    "MILLISECOND AS e FROM (SELECT *, sum(CASE WHEN pause < {gap} THEN 0 ELSE 1 END) OVER "
+    "({part}ORDER BY time, pos ROWS UNBOUNDED PRECEDING) AS k FROM (SELECT *, "
+    "epoch_us(time) - lag(epoch_us(time)) OVER ({part}ORDER BY time, pos) AS pause FROM in0)))"
+)
+SESSION = SESSIONS.format(by="", part="", gap=GAP)
+
+
+def sessions_by(*columns: str) -> str:
+    """The rows of ``in0`` with the bounds of their groups' sessions."""
+    by = ", ".join(columns) + ", "
+    return SESSIONS.format(by=by, part=f"PARTITION BY {by[:-2]} ", gap=GAP)
+
+
+BOUNDED = (
+    f"(SELECT *, min(time) OVER (PARTITION BY g) AS s, max(time) OVER (PARTITION BY g) + INTERVAL 1 MICROSECOND AS e "
+    f"FROM {COUNTED})"
+)
+
+CASES = {
+    "filter": Case(
+        lambda: P().filter("bytes % 2 = 0 AND (link = 'B' OR port IN (80, 22))"),
+        "SELECT * EXCLUDE pos FROM in0 WHERE bytes % 2 = 0 AND (link = 'B' OR port IN (80, 22)) ORDER BY pos",
+    ),
+    "project": Case(
+        lambda: P().project({"kb": "bytes / 1000", "name": "upper(source)", "one": "1", "none": "CAST(NULL AS str)"}),
+        "SELECT time, bytes / 1000, upper(source), 1::BIGINT, NULL FROM in0 ORDER BY pos",
+    ),
+    "project of windows": Case(
+        lambda: sums().project({"half": "total / 2"}),
+        "SELECT time, window_start, window_end, total / 2 FROM in0 ORDER BY pos",
+    ),
+    "union": Case(
+        lambda: P().project("source", "bytes").union(R().project(source="source", bytes="Bytes")),
+        "SELECT * EXCLUDE pos FROM in0 UNION ALL SELECT * EXCLUDE pos FROM in1",
+        ordered=False,
+    ),
+    "aggregate tumbling": Case(
+        lambda: P().aggregate(by=["link"], window="10 s", values=VALUES),
+        f"SELECT {WINDOWED}, link, {VALUES_SQL} {IN_WINDOW} GROUP BY s, e, link ORDER BY e, link NULLS LAST",
+        (10, 10), stateful=True,
+    ),
+    "aggregate sliding": Case(
+        lambda: P().aggregate(by=["port", "source"], window="20 s every 5 s", values=VALUES),
+        f"SELECT {WINDOWED}, port, source, {VALUES_SQL} {IN_WINDOW} GROUP BY s, e, port, source "
+        "ORDER BY e, port NULLS LAST, source NULLS LAST",
+        (20, 5), stateful=True,
+    ),
+    "aggregate sliding by no divisor": Case(
+        lambda: P().aggregate(window="17 s every 7 s", values=VALUES),
+        f"SELECT {WINDOWED}, {VALUES_SQL} {IN_WINDOW} GROUP BY s, e ORDER BY e",
+        (17, 7), stateful=True,
+    ),
+    "aggregate of sessions": Case(
+        lambda: P().aggregate(by=["link", "source"], window="1500 ms gap", values=VALUES),
+        f"SELECT {WINDOWED}, link, source, {VALUES_SQL} FROM {sessions_by('link', 'source')} "
+        "GROUP BY s, e, link, source ORDER BY e, s, link NULLS LAST, source",
+        stateful=True,
+    ),
+    "aggregate of sessions of all": Case(
+        lambda: P().filter("bytes > 0").aggregate(window="1500 ms gap", values=VALUES),
+        f"SELECT {WINDOWED}, {VALUES_SQL} FROM {SESSION} GROUP BY s, e ORDER BY e",
+        stateful=True,
+    ),
+    "aggregate of rows": Case(
+        lambda: P().aggregate(by=["link"], window="30 rows", values=VALUES),
+        f"SELECT e - INTERVAL 1 MICROSECOND, s, e, link, {VALUES_SQL} FROM {BOUNDED.format(n=30)} "
+        "GROUP BY g, s, e, link ORDER BY g, link NULLS LAST",
+        stateful=True,
+    ),
+    "aggregate of windows": Case(
+        lambda: sums().aggregate(window="30 s", total="sum(total)", pairs="count(*)", ends="max(window_end)",
+                                 starts="count(distinct window_start)"),
+        f"SELECT {WINDOWED}, sum(total)::BIGINT, count(*), max(window_end), count(DISTINCT window_start) {IN_WINDOW} "
+        "GROUP BY s, e ORDER BY e",
+        (30, 30), stateful=True,
+    ),
+    "aggregate of rows of windows": Case(
+        lambda: sums().aggregate(window="7 rows", ends="max(window_end)", last="max(time)"),
+        "SELECT e - INTERVAL 1 MICROSECOND, s, e, max(window_end), max(time) "
+        f"FROM {BOUNDED.format(n=7)} GROUP BY g, s, e ORDER BY g",
+        stateful=True,
+    ),
+    "sort": Case(
+        lambda: P().sort("bytes desc", "port", window="20 s"),
+        f"SELECT {WINDOWED}, link, source, port, bytes, weight, ok {IN_WINDOW} ORDER BY e, bytes DESC NULLS LAST, "
+        "port NULLS LAST, link NULLS LAST, source, weight NULLS LAST, ok NULLS LAST",
+        (20, 20), stateful=True,
+    ),
+    "sort of sessions": Case(
+        lambda: P().filter("bytes > 0").sort("weight desc", "link", window="1500 ms gap"),
+        f"SELECT {WINDOWED}, link, source, port, bytes, weight, ok FROM {SESSION} ORDER BY e, weight DESC NULLS LAST, "
+        "link NULLS LAST, source, port NULLS LAST, bytes, ok NULLS LAST",
+        stateful=True,
+    ),
+    "sort of rows": Case(
+        lambda: P().sort("source", window="25 rows"),
+        f"SELECT {WINDOWED}, link, source, port, bytes, weight, ok FROM {BOUNDED.format(n=25)} ORDER BY g, source, "
+        "link NULLS LAST, port NULLS LAST, bytes NULLS LAST, weight NULLS LAST, ok NULLS LAST",
+        stateful=True,
+    ),
+    "sort of windows": Case(
+        lambda: sums().sort("total desc"),
+        "SELECT * EXCLUDE pos FROM in0 ORDER BY window_end, total DESC NULLS LAST, link NULLS LAST, source",
+        stateful=True,
+    ),
+    "count": Case(
+        lambda: P().count(window="10 s every 2 s"),
+        f"SELECT {WINDOWED}, count(*) {IN_WINDOW} GROUP BY s, e ORDER BY e",
+        (10, 2), stateful=True,
+    ),
+    "count of sessions": Case(
+        lambda: P().filter("bytes > 0").count(window="1500 ms gap"),
+        f"SELECT {WINDOWED}, count(*) FROM {SESSION} GROUP BY s, e ORDER BY e",
+        stateful=True,
+    ),
+    "count of windows": Case(
+        lambda: sums().count("pairs"),
+        "SELECT time, window_start, window_end, count(*) FROM in0 GROUP BY ALL ORDER BY window_end",
+        stateful=True,
+    ),
+    "compare": Case(
+        lambda: ties().compare("bytes", 0.6),
+        "SELECT * EXCLUDE pos FROM in0 AS r WHERE (SELECT count(*) FROM in0 AS o WHERE o.window_end = r.window_end "
+        "AND o.bytes < r.bytes) > 0.6::DOUBLE * (SELECT count(*) FROM in0 AS o WHERE o.window_end = r.window_end) "
+        "ORDER BY window_end, pos",
+        stateful=True,
+    ),
+    "compare by groups": Case(
+        lambda: ties().compare("weight", 0.3, by=["link", "ok"]),
+        "SELECT * EXCLUDE (pos, k, n) FROM (SELECT *, "
+        "(SELECT count(*) FROM in0 AS o WHERE o.window_end = r.window_end AND o.link IS NOT DISTINCT FROM r.link AND "
+        "o.ok IS NOT DISTINCT FROM r.ok AND o.weight < r.weight) AS k, "
+        "count(*) OVER (PARTITION BY window_end, link, ok) AS n FROM in0 AS r) WHERE k > 0.3::DOUBLE * n "
+        "ORDER BY window_end, pos",
+        stateful=True,
+    ),
+    "compare with count": Case(
+        counted,
+        "SELECT * EXCLUDE pos FROM in0 AS r WHERE (SELECT count(*) FROM in0 AS o WHERE o.window_end = r.window_end AND "
+        "o.total < r.total) > 0.75::DOUBLE * (SELECT m FROM in1 WHERE in1.window_end = r.window_end) "
+        "ORDER BY window_end, pos",
+        stateful=True,
+    ),
+    "join": Case(
+        lambda: P().join(R(), on=["source"], within="3 s"),
+        "SELECT greatest(a.time, b.time), a.source, a.link, a.port, a.bytes, a.weight, a.ok, b.Bytes, b.status "
+        "FROM in0 AS a JOIN in1 AS b ON a.source = b.source AND abs(epoch_us(a.time) - epoch_us(b.time)) <= 3000000",
+        ordered=False, stateful=True,
+    ),
+    "join of windows": Case(
+        joined,
+        "SELECT a.time, window_start, window_end, source, a.link, a.total, most, b.n, b.total FROM in0 AS a "
+        "JOIN in1 AS b USING (source, window_start, window_end)",
+        ordered=False, stateful=True,
+    ),
+    "distinct": Case(
+        lambda: P().distinct("link", "port", window="15 s every 5 s"),
+        f"SELECT {WINDOWED}, link, source, port, bytes, weight, ok {IN_WINDOW} "
+        "QUALIFY row_number() OVER (PARTITION BY e, link, port ORDER BY pos) = 1 ORDER BY e, pos",
+        (15, 5), stateful=True,
+    ),
+    "distinct of sessions": Case(
+        lambda: P().filter("bytes > 0").distinct("link", "port", window="1500 ms gap"),
+        f"SELECT {WINDOWED}, link, source, port, bytes, weight, ok FROM {SESSION} "
+        "QUALIFY row_number() OVER (PARTITION BY e, link, port ORDER BY pos) = 1 ORDER BY e, pos",
+        stateful=True,
+    ),
+    "distinct of rows": Case(
+        lambda: P().distinct("ok", window="40 rows"),
+        f"SELECT {WINDOWED}, link, source, port, bytes, weight, ok FROM {BOUNDED.format(n=40)} "
+        "QUALIFY row_number() OVER (PARTITION BY g, ok ORDER BY pos) = 1 ORDER BY g, pos",
+        stateful=True,
+    ),
+    "distinct of windows": Case(
+        lambda: ties().project("link", "port").distinct(),
+        "SELECT * EXCLUDE pos FROM in0 "
+        "QUALIFY row_number() OVER (PARTITION BY window_end, link, port ORDER BY pos) = 1 ORDER BY window_end, pos",
+        stateful=True,
+    ),
+    "sample": Case(
+        lambda: P().sample("30 %", seed=5),
+        "SELECT * EXCLUDE pos FROM in0 WHERE pos IN (SELECT pos FROM drawn) ORDER BY pos",
+    ),
+    "sample of all": Case(lambda: P().sample(1.0), "SELECT * EXCLUDE pos FROM in0 ORDER BY pos"),
+    "encrypt": Case(
+        lambda: P().project("source", "port", "ok", "weight", when="time")
+        .encrypt("source", "port", "when", key="alpha"),
+        "SELECT time, '?', '?', ok, weight, '?' FROM in0 ORDER BY pos",
+    ),
+    "decrypt": Case(
+        lambda: P().project("source", "port", "weight", "ok", when="time")
+        .encrypt("source", "port", "weight", "ok", "when", key="alpha")
+        .decrypt({"source": "str", "port": "int", "weight": "float", "ok": "bool", "when": "time"}, key="alpha"),
+        "SELECT time, source, port, weight, ok, time FROM origin WHERE pos IN (SELECT pos FROM in0) ORDER BY pos",
+    ),
+    "delay": Case(lambda: P().delay("1 ms"), "SELECT * EXCLUDE pos FROM in0 ORDER BY pos"),
+    "sink": Case(P, "SELECT * EXCLUDE pos FROM in0 ORDER BY pos"),
+}  # fmt: skip
+
+
+class Built(NamedTuple):
+    """A case with its plan, the operator that it is about, and the rows of that operator's inputs."""
+
+    case: Case
+    plan: Plan
+    operator: str
+    tables: list[pl.DataFrame]
+
+    @property
+    def schema(self) -> dict[str, str]:
+        return self.plan.schema(self.operator)
+
+
+@cache
+def built(name: str) -> Built:
+    case = CASES[name]
+    plan = case.build().sink(name="result")
+    (sink,) = plan.sinks
+    operator = sink if name == "sink" else plan.upstream(sink)[0]
+    sources = {"packets": packets(), "replies": replies()}
+    tables = [through(plan, upstream, sources) for upstream in plan.upstream(operator)]
+    return Built(case, plan, operator, tables)
+
+
+def by_duckdb(it: Built, tables: list[pl.DataFrame]) -> list[tuple[Any, ...]]:
+    """The rows that the SQL of a case gives for the rows of its inputs."""
+    connection = duckdb.connect()
+    for port, table in enumerate(tables):
+        connection.register(f"in{port}", table.to_arrow())
+    connection.register(
+        "origin", packets().with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("pos")).to_arrow()
+    )
+    connection.register(
+        "drawn", pl.DataFrame({"pos": [i for i in range(1000) if split_mix(i ^ split_mix(5)) < 0.3 * 2**64]}).to_arrow()
+    )
+    if it.case.windows is not None:
+        length, slide = (seconds * SECOND for seconds in it.case.windows)
+        starts = range(-200 * slide, 200 * slide, slide)
+        windows = pl.DataFrame({"s": starts, "e": [start + length for start in starts]})
+        connection.register("w", windows.cast(TYPES["time"]).to_arrow())
+    return connection.execute(it.case.sql).fetchall()
+
+
+def split_mix(number: int) -> int:
+    """SplitMix64's output function, as it is printed."""
+    z = (number + 0x9E3779B97F4A7C15) % 2**64
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+    z = (z ^ z >> 27) * 0x94D049BB133111EB % 2**64
+    return z ^ z >> 31
+
+
+def results(it: Built, items: Any) -> list[tuple[Any, ...]]:
+    """Rows as they left, in a fixed order where the order is not part of the contract; ciphertext as ``?``."""
+    rows = rows_of(items, it.schema)
+    if it.operator == "encrypt":
+        rows = [tuple("?" if isinstance(value, bytes) else value for value in row) for row in rows]
+    return rows if it.case.ordered else sorted(rows, key=repr)
+
+
+def expected(it: Built, tables: list[pl.DataFrame]) -> list[tuple[Any, ...]]:
+    rows = by_duckdb(it, tables)
+    return rows if it.case.ordered else sorted(rows, key=repr)
+
+
+def numbered(table: pl.DataFrame) -> pl.DataFrame:
+    return table.with_columns(pl.int_range(table.height, dtype=pl.Int64).alias("pos"))
