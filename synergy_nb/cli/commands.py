@@ -9,23 +9,29 @@ Everything is imported by the command that needs it, so that ``synergy --help`` 
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from synergy_nb.plan import Plan
+from synergy_nb.cli.doors import (
+    FAILED,
+    at_least,
+    bad_input,
+    chosen_spark,
+    fail,
+    load,
+    parsed,
+    print_json,
+    refuse,
+    running,
+    writable,
+)
 
 __all__ = ["app", "main"]
-
-FAILED, BAD_INPUT = 1, 2
 
 app = typer.Typer(
     name="synergy",
@@ -91,12 +97,12 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Compose and run the top-k traffic query on peers, and check its rows by DuckDB."""
-    _at_least("--peers", peers, 2 if kill else 1)
+    at_least("--peers", peers, 2 if kill else 1)
     if speed is not None and not 0 < speed < float("inf"):
-        _refuse(f"--speed: {speed!r}; expected a factor above 0, such as 3600 for an hour a second")
-    _writable("--report", report)
-    where = _spark(spark)
-    with _bad_input("--trace"):
+        refuse(f"--speed: {speed!r}; expected a factor above 0, such as 3600 for an hour a second")
+    writable("--report", report)
+    where = chosen_spark(spark)
+    with bad_input("--trace"):
         from synergy_nb.demo import inputs
 
         given = inputs.choose(trace)
@@ -106,17 +112,17 @@ def demo(
     from synergy_nb.demo.page import page
     from synergy_nb.demo.printed import printed
 
-    with _running(), Bars() as bars:
+    with running(), Bars() as bars:
         outcome = run(given, peers=peers, speed=speed, kill=kill, spark=where, progress=bars)
     report.write_text(page(outcome, __version__), encoding="utf-8")
     if as_json:
-        _print_json(outcome.to_dict())
+        print_json(outcome.to_dict())
         err.print(f"report: {report}", markup=False, soft_wrap=True)
     else:
         printed(outcome, out)
         out.print(f"\nreport  {report}", markup=False, soft_wrap=True)
     if not outcome.check.equal:
-        _fail(f"the rows do not equal DuckDB's: {outcome.check.difference}")
+        fail(f"the rows do not equal DuckDB's: {outcome.check.difference}")
 
 
 @app.command()
@@ -142,51 +148,51 @@ def run(
 ) -> None:
     """Run a query plan on peers, until its streams end, --duration is over, or Ctrl-C."""
     if peers is not None and scheduler is not None:
-        _refuse(f"--scheduler: {scheduler!r} and --peers: {peers}; expected one of them")
+        refuse(f"--scheduler: {scheduler!r} and --peers: {peers}; expected one of them")
     if scheduler is not None and "://" not in scheduler:
-        _refuse(f"--scheduler: {scheduler!r}; expected an address such as tcp://host:8786")
+        refuse(f"--scheduler: {scheduler!r}; expected an address such as tcp://host:8786")
     count = None if scheduler is not None else 8 if peers is None else peers
     if count is not None:
-        _at_least("--peers", count, 1)
-    _at_least("--limit", limit, 0)
+        at_least("--peers", count, 1)
+    at_least("--limit", limit, 0)
     if report is not None:
-        _writable("--report", report)
-    parsed = _load(plan)
+        writable("--report", report)
+    parsed = load(plan)
     seconds = None
     if duration is not None:
         from synergy_nb.plan.units import parse_duration
 
-        with _bad_input("--duration"):
+        with bad_input("--duration"):
             seconds = parse_duration(duration)
     from synergy_nb.cli.running import check, execute, secrets
 
-    with _bad_input("--key"):
+    with bad_input("--key"):
         keys = secrets(key or [])
-    with _bad_input(str(plan)):
+    with bad_input(str(plan)):
         check(parsed, peers=count, keys=keys)
-    where = _spark(spark)
+    where = chosen_spark(spark)
     from synergy_nb.cli.console import Bars
     from synergy_nb.cli.showing import show_run, write_report
     from synergy_nb.runtime.cluster import Cluster
 
-    with _running(), Bars() as bars:
+    with running(), Bars() as bars:
         bars.stage(f"connecting to {scheduler}" if scheduler is not None else f"starting {count} peers")
         with Cluster(scheduler if scheduler is not None else count or 8, keys=keys, spark=where) as cluster:
             found = execute(parsed, cluster, limit=limit, duration=seconds, progress=bars)
     if report is not None:
         write_report(report, parsed, found)
     if as_json:
-        _print_json(found.to_dict(parsed, explain=explain))
+        print_json(found.to_dict(parsed, explain=explain))
     else:
         show_run(parsed, found, explain=explain)
     if found.status not in ("finished", "stopped"):
-        _fail(f"{found.application}: {found.status}: {found.reason}")
+        fail(f"{found.application}: {found.status}: {found.reason}")
 
 
 @app.command()
 def up(peers: Peers = 8, as_json: Json = False) -> None:
     """Start peers, print their addresses, and stay until Ctrl-C or SIGTERM."""
-    _at_least("--peers", peers, 1)
+    at_least("--peers", peers, 1)
     import threading
 
     told = threading.Event()
@@ -202,13 +208,13 @@ def up(peers: Peers = 8, as_json: Json = False) -> None:
     from synergy_nb.runtime.cluster import Cluster
 
     try:
-        with _running(), Bars() as bars:
+        with running(), Bars() as bars:
             bars.stage(f"starting {peers} peers")
             cluster = Cluster(peers=peers)
         with cluster:
             started = True
             if as_json:
-                _print_json({"scheduler": cluster.scheduler, "peers": cluster.peers})
+                print_json({"scheduler": cluster.scheduler, "peers": cluster.peers})
             else:
                 fields([("scheduler", cluster.scheduler), *cluster.peers.items()])
                 out.print(f"\nsynergy run PLAN.yaml --scheduler {cluster.scheduler}", markup=False, soft_wrap=True)
@@ -236,7 +242,7 @@ def bench(
         from synergy_nb.plan.units import WrongValue, nearest
 
         expected = f"all, or one of {', '.join(names)}"
-        _refuse(f"NAME: {WrongValue(name, expected, nearest(name, (*names, 'all')))}")
+        refuse(f"NAME: {WrongValue(name, expected, nearest(name, (*names, 'all')))}")
     from synergy_nb.cli.console import Bars, err
     from synergy_nb.cli.showing import show_measurement
 
@@ -253,9 +259,9 @@ def bench(
         if not as_json:
             show_measurement(found[-1])
     if as_json:
-        _print_json(found if name == "all" else found[0] if found else None)
+        print_json(found if name == "all" else found[0] if found else None)
     if failed:
-        _fail(f"not measured: {', '.join(failed)}")
+        fail(f"not measured: {', '.join(failed)}")
 
 
 @app.command()
@@ -272,10 +278,10 @@ def doctor(as_json: Json = False) -> None:
             if not as_json:
                 show_finding(finding)
     if as_json:
-        _print_json([finding._asdict() for finding in findings])
+        print_json([finding._asdict() for finding in findings])
     bad = [finding.name for finding in findings if finding.state == "bad"]
     if bad:
-        _fail(f"not ready: {', '.join(bad)}")
+        fail(f"not ready: {', '.join(bad)}")
 
 
 # -- plans -------------------------------------------------------------------------------------------------------------
@@ -289,14 +295,14 @@ def plan_show(
 ) -> None:
     """Draw a plan, with what each operator takes and gives."""
     if svg is not None:
-        _writable("--svg", svg)
-    plan = _load(file)
+        writable("--svg", svg)
+    plan = load(file)
     if svg is not None:
         svg.write_text(plan.to_svg(), encoding="utf-8")
     from synergy_nb.cli.showing import plan_dict, show_plan
 
     if as_json:
-        _print_json(plan_dict(plan))
+        print_json(plan_dict(plan))
     else:
         show_plan(plan)
 
@@ -309,14 +315,14 @@ def plan_check(file: PlanFile, as_json: Json = False) -> None:
     from synergy_nb.plan import PlanError
 
     try:
-        plan = _parsed(file)
+        plan = parsed(file)
     except PlanError as error:
         if as_json:
             problems = [msgspec.structs.asdict(problem) for problem in error.problems]
-            _print_json({"valid": False, "problems": problems})
-        _refuse(f"{file}: {error}")
+            print_json({"valid": False, "problems": problems})
+        refuse(f"{file}: {error}")
     if as_json:
-        _print_json({"valid": True, "problems": []})
+        print_json({"valid": True, "problems": []})
     else:
         from synergy_nb.cli.console import out
         from synergy_nb.widgets.readable import counted
@@ -337,7 +343,7 @@ def data_list(as_json: Json = False) -> None:
 
     found = datasets.listing()
     if as_json:
-        _print_json([dataset_dict(each) for each in found])
+        print_json([dataset_dict(each) for each in found])
     else:
         show_datasets(found)
 
@@ -352,7 +358,7 @@ def data_info(
     from synergy_nb.cli.showing import dataset_dict, show_dataset, show_trace
     from synergy_nb.traces import datasets
 
-    with _bad_input():
+    with bad_input():
         known = name in {dataset.name for dataset in datasets.DATASETS}
         if not known and not Path(name).exists() and not {"/", "."} & set(name):
             datasets.find(name)  # a name, and not one of the list: it says which there are
@@ -363,7 +369,7 @@ def data_info(
         import msgspec
 
         described = None if holds is None else msgspec.to_builtins(holds)
-        _print_json({"dataset": None if found is None else dataset_dict(found), "trace": described})
+        print_json({"dataset": None if found is None else dataset_dict(found), "trace": described})
         return
     if found is not None:
         show_dataset(found)
@@ -395,110 +401,10 @@ def data_fetch(
             path = datasets.fetch(name, url, sha256, to, progress=progress)
         except ValueError as error:
             if str(error).startswith(url):  # about what came from there, not about what was asked
-                _fail(str(error))
-            _refuse(str(error))
+                fail(str(error))
+            refuse(str(error))
     size = path.stat().st_size
     if as_json:
-        _print_json({"name": name, "path": str(path), "bytes": size})
+        print_json({"name": name, "path": str(path), "bytes": size})
     else:
         out.print(f"{name}: {path} ({amount(size)} bytes)", markup=False, soft_wrap=True)
-
-
-# -- doors -------------------------------------------------------------------------------------------------------------
-
-
-def _say(message: str) -> None:
-    from synergy_nb.cli.console import err
-
-    err.print(f"synergy: {message}", markup=False, style="red", soft_wrap=True)
-
-
-def _refuse(message: str) -> NoReturn:
-    _say(message)
-    raise typer.Exit(BAD_INPUT)
-
-
-def _fail(message: str) -> NoReturn:
-    _say(message)
-    raise typer.Exit(FAILED)
-
-
-@contextlib.contextmanager
-def _bad_input(field: str = "") -> Iterator[None]:
-    """What is wrong in here is the user's input: one message, about ``field`` if given, and exit code 2."""
-    try:
-        yield
-    except ValueError as error:
-        _refuse(f"{field}: {error}" if field else str(error))
-
-
-@contextlib.contextmanager
-def _running() -> Iterator[None]:
-    """What goes wrong in here went wrong while it ran: one message and exit code 1."""
-    from synergy_nb.runtime.nursery import StartError
-    from synergy_nb.runtime.requests import ClusterError
-    from synergy_nb.runtime.wire import RemoteError
-
-    try:
-        yield
-    except (ClusterError, RemoteError, StartError, TimeoutError, OSError) as error:
-        _fail(str(error) or type(error).__name__)
-
-
-def _spark(given: str | None) -> bool | str:
-    """What ``--spark`` says, checked."""
-    if given is None or given == "off":
-        return given is None
-    from synergy_nb.runtime.spark import checked
-
-    with _bad_input("--spark"):
-        return checked(given)
-
-
-def _at_least(option: str, value: int, least: int) -> None:
-    if value < least:
-        _refuse(f"{option}: {value}; expected a whole number of at least {least}")
-
-
-def _writable(option: str, path: Path) -> None:
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        _refuse(f"{option}: {str(path)!r}; expected a file in a folder that exists")
-    if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
-        _refuse(f"{option}: {str(path)!r} cannot be written; expected a file that can")
-
-
-def _parsed(file: Path) -> Plan:
-    """The plan in a file.
-
-    Raises
-    ------
-    PlanError
-        Holding everything that is wrong with it.
-    """
-    from synergy_nb.plan import Plan
-
-    try:
-        text = file.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        from synergy_nb.plan.units import nearest
-
-        folder = file.absolute().parent
-        near = nearest(file.name, [each.name for each in folder.iterdir()] if folder.is_dir() else [])
-        _refuse(f"{file}: no such file; expected a query plan{f'; did you mean {near!r}?' if near else ''}")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        _refuse(f"{file}: {reason}; expected a query plan in YAML")
-    return Plan.from_yaml(text)
-
-
-def _load(file: Path) -> Plan:
-    from synergy_nb.plan import PlanError
-
-    try:
-        return _parsed(file)
-    except PlanError as error:
-        _refuse(f"{file}: {error}")
-
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(value, indent=2, ensure_ascii=False, default=str))

@@ -1,7 +1,8 @@
-"""The demo's job: run the query twice on peers, check its rows, and tell what was measured.
+"""The demo's job: run the query three times on peers, check its rows, and tell what was measured.
 
 One pass is paced by event time and gives delays against the limit of the plan; one is as fast as possible and gives
-throughput. The rows of both must equal those of DuckDB, row for row.
+throughput; in one Spark computes the sums of the windows, and peers the rest. The rows of all must equal those of
+DuckDB, row for row.
 """
 
 from __future__ import annotations
@@ -65,6 +66,25 @@ class Killed(msgspec.Struct, frozen=True):
     recomposed: str
 
 
+class OnSpark(msgspec.Struct, frozen=True):
+    """The pass with its windows on Spark.
+
+    Parameters
+    ----------
+    operators, peer
+        What Spark executed, and the peer that hosts that part.
+    setup_s
+        Seconds from submission to the start of the source, in which the server and its session were started.
+    seconds
+        From there to the end at the sink.
+    """
+
+    operators: list[str]
+    peer: str
+    setup_s: float
+    seconds: float
+
+
 class Outcome(msgspec.Struct, frozen=True):
     """All that the demo found out.
 
@@ -88,6 +108,8 @@ class Outcome(msgspec.Struct, frozen=True):
         None unless a peer was killed on purpose.
     watched
         Rows of the live stream of the peers; None unless it was the input.
+    spark
+        The pass with its windows on Spark; None if that was not wanted.
     """
 
     given: Input
@@ -105,6 +127,7 @@ class Outcome(msgspec.Struct, frozen=True):
     fast_s: float
     killed: Killed | None
     watched: pl.DataFrame | None
+    spark: OnSpark | None = None
 
     @property
     def tuples_per_s(self) -> float:
@@ -114,29 +137,36 @@ class Outcome(msgspec.Struct, frozen=True):
     def to_dict(self) -> dict[str, Any]:
         """What ``synergy demo --json`` prints; ``kill`` is there only if a peer was killed on purpose."""
         killed = {"kill": msgspec.structs.asdict(self.killed)} if self.killed is not None else {}
-        return killed | {
-            "input": {"name": self.given.name, "tuples": self.given.tuples, "real": self.given.real},
-            "placement": self.placement,
-            "rows": len(self.rows),
-            "rows_sample": [
-                {
-                    "window_start": start.isoformat(),
-                    "window_end": end.isoformat(),
-                    self.given.pair[0]: first,
-                    self.given.pair[1]: second,
-                    "total": total,
-                }
-                for start, end, first, second, total in self.rows[:10]
-            ],
-            "check": {"engine": "duckdb", "equal": self.check.equal, "rows": self.check.rows},
-            "qos": {name: self.qos.get(name) for name in ("delay_p50_s", "delay_p99_s", "limit_s", "miss_rate")},
-            "tuples_per_s": self.tuples_per_s,
-            "peers": self.peers,
-            "setup_s": self.setup_s,
-        }
+        spark = {"spark": msgspec.structs.asdict(self.spark)} if self.spark is not None else {}
+        return (
+            killed
+            | spark
+            | {
+                "input": {"name": self.given.name, "tuples": self.given.tuples, "real": self.given.real},
+                "placement": self.placement,
+                "rows": len(self.rows),
+                "rows_sample": [
+                    {
+                        "window_start": start.isoformat(),
+                        "window_end": end.isoformat(),
+                        self.given.pair[0]: first,
+                        self.given.pair[1]: second,
+                        "total": total,
+                    }
+                    for start, end, first, second, total in self.rows[:10]
+                ],
+                "check": {"engine": "duckdb", "equal": self.check.equal, "rows": self.check.rows},
+                "qos": {name: self.qos.get(name) for name in ("delay_p50_s", "delay_p99_s", "limit_s", "miss_rate")},
+                "tuples_per_s": self.tuples_per_s,
+                "peers": self.peers,
+                "setup_s": self.setup_s,
+            }
+        )
 
 
-def run(given: Input, *, peers: int, speed: float | None, kill: bool, progress: Progress) -> Outcome:
+def run(
+    given: Input, *, peers: int, speed: float | None, kill: bool, progress: Progress, spark: bool | str = True
+) -> Outcome:
     """Run the demo.
 
     Parameters
@@ -151,6 +181,8 @@ def run(given: Input, *, peers: int, speed: float | None, kill: bool, progress: 
         Kill a peer while the paced pass runs, and submit it to the others again.
     progress
         Is told how far it is.
+    spark
+        As of :class:`~synergy_nb.runtime.cluster.Cluster`; False leaves that pass out.
 
     Raises
     ------
@@ -164,7 +196,7 @@ def run(given: Input, *, peers: int, speed: float | None, kill: bool, progress: 
     wanted = _wanted(given)
     progress.stage(f"starting {peers} peers")
     began = time.monotonic()
-    with Cluster(peers=peers) as cluster:
+    with Cluster(peers=peers, spark=spark) as cluster:
         ready = time.monotonic() - began
         watched = _watch(cluster, progress) if not given.real else None
         killed: Killed | None = None
@@ -180,7 +212,11 @@ def run(given: Input, *, peers: int, speed: float | None, kill: bool, progress: 
         progress.stage("as fast as possible")
         quick = cluster.submit(fast)
         fast_rows = _rows(_followed(quick, 0.0, progress), given)
-        check = _checked({"paced pass": slow_rows, "fast pass": fast_rows}, wanted)
+        passes = {"paced pass": slow_rows, "fast pass": fast_rows}
+        on_spark: OnSpark | None = None
+        if spark is not False:
+            on_spark, passes["pass with its windows on Spark"] = _on_spark(cluster, given, progress)
+        check = _checked(passes, wanted)
         return Outcome(
             given=given,
             plan=paced,
@@ -197,7 +233,19 @@ def run(given: Input, *, peers: int, speed: float | None, kill: bool, progress: 
             fast_s=_span(quick.events()),
             killed=killed,
             watched=watched,
+            spark=on_spark,
         )
+
+
+def _on_spark(cluster: Cluster, given: Input, progress: Progress) -> tuple[OnSpark, list[Row]]:
+    """The fast pass again, with its windows on Spark."""
+    progress.stage("with its windows on Spark, which is started")
+    application = cluster.submit(query(given, 0.0, engine="spark"))
+    progress.stage("with its windows on Spark")
+    rows = _rows(_followed(application, 0.0, progress), given)
+    (part,) = application.explain().parts.values()
+    spent = _span(application.events())
+    return OnSpark(part, application.graph[part[-1]], application.setup_s, spent), rows
 
 
 def _wanted(given: Input) -> list[Row]:

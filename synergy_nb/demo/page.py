@@ -24,7 +24,8 @@ def verdicts(outcome: Outcome) -> list[Verdict]:
     """What came out, in sentences."""
     found: list[Verdict] = []
     if outcome.check.equal:
-        text = f"All {amount(outcome.check.rows)} rows of both passes equal DuckDB {duckdb.__version__}'s, row for row."
+        passes = "both passes" if outcome.spark is None else "all three passes, one with its windows on Spark,"
+        text = f"All {amount(outcome.check.rows)} rows of {passes} equal DuckDB {duckdb.__version__}'s, row for row."
         found.append(Verdict("good", text))
     else:
         found.append(Verdict("bad", f"The rows do not equal DuckDB's: {outcome.check.difference}"))
@@ -67,6 +68,9 @@ def page(outcome: Outcome, version: str) -> str:
         Number("Set up in", seconds(outcome.setup_s), f"composed; fast pass {seconds(outcome.fast_setup_s)}"),
         Number("Peers ready in", seconds(outcome.ready_s), f"{outcome.peers} processes, one ring"),
     ]
+    if outcome.spark is not None:
+        speed = amount(round(given.tuples / outcome.spark.seconds))
+        numbers.append(Number("With windows on Spark", speed, f"tuples/s; started in {seconds(outcome.spark.setup_s)}"))
     tables = []
     if top:
         rows = [(f"{number}.", row[2], row[3], row[4]) for number, row in enumerate(top, start=1)]

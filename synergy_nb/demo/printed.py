@@ -49,6 +49,13 @@ def printed(outcome: Outcome, console: Console) -> None:
         f"{outcome.peers} peers ready in {seconds(outcome.ready_s)}; composed and started in "
         f"{seconds(outcome.setup_s)}, the fast pass in {seconds(outcome.fast_setup_s)}",
     )
+    if outcome.spark is not None:
+        spark = outcome.spark
+        measures.add_row(
+            "on Spark",
+            f"{', '.join(spark.operators)} by {spark.peer}: {rate(given.tuples / spark.seconds)} "
+            f"({seconds(spark.seconds)}), after {seconds(spark.setup_s)} to start it",
+        )
     console.print(measures)
     console.print()
     for sort, text in verdicts(outcome):

@@ -36,7 +36,7 @@ from synergy_nb.runtime.requests import (
     pack,
     unpack,
 )
-from synergy_nb.runtime.spark import Sparks
+from synergy_nb.runtime.spark import Sparks, unavailable
 
 __all__ = ["AsyncCluster"]
 
@@ -276,6 +276,9 @@ class AsyncCluster:
                 raise ClusterError(
                     f"{operator}: at: {asked.at!r}; expected submit(..., at=...) there: results stay there"
                 )
+            if asked.engine == "spark" and not self.spark.where:
+                why = unavailable() or "it was started without"
+                raise ClusterError(f"{operator}: engine: 'spark'; this cluster has no Spark: {why}")
             path = asked.params.get("path")
             if self.local is not None and path is not None and not Path(path).is_file():
                 raise ClusterError(f"{operator}: path: {path!r}; expected a file that is there")
