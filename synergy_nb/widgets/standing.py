@@ -56,7 +56,7 @@ def status(readings: Readings, run: Run) -> tuple[str, str]:
     if run.status not in ENDED and run.origin and readings.peer(run.origin).dead:
         return "failed", f"its origin {readings.name(run.origin)} died"
     names = {address: readings.name(address) for address in (*readings.peers, *readings.names)}
-    return run.status, readable(run.reason, names)
+    return run.status, readable(run.reason, {f"peer {address}": name for address, name in names.items()} | names)
 
 
 def state(readings: Readings, component: Component) -> str:
@@ -138,6 +138,8 @@ def _head(readings: Readings, flows: list[Flow], peers: list[Peer], plan: Plan |
         if run.graph:
             facts.append(f"{counted(len(run.graph), 'operator')} on {counted(len(peers), 'peer')}")
         sentence, worse = _sentence(readings, run, now, why, flows, plan)
+        if worse == "bad":
+            glyph = "▲"
         tone = worse or tone
         span = max(until - zero, 0.0) if run.began is not None else None
     else:
@@ -267,7 +269,7 @@ def _peer(readings: Readings, peer: Peer, rank: int) -> dict[str, Any]:
     elif load is None:
         said = "not measured yet"
     else:
-        said = f"{load:.0%}"
+        said = f"{load * 100:.0f} %"
     return {
         "name": readings.name(peer.address),
         "of": peer.address,
@@ -277,7 +279,7 @@ def _peer(readings: Readings, peer: Peer, rank: int) -> dict[str, Any]:
         "promised": None if peer.gone or not peer.cores else round(peer.promised, 3),
         "said": said,
         "about": "" if peer.gone or not peer.cores else f"of {peer.cores:.3g} cores",
-        "reserved": "" if peer.gone or not peer.cores else f"{peer.promised:.0%}",
+        "reserved": "" if peer.gone or not peer.cores else f"{peer.promised * 100:.0f} %",
         "memory": "" if peer.gone or not peer.memory else f"{peer.memory / 2**20:,.0f} MiB",
     }
 
@@ -290,7 +292,7 @@ def _part(readings: Readings, component: Component) -> dict[str, Any]:
     if live:
         lines = [
             f"{rate(stats['rate'])} in, {rate(stats['output_rate'])} out",
-            f"load {stats['load']:.2%} of a core, {seconds(stats['processing_s'])} a tuple",
+            f"load {share(stats['load'])} of a core, {seconds(stats['processing_s'])} a tuple",
             f"{counted(stats['queue_tuples'], 'tuple')} waiting, {seconds(stats['queueing_s'])} in the queue",
         ]
         if stats.get("late"):

@@ -1,0 +1,305 @@
+// The live view of quality of service. The kernel sends what has changed: pieces of words and numbers, and points of
+// lines as binary numbers. A page says that it is ready and gets all that is known; what a page has missed it asks for.
+import { Chart, palette, spark } from "./qosview/charts.js";
+import { rate, seconds, share } from "./qosview/format.js";
+import { Line } from "./qosview/lines.js";
+import { build } from "./qosview/page.js";
+import { COLOURS, GLYPHS, Picture } from "./qosview/picture.js";
+import "./qosview.css";
+
+const ALIVE = 5000; // milliseconds between two signs of life to the kernel
+const SAY = 5000; // between two summaries for those who listen
+const SPANS = [
+  [30, "30 s"],
+  [120, "2 min"],
+  [600, "10 min"],
+  [Infinity, "All"],
+];
+const SPARK = 120; // seconds of a peer's load
+let copies = 0;
+
+class View {
+  constructor({ model, el, signal }) {
+    this.model = model;
+    this.copy = `${Date.now().toString(36)}-${Math.random().toString(36).slice(2, 8)}-${++copies}`;
+    this.pieces = new Map();
+    this.lines = new Map();
+    this.number = 0;
+    this.ready = false;
+    this.span = 120;
+    this.paused = null; // or the time at which the charts stand still
+    this.stale = true;
+    this.frame = 0;
+    this.frames = 0;
+    this.page = build(el, SPANS, {
+      span: (span) => this.choose(span),
+      pause: () => this.pause(),
+    });
+    this.colours = palette(this.page.root);
+    const chart = (options) => new Chart(this.page.charts, { colours: this.colours, sync: this.copy, ...options });
+    this.charts = {
+      delay: chart({ name: "delay", title: "Delay", about: "from the entry of what completed a result to its arrival at the sink; logarithmic", log: true, height: 196, say: seconds }),
+      rate: chart({ name: "rate", title: "Throughput", about: "results a second, over two seconds", log: false, height: 132, floor: 1, say: rate }),
+      miss: chart({ name: "miss", title: "Miss rate", about: "share of the results that came later than the limit", log: false, height: 132, floor: 0.01, ceiling: 1.02, say: share }),
+    };
+    this.picture = new Picture(this.page.picture);
+    this.hear = (content, buffers) => this.take(content, buffers ?? []);
+    model.on("msg:custom", this.hear);
+    this.observe(signal);
+    this.ask();
+    this.draw();
+  }
+
+  // -- the kernel ----------------------------------------------------------------------------------------------------
+
+  send(kind) {
+    try {
+      this.model.send({ kind, copy: this.copy });
+    } catch {
+      // there is no kernel any more: what is drawn stays
+    }
+  }
+
+  ask() {
+    this.ready = false;
+    this.send("ready");
+  }
+
+  take(content, buffers) {
+    if (content.kind !== "update" || (content.to && content.to !== this.copy)) return;
+    if (content.whole) {
+      if (this.ready && content.number <= this.number) return;
+      this.pieces.clear();
+      this.lines.clear();
+      this.ready = true;
+    } else if (!this.ready || content.number <= this.number) return;
+    else if (content.number !== this.number + 1) return this.ask();
+    this.number = content.number;
+    for (const name of content.gone ?? []) this.pieces.delete(name);
+    for (const [name, piece] of Object.entries(content.set ?? {})) this.pieces.set(name, piece);
+    if (content.lines?.length) this.extend(content.lines, buffers[0]);
+    this.stale = true;
+    this.draw();
+  }
+
+  extend(parts, buffer) {
+    const bytes = buffer.buffer.slice(buffer.byteOffset, buffer.byteOffset + buffer.byteLength); // aligned
+    const numbers = new Float64Array(bytes);
+    let at = 0;
+    for (const [quantity, of, count, whole] of parts) {
+      const key = `${quantity}:${of}`;
+      if (!this.lines.has(key)) this.lines.set(key, new Line());
+      const line = this.lines.get(key);
+      if (whole) line.clear();
+      line.append(numbers.subarray(at, at + count), numbers.subarray(at + count, at + 2 * count));
+      at += 2 * count;
+    }
+  }
+
+  // -- what is around ------------------------------------------------------------------------------------------------
+
+  observe(signal) {
+    const { root } = this.page;
+    this.sizes = new ResizeObserver(() => this.redraw());
+    this.sizes.observe(root);
+    const theme = () => {
+      this.colours.forget();
+      this.redraw(true);
+    };
+    this.themes = new MutationObserver(theme);
+    for (const element of [document.documentElement, document.body])
+      this.themes.observe(element, { attributes: true, attributeFilter: ["class", "theme", "data-theme", "data-jp-theme-name", "data-jp-theme-light"] });
+    this.dark = matchMedia("(prefers-color-scheme: dark)");
+    this.dark.addEventListener("change", theme);
+    this.theme = theme;
+    this.wake = () => {
+      if (document.hidden) return;
+      this.redraw();
+      if (this.slept()) this.ask();
+    };
+    document.addEventListener("visibilitychange", this.wake);
+    this.beat = Date.now();
+    this.alive = setInterval(() => {
+      const slept = this.slept();
+      this.beat = Date.now();
+      if (!document.hidden) this.send(slept ? "ready" : "here");
+    }, ALIVE);
+    this.summary = setInterval(() => this.say(), SAY);
+    this.leaving = () => this.send("gone");
+    addEventListener("pagehide", this.leaving);
+    signal?.addEventListener("abort", () => this.close());
+  }
+
+  // Whether the kernel may have given this page up: timers of hidden pages rest.
+  slept() {
+    return Date.now() - this.beat > 3 * ALIVE;
+  }
+
+  close() {
+    if (this.closed) return;
+    this.closed = true;
+    this.send("gone");
+    this.model.off("msg:custom", this.hear);
+    this.sizes.disconnect();
+    this.themes.disconnect();
+    this.dark.removeEventListener("change", this.theme);
+    document.removeEventListener("visibilitychange", this.wake);
+    removeEventListener("pagehide", this.leaving);
+    clearInterval(this.alive);
+    clearInterval(this.summary);
+    cancelAnimationFrame(this.frame);
+    for (const chart of Object.values(this.charts)) chart.destroy();
+  }
+
+  // -- what people do ------------------------------------------------------------------------------------------------
+
+  choose(span) {
+    this.span = span;
+    this.page.chosen(span);
+    this.redraw();
+  }
+
+  pause() {
+    this.paused = this.paused === null ? this.latest() : null;
+    this.page.pausing(this.paused !== null);
+    this.redraw();
+  }
+
+  // -- drawing -------------------------------------------------------------------------------------------------------
+
+  redraw(anew = false) {
+    this.stale = true;
+    if (anew) for (const chart of Object.values(this.charts)) chart.destroy();
+    this.draw();
+  }
+
+  draw() {
+    if (this.frame || this.closed) return;
+    this.frame = requestAnimationFrame(() => {
+      this.frame = 0;
+      if (!this.stale || this.closed) return;
+      this.stale = false;
+      this.frames++;
+      this.render();
+    });
+  }
+
+  latest() {
+    let latest = -Infinity;
+    for (const line of this.lines.values()) latest = Math.max(latest, line.last);
+    return latest;
+  }
+
+  earliest() {
+    let earliest = Infinity;
+    for (const line of this.lines.values()) earliest = Math.min(earliest, line.first);
+    return earliest;
+  }
+
+  // Pieces of one sort, by what they are of.
+  sort(kind) {
+    const found = new Map();
+    for (const [name, piece] of this.pieces) if (name.startsWith(`${kind}:`)) found.set(name.slice(kind.length + 1), piece);
+    return found;
+  }
+
+  render() {
+    const { page } = this;
+    const head = this.pieces.get("head");
+    page.root.classList.toggle("empty", !head);
+    if (!head) return;
+    page.head(head);
+    const flows = [...this.sort("flow").values()];
+    const peers = [...this.sort("peer").values()].sort((a, b) => a.rank - b.rank);
+    const parts = this.sort("part");
+    const until = this.paused ?? this.latest();
+    page.flows(flows, head.kind);
+    this.drawCharts(flows, head, until);
+    const plan = this.pieces.get("plan");
+    page.where(plan, peers.length > 0);
+    if (plan) {
+      const ranks = new Map(peers.map((peer) => [peer.of, peer.rank]));
+      this.picture.show(plan, page.room());
+      page.beside(this.picture.way);
+      this.picture.state(new Map([...parts.values()].map((part) => [part.operator, part])), ranks);
+    }
+    this.drawLoads(page.peers(peers, plan ? [] : [...parts.values()], Boolean(plan)), Boolean(plan), until);
+  }
+
+  // Small lines of load, all on one scale.
+  drawLoads(rows, coloured, until) {
+    const to = Number.isFinite(until) ? until : 1;
+    const from = to - SPARK;
+    const loads = rows.map(({ of }) => this.lines.get(`load:${of}`));
+    let high = 0.05;
+    for (const line of loads)
+      for (let place = line?.place(from) ?? 0; place < (line?.size ?? 0); place++) if (line.values[place] > high) high = line.values[place];
+    rows.forEach(({ canvas, of, rank }, index) => {
+      const lines = [
+        { line: this.lines.get(`promised:${of}`), colour: "soft", dash: [2, 3] },
+        { line: loads[index], colour: coloured ? `peer-${rank % COLOURS}` : "plain" },
+      ];
+      spark(canvas, lines, from, to, this.colours, high * 1.1);
+    });
+  }
+
+  drawCharts(flows, head, until) {
+    const known = flows.filter((flow) => this.lines.has(`rate:${flow.of}`));
+    this.page.charting(known.length > 0);
+    if (!known.length) return;
+    let from = until - this.span;
+    if (!Number.isFinite(from)) from = Math.min(this.earliest(), until - 1);
+    else from = Math.max(from, Math.min(head.zero, this.earliest()), until - this.span);
+    if (until - from < 5) from = until - 5;
+    const within = known.filter((flow) => this.lines.get(`rate:${flow.of}`).last >= from);
+    const shown = within.length ? within : known;
+    const key = shown.map((flow) => [flow.of, flow.label, JSON.stringify(flow.limits)].join()).join(";");
+    const one = shown.length === 1 ? shown[0] : null;
+    const of = (quantity) =>
+      shown.map((flow) => ({
+        key: `${quantity}:${flow.of}`,
+        label: flow.label,
+        colour: one ? "p50" : `peer-${flows.indexOf(flow) % COLOURS}`,
+        width: 1.75,
+      }));
+    const limit = (quantity, label, above) =>
+      one && one.limits[quantity] !== null ? [{ value: one.limits[quantity], label, above, always: quantity !== "miss" }] : [];
+    const { delay, miss } = this.charts;
+    if (one)
+      delay.set(
+        [
+          { key: `p50:${one.of}`, label: "p50", colour: "p50", width: 1.75 },
+          { key: `p99:${one.of}`, label: "p99", colour: "p99", width: 1.75, below: true },
+        ],
+        limit("delay", `limit ${one.limit}`, true),
+        key,
+      );
+    else delay.set(of("p99"), [], key);
+    delay.title.textContent = one ? "Delay" : "Delay p99";
+    this.charts.rate.set(of("rate"), limit("rate", `asked ${one?.wanted}`, false), key);
+    const limited = shown.some((flow) => flow.limits.delay !== null);
+    miss.element.hidden = !limited;
+    if (limited) miss.set(of("miss"), limit("miss", `allowed ${one?.allowed}`, true), key);
+    for (const chart of Object.values(this.charts)) chart.quiet = !one;
+    for (const chart of Object.values(this.charts))
+      if (!chart.element.hidden) chart.draw(this.lines, from, until, head.zero, chart.canvas.clientWidth);
+  }
+
+  // One sentence for those who hear the view rather than see it, when there is something new to say.
+  say() {
+    const head = this.pieces.get("head");
+    if (!head || document.hidden) return;
+    const flows = [...this.sort("flow").values()].slice(0, 3);
+    const numbers = flows.map((flow) => `${flow.label ? `${flow.label}: ` : ""}delay p99 ${flow.p99}, ${flow.rate}, ${flow.miss} missed`);
+    this.page.say([`${head.title}: ${head.status}.`, head.sentence, ...numbers].join(" "));
+  }
+}
+
+export { GLYPHS, Line, View };
+export default {
+  render(given) {
+    const view = new View(given);
+    given.el.synergyView = view; // for those who measure it
+    return () => view.close();
+  },
+};

@@ -1,0 +1,296 @@
+// One chart of several lines over time: its heading with what each line is and says, and a plot of uPlot.
+import uPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+import { elapsed } from "./format.js";
+import { sample } from "./lines.js";
+
+const LEFT = 62; // pixels for the numbers of every chart, so that their times stand above one another
+const RIGHT = 20;
+const STEPS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200];
+const APART = 78; // pixels between two times on the axis, at least
+
+// What a mark of the style sheet looks like now: colours follow the notebook's theme.
+export function palette(root) {
+  const probe = document.createElement("i");
+  probe.style.display = "none";
+  root.append(probe);
+  const known = new Map();
+  return {
+    get(name) {
+      if (!known.has(name)) {
+        probe.style.color = `var(--${name})`;
+        known.set(name, getComputedStyle(probe).color);
+      }
+      return known.get(name);
+    },
+    forget: () => known.clear(),
+    font: () => getComputedStyle(root).fontFamily,
+  };
+}
+
+const faded = (colour, share) =>
+  colour.startsWith("rgb(") ? colour.replace(")", `, ${share})`).replace("rgb(", "rgba(") : `color-mix(in srgb, ${colour} ${share * 100}%, transparent)`;
+
+function timeSplits(from, to, zero, width) {
+  const step = STEPS.find((each) => ((to - from) / each) * APART <= width) ?? STEPS.at(-1) * Math.ceil((to - from) / STEPS.at(-1) / 6);
+  const found = [];
+  for (let at = Math.ceil((from - zero) / step - 1e-9); zero + at * step <= to + 1e-9; at++) found.push(zero + at * step);
+  return { step, found };
+}
+
+// Decades, and 2 and 5 between them where there are few.
+function logSplits(low, high) {
+  const decades = Math.log10(high / low);
+  const within = decades < 1.3 ? [1, 2, 5] : decades < 2.2 ? [1, 3] : [1];
+  const found = [];
+  for (let power = Math.floor(Math.log10(low)); 10 ** power <= high; power++)
+    for (const each of within) {
+      const at = each * 10 ** power;
+      if (at >= low * 0.999 && at <= high * 1.001) found.push(at);
+    }
+  return found.length > 1 ? found : [low, high];
+}
+
+function linearSplits(high, most) {
+  const rough = high / most;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 2.5, 5, 10].map((each) => each * power).find((each) => each >= rough * 0.999);
+  const found = [];
+  for (let at = 0; at * step <= high * 1.0001; at++) found.push(at * step);
+  return found;
+}
+
+export class Chart {
+  // `series`: [{ key, label, colour, width, dash }]; `say` writes a value; `limits()` gives [{ value, label, above }].
+  constructor(parent, { name, title, about, log, height, floor, ceiling = Infinity, say, colours, sync }) {
+    Object.assign(this, { name, say, log, colours, floor, ceiling, sync });
+    this.height = height;
+    this.series = [];
+    this.limits = [];
+    this.window = [0, 1];
+    this.zero = 0;
+    this.element = document.createElement("figure");
+    this.element.className = `chart ${name}`;
+    this.element.setAttribute("role", "group");
+    this.element.setAttribute("aria-label", title);
+    const heading = document.createElement("figcaption");
+    this.title = document.createElement("span");
+    this.title.className = "name";
+    this.title.textContent = title;
+    this.title.title = about;
+    this.legend = document.createElement("span");
+    this.legend.className = "legend";
+    heading.append(this.title, this.legend);
+    this.canvas = document.createElement("div");
+    this.canvas.className = "plot";
+    this.element.append(heading, this.canvas);
+    parent.append(this.element);
+    this.plot = null;
+  }
+
+  // Which lines there are; the plot is made again where these are others than before.
+  set(series, limits, key) {
+    this.limits = limits;
+    if (key === this.key) return;
+    this.key = key;
+    this.series = series;
+    this.legend.replaceChildren(
+      ...series.map((each) => {
+        const item = document.createElement("span");
+        item.className = "item";
+        const mark = document.createElement("i");
+        mark.style.borderTop = `${Math.max(each.width, 2)}px ${each.dash ? "dashed" : "solid"} var(--${each.colour})`;
+        const label = document.createElement("span");
+        label.textContent = each.label;
+        mark.hidden = label.hidden = !each.label;
+        each.value = document.createElement("b");
+        item.append(mark, label, each.value);
+        return item;
+      }),
+    );
+    this.destroy();
+  }
+
+  destroy() {
+    this.plot?.destroy();
+    this.plot = null;
+  }
+
+  make(width) {
+    const { colours } = this;
+    const axis = {
+      stroke: () => colours.get("soft"),
+      font: `11px ${colours.font()}`,
+      grid: { stroke: () => colours.get("rule"), width: 1 },
+      ticks: { show: false },
+    };
+    this.plot = new uPlot(
+      {
+        width,
+        height: this.height,
+        padding: [8, RIGHT, 0, 0],
+        legend: { show: false },
+        cursor: { sync: { key: this.sync }, drag: { x: false, y: false, setScale: false }, y: false, points: { size: 6 } },
+        select: { show: false },
+        scales: {
+          x: { time: false, range: () => this.window },
+          y: { distr: this.log ? 3 : 1, range: () => this.reach },
+        },
+        axes: [
+          {
+            ...axis,
+            size: 26,
+            gap: 7,
+            splits: () => {
+              const { step, found } = timeSplits(...this.window, this.zero, (this.plot?.width ?? width) - LEFT - RIGHT);
+              this.step = step;
+              return found;
+            },
+            values: (_, splits) => splits.map((at) => elapsed(at - this.zero, this.step)),
+            grid: { show: false },
+          },
+          {
+            ...axis,
+            size: LEFT,
+            gap: 6,
+            splits: () => (this.log ? logSplits(...this.reach) : linearSplits(this.reach[1], this.height > 150 ? 4 : 3)),
+            filter: (_, splits) => splits,
+            values: (_, splits) => splits.map((at) => this.say(at, true)),
+          },
+        ],
+        series: [
+          {},
+          ...this.series.map((each) => ({
+            stroke: () => colours.get(each.colour),
+            width: each.width,
+            dash: each.dash,
+            points: { size: 5, fill: () => colours.get(each.colour), space: 14 },
+          })),
+        ],
+        bands: this.series.length === 2 && this.series[1].below ? [{ series: [2, 1], fill: () => faded(colours.get(this.series[1].colour), 0.1) }] : [],
+        hooks: {
+          drawAxes: [(plot) => this.drawLimits(plot)],
+          setCursor: [(plot) => this.point(plot)],
+        },
+      },
+      [[], ...this.series.map(() => [])],
+      this.canvas,
+    );
+    const root = this.plot.root;
+    root.setAttribute("aria-hidden", "true"); // all that it shows is also said in words and numbers
+  }
+
+  // Draw what `lines` hold between two times.
+  draw(lines, from, to, zero, width) {
+    if (width < 40) return;
+    this.window = [from, to];
+    this.zero = zero;
+    this.lines = this.series.map((each) => lines.get(each.key)).map((line) => line ?? EMPTY);
+    const data = sample(this.lines, from, to, Math.max(width - LEFT - RIGHT, 1));
+    let low = Infinity;
+    let high = -Infinity;
+    for (let series = 1; series < data.length; series++)
+      for (const value of data[series]) {
+        if (value === undefined || value === null) continue;
+        if (value < low) low = value;
+        if (value > high) high = value;
+      }
+    for (const limit of this.limits) if (limit.always) high = Math.max(high, limit.value);
+    this.reach = this.log ? logReach(low, high) : [0, Math.min(Math.max(high * 1.12, this.floor) || this.floor, this.ceiling)];
+    if (!this.plot) this.make(width);
+    else if (this.plot.width !== width) this.plot.setSize({ width, height: this.height });
+    this.plot.setData(data);
+    this.tell(to);
+  }
+
+  drawLimits(plot) {
+    const { ctx, bbox } = plot;
+    for (const limit of this.limits) {
+      const at = plot.valToPos(limit.value, "y", true);
+      if (!(at >= bbox.top - 1 && at <= bbox.top + bbox.height + 1)) continue;
+      const ratio = uPlot.pxRatio;
+      const colour = this.colours.get("bad");
+      ctx.save();
+      if (limit.above) {
+        ctx.fillStyle = faded(colour, 0.06);
+        ctx.fillRect(bbox.left, bbox.top, bbox.width, at - bbox.top);
+      }
+      ctx.strokeStyle = colour;
+      ctx.lineWidth = 1.25 * ratio;
+      ctx.setLineDash([6 * ratio, 4 * ratio]);
+      ctx.beginPath();
+      ctx.moveTo(bbox.left, at);
+      ctx.lineTo(bbox.left + bbox.width, at);
+      ctx.stroke();
+      ctx.fillStyle = colour;
+      ctx.font = `600 ${11 * ratio}px ${this.colours.font()}`;
+      ctx.textBaseline = at - bbox.top > 18 * ratio ? "bottom" : "top";
+      ctx.textAlign = "left";
+      ctx.fillText(limit.label, bbox.left + 6 * ratio, at + (ctx.textBaseline === "top" ? 4 : -3) * ratio);
+      ctx.restore();
+    }
+  }
+
+  // Values in the heading: under the pointer, or the last.
+  point(plot) {
+    const { left } = plot.cursor;
+    this.tell(left >= 0 && plot.cursor.idx !== null ? plot.posToVal(left, "x") : this.window[1], left >= 0);
+  }
+
+  tell(time, pointed = false) {
+    const reach = pointed ? Math.max((this.window[1] - this.window[0]) / 20, 6) : Infinity;
+    const quiet = this.quiet && !pointed; // the last values of many are in the table above
+    this.series.forEach((each, index) => {
+      const value = this.lines ? this.lines[index].valueAt(time, reach) : NaN;
+      each.value.textContent = quiet ? "" : this.say(value);
+    });
+  }
+}
+
+const EMPTY = { size: 0, place: () => 0, valueAt: () => NaN, times: [], values: [] };
+
+function logReach(low, high) {
+  if (!(high > 0)) return [1e-3, 1];
+  low = Math.max(Math.min(low, high), 1e-6);
+  const above = high * 1.35;
+  const below = Math.min(low / 1.35, above / 10);
+  return [below, above];
+}
+
+// A small line without axes, for a table.
+export function spark(canvas, lines, from, to, colours, high) {
+  const ratio = globalThis.devicePixelRatio || 1;
+  const width = canvas.clientWidth;
+  const height = canvas.clientHeight;
+  if (!width) return;
+  if (canvas.width !== Math.round(width * ratio)) canvas.width = Math.round(width * ratio);
+  if (canvas.height !== Math.round(height * ratio)) canvas.height = Math.round(height * ratio);
+  const context = canvas.getContext("2d");
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  context.clearRect(0, 0, width, height);
+  const [times, ...rows] = sample(lines.map(({ line }) => line ?? EMPTY), from, to, width);
+  context.strokeStyle = colours.get("rule");
+  context.lineWidth = 1;
+  context.beginPath();
+  context.moveTo(0, height - 0.5);
+  context.lineTo(width, height - 0.5);
+  context.stroke();
+  lines.forEach(({ colour, dash }, index) => {
+    context.strokeStyle = colours.get(colour);
+    context.lineWidth = dash ? 1 : 1.5;
+    context.setLineDash(dash ?? []);
+    context.beginPath();
+    let open = false;
+    rows[index].forEach((value, row) => {
+      if (value === null) open = false;
+      if (value === undefined || value === null) return;
+      const x = ((times[row] - from) / (to - from)) * width;
+      const y = height - 1 - Math.min(value / high, 1) * (height - 3);
+      if (open) context.lineTo(x, y);
+      else context.moveTo(x, y);
+      open = true;
+    });
+    context.stroke();
+  });
+  context.setLineDash([]);
+}

@@ -1,0 +1,264 @@
+// The elements of the view, and how words and numbers get into them. Nothing is touched that says the same as before.
+import { GLYPHS, COLOURS } from "./picture.js";
+
+const MANY = 24; // peers in the table, and components of one peer
+
+function make(tag, kind = "", words = "", attributes = {}) {
+  const element = document.createElement(tag);
+  if (kind) element.className = kind;
+  if (words) element.textContent = words;
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  return element;
+}
+
+function put(element, words) {
+  if (element.textContent !== words) element.textContent = words;
+}
+
+function style(element, kind) {
+  if (element.className !== kind) element.className = kind;
+}
+
+// Children of `parent` by key, made where they are new, dropped where they have gone, in the order of the keys.
+function keyed(parent, keys, create) {
+  const known = (parent.known ??= new Map());
+  for (const [key, element] of known)
+    if (!keys.includes(key)) {
+      element.remove();
+      known.delete(key);
+    }
+  return keys.map((key, index) => {
+    if (!known.has(key)) known.set(key, create(key));
+    const element = known.get(key);
+    if (parent.children[index] !== element) parent.insertBefore(element, parent.children[index] ?? null);
+    return element;
+  });
+}
+
+export function build(el, spans, { span, pause }) {
+  const root = make("section", "synergy-qos empty", "", { "aria-label": "quality of service, live" });
+  root.setAttribute("data-lm-suppress-shortcuts", "true"); // JupyterLab's own keys would work on the cell
+  root.addEventListener("focusin", (event) => event.target.setAttribute("data-lm-suppress-shortcuts", "true"), true);
+
+  const header = make("header");
+  const title = make("div", "title");
+  const badge = make("span", "badge");
+  const glyph = make("span", "glyph", "", { "aria-hidden": "true" });
+  const status = make("span");
+  badge.append(glyph, status);
+  const name = make("h2");
+  const facts = make("span", "facts");
+  const sentence = make("p", "sentence");
+  title.append(name, badge, facts, sentence);
+  const controls = make("div", "controls");
+  const group = make("div", "spans", "", { role: "group", "aria-label": "time that is shown" });
+  const buttons = new Map();
+  for (const [value, label] of spans) {
+    const button = make("button", "", label, { type: "button" });
+    button.addEventListener("click", () => span(value));
+    buttons.set(value, button);
+    group.append(button);
+  }
+  const hold = make("button", "hold", "Pause", { type: "button" });
+  hold.addEventListener("click", pause);
+  controls.append(group, hold);
+  header.append(title, controls);
+
+  const heard = make("p", "heard", "", { "aria-live": "polite" });
+  const numbers = make("div", "numbers");
+  const charts = make("div", "charts");
+  const axis = make("p", "axis");
+  const where = make("div", "where");
+  const picture = make("div", "picture");
+  const table = make("div", "peers", "", { role: "table", "aria-label": "peers" });
+  const headings = make("div", "row head", "", { role: "row" });
+  for (const [kind, words] of [
+    ["who", "Peer"],
+    ["bar", "Load"],
+    ["number", "measured"],
+    ["number promise", "promised"],
+    ["past", "last two minutes"],
+  ])
+    headings.append(make("span", kind, words, { role: "columnheader" }));
+  const rows = make("div", "rows", "", { role: "rowgroup" });
+  const more = make("p", "more");
+  table.append(headings, rows, more);
+  where.append(picture, table);
+  const waiting = make("p", "waiting", "Waiting for the kernel…");
+  root.append(header, waiting, numbers, charts, axis, where, heard);
+  el.append(root);
+
+  function chosen(value) {
+    for (const [each, button] of buttons) button.setAttribute("aria-pressed", String(each === value));
+  }
+  chosen(120);
+
+  return {
+    root,
+    charts,
+    picture,
+    chosen,
+    room: () => root.clientWidth - 34,
+    pausing(paused) {
+      put(hold, paused ? "Resume" : "Pause");
+      root.classList.toggle("paused", paused);
+    },
+    head(head) {
+      put(name, head.title);
+      put(glyph, head.glyph);
+      put(status, head.status);
+      style(badge, `badge ${head.tone}`);
+      style(sentence, `sentence ${head.tone}`);
+      const span = head.span === null ? "" : lasting(head.span);
+      put(facts, [head.facts, span].filter(Boolean).join(" · "));
+      put(sentence, head.sentence);
+      put(axis, `minutes and seconds since ${head.origin}`);
+    },
+    say(words) {
+      put(heard, words);
+    },
+    charting(any) {
+      charts.hidden = axis.hidden = !any;
+    },
+    where(plan, any) {
+      where.hidden = !plan && !any;
+      picture.hidden = !plan;
+    },
+    beside(way) {
+      where.classList.toggle("beside", way === "down");
+    },
+    flows(flows, kind) {
+      const tiles = kind === "application" && flows.length === 1;
+      if (numbers.tiles !== tiles) {
+        numbers.tiles = tiles;
+        numbers.known = undefined;
+        numbers.replaceChildren();
+      }
+      numbers.hidden = !flows.length;
+      style(numbers, tiles ? "numbers tiles" : "numbers list");
+      if (tiles) {
+        const [flow] = flows;
+        const wanted = {
+          p50: ["Delay p50", flow.p50, "half of the results", null],
+          p99: ["Delay p99", flow.p99, flow.limit ? `limit ${flow.limit}` : "no limit asked", flow.within],
+          rate: ["Throughput", flow.rate, flow.wanted ? `asked ${flow.wanted}` : flow.tuples, flow.fast],
+          miss: ["Miss rate", flow.miss, [flow.allowed && `allowed ${flow.allowed}`, `so far ${flow.missed}`].filter(Boolean).join(", "), flow.kept],
+        };
+        if (!flow.limit) delete wanted.miss;
+        const keys = Object.keys(wanted);
+        keyed(numbers, keys, tile).forEach((element, index) => fill(element, ...wanted[keys[index]]));
+        return;
+      }
+      const cells = (flow) => [
+        [`${flow.glyph} ${flow.label || flow.application}`, flow.status, null],
+        [flow.p50, "", null],
+        [flow.p99, flow.limit ? `of ${flow.limit}` : "p99", flow.within],
+        [flow.rate, flow.wanted ? `of ${flow.wanted}` : "", flow.fast],
+        [flow.miss, flow.allowed ? `of ${flow.allowed}` : "", flow.kept],
+      ];
+      const keys = ["", ...flows.map((flow) => flow.of)];
+      keyed(numbers, keys, (key) => line(key === "")).forEach((element, index) => {
+        if (index === 0) return;
+        cells(flows[index - 1]).forEach((given, column) => cell(element.children[column], ...given));
+      });
+    },
+    // Rows of the table; what is drawn in each is given back.
+    peers(peers, parts, coloured) {
+      table.hidden = !peers.length;
+      table.classList.toggle("parts", parts.length > 0);
+      const shown = peers.slice(0, MANY);
+      put(more, peers.length > MANY ? `and ${peers.length - MANY} more` : "");
+      const keys = shown.map((peer) => peer.of);
+      return keyed(rows, keys, row).map((element, index) => {
+        const peer = shown[index];
+        const { swatch, who, fill, mark, measured, promised, canvas, chips, bar } = element.cells;
+        const colour = `var(--${coloured ? `peer-${peer.rank % COLOURS}` : "plain"})`;
+        element.classList.toggle("gone", peer.gone);
+        swatch.style.background = colour;
+        put(who, peer.name);
+        who.title = peer.of;
+        fill.style.width = `${Math.min(peer.load ?? 0, 1) * 100}%`;
+        fill.style.background = colour;
+        mark.hidden = peer.promised === null;
+        mark.style.left = `${Math.min(peer.promised ?? 0, 1) * 100}%`;
+        bar.title = [peer.about && `load ${peer.said} ${peer.about}`, peer.reserved && `${peer.reserved} promised`, peer.memory].filter(Boolean).join(", ");
+        put(measured, peer.gone ? `⊘ ${peer.said}` : peer.said);
+        put(promised, peer.reserved);
+        const own = parts.filter((part) => part.peer === peer.of);
+        const tokens = own.slice(0, MANY);
+        chips.hidden = !own.length;
+        keyed(chips, tokens.map((part) => `${part.application}/${part.operator}`), () => make("li")).forEach((chip, place) => {
+          const part = tokens[place];
+          chip.dataset.of = part.application === tokens[place - 1]?.application ? "" : part.title;
+          style(chip, part.state);
+          put(chip, `${GLYPHS[part.state]} ${part.operator}`);
+          chip.title = [`${part.operator} of ${part.title}: ${part.said}`, part.tip].filter(Boolean).join("\n");
+        });
+        return { canvas, of: peer.of, rank: peer.rank };
+      });
+    },
+  };
+}
+
+function lasting(span) {
+  const minutes = Math.floor(span / 60);
+  if (minutes < 1) return `${span} s`;
+  if (minutes < 60) return `${minutes} min ${span % 60} s`;
+  return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}
+
+function tile() {
+  const element = make("dl");
+  element.append(make("dt"), make("dd", "value"), make("dd", "note"));
+  return element;
+}
+
+function fill(element, label, value, note, good) {
+  const [term, number, about] = element.children;
+  put(term, label);
+  put(number, value);
+  put(about, `${verdict(good)}${note}`.replace(/(\d) (?=[%µms]+)/g, "$1\u00a0"));
+  style(element, good === false ? "bad" : "");
+}
+
+const verdict = (good) => (good === null || good === undefined ? "" : good ? "✓ " : "▲ ");
+
+function line(heading) {
+  const element = make("div", heading ? "line head" : "line");
+  for (const words of ["", "Delay p50", "Delay p99", "Throughput", "Miss rate"]) {
+    const each = make("div");
+    if (heading) put(each, words);
+    else each.append(make("span", "value"), make("span", "note"));
+    element.append(each);
+  }
+  return element;
+}
+
+function cell(element, value, note, good) {
+  put(element.children[0], value);
+  put(element.children[1], `${verdict(good)}${note}`);
+  style(element, good === false ? "bad" : "");
+}
+
+function row() {
+  const element = make("div", "row", "", { role: "row" });
+  const who = make("span", "name");
+  const swatch = make("i", "swatch", "", { "aria-hidden": "true" });
+  const first = make("span", "who", "", { role: "rowheader" });
+  first.append(swatch, who);
+  const bar = make("span", "bar", "", { role: "cell" });
+  const track = make("span", "track");
+  const fill = make("i", "fill");
+  const mark = make("i", "mark");
+  track.append(fill, mark);
+  bar.append(track);
+  const measured = make("span", "number", "", { role: "cell" });
+  const promised = make("span", "number promise", "", { role: "cell" });
+  const past = make("span", "past", "", { role: "cell" });
+  const canvas = make("canvas", "", "", { "aria-hidden": "true" });
+  past.append(canvas);
+  const chips = make("ul", "chips", "", { role: "cell" });
+  element.append(first, bar, measured, promised, past, chips);
+  element.cells = { swatch, who, fill, mark, measured, promised, canvas, chips, bar };
+  return element;
+}

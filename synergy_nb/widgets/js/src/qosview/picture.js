@@ -1,0 +1,83 @@
+// The plan over its peers: boxes and lines once, then only the states in place.
+const SVG = "http://www.w3.org/2000/svg";
+export const GLYPHS = { waiting: "○", running: "●", overloaded: "▲", failed: "✕", dead: "⊘", stopped: "■" };
+export const COLOURS = 8; // peers with a colour of their own; the names are always beside
+
+function make(name, attributes, ...children) {
+  const element = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  element.append(...children);
+  return element;
+}
+
+const text = (kind, x, y) => make("text", { class: kind, x, y });
+
+export class Picture {
+  constructor(parent) {
+    this.parent = parent;
+    this.nodes = new Map();
+    this.way = null;
+  }
+
+  // `plan` has the places of everything for both ways; the one that fits is drawn.
+  show(plan, width) {
+    const way = plan.right.size[0] <= width * 1.15 ? "right" : "down";
+    if (plan === this.plan && way === this.way) return false;
+    Object.assign(this, { plan, way });
+    const { size, boxes, links } = plan[way];
+    const drawing = make("svg", { class: "plan", viewBox: `0 0 ${size[0]} ${size[1]}`, width: size[0], height: size[1], role: "img" });
+    this.title = make("title", {});
+    drawing.append(this.title);
+    for (const [path, head] of links) {
+      drawing.append(make("path", { class: "link", d: path }), make("polygon", { class: "head", points: head }));
+    }
+    this.nodes.clear();
+    for (const [operator, [x, y, breadth, height]] of Object.entries(boxes)) {
+      const node = {
+        group: make("g", {}),
+        tip: make("title", {}),
+        stripe: make("path", { class: "stripe", d: `M${x + 5},${y}h-1a4,4 0 0 0 -4,4v${height - 8}a4,4 0 0 0 4,4h1z` }),
+        label: text("label", x + 15, y + 19),
+        peer: text("peer", x + 15, y + 36),
+        said: text("said", x + 15, y + 52),
+      };
+      node.label.textContent = plan.labels[operator];
+      node.group.append(
+        node.tip,
+        make("rect", { class: "box", x, y, width: breadth, height, rx: 4 }),
+        node.stripe,
+        node.label,
+        node.peer,
+        node.said,
+      );
+      this.nodes.set(operator, node);
+      drawing.append(node.group);
+    }
+    this.parent.replaceChildren(drawing);
+    return true;
+  }
+
+  // States of components: `parts` by operator, `rank` of peers by address.
+  state(parts, rank) {
+    const said = [];
+    for (const [operator, node] of this.nodes) {
+      const part = parts.get(operator);
+      const now = part?.state ?? "waiting";
+      const place = rank.get(part?.peer);
+      const label = this.plan.labels[operator];
+      put(node.label, `${GLYPHS[now]} ${label}`);
+      put(node.peer, part?.on ?? "no peer yet");
+      put(node.said, now === "running" ? part.rate || "running" : (part?.said ?? "waiting"));
+      node.group.setAttribute("class", `node ${now}`);
+      node.stripe.style.fill = place === undefined ? "var(--edge)" : `var(--peer-${place % COLOURS})`;
+      const words = `${operator} on ${part?.on ?? "no peer"}: ${part?.said ?? "waiting"}`;
+      put(node.tip, part?.tip ? `${words}\n${part.tip}` : words);
+      said.push(words);
+    }
+    if (this.title) put(this.title, `The plan over its peers. ${said.join(". ")}.`);
+  }
+}
+
+function put(element, words) {
+  if (element.textContent !== words) element.textContent = words;
+}

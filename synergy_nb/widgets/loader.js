@@ -1,0 +1,62 @@
+// What a notebook keeps of a view: it asks the kernel for the rest, once a page. So a saved notebook holds this and
+// no bundle. Whatever was loaded for one view serves all others of the same version.
+const loaded = (globalThis[Symbol.for("synergy_nb views")] ??= new Map());
+
+function load(model, version, done) {
+  const known = loaded.get(version);
+  if (known) {
+    done(known);
+    return () => {};
+  }
+  let wait = 1000;
+  let timer = null;
+  const ask = () => {
+    model.send({ kind: "bundle" });
+    timer = setTimeout(ask, wait);
+    wait = Math.min(2 * wait, 30000); // a kernel that is busy answers later, and then all questions at once
+  };
+  const hear = async (content) => {
+    if (content.kind !== "bundle" || content.version !== version) return;
+    stop();
+    if (!loaded.has(version)) {
+      const address = URL.createObjectURL(new Blob([content.script], { type: "text/javascript" }));
+      loaded.set(version, { module: import(address), style: content.style });
+    }
+    done(loaded.get(version));
+  };
+  const stop = () => {
+    clearTimeout(timer);
+    model.off("msg:custom", hear);
+  };
+  model.on("msg:custom", hear);
+  ask();
+  return stop;
+}
+
+export default {
+  render(given) {
+    const { model, el } = given;
+    const note = document.createElement("p");
+    const hint = setTimeout(() => {
+      note.textContent = "The live view waits for its kernel. If there is none any more, run the cell again.";
+      el.append(note);
+    }, 3000);
+    let leave = null;
+    let left = false;
+    const stop = load(model, model.get("_version"), async ({ module, style }) => {
+      const view = (await module).default;
+      clearTimeout(hint);
+      if (left) return;
+      const sheet = document.createElement("style");
+      sheet.textContent = style;
+      el.replaceChildren(sheet);
+      leave = view.render(given);
+    });
+    return () => {
+      left = true;
+      clearTimeout(hint);
+      stop();
+      leave?.();
+    };
+  },
+};
