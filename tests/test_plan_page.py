@@ -11,7 +11,6 @@ import yaml
 
 from synergy_nb.plan import Operator, Plan, Problem, Stream, source
 from synergy_nb.plan.catalogue import (
-from synergy_nb.plan.engines import ENGINES
     CONNECTORS,
     FORMATS,
     KINDS,
@@ -22,6 +21,7 @@ from synergy_nb.plan.engines import ENGINES
     parameters_of,
 )
 from synergy_nb.plan.checking import QoS, check_parameters
+from synergy_nb.plan.engines import ENGINES
 from synergy_nb.plan.sql import AGGREGATES, FUNCTIONS
 from tests.conftest import ROOT
 
