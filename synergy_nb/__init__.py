@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from synergy_nb.runtime.requests import ClusterError, NotAdmitted
     from synergy_nb.runtime.starting import connect_cluster, start_cluster
     from synergy_nb.runtime.widearea import WideArea
+    from synergy_nb.watching import watch
 
 __all__ = [
     "Application",
@@ -40,6 +41,7 @@ __all__ = [
     "plan",
     "source",
     "start_cluster",
+    "watch",
 ]
 __version__ = "0.1.0"
 
@@ -54,6 +56,7 @@ _LATER: Final = {
     "WideArea": "synergy_nb.runtime.widearea",
     "connect_cluster": "synergy_nb.runtime.starting",
     "start_cluster": "synergy_nb.runtime.starting",
+    "watch": "synergy_nb.watching",
 }
 
 

@@ -32,6 +32,7 @@ LAYERS = (
     ("algorithms",),
     ("assembly",),
     ("widgets", "simulator", "runtime"),
+    ("watching",),
     ("cli", "demo", "experiments", "__init__", "__main__"),
 )
 LEVEL = {part: level for level, layer in enumerate(LAYERS, start=1) for part in layer}

@@ -327,6 +327,11 @@ class Application:
         return self._application.id
 
     @property
+    def cluster(self) -> Cluster:
+        """Where it runs."""
+        return self._cluster
+
+    @property
     def plan(self) -> Plan:
         """What was asked."""
         return self._application.plan

@@ -20,7 +20,7 @@ from synergy_nb.journal import Event, Journal
 from synergy_nb.runtime.client import AsyncCluster
 from synergy_nb.runtime.cluster import Cluster
 from synergy_nb.runtime.link import LinkDown, LinkFull, RemoteError
-from synergy_nb.runtime.requests import Follow, Followed, pack, unpack
+from synergy_nb.runtime.requests import ClusterError, Follow, Followed, pack, unpack
 
 __all__ = ["Follower", "follow"]
 
@@ -243,10 +243,18 @@ def follow(cluster: Cluster | AsyncCluster) -> Follower:
     cluster
         A cluster of synchronous code, from any thread but its own: then what its peers' journals held before is read
         first, or what can be read in a few seconds. Or one of coroutines, on its event loop.
+
+    Raises
+    ------
+    ClusterError
+        If the cluster is closed, or one of coroutines is not followed on its event loop.
     """
     if isinstance(cluster, Cluster):
         return cluster._run(_caught_up(cluster._cluster))
-    return _follower(cluster)
+    try:
+        return _follower(cluster)
+    except RuntimeError as error:
+        raise ClusterError("a cluster of coroutines is followed on its event loop, within a coroutine") from error
 
 
 def _follower(cluster: AsyncCluster) -> Follower:

@@ -19,6 +19,7 @@ import contextlib
 import hashlib
 import threading
 import time
+import weakref
 from array import array
 from collections.abc import Callable, Mapping
 from html import escape
@@ -86,8 +87,6 @@ class QoSView(anywidget.AnyWidget):
         Peer address to a name for people.
     reading
         To be held while the journal is read, where another thread writes it.
-    leave
-        Called by :meth:`close`.
     clock
         Seconds that never step back.
 
@@ -113,7 +112,6 @@ class QoSView(anywidget.AnyWidget):
         application: str | None = None,
         names: Mapping[str, str] | None = None,
         reading: contextlib.AbstractContextManager[Any] | None = None,
-        leave: Callable[[], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if application is None and plan is not None:
@@ -122,7 +120,7 @@ class QoSView(anywidget.AnyWidget):
         self._plan = plan
         self._picture = None if plan is None else _picture(plan)
         self._reading = reading if reading is not None else contextlib.nullcontext()
-        self._leave = leave
+        self._leave: Callable[[], None] | None = None
         self._clock = clock
         self._lock = threading.RLock()
         self._readings = Readings(application, names)
@@ -145,6 +143,24 @@ class QoSView(anywidget.AnyWidget):
         self.update()
 
     # -- for people ----------------------------------------------------------------------------------------------
+
+    def follow(self, listen: Callable[[Callable[[], None]], Callable[[], None]]) -> None:
+        """Have :meth:`update` called after news, until the view is closed.
+
+        Parameters
+        ----------
+        listen
+            Is given what to call, from any thread, and gives what ends that.
+        """
+        view = weakref.ref(self)
+
+        def news() -> None:
+            watching = view()
+            if watching is not None:
+                watching.update()
+
+        self._leave = listen(news)
+        self.update()
 
     def update(self) -> None:
         """Take what is new in the journal, and have open pages show it."""

@@ -109,8 +109,10 @@ class Readings:
 
     Attributes
     ----------
-    now : float
-        Time of the latest event, in seconds.
+    now, first : float
+        Times of the latest and of the first event, in seconds.
+    closed : bool
+        Whether whoever watched has closed the cluster.
     lines : dict
         ``(quantity, of what)`` to its line: ``p50``, ``p99``, ``rate`` and ``miss`` of ``application/sink``; ``load``
         and ``promised`` of a peer's address.
@@ -128,6 +130,7 @@ class Readings:
         self.flows: dict[tuple[str, str], Flow] = {}
         self.components: dict[tuple[str, str], Component] = {}
         self.peers: dict[str, Peer] = {}
+        self.closed = False
         self._next = 0
         self._told: dict[str, Callable[[Event], None]] = {
             "measured": self._measured,
@@ -145,6 +148,7 @@ class Readings:
             "operator_failed": self._operator_failed,
             "component_failed": self._operator_failed,
             "sink_finished": self._sink_finished,
+            "cluster_closed": self._cluster_closed,
             **{f"application_{status}": self._ended for status in sorted(ENDED)},
         }
 
@@ -217,6 +221,9 @@ class Readings:
             key = (stats["application"], stats["operator"])
             if self.application in (None, key[0]):
                 self._component(*key, event.peer).stats = stats
+
+    def _cluster_closed(self, _event: Event) -> None:
+        self.closed = True
 
     # -- sinks ---------------------------------------------------------------------------------------------------
 

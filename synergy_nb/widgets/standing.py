@@ -181,10 +181,9 @@ def _sentence(
         late = [flow.missed_share for flow in flows if flow.missed_share is not None]
         missed = f", {share(max(late))} later than its limit" if late else ""
         return f"Every stream has ended{took}: {counted(results, 'result')}{missed}.", ""
-    silent = [readings.name(peer.address) for peer in shown_peers(readings) if peer.gone]
-    if silent:
-        verb = "does" if len(silent) == 1 else "do"
-        return f"{', '.join(silent)} {verb} not answer.", "bad"
+    missing = _missing(readings, shown_peers(readings))
+    if missing:
+        return f"{missing}.", "bad"
     measured = [flow for flow in flows if flow.p99 is not None]
     if not measured:
         return "The first results are waited for.", "note"
@@ -201,6 +200,16 @@ def _sentence(
     return f"Too late: {share(worst.miss)} {last} took longer than {limit}.", "bad"
 
 
+def _missing(readings: Readings, peers: list[Peer]) -> str:
+    """Which peers have died, and which do not answer."""
+    dead = [readings.name(peer.address) for peer in peers if peer.dead]
+    silent = [readings.name(peer.address) for peer in peers if peer.silent and not peer.dead]
+    said = [f"{', '.join(dead)} died"] if dead else []
+    if silent:
+        said.append(f"{', '.join(silent)} {'does' if len(silent) == 1 else 'do'} not answer")
+    return ", ".join(said)
+
+
 def _asked(run: Run, plan: Plan | None) -> dict[str, float]:
     """QoS requirement Q_ξ: as journaled, or as in the plan where the journal has lost its beginning."""
     if run.asked or plan is None:
@@ -209,16 +218,19 @@ def _asked(run: Run, plan: Plan | None) -> dict[str, float]:
 
 
 def _cluster(readings: Readings, going: list[Run], flows: list[Flow], peers: list[Peer]) -> tuple[str, str, str, str]:
-    gone = [readings.name(peer.address) for peer in peers if peer.gone]
+    gone = any(peer.gone for peer in peers)
     late = [flow for flow in flows if flow.limit is not None and flow.p99 is not None and flow.p99 > flow.limit]
     named = {run.application for run in going}
     late = [flow for flow in late if flow.application in named and not flow.finished]
-    running = f"{counted(len(going), 'application')} {'runs' if len(going) == 1 else 'run'}"
+    running = (
+        f"{counted(len(going), 'application')} {'runs' if len(going) == 1 else 'run'}" if going else "nothing runs"
+    )
     if not peers:
         return "○", "waiting", "note", "Nothing has been heard of any peer yet."
+    if readings.closed:
+        return "■", "closed", "note", "The cluster has been closed."
     if gone:
-        verb = "does" if len(gone) == 1 else "do"
-        return "▲", "peers missing", "bad", f"{', '.join(gone)} {verb} not answer; {running}."
+        return "▲", "peers missing", "bad", f"{_missing(readings, peers)}; {running}."
     if late:
         which = ", ".join(dict.fromkeys(readings.run(flow.application).plan or flow.application for flow in late))
         return "▲", "late", "bad", f"{running}; later than its limit: {which}."

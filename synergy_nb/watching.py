@@ -1,0 +1,45 @@
+"""What joins a running cluster and a view of it, which know nothing of each other."""
+
+from __future__ import annotations
+
+from synergy_nb.runtime.application import AsyncApplication
+from synergy_nb.runtime.client import AsyncCluster
+from synergy_nb.runtime.cluster import Application, Cluster
+from synergy_nb.runtime.following import follow
+from synergy_nb.widgets.qosview import QoSView
+
+__all__ = ["watch"]
+
+
+def watch(what: Application | Cluster | AsyncApplication | AsyncCluster) -> QoSView:
+    """Watch an application, or all of a cluster, live.
+
+    Parameters
+    ----------
+    what
+        What ``Cluster.submit`` gave, or a cluster; also those of coroutines, on their event loop.
+
+    Returns
+    -------
+    QoSView
+        As the last value of a notebook's cell it shows delay against its limit, throughput, miss rate, the load of
+        peers, and the plan over them, and goes on showing them. ``to_text()`` and ``to_svg()`` give the same as it is
+        now; ``close()`` ends it.
+
+    Raises
+    ------
+    TypeError
+        If it is something else.
+    ClusterError
+        If its cluster is closed, or one of coroutines is not watched on its event loop.
+    """
+    plan, application = None, None
+    cluster: object = what
+    if isinstance(what, Application | AsyncApplication):
+        cluster, plan, application = what.cluster, what.plan, what.id
+    if not isinstance(cluster, Cluster | AsyncCluster):
+        raise TypeError(f"watch: a {type(what).__name__}; expected an application or a cluster")
+    follower = follow(cluster)
+    view = QoSView(follower.journal, plan, application=application, names=follower.names, reading=follower.reading)
+    view.follow(follower.listen)
+    return view
