@@ -20,6 +20,11 @@ DETAIL = {
     "dht": {"rings", "messages_a_lookup"},
     "kernel": {"overlay", "light", "events_a_virtual_second"},
     "idle": {"cpu_cores", "memory_mb", "memory_mb_a_peer"},
+    "spark-ready": {"server_s", "session_s"},
+    "spark-topk": {"tuples", "equal", "to_plain", "window_alone_on_spark"},
+    "spark-delay": {"delays", "window_added_s"},
+    "spark-sessions": {"ready_s", "equal"},
+    "spark-kill": {"lost", "doubled", "equal"},
 }
 
 
@@ -45,7 +50,7 @@ def test_a_simulated_measurement_gives_its_keys(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["ready", "compose", "hop", "idle", "dataflow"])
+@pytest.mark.parametrize("name", ["ready", "compose", "hop", "idle", "dataflow", "spark-topk", "spark-delay", "spark-sessions"])
 def test_a_measurement_on_processes_gives_its_keys(name: str) -> None:
     result = bench.run(name, small=True)
     check(result, name)
@@ -53,7 +58,7 @@ def test_a_measurement_on_processes_gives_its_keys(name: str) -> None:
     for peer in result["peers"]:
         check(peer, peer["name"])
         assert peer["value"] > 0 or peer["detail"]["note"]
-    assert len(result["peers"]) == {"ready": 1, "dataflow": len(RIVALS)}.get(name, 0)
+    assert len(result["peers"]) == {"ready": 1, "dataflow": len(RIVALS), "spark-topk": 2}.get(name, 0)
 
 
 def test_every_lookup_is_answered_and_short() -> None:

@@ -1,7 +1,7 @@
 """What ``synergy bench`` measures: one function a number, each run beside other systems where there are any.
 
->>> sorted(NAMES)
-['compose', 'dataflow', 'dht', 'hop', 'idle', 'kernel', 'ready']
+>>> sorted(name for name in NAMES if name.startswith("spark"))
+['spark-delay', 'spark-kill', 'spark-ready', 'spark-sessions', 'spark-topk']
 
 Other work on the machine disturbs every number here. So each is the median of several runs, results say how loaded the
 machine was, and wherever another system is compared, both ran in turn in the same run: trust the ratio.
@@ -13,7 +13,7 @@ import difflib
 from collections.abc import Callable
 from typing import Any, Final
 
-from synergy_nb.experiments import local_peers, simulated, throughput
+from synergy_nb.experiments import local_peers, simulated, spark, throughput
 
 __all__ = ["NAMES", "run"]
 
@@ -25,6 +25,11 @@ _MEASUREMENTS: Final[dict[str, Callable[..., dict[str, Any]]]] = {
     "dht": simulated.dht,
     "kernel": simulated.kernel,
     "idle": local_peers.idle,
+    "spark-ready": spark.ready,
+    "spark-topk": spark.topk,
+    "spark-delay": spark.delay,
+    "spark-sessions": spark.sessions,
+    "spark-kill": spark.kill,
 }
 NAMES: Final[tuple[str, ...]] = tuple(_MEASUREMENTS)
 

@@ -12,6 +12,7 @@ import itertools
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import polars as pl
@@ -179,6 +180,18 @@ class AsyncCluster:
 
         found = await asyncio.gather(*(journal(address) for address in self.peers.values()))
         return sorted(itertools.chain.from_iterable(found), key=lambda event: (event.time, event.peer, event.sequence))
+
+    async def spark_session(self) -> Any:
+        """A ``SparkSession`` of one's own on the Spark that the peers use, which is started if need be.
+
+        It ends with the cluster.
+
+        Raises
+        ------
+        ClusterError
+            If there is no Spark to be had; the text says why, and what to do.
+        """
+        return await self.spark.session()
 
     # -- applications --------------------------------------------------------------------------------------------
 

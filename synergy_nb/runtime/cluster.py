@@ -249,6 +249,25 @@ class Cluster:
         """Journal of all peers that answer, by time; only of ``subject`` if given."""
         return self._run(self._cluster.events(subject))
 
+    def spark_session(self) -> Any:
+        """A ``SparkSession`` of one's own on the Spark that the peers use, which is started if need be.
+
+        It ends with the cluster.
+
+        Raises
+        ------
+        ClusterError
+            If there is no Spark to be had; the text says why, and what to do.
+        """
+        return self._run(self._cluster.spark_session())
+
+    def kill_spark(self) -> None:
+        """End the embedded Spark server without warning (SIGKILL); it is started again, and its queries go on."""
+        server = self._cluster.spark.process
+        if server is None:
+            raise ClusterError("no Spark server runs that was started here; expected one, as spark_session() starts it")
+        os.kill(server, signal.SIGKILL)
+
     # -- applications --------------------------------------------------------------------------------------------
 
     def submit(

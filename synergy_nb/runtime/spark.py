@@ -28,9 +28,9 @@ from synergy_nb.runtime.requests import ClusterError, SparkNews
 from synergy_nb.runtime.sources import Feed
 
 if TYPE_CHECKING:
-    from spark_stream.door import Door
     from spark_stream.query import PartQuery, Progress
 
+    from spark_stream.door import Door
     from spark_stream.server import Server
 
 __all__ = ["SparkHost", "SparkPart", "Sparks", "checked", "unavailable"]
@@ -90,6 +90,31 @@ class Sparks:
         self._server: Server | None = None
         self._starting: asyncio.Task[SparkNews] | None = None
         self._telling: set[asyncio.Task[None]] = set()
+        self._sessions: list[Any] = []
+
+    @property
+    def process(self) -> int | None:
+        """Id of the process of the embedded server, if there is one."""
+        return self._server.pid if self._server is not None else None
+
+    async def session(self) -> Any:
+        """A session for whoever analyses by hand, on the same Spark; it ends with the cluster.
+
+        Raises
+        ------
+        ClusterError
+            If there is no Spark to be had; the text says why, and what to do.
+        """
+        if not self.where:
+            raise ClusterError(f"spark: this cluster has none: {unavailable() or 'it was started without'}")
+        await self.ready()
+        assert self._starting is not None
+        try:
+            session = await asyncio.to_thread(_connected, self._starting.result())
+        except RuntimeError as error:
+            raise ClusterError(f"spark: {error}") from error
+        self._sessions.append(session)
+        return session
 
     async def ready(self) -> None:
         """Return when all peers know where sessions are taken, starting a server if there is none.
@@ -139,10 +164,24 @@ class Sparks:
         """End the server, if there is one; what it has started goes with it."""
         for task in self._telling:
             task.cancel()
+        if self._sessions:
+            from spark_stream.session import disconnect  # noqa: PLC0415 - importing it takes a second
+
+            for session in self._sessions:
+                await asyncio.to_thread(disconnect, session)
+            self._sessions.clear()
         if self._server is not None:
             await asyncio.to_thread(self._server.close)
         if self._starting is not None and not self._starting.done():
             await asyncio.wait([self._starting], timeout=CLOSES_WITHIN)
+
+
+def _connected(news: SparkNews) -> Any:
+    """A session of one's own on the server that ``news`` tells of."""
+    from spark_stream.server import Endpoint  # noqa: PLC0415 - only who uses Spark needs it
+    from spark_stream.session import connect  # noqa: PLC0415
+
+    return connect(Endpoint(news.url, news.token or None, news.folder or None))
 
 
 class SparkHost:
@@ -197,15 +236,14 @@ class SparkHost:
         SparkUnavailable
             If there is none.
         """
-        from spark_stream.server import Endpoint, SparkUnavailable  # noqa: PLC0415 - only who uses Spark needs it
-        from spark_stream.session import connect  # noqa: PLC0415
+        from spark_stream.server import SparkUnavailable  # noqa: PLC0415 - only who uses Spark needs it
 
         with self._known:
             known = self._known.wait_for(lambda: self._news.url or self._news.kind == "failed", STARTS_WITHIN)
             news = self._news
         if not known or not news.url:
             raise SparkUnavailable(news.detail or f"nobody has told of a server within {STARTS_WITHIN:g} s")
-        return connect(Endpoint(news.url, news.token or None, news.folder or None))
+        return _connected(news)
 
     def folder(self, name: str) -> Path | None:
         """Where the query ``name`` keeps its checkpoints; None where there is no server of this machine."""
