@@ -37,6 +37,9 @@ NO_NODE = (
     f"Python: install Node, or run `{Path(sys.executable).name} -m pip install {NODE_WHEEL}`"
 )
 NO_NODE_STATUS = 3
+# A registry that is not there is given up after half a minute rather than five.
+PATIENCE = ("--fetch-retries=3", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=10000")
+INSTALL = ("install", "--no-package-lock", "--no-audit", "--no-fund", "--loglevel=error", *PATIENCE)
 
 
 class CannotBuild(Exception):
@@ -95,8 +98,8 @@ def build() -> bool:
     if npm is None:
         raise NodeIsMissing(NO_NODE)
     built_from = sources()
+    _run([*npm, *INSTALL])
     shutil.rmtree(BUNDLE, ignore_errors=True)
-    _run([*npm, "install", "--no-package-lock", "--no-audit", "--no-fund", "--loglevel=error"])
     _run([*npm, "run", "--silent", "build"])
     for name in json.loads((SOURCES / "package.json").read_text("utf-8"))["dependencies"]:
         for licence in (SOURCES / "node_modules" / name).glob("LICEN[CS]E*"):  # which asks to go with every copy
@@ -105,12 +108,16 @@ def build() -> bool:
     return True
 
 
+def environment(npm: list[str]) -> dict[str, str]:
+    """Return this environment with the Node of ``npm`` first on PATH, which scripts of packages want, and trusting
+    the certificates that this machine trusts.
+    """
+    path = os.pathsep.join([str(Path(npm[0]).parent), os.environ.get("PATH", os.defpath)])
+    return {"NODE_USE_SYSTEM_CA": "1", **os.environ, "PATH": path}
+
+
 def _run(command: list[str]) -> None:
-    """Run ``command`` among the sources, with its own Node first on PATH for the scripts of packages."""
-    path = os.pathsep.join([str(Path(command[0]).parent), os.environ.get("PATH", os.defpath)])
-    done = subprocess.run(
-        command, cwd=SOURCES, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(command, cwd=SOURCES, env=environment(command), capture_output=True, text=True, check=False)
     if done.returncode:
         words = (done.stderr.strip() or done.stdout.strip())[-2000:]
         raise CannotBuild(f"`{' '.join(command)}` failed in {SOURCES}:\n{words}")

