@@ -20,18 +20,21 @@ POINTS: Final = 240  # of a line in a picture
 SHOWN: Final = 8  # sinks, and of peers twice as many
 
 _STYLE: Final = """
-.synergy-snapshot{--ink:#16202b;--soft:#55616f;--rule:#dfe4e9;--track:#e9edf1;--good:#146c38;--bad:#b3261e;--p50:#1f6fbf;
---p99:#b8500f;font:13px system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif;max-width:100%;
-height:auto;font-variant-numeric:tabular-nums}
-@media (prefers-color-scheme:dark){.synergy-snapshot{--ink:#e8edf3;--soft:#a9b4c0;--rule:#333c47;--track:#2a323c;
---good:#7ddba3;--bad:#ff9a90;--p50:#62a5f0;--p99:#eb9256}}
-.synergy-snapshot text{fill:var(--ink)}.synergy-snapshot .soft{fill:var(--soft);font-size:12px}
+.synergy-snapshot{--page:#fff;--ink:#16202b;--soft:#55616f;--rule:#dfe4e9;--track:#e9edf1;--good:#146c38;--bad:#b3261e;
+--p50:#1f6fbf;--p99:#b8500f;font:13px system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif;
+max-width:100%;height:auto;font-variant-numeric:tabular-nums}
+@media (prefers-color-scheme:dark){.synergy-snapshot{--page:#14181d;--ink:#e8edf3;--soft:#a9b4c0;--rule:#333c47;
+--track:#2a323c;--good:#7ddba3;--bad:#ff9a90;--p50:#62a5f0;--p99:#eb9256}}
+.synergy-snapshot .page{fill:var(--page);stroke:var(--rule)}.synergy-snapshot text{fill:var(--ink)}
+.synergy-snapshot .soft{fill:var(--soft);font-size:12px}
 .synergy-snapshot .title{font-size:17px;font-weight:650}.synergy-snapshot .strong{font-weight:600}
 .synergy-snapshot .good{fill:var(--good);font-weight:600}.synergy-snapshot .bad{fill:var(--bad);font-weight:600}
 .synergy-snapshot .rule{stroke:var(--rule)}.synergy-snapshot .track{fill:var(--track)}
 .synergy-snapshot .load{fill:var(--p50)}.synergy-snapshot .mark{fill:var(--ink)}
 .synergy-snapshot polyline{fill:none;stroke-width:1.75;stroke-linejoin:round}
-.synergy-snapshot .p50{stroke:var(--p50)}.synergy-snapshot .p99{stroke:var(--p99)}
+.synergy-snapshot polyline.p50{stroke:var(--p50)}.synergy-snapshot polyline.p99{stroke:var(--p99)}
+.synergy-snapshot .said{font-size:12px;font-weight:600}.synergy-snapshot .said.p50{fill:var(--p50)}
+.synergy-snapshot .said.p99{fill:var(--p99)}
 .synergy-snapshot .limit{stroke:var(--bad);stroke-dasharray:6 4}
 """
 
@@ -53,7 +56,7 @@ def svg(readings: Readings, plan: Plan | None = None) -> str:
     rows = [pieces[f"flow:{flow.application}/{flow.sink}"] for flow in flows[:SHOWN]]
     if rows:
         y += 12
-        for x, words in ((16, "Sink"), (330, "Delay p50"), (450, "Delay p99"), (610, "Throughput"), (744, "Miss rate")):
+        for x, words in ((16, "Sink"), (300, "Delay p50"), (460, "Delay p99"), (610, "Throughput"), (744, "Miss rate")):
             parts.append(_text(x, y, words, "soft", anchor="start" if x == 16 else "end"))
         for row in rows:
             y += 20
@@ -61,9 +64,9 @@ def svg(readings: Readings, plan: Plan | None = None) -> str:
             mark = "" if row["within"] is None else "✓ " if row["within"] else "▲ "
             name = row["label"] or row["of"].rpartition("/")[2]
             parts.append(_text(16, y, f"{row['glyph']} {name}"))
-            parts.append(_text(330, y, row["p50"], anchor="end"))
+            parts.append(_text(300, y, row["p50"], anchor="end"))
             parts.append(
-                _text(450, y, f"{mark}{row['p99']}{of}", "bad" if row["within"] is False else "", anchor="end")
+                _text(460, y, f"{mark}{row['p99']}{of}", "bad" if row["within"] is False else "", anchor="end")
             )
             parts.append(_text(610, y, row["rate"], anchor="end"))
             parts.append(_text(744, y, row["miss"], "bad" if row["kept"] is False else "", anchor="end"))
@@ -74,8 +77,8 @@ def svg(readings: Readings, plan: Plan | None = None) -> str:
         parts.append(f'<g transform="translate(0,{y:.0f})">{drawn}</g>')
         y += height
     if plan is not None and readings.application is not None:
-        picture, height = _plan(readings, plan, pieces, WIDTH - 32)
-        parts.append(f'<g transform="translate(16,{y + 8:.0f})">{picture}</g>')
+        picture, width, height = _plan(readings, plan, pieces, WIDTH - 32)
+        parts.append(f'<g transform="translate({(WIDTH - width) / 2:.0f},{y + 8:.0f})">{picture}</g>')
         y += height + 16
     peers = [piece for name, piece in pieces.items() if name.startswith("peer:")]
     for piece in peers[: 2 * SHOWN]:
@@ -89,7 +92,10 @@ def svg(readings: Readings, plan: Plan | None = None) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="synergy-snapshot" role="img" aria-label="{label}" '
         f'width="{WIDTH:.0f}" height="{height:.0f}" viewBox="0 0 {WIDTH:.0f} {height:.0f}">'
-        f"<title>{escape(head['title'])}</title><style>{_STYLE}</style>" + "\n".join(parts) + "</svg>"
+        f"<title>{escape(head['title'])}</title><style>{_STYLE}</style>"
+        f'<rect class="page" x="0.5" y="0.5" width="{WIDTH - 1:.0f}" height="{height - 1:.0f}" rx="8"/>'
+        + "\n".join(parts)
+        + "</svg>"
     )
 
 
@@ -135,8 +141,9 @@ def _delays(readings: Readings, flow: Flow, zero: float) -> tuple[str, float]:
     def x(at: float) -> float:
         return LEFT + (at - begin) / (end - begin) * (right - LEFT)
 
-    parts = [_text(16, 20, "Delay", "strong"), _text(right, 20, f"p50 {seconds(flow.p50)}   p99 {seconds(flow.p99)}",
-                                                     "soft", anchor="end")]  # fmt: skip
+    parts = [_text(16, 20, "Delay", "strong")]
+    for name, value, at in (("p50", flow.p50, right - 126), ("p99", flow.p99, right)):
+        parts.append(_text(at, 20, f"— {name} {seconds(value)}", f"said {name}", anchor="end"))
     for decade in range(low, high + 1):
         at = y(10.0**decade)
         parts.append(f'<line class="rule" x1="{LEFT}" x2="{right}" y1="{at:.1f}" y2="{at:.1f}"/>')
@@ -153,8 +160,8 @@ def _delays(readings: Readings, flow: Flow, zero: float) -> tuple[str, float]:
     return "".join(parts), bottom + 28
 
 
-def _plan(readings: Readings, plan: Plan, pieces: Mapping[str, Any], width: float) -> tuple[str, float]:
-    """The plan over its peers, scaled to a width; its SVG and height."""
+def _plan(readings: Readings, plan: Plan, pieces: Mapping[str, Any], width: float) -> tuple[str, float, float]:
+    """The plan over its peers, no wider than ``width``; its SVG, width and height."""
     own = {
         piece["operator"]: piece
         for name, piece in pieces.items()
@@ -169,7 +176,8 @@ def _plan(readings: Readings, plan: Plan, pieces: Mapping[str, Any], width: floa
     wide, high = float(size[0]), float(size[1])
     scale = min(width / wide, 1.0)
     before = f'width="{size[0]}" height="{size[1]}"'
-    return picture.replace(before, f'width="{wide * scale:.0f}" height="{high * scale:.0f}"', 1), high * scale
+    scaled = f'width="{wide * scale:.0f}" height="{high * scale:.0f}"'
+    return picture.replace(before, scaled, 1), wide * scale, high * scale
 
 
 def _peer(piece: Mapping[str, Any], y: float) -> list[str]:

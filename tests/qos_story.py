@@ -1,0 +1,98 @@
+"""Journals of applications that never ran: what peers and sinks would have written, second by second."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from synergy_nb import source
+from synergy_nb.journal import Event, Journal
+from synergy_nb.plan import Plan
+
+__all__ = ["NAMES", "PEERS", "START", "measured", "qos", "story", "top_pairs"]
+
+PEERS = tuple(f"tcp://10.0.0.{number}:7000" for number in range(1, 6))
+NAMES = {address: f"peer-{number}" for number, address in enumerate(PEERS, start=1)}
+START = 1000.0  # when the application begins to run
+
+
+def top_pairs() -> Plan:
+    """Seven operators, in two branches that meet."""
+    traffic = source("packets", seed=1).filter("link = 'B' AND bytes < 1500").aggregate(
+        by=["source"], window="1 s", total="sum(bytes)"
+    )  # fmt: skip
+    top = traffic.sort("total desc").compare("total", "95 %", count=traffic.count())
+    return top.sink("top pairs", delay="1 s", miss_rate="5 %")
+
+
+def qos(time: float, p50: float | None, p99: float | None, tuples: int, **others: Any) -> Event:
+    """What a sink writes at every measurement; ``tuples`` are all so far."""
+    detail = {
+        "operator": "sink",
+        "delay_p50_s": p50,
+        "delay_p99_s": p99,
+        "delay_mean_s": p50,
+        "miss_rate": None if p50 is None else 0.0,
+        "limit_s": 1.0,
+        "tuples_per_s": 200.0,
+        "bytes_per_s": 9600.0,
+        "tuples": tuples,
+        "finished": False,
+    }
+    application = others.pop("application", "top-1")
+    return Event(time, PEERS[0], "qos", application, {**detail, **others})
+
+
+def measured(
+    time: float,
+    peer: str,
+    cpu: float = 0.1,
+    promised: float = 0.3,
+    components: Sequence[Mapping[str, Any]] = (),
+) -> Event:
+    """What a peer of half a core writes every second."""
+    stats = [
+        {
+            "application": "top-1",
+            "rate": 100.0,
+            "output_rate": 50.0,
+            "load": 0.02,
+            "processing_s": 2e-6,
+            "queueing_s": 4e-4,
+            "queue_tuples": 3,
+            "late": 0,
+            **component,
+        }
+        for component in components
+    ]
+    detail = {"cpu": cpu, "memory": 170 << 20, "promised": promised, "cores": 0.5, "components": stats}
+    return Event(time, peer, "measured", "", detail)
+
+
+def story(seconds: int = 60, *, journal: Journal | None = None, application: str = "top-1", seed: int = 1) -> Journal:
+    """One application of :func:`top_pairs` that runs for a while on five peers, two measurements a second."""
+    rng = random.Random(seed)
+    journal = journal if journal is not None else Journal(1_000_000)
+    operators = list(top_pairs().operators)
+    graph = {operator: PEERS[number % len(PEERS)] for number, operator in enumerate(operators)}
+    for address in PEERS:
+        journal.append(Event(START - 5, address, "peer_started", address, {"name": NAMES[address]}))
+    asked = {"plan": "top pairs", "operators": operators, "qos": {"delay": 1.0, "miss_rate": 0.05}}
+    journal.append(Event(START - 0.2, PEERS[0], "request_submitted", application, asked))
+    journal.append(Event(START - 0.1, PEERS[0], "graph_selected", application, {"peers": graph}))
+    for operator, address in graph.items():
+        journal.append(Event(START - 0.05, address, "component_deployed", application, {"operator": operator}))
+    journal.append(Event(START, PEERS[0], "application_running", application, {"peers": graph}))
+    total = 0
+    for half in range(1, 2 * seconds + 1):
+        time = START + half / 2
+        delay = 0.012 * math.exp(rng.gauss(0, 0.15))
+        total += 100
+        journal.append(qos(time, delay, 2.5 * delay, total, application=application))
+        if half % 2 == 0:
+            for address in PEERS:
+                own = [{"application": application, "operator": name} for name, at in graph.items() if at == address]
+                journal.append(measured(time, address, rng.uniform(0.05, 0.2), components=own))
+    return journal

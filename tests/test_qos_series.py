@@ -1,0 +1,391 @@
+"""A journal becomes lines and standings: the same whatever the portions, of bounded size, with nothing of note lost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from synergy_nb.journal import Event, Journal
+from synergy_nb.widgets.lines import COARSE, RECENT, Line
+from synergy_nb.widgets.series import ENDED, REMEMBERED, Readings
+from synergy_nb.widgets.standing import shown_peers, standing
+from tests.qos_story import NAMES, PEERS, START, measured, qos, story, top_pairs
+
+OF = "top-1/sink"
+
+
+def points(line: Line) -> list[tuple[float, float]]:
+    return list(zip(*line.points(), strict=True))
+
+
+def readings(journal: Journal, application: str | None = "top-1") -> Readings:
+    found = Readings(application, NAMES)
+    found.read(journal)
+    return found
+
+
+# -- lines -------------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.floats(-10, 10), max_size=300), st.lists(st.integers(1, 40), min_size=1, max_size=30))
+def test_taken_in_any_portions_a_line_is_the_same(values: list[float], portions: list[int]) -> None:
+    line = Line()
+    taken: list[tuple[float, float]] = []
+    waiting = 0
+    for place, value in enumerate(values):
+        line.append(float(place), value)
+        waiting -= 1
+        if waiting <= 0:
+            waiting = portions[place % len(portions)]
+            whole, times, found = line.take()
+            taken = ([] if whole else taken) + list(zip(times, found, strict=True))
+    whole, times, found = line.take()
+    taken = ([] if whole else taken) + list(zip(times, found, strict=True))
+    assert taken == points(line) == list(zip(map(float, range(len(values))), values, strict=True))
+    assert line.take()[0] is False
+    assert not line.fresh
+
+
+@pytest.mark.parametrize("portion", [1, 700, 5000, 10**9])
+def test_a_long_line_is_thinned_the_same_for_every_reader(portion: int) -> None:
+    line = Line()
+    taken: list[tuple[float, float]] = []
+    count = 20_000
+    for place in range(count):
+        line.append(float(place), 9.0 if place == 300 else math.sin(place / 50))
+        if place % portion == 0:
+            whole, times, values = line.take()
+            taken = ([] if whole else taken) + list(zip(times, values, strict=True))
+    assert len(line) <= COARSE + 2 * RECENT
+    kept = points(line)
+    assert [time for time, _ in kept] == sorted({time for time, _ in kept})
+    assert kept[-RECENT:] == [(float(place), math.sin(place / 50)) for place in range(count - RECENT, count)]
+    assert (300.0, 9.0) in kept  # the peak stays
+    assert kept[0][0] <= 64
+    assert max(b - a for (a, _), (b, _) in pairwise(kept)) <= 64
+    whole, times, values = line.take()
+    taken = ([] if whole else taken) + list(zip(times, values, strict=True))
+    assert taken[-RECENT:] == kept[-RECENT:]
+    assert set(kept) <= set(taken)  # who followed has at least what is kept
+
+
+def test_a_silence_interrupts_a_line() -> None:
+    line = Line()
+    for time in (0.0, 0.5, 1.0, 20.0, 20.5):
+        line.append(time, 1.0)
+    found = points(line)
+    assert [time for time, value in found if math.isnan(value)] == [10.5]
+    assert len(found) == 6
+
+
+def test_rare_points_are_connected() -> None:
+    line = Line()
+    for number in range(40):
+        line.append(20.0 * number, 1.0)
+    assert not any(math.isnan(value) for _, value in points(line)[20:])  # it has learnt their distance
+
+
+def test_time_only_goes_forwards() -> None:
+    line = Line()
+    for time in (1.0, 1.0, 0.5, 2.0):
+        line.append(time, 0.0)
+    times = [time for time, _ in points(line)]
+    assert times == sorted(set(times))
+    assert times[-1] == 2.0
+
+
+def test_an_interruption_outlives_thinning() -> None:
+    line = Line()
+    for place in range(9 * RECENT):
+        line.append(float(place) + (500.0 if place > 1000 else 0.0), 1.0)
+    assert sum(math.isnan(value) for _, value in points(line)) == 1
+
+
+# -- readings ----------------------------------------------------------------------------------------------------------
+
+
+def test_delay_throughput_and_load_become_lines() -> None:
+    found = readings(story(60))
+    events = list(story(60))
+    delays = [event for event in events if event.kind == "qos"]
+    assert points(found.lines["p99", OF]) == [(event.time, event.detail["delay_p99_s"]) for event in delays]
+    assert [value for _, value in points(found.lines["rate", OF])[4:]] == [200.0] * 116
+    loads = [event for event in events if event.kind == "measured" and event.peer == PEERS[2]]
+    assert points(found.lines["load", PEERS[2]]) == [(event.time, event.detail["cpu"] / 0.5) for event in loads]
+    assert found.flows["top-1", "sink"].tuples == 12_000
+
+
+@given(st.lists(st.integers(1, 200), min_size=1, max_size=8))
+def test_readings_do_not_depend_on_the_portions(portions: list[int]) -> None:
+    whole = story(30)
+    growing = Journal()
+    found = Readings("top-1", NAMES)
+    for place, event in enumerate(whole):
+        growing.append(event)
+        if place % portions[place % len(portions)] == 0:
+            found.read(growing)
+    found.read(growing)
+    once = readings(whole)
+    assert standing(found) == standing(once)
+    assert {key: points(line) for key, line in found.lines.items()} == {
+        key: points(line) for key, line in once.lines.items()
+    }
+
+
+def test_what_is_of_other_applications_does_not_matter() -> None:
+    journal = story(10)
+    before = standing(readings(journal))
+    news = Readings("top-1", NAMES)
+    news.read(journal)
+    journal.append(qos(START + 11, 5.0, 5.0, 10, application="another"))
+    journal.append(Event(START + 11, PEERS[1], "probe_sent", "top-1"))
+    assert not news.read(journal)
+    assert not news.read(journal)
+    assert standing(news) == before
+    both = readings(journal, None)
+    assert {key[0] for key in both.flows} == {"top-1", "another"}
+
+
+def test_results_of_windows_come_in_bursts_and_throughput_does_not() -> None:
+    journal = story(0)
+    for half in range(1, 41):  # 100 results at every full second, none between
+        burst = half % 2 == 0
+        rate = 200.0 if burst else 0.0
+        delay = 0.01 if burst else None
+        journal.append(qos(START + half / 2, delay, delay, 100 * (half // 2), tuples_per_s=rate))
+    found = readings(journal)
+    assert {value for _, value in points(found.lines["rate", OF])[6:]} == {100.0}
+    delays = points(found.lines["p50", OF])
+    assert len(delays) == 20
+    assert not any(math.isnan(value) for _, value in delays)
+
+
+def test_misses_are_counted_by_tuples() -> None:
+    journal = story(0)
+    journal.append(qos(START + 1, 0.1, 0.2, 100, miss_rate=0.0))
+    journal.append(qos(START + 2, 2.0, 2.0, 400, miss_rate=0.5))
+    found = readings(journal).flows["top-1", "sink"]
+    assert found.missed_share == 150 / 400
+
+
+def test_of_what_the_journal_has_lost_nothing_is_claimed() -> None:
+    journal = Journal()
+    journal.append(qos(START, 0.1, 0.2, 50_000, miss_rate=0.0))
+    journal.append(qos(START + 1, 0.1, 0.2, 50_100, miss_rate=0.5))
+    found = readings(journal).flows["top-1", "sink"]
+    assert (found.tuples, found.counted, found.missed) == (50_100, 100, 50.0)
+    said = standing(Readings("unknown"))["head"]
+    assert said["status"] == "being composed"
+
+
+def test_a_bounded_number_of_applications_is_remembered() -> None:
+    found = Readings()
+    for number in range(3 * REMEMBERED):
+        name = f"a{number}"
+        found.take(
+            [Event(number, PEERS[0], "request_submitted", name, {"plan": "p", "operators": ["sink"], "qos": {}})]
+        )
+        found.take([Event(number, PEERS[0], "application_running", name, {"peers": {"sink": PEERS[0]}})])
+        found.take([qos(number + 0.5, 0.1, 0.1, 5, application=name)])
+        found.take([Event(number + 0.6, PEERS[0], "application_finished", name, {"reason": ""})])
+    assert len(found.runs) == len(found.flows) == len(found.components) == REMEMBERED
+    assert len(found.lines) == 4 * REMEMBERED
+    assert sum(name.startswith("flow:") for name in standing(found)) == 5  # the last that ended
+
+
+# -- standing ----------------------------------------------------------------------------------------------------------
+
+
+def head(found: Readings) -> tuple[str, str, str]:
+    said = standing(found, top_pairs())["head"]
+    return said["glyph"], said["status"], said["sentence"]
+
+
+def test_an_application_that_runs_within_its_limit() -> None:
+    said = standing(readings(story(60)))
+    assert said["head"]["title"] == "top pairs"
+    assert said["head"]["facts"] == "top-1 · 7 operators on 5 peers"
+    assert said["head"]["span"] == 60
+    assert said["head"]["tone"] == "good"
+    assert said["head"]["sentence"].startswith("Within its limit: 99 % of the last results took at most ")
+    flow = said["flow:top-1/sink"]
+    assert (flow["limit"], flow["allowed"], flow["within"], flow["kept"]) == ("1 s", "5 %", True, True)
+    assert (flow["rate"], flow["tuples"], flow["miss"], flow["missed"]) == (
+        "200 tuples/s",
+        "12,000 results",
+        "0 %",
+        "0 %",
+    )
+    assert flow["limits"] == {"delay": 1.0, "miss": 0.05, "rate": None}
+    assert [said[f"peer:{peer}"]["name"] for peer in PEERS] == list(NAMES.values())
+    assert [said[f"peer:{peer}"]["rank"] for peer in PEERS] == [0, 1, 2, 3, 4]
+    assert said[f"peer:{PEERS[0]}"]["reserved"] == "30 %"
+    assert {said[f"part:top-1/{name}"]["state"] for name in top_pairs().operators} == {"running"}
+    assert said["part:top-1/filter"]["rate"] == "100 tuples/s"
+    assert "queue" in said["part:top-1/filter"]["tip"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason", "said"),
+    [
+        ("application_rejected", f"delay at {PEERS[1]}", ("✕", "rejected", "Not admitted: delay at peer-2.")),
+        ("application_failed", f"peer {PEERS[1]} died (filter)", ("✕", "failed", "Failed: peer-2 died (filter).")),
+        ("application_stopped", "", ("■", "stopped", "Stopped after 2,000 results, on request.")),
+        ("application_finished", "", ("✓", "finished",
+                                      "Every stream has ended after 11 s: 2,000 results, 0 % later than its limit.")),
+    ],
+)  # fmt: skip
+def test_how_an_application_ended_is_said_in_a_sentence(kind: str, reason: str, said: tuple[str, str, str]) -> None:
+    journal = story(10)
+    journal.append(Event(START + 11, PEERS[0], kind, "top-1", {"reason": reason}))
+    found = readings(journal)
+    assert head(found) == said
+    assert standing(found)["part:top-1/filter"]["state"] == "stopped"
+    assert {f"application_{status}" for status in ENDED} >= {kind}
+
+
+def test_what_had_finished_stays_finished_when_its_results_are_given_back() -> None:
+    journal = story(10)
+    for kind in ("application_finished", "application_stopped"):
+        journal.append(Event(START + 11, PEERS[0], kind, "top-1", {"reason": ""}))
+    assert head(readings(journal))[1] == "finished"
+
+
+def test_before_the_first_result_that_is_waited_for() -> None:
+    assert head(readings(Journal())) == (
+        "○",
+        "being composed",
+        "The peers are composing it: they look for a place for each operator.",
+    )
+    assert head(readings(story(0))) == ("●", "running", "The first results are waited for.")
+
+
+def test_late_results_are_said_in_words_and_by_a_glyph() -> None:
+    journal = story(10)
+    journal.append(qos(START + 11, 0.8, 1.2, 2300, miss_rate=0.03))
+    assert head(readings(journal)) == ("●", "running", "3 % of the last results took longer than 1 s; 5 % may.")
+    journal.append(qos(START + 12, 0.8, 1.2, 2600, miss_rate=0.25))
+    found = readings(journal)
+    assert head(found) == ("▲", "running", "Too late: 25 % of the last results took longer than 1 s.")
+    assert standing(found)["head"]["tone"] == "bad"
+    assert standing(found)["flow:top-1/sink"]["kept"] is False
+
+
+def states(found: Readings) -> dict[str, str]:
+    said = standing(found)
+    return {name: said[f"part:top-1/{name}"]["state"] for name in top_pairs().operators}
+
+
+def happened(*events: Event) -> Readings:
+    journal = story(10)
+    for event in events:
+        journal.append(event)
+    return readings(journal)
+
+
+def test_components_wait_run_fail_and_are_lost_with_their_peer() -> None:
+    assert set(states(readings(story(0))).values()) == {"running"}
+    journal = Journal()
+    for event in story(0):
+        if event.kind != "application_running":
+            journal.append(event)
+    assert set(states(readings(journal)).values()) == {"waiting"}
+    failed = Event(START + 11, PEERS[1], "operator_failed", "top-1", {"operator": "filter", "reason": "no such column"})
+    found = happened(failed)
+    assert states(found)["filter"] == "failed"
+    assert "no such column" in standing(found)["part:top-1/filter"]["tip"]
+    for kind in ("peer_silent", "peer_declared_dead"):
+        lost = happened(Event(START + 11, "", kind, PEERS[1]))
+        assert {name for name, state in states(lost).items() if state == "dead"} == {"filter", "sink"}
+        assert head(lost)[2] in ("peer-2 does not answer.", "peer-2 died.")
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        Event(START + 12, "", "peer_answers", PEERS[1]),
+        Event(START + 12, PEERS[1], "peer_refuted_death", PEERS[1]),
+        measured(START + 12, PEERS[1]),
+        Event(START + 12, PEERS[1], "peer_started", PEERS[1], {"name": "peer-2"}),
+    ],
+    ids=lambda event: event.kind,
+)
+def test_a_peer_comes_back(back: Event) -> None:
+    found = happened(
+        Event(START + 11, "", "peer_silent", PEERS[1]),
+        Event(START + 11, PEERS[0], "peer_declared_dead", PEERS[1]),
+        back,
+    )
+    assert set(states(found).values()) == {"running"}
+
+
+def test_more_than_a_second_of_waiting_input_is_overload() -> None:
+    part: dict[str, Any] = {"operator": "filter", "rate": 100.0, "queue_tuples": 101}
+    assert states(happened(measured(START + 11, PEERS[1], components=[part])))["filter"] == "overloaded"
+    part["queue_tuples"] = 99
+    assert states(happened(measured(START + 11, PEERS[1], components=[part])))["filter"] == "running"
+
+
+def test_an_origin_that_died_has_no_application() -> None:
+    found = happened(Event(START + 11, PEERS[1], "peer_declared_dead", PEERS[0]))
+    assert head(found) == ("✕", "failed", "Failed: its origin peer-1 died.")
+
+
+def test_of_a_cluster_all_peers_are_shown_and_what_runs() -> None:
+    journal = story(20)
+    story(10, journal=journal, application="second-2")
+    journal.append(Event(START + 21, "", "peer_silent", PEERS[3]))
+    found = readings(journal, None)
+    said = standing(found)
+    assert said["head"]["title"] == "Cluster of 5 peers"
+    assert said["head"]["sentence"] == "peer-4 does not answer; 2 applications run."
+    assert len(shown_peers(found)) == 5
+    assert said[f"peer:{PEERS[3]}"]["said"] == "does not answer"
+    assert sum(name.startswith("part:") for name in said) == 14
+    journal.append(Event(START + 22, PEERS[0], "application_stopped", "second-2", {"reason": ""}))
+    journal.append(Event(START + 22, "", "peer_answers", PEERS[3]))
+    found.read(journal)
+    said = standing(found)
+    assert said["head"]["sentence"] == "1 application runs, each within its limit."
+    assert sum(name.startswith("part:") for name in said) == 7
+    assert said["flow:second-2/sink"]["status"] == "stopped"
+    journal.append(Event(START + 23, "", "cluster_closed"))
+    found.read(journal)
+    assert standing(found)["head"]["status"] == "closed"
+
+
+@pytest.mark.parametrize(
+    ("events", "said"),
+    [
+        ([], "Nothing has been heard of any peer yet."),
+        ([Event(1.0, PEERS[0], "peer_started", PEERS[0], {"name": "peer-1"})], "No application runs."),
+    ],
+)
+def test_of_a_cluster_at_rest(events: Sequence[Event], said: str) -> None:
+    found = Readings()
+    found.take(events)
+    assert standing(found)["head"]["sentence"] == said
+
+
+def test_peers_are_in_the_order_of_people() -> None:
+    found = Readings()
+    for number in (10, 2, 1):
+        found.take([Event(1.0, f"a{number}", "peer_started", f"a{number}", {"name": f"peer-{number}"})])
+    assert [peer.name for peer in shown_peers(found)] == ["peer-1", "peer-2", "peer-10"]
+
+
+def test_only_what_has_changed_differs() -> None:
+    journal = story(10)
+    found = readings(journal)
+    before = standing(found)
+    journal.append(measured(START + 11, PEERS[2], 0.3))
+    found.read(journal)
+    after = standing(found)
+    changed = {name for name in after if after[name] != before.get(name)}
+    assert changed == {"head", f"peer:{PEERS[2]}"}  # the head: a second has passed
