@@ -81,9 +81,12 @@ class LabNotebook:
         page.wait_for_function("() => globalThis.jupyterapp !== undefined")
         page.evaluate(OPEN, path)
 
-    def run_all(self, timeout: float) -> list[Cell]:
-        """Run all cells by JupyterLab's command, and return the code cells; ``timeout`` is in seconds."""
+    def start(self) -> None:
+        """Have all cells run by JupyterLab's own command."""
         self.page.evaluate(RUN)
+
+    def finish(self, timeout: float) -> list[Cell]:
+        """Wait until they have run, or one has failed, and return the code cells; ``timeout`` is in seconds."""
         self.page.wait_for_function(FINISHED, timeout=timeout * 1000)
         return self.cells()
 

@@ -1,0 +1,70 @@
+"""The quickstart in a real JupyterLab: every cell runs, and its view draws what the peers measure while they do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from tests.browser import ARTEFACTS
+from tests.jupyterlab import JupyterLab
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+ALL_CELLS: Final = 100.0  # seconds
+# What the first view has on its chart of throughput: points in the plot, pixels in the colour of its line, the picture.
+DRAWN: Final = """() => {
+    const root = document.querySelector(".synergy-qos");
+    const view = root?.parentElement.synergyView;
+    const canvas = root?.querySelector(".chart.rate canvas");
+    if (!view?.charts.rate.plot || !canvas) return null;
+    const mark = new OffscreenCanvas(1, 1).getContext("2d");
+    mark.fillStyle = view.colours.get("p50");
+    mark.fillRect(0, 0, 1, 1);
+    const [red, green, blue] = mark.getImageData(0, 0, 1, 1).data;
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    let pixels = 0;
+    for (let at = 0; at < data.length; at += 4) {
+        const apart = Math.abs(data[at] - red) + Math.abs(data[at + 1] - green) + Math.abs(data[at + 2] - blue);
+        if (data[at + 3] > 200 && apart < 60) pixels++;
+    }
+    return { points: view.charts.rate.plot.data[0].length, pixels, picture: canvas.toDataURL() };
+}"""
+
+
+def _drawn(page: Page, points: int) -> dict[str, Any]:
+    """What is drawn as soon as there are so many points."""
+    page.wait_for_function(f"points => (({DRAWN})()?.points ?? 0) >= points", arg=points, timeout=ALL_CELLS * 1000)
+    found: dict[str, Any] = page.evaluate(DRAWN)
+    return found
+
+
+@pytest.mark.slow
+def test_all_cells_run_and_the_view_draws_moving_data(page: Page, jupyterlab: JupyterLab) -> None:
+    faults: list[str] = []
+    page.on("pageerror", lambda fault: faults.append(str(fault)))
+    notebook = jupyterlab.open(page, "01_quickstart.ipynb")
+    page.set_viewport_size({"width": 1100, "height": 1500})
+    page.evaluate("() => jupyterapp.commands.execute('application:toggle-left-area')")
+    notebook.start()
+
+    before = _drawn(page, 2)
+    after = _drawn(page, before["points"] + 3)
+    assert after["pixels"] > before["pixels"] > 0
+    assert after["picture"] != before["picture"]
+    ARTEFACTS.mkdir(parents=True, exist_ok=True)
+    page.locator(".synergy-qos").first.evaluate("view => view.scrollIntoView()")
+    page.screenshot(path=ARTEFACTS / "quickstart_running.png")
+
+    cells = notebook.finish(ALL_CELLS)
+    failed = [cell for cell in cells if any(output["output_type"] == "error" for output in cell.outputs)]
+    assert not failed, failed[0].text()
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+    died = next(cell for cell in cells if "cluster.kill" in cell.source)
+    assert "failed - peer " in died.text()
+
+    page.locator(".synergy-qos .badge").filter(has_text="failed").first.wait_for()
+    page.screenshot(path=ARTEFACTS / "quickstart_after_a_kill.png")
+    assert not faults, faults
+    notebook.close()
