@@ -43,6 +43,7 @@ BETWEEN: Final = 0.1  # seconds between two messages to pages, at least
 FORGOTTEN: Final = 20.0  # seconds after its last word for which a page counts as open
 GRACE: Final = 5.0  # seconds that words of pages may take through a kernel that has just been busy
 OFFERS: Final = (1.0, 4.0, 15.0)  # seconds after which a page that was shown, and cannot ask yet, is sent all unasked
+SPARK: Final = 256  # points of a peer's load that a page is sent at first: two minutes of them are drawn
 LEAST_WIDTH: Final = 118.0  # of an operator's box, in pixels: a peer's name and a rate fit in
 HEIGHT: Final = 61.0
 
@@ -193,6 +194,7 @@ class QoSView(anywidget.AnyWidget):
         if leave is not None:
             leave()
         super().close()
+        self.__dict__.pop("_repr_mimebundle_", None)  # which closing has hidden: there is still something to show
 
     def __repr__(self) -> str:
         with self._lock:
@@ -242,7 +244,7 @@ class QoSView(anywidget.AnyWidget):
             self._pages[copy] = self._clock()
             if kind == "ready":
                 self._take()
-                self._send_changes()
+                self._send_changes(quietly=len(self._pages) == 1)
                 self._send_all(copy)
 
     def _open(self) -> bool:
@@ -265,7 +267,7 @@ class QoSView(anywidget.AnyWidget):
     def _check(self, since: float) -> None:
         with self._lock:
             self._checking = False
-            for copy in [copy for copy, heard in self._pages.items() if heard <= since]:
+            for copy in [copy for copy, heard in self._pages.items() if heard < since]:
                 del self._pages[copy]
 
     def _flush(self) -> None:
@@ -278,7 +280,7 @@ class QoSView(anywidget.AnyWidget):
             if self._offers and self._clock() >= self._offers[0]:
                 self._offers.pop(0)
                 self._send_bundle()
-                self._send_changes()
+                self._send_changes(quietly=True)
                 self._send_all("")
             else:
                 self._send_changes()
@@ -305,8 +307,8 @@ class QoSView(anywidget.AnyWidget):
         wanted += [(quantity, peer.address) for peer in shown_peers(readings) for quantity in ("load", "promised")]
         return [(*key, readings.lines[key]) for key in wanted if key in readings.lines]
 
-    def _send_changes(self) -> None:
-        """To all pages: what is other than it was."""
+    def _send_changes(self, *, quietly: bool = False) -> None:
+        """To all pages: what is other than it was. Quietly: they are about to be sent everything."""
         pieces, before = self._pieces(), self._sent
         changed = {name: piece for name, piece in pieces.items() if before.get(name) != piece}
         gone = [name for name in before if name not in pieces]
@@ -322,10 +324,9 @@ class QoSView(anywidget.AnyWidget):
         self._sent = pieces
         self._number += 1
         self._last = self._clock()
-        self.send(
-            {"kind": "update", "number": self._number, "set": changed, "gone": gone, "lines": parts},
-            [memoryview(numbers).cast("B")] if parts else None,
-        )
+        if not quietly:
+            content = {"kind": "update", "number": self._number, "set": changed, "gone": gone, "lines": parts}
+            self.send(content, [memoryview(numbers).cast("B")] if parts else None)
 
     def _send_all(self, copy: str) -> None:
         """To one page, or those that have nothing yet: all that is kept."""
@@ -333,6 +334,8 @@ class QoSView(anywidget.AnyWidget):
         numbers = array("d")
         for quantity, of, line in self._lines():
             times, values = line.points()
+            if quantity in ("load", "promised"):
+                times, values = times[-SPARK:], values[-SPARK:]
             parts.append([quantity, of, len(times), True])
             numbers += times + values
         content = {"kind": "update", "number": self._number, "whole": True, "set": self._sent, "lines": parts}

@@ -1,0 +1,537 @@
+"""The kernel's side of the live view: what it sends to whom and when, what a notebook keeps, what it says as text."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import re
+import threading
+import weakref
+from array import array
+from collections.abc import Callable, Iterator
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+import synergy_nb
+from synergy_nb import Cluster, ClusterError, source, start_cluster
+from synergy_nb.journal import Event, Journal
+from synergy_nb.runtime.following import follow
+from synergy_nb.widgets import qosview
+from synergy_nb.widgets.qosview import FORGOTTEN, BundleMissing, QoSView, bundle
+from tests.qos_story import NAMES, PEERS, START, qos, story, top_pairs
+
+DEADLINE = 20.0
+
+
+class Clock:
+    """Seconds that the test lets pass."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Watched(QoSView):
+    """A view whose messages are kept."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self.said: list[dict[str, Any]] = []
+        self.numbers: list[bytes] = []
+        self.spoke = threading.Event()
+        super().__init__(*arguments, **options)
+
+    def send(self, content: Any, buffers: Any = None) -> None:
+        self.said.append(json.loads(json.dumps(content, allow_nan=False)))
+        self.numbers.append(bytes(buffers[0]) if buffers else b"")
+        self.spoke.set()
+
+    def hear(self, kind: str, copy: str = "page") -> None:
+        self._heard(self, {"kind": kind, "copy": copy}, [])
+
+
+class Page:
+    """What a page knows: it takes messages as the view's script does."""
+
+    def __init__(self, copy: str = "page") -> None:
+        self.copy = copy
+        self.number = -1
+        self.pieces: dict[str, Any] = {}
+        self.lines: dict[tuple[str, str], list[tuple[float, float]]] = {}
+
+    def take(self, said: dict[str, Any], numbers: bytes) -> None:
+        if said["kind"] != "update" or said.get("to", self.copy) != self.copy:
+            return
+        if said.get("whole"):
+            self.pieces, self.lines = {}, {}
+        else:
+            if self.number < 0 or said["number"] <= self.number:
+                return
+            assert said["number"] == self.number + 1, "a message is missing"
+        self.number = said["number"]
+        for name in said.get("gone", ()):
+            del self.pieces[name]
+        self.pieces.update(said["set"])
+        at, floats = 0, array("d", numbers)
+        for quantity, of, count, whole in said["lines"]:
+            known = [] if whole else self.lines[quantity, of]
+            values = zip(floats[at : at + count], floats[at + count : at + 2 * count], strict=True)
+            self.lines[quantity, of] = [*known, *values]
+            at += 2 * count
+        assert at == len(floats)
+
+    def read(self, view: Watched) -> Page:
+        for said, numbers in zip(view.said, view.numbers, strict=True):
+            self.take(said, numbers)
+        return self
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def journal() -> Journal:
+    return story(30)
+
+
+@pytest.fixture
+def view(journal: Journal, clock: Clock) -> Iterator[Watched]:
+    shown = Watched(journal, top_pairs(), names=NAMES, clock=clock)
+    yield shown
+    shown.close()
+
+
+def more(journal: Journal, second: float = 31.0) -> None:
+    journal.append(qos(START + second, 0.01, 0.02, 6_100))
+
+
+# -- messages ----------------------------------------------------------------------------------------------------------
+
+
+def test_without_a_page_nothing_is_sent(view: Watched, journal: Journal) -> None:
+    more(journal)
+    view.update()
+    assert view.said == []
+
+
+def test_a_page_gets_all_and_then_only_what_is_new(view: Watched, journal: Journal, clock: Clock) -> None:
+    view.hear("ready")
+    *_, whole = view.said
+    assert (whole["whole"], whole["to"]) == (True, "page")
+    assert set(whole["set"]) >= {"head", "plan", "flow:top-1/sink", f"peer:{PEERS[0]}", "part:top-1/filter"}
+    first = len(view.said)
+    clock.now += 1
+    more(journal)
+    view.update()
+    (news,) = view.said[first:]
+    assert set(news["set"]) == {"head", "flow:top-1/sink"}
+    assert news["lines"] == [[quantity, "top-1/sink", 1, False] for quantity in ("p50", "p99", "rate", "miss")]
+    assert len(view.numbers[-1]) == 4 * 16
+    assert len(json.dumps(news)) < 1500
+    page = Page().read(view)
+    assert page.lines["p99", "top-1/sink"][-1] == (START + 31.0, 0.02)
+    assert len(page.lines["p99", "top-1/sink"]) == 61
+    assert set(page.lines) == {(quantity, "top-1/sink") for quantity in ("p50", "p99", "rate", "miss")} | {
+        (quantity, peer) for quantity in ("load", "promised") for peer in PEERS
+    }
+
+
+def test_nothing_is_sent_while_nothing_changes(view: Watched, journal: Journal, clock: Clock) -> None:
+    view.hear("ready")
+    before = len(view.said)
+    for _ in range(5):
+        clock.now += 1
+        journal.append(Event(START + 31, PEERS[0], "probe_sent", "top-1"))
+        view.update()
+    assert len(view.said) == before
+
+
+def test_at_most_ten_updates_a_second_and_the_last_is_among_them(journal: Journal) -> None:
+    view = Watched(journal, top_pairs(), names=NAMES)
+    view.hear("ready")
+    before = len(view.said)
+    for number in range(50):
+        more(journal, 31.0 + number)
+        view.update()
+    page = Page()
+    while len(page.read(view).lines["p50", "top-1/sink"]) < 110:
+        view.spoke.clear()
+        assert view.spoke.wait(DEADLINE)
+        page = Page()
+    assert len(view.said) - before <= 10
+    assert page.pieces == Page("other").read(_asked(view, "other")).pieces
+    view.close()
+
+
+def _asked(view: Watched, copy: str) -> Watched:
+    view.hear("ready", copy)
+    return view
+
+
+def test_several_pages_show_the_same(view: Watched, journal: Journal, clock: Clock) -> None:
+    view.hear("ready", "one")
+    clock.now += 1
+    more(journal)
+    view.hear("ready", "two")  # before the next update: both must have what had not been sent yet, once
+    clock.now += 1
+    more(journal, 32.0)
+    view.update()
+    one, two = Page("one").read(view), Page("two").read(view)
+    assert (one.pieces, one.lines, one.number) == (two.pieces, two.lines, two.number)
+    assert len(one.lines["p50", "top-1/sink"]) == 62
+
+
+def test_a_view_made_again_shows_the_same(view: Watched, journal: Journal, clock: Clock) -> None:
+    view.hear("ready")
+    for number in range(40):
+        clock.now += 1
+        more(journal, 31.0 + number)
+        view.update()
+        view.hear("here")
+    again = Watched(journal, top_pairs(), names=NAMES, clock=clock)
+    again.hear("ready")
+    one, two = Page().read(view), Page().read(again)
+    assert (one.pieces, one.lines) == (two.pieces, two.lines)
+    again.close()
+
+
+def test_a_long_history_is_sent_thinned(clock: Clock) -> None:
+    view = Watched(story(6000), top_pairs(), names=NAMES, clock=clock)
+    view.hear("ready")
+    page = Page().read(view)
+    line = page.lines["p99", "top-1/sink"]
+    assert 2000 < len(line) <= 4096
+    assert line[0][0] < START + 10
+    assert line[-1][0] == START + 6000
+    assert max(map(len, view.numbers)) < 350_000
+    view.close()
+
+
+def test_a_page_that_went_gets_nothing(view: Watched, journal: Journal, clock: Clock) -> None:
+    view.hear("ready", "one")
+    view.hear("gone", "one")
+    before = len(view.said)
+    clock.now += 1
+    more(journal)
+    view.update()
+    assert len(view.said) == before
+
+
+def test_a_page_that_says_nothing_for_long_is_taken_for_closed(view: Watched, journal: Journal, clock: Clock) -> None:
+    view.hear("ready")
+    clock.now += FORGOTTEN - 1
+    view.hear("here")
+    clock.now += FORGOTTEN - 1
+    more(journal)
+    view.update()
+    assert Page().read(view).lines["p50", "top-1/sink"][-1][0] == START + 31
+    before = len(view.said)
+    clock.now += FORGOTTEN + 1
+    more(journal, 32.0)
+    view.update()
+    assert len(view.said) == before
+    view.hear("ready")
+    assert Page().read(view).lines["p50", "top-1/sink"][-1][0] == START + 32
+
+
+def test_a_page_that_a_busy_kernel_did_not_hear_is_not(
+    view: Watched, journal: Journal, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(qosview, "GRACE", 0.0)
+
+    async def run() -> None:
+        view.hear("ready")
+        before = len(view.said)
+        clock.now += FORGOTTEN + 1  # a cell has blocked this loop, and a thread brings news
+        more(journal)
+        thread = threading.Thread(target=view.update)
+        thread.start()
+        thread.join()
+        assert len(view.said) == before + 1
+        view.hear("here")  # what the page had said meanwhile
+        await turns(lambda: not view._checking)
+        clock.now += 1
+        more(journal, 32.0)
+        view.update()
+        assert len(view.said) == before + 2
+        clock.now += FORGOTTEN + 1  # and now it is really gone
+        more(journal, 33.0)
+        view.update()
+        await turns(lambda: not view._checking)
+        before = len(view.said)
+        more(journal, 34.0)
+        clock.now += 1
+        view.update()
+        assert len(view.said) == before
+
+    asyncio.run(run())
+
+
+async def turns(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(DEADLINE):
+        while not condition():  # noqa: ASYNC110 - it is the loop itself that is waited for
+            await asyncio.sleep(0)
+
+
+def test_what_is_shown_while_the_kernel_is_busy_is_sent_unasked(view: Watched, journal: Journal, clock: Clock) -> None:
+    view._repr_mimebundle_()
+    for number in range(18):
+        clock.now += 1
+        more(journal, 31.0 + number)
+        view.update()
+    offered = [said for said in view.said if said["kind"] == "bundle"]
+    assert len(offered) == 3
+    page = Page("any").read(view)
+    assert len(page.lines["p50", "top-1/sink"]) == 78
+    view.hear("ready", "any")
+    clock.now += 1
+    more(journal, 60.0)
+    view.update()
+    assert len([said for said in view.said if said["kind"] == "bundle"]) == 3
+
+
+def test_news_from_any_thread_arrive_once(journal: Journal) -> None:
+    view = Watched(Journal(1_000_000), application="top-1", names=NAMES)
+    lock = threading.Lock()
+    view._reading = lock
+    view.hear("ready")
+
+    def write(events: list[Event]) -> None:
+        for event in events:
+            with lock:
+                view._journal.append(event)
+            view.update()
+
+    events = list(journal)
+    threads = [threading.Thread(target=write, args=(events[part::4],)) for part in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    view.hear("ready", "late")
+    page, late = Page().read(view), Page("late").read(view)
+    assert (page.pieces, page.lines) == (late.pieces, late.lines)
+    assert len({time for time, _ in page.lines["p50", "top-1/sink"]}) == 60
+    view.close()
+
+
+def test_after_it_is_closed_it_says_nothing_and_keeps_what_it_knew(view: Watched, journal: Journal) -> None:
+    left: list[bool] = []
+    view.follow(lambda _news: lambda: left.append(True))
+    view.hear("ready")
+    said = view.to_text()
+    view.close()
+    view.close()
+    assert left == [True]
+    before = len(view.said)
+    more(journal)
+    view.update()
+    assert len(view.said) == before
+    assert view.to_text() == said
+    data, _ = view._repr_mimebundle_()
+    assert set(data) == {"text/plain", "text/html"}
+
+
+# -- what a notebook keeps ---------------------------------------------------------------------------------------------
+
+
+def test_the_saved_state_is_small_and_stays_so(view: Watched, journal: Journal, clock: Clock) -> None:
+    before = json.dumps(view.get_state())
+    assert len(before) < 4000
+    view.hear("ready")
+    for number in range(100):
+        clock.now += 1
+        more(journal, 31.0 + number)
+        view.update()
+    assert json.dumps(view.get_state()) == before
+    assert "uplot" not in before.lower()
+
+
+def test_it_is_a_widget_a_picture_and_text(view: Watched) -> None:
+    data, _ = view._repr_mimebundle_()
+    assert data["application/vnd.jupyter.widget-view+json"]["model_id"] == view.model_id
+    drawn = ET.fromstring(data["text/html"])
+    assert drawn.tag == "div"
+    assert data["text/plain"] == view.to_text()
+    assert not re.search(r"0x[0-9a-f]{6}", repr(view) + data["text/plain"] + data["text/html"])
+    assert repr(view).startswith("QoSView of top pairs: running. Within its limit: ")
+
+
+def test_without_the_bundle_there_is_the_picture_and_what_to_do(view: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Nowhere:
+        def joinpath(self, *_: str) -> Nowhere:
+            return self
+
+        def read_text(self, _: str) -> str:
+            raise FileNotFoundError
+
+    with monkeypatch.context() as patched:
+        patched.setattr("importlib.resources.files", lambda _: Nowhere())
+        with pytest.raises(BundleMissing, match=r"qosview\.js is missing; run `make` in the checkout to build it"):
+            bundle("qosview")
+        data, _ = view._repr_mimebundle_()
+        other = QoSView(Journal())  # it can be made all the same
+        other.close()
+    assert set(data) == {"text/plain", "text/html"}
+    assert "run `make`" in data["text/html"]
+    assert "<svg" in data["text/html"]
+
+
+def test_the_bundle_needs_nothing_from_elsewhere() -> None:
+    version, script, style = bundle("qosview")
+    assert len(version) == 16
+    assert not re.findall(r"https?://(?!www\.w3\.org/)[^\s\"'`)]+", script + style)
+    assert len(script) < 120_000
+    assert "light-dark(" in style
+
+
+# -- pictures and text -------------------------------------------------------------------------------------------------
+
+
+def test_the_picture_holds_all(view: Watched) -> None:
+    drawn = view.to_svg()
+    root = ET.fromstring(drawn)
+    words = [each.text or "" for each in root.iter("{http://www.w3.org/2000/svg}text")]
+    for wanted in ("top pairs", "● running", "limit 1 s", "peer-3", "200 tuples/s", *top_pairs().operators):
+        assert any(wanted in each for each in words), wanted
+    assert drawn.count("<polyline") == 2
+    assert len(drawn) < 30_000
+    assert not re.findall(r"(?:href|src|url\(|@import|<script)", drawn)
+
+
+def test_the_picture_of_a_long_run_stays_small() -> None:
+    view = QoSView(story(3000), top_pairs(), names=NAMES)
+    assert len(view.to_svg()) < 30_000
+    view.close()
+
+
+def test_foreign_text_is_text() -> None:
+    journal = Journal()
+    name = "<script>&\"'"
+    journal.append(Event(1.0, "a", "peer_started", "a", {"name": name}))
+    journal.append(Event(2.0, "a", "request_submitted", "r", {"plan": name, "operators": [], "qos": {}}))
+    journal.append(Event(3.0, "a", "application_rejected", "r", {"reason": name}))
+    for view in (QoSView(journal), QoSView(journal, application="r")):
+        assert "<script" not in view.to_svg()
+        ET.fromstring(view._repr_mimebundle_()[0]["text/html"])
+        view.close()
+
+
+def test_the_text_holds_all(view: Watched, journal: Journal) -> None:
+    said = view.to_text()
+    assert said.startswith("top pairs: running\nWithin its limit")
+    assert "sink  delay p50" in said
+    assert re.search(r"peer-2 +\d+ % +30 % +filter \(running\), sink \(running\)", said)
+    assert "● filter" in said
+    journal.append(Event(START + 40, PEERS[0], "peer_declared_dead", PEERS[1]))
+    assert "⊘ filter" in view.to_text()
+
+
+def test_of_a_plan_the_last_application_is_shown() -> None:
+    journal = story(5)
+    story(5, journal=journal, application="top-2")
+    view = QoSView(journal, top_pairs())
+    assert "top-2" in [piece["application"] for piece in view._pieces().values() if "application" in piece]
+    view.close()
+
+
+def test_of_a_cluster_all_is_shown(journal: Journal) -> None:
+    view = QoSView(journal)
+    said = view.to_text()
+    assert said.startswith("Cluster of 5 peers: running\n1 application runs, each within its limit.")
+    assert all(name in view.to_svg() for name in NAMES.values())
+    view.close()
+
+
+# -- on real peers -----------------------------------------------------------------------------------------------------
+
+
+def packets() -> Any:
+    return source("packets", rate="500 tuples/s").filter("bytes > 100").sink("few", delay="5 s")
+
+
+def until(view: QoSView, condition: Callable[[str], object]) -> None:
+    """Wait until the view's text fulfils ``condition``; it is told of news by its follower."""
+    news = threading.Event()
+
+    def told() -> None:
+        QoSView.update(view)
+        news.set()
+
+    view.update = told  # type: ignore[method-assign]
+    while not condition(view.to_text()):
+        news.clear()
+        assert news.wait(DEADLINE), view.to_text()
+    del view.update
+
+
+def test_a_real_application_is_watched_and_its_end_seen() -> None:
+    with Cluster(peers=2) as cluster:
+        application = cluster.submit(packets())
+        view, all_of_it = synergy_nb.watch(application), synergy_nb.watch(cluster)
+        assert "few: running" in view.to_text()  # what had happened before is there at once
+        until(view, lambda said: "Within its limit" in said and "not measured" not in said)
+        until(all_of_it, lambda said: "1 application runs" in said)
+        follower = follow(cluster)
+        application.stop()
+        until(view, lambda said: "few: stopped" in said)
+        view.close()
+        assert [follower.closed] == [False]
+        all_of_it.close()
+        ended = threading.Event()  # the last listener has left: it has ended before the loop's next turns
+        cluster._thread.loop.call_soon_threadsafe(ended.set)
+        assert ended.wait(DEADLINE)
+        assert follower.closed
+    assert "few: stopped" in view.to_text()
+
+
+def test_the_same_with_coroutines() -> None:
+    async def run() -> None:
+        cluster = await start_cluster(2)
+        try:
+            application = await cluster.submit(packets())
+            view = synergy_nb.watch(application)
+            seen = asyncio.Event()
+            follower = follow(cluster)
+            follower.listen(lambda: seen.set() if "Within its limit" in view.to_text() else None)
+            async with asyncio.timeout(DEADLINE):
+                await seen.wait()
+            whole = synergy_nb.watch(cluster)
+            with pytest.raises(ClusterError, match="on its event loop"):
+                await asyncio.to_thread(synergy_nb.watch, cluster)
+        finally:
+            await cluster.close()
+        assert "few: stopped" in view.to_text()
+        assert whole.to_text().startswith("Cluster of 2 peers: closed")
+        view.close()
+        whole.close()
+
+    asyncio.run(run())
+
+
+def test_what_cannot_be_watched() -> None:
+    with pytest.raises(TypeError, match="watch: a int; expected an application or a cluster"):
+        synergy_nb.watch(3)  # type: ignore[arg-type]
+    with Cluster(peers=2) as cluster:
+        pass
+    with pytest.raises(ClusterError, match="closed"):
+        synergy_nb.watch(cluster)
+
+
+def test_a_view_does_not_keep_its_cluster() -> None:
+    cluster = Cluster(peers=2)
+    view = synergy_nb.watch(cluster)
+    gone = weakref.ref(cluster)
+    finalizer = cluster._finalizer
+    del cluster
+    gc.collect()
+    assert gone() is None
+    assert not finalizer.alive  # and so its peers have ended
+    assert view.to_text().startswith("Cluster of 2 peers: closed")
+    view.close()
