@@ -252,9 +252,10 @@ def follow(cluster: Cluster | AsyncCluster) -> Follower:
     if isinstance(cluster, Cluster):
         return cluster._run(_caught_up(cluster._cluster))
     try:
-        return _follower(cluster)
-    except RuntimeError as error:
-        raise ClusterError("a cluster of coroutines is followed on its event loop, within a coroutine") from error
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise ClusterError("a cluster of coroutines is followed on its event loop, within a coroutine") from None
+    return _follower(cluster)
 
 
 def _follower(cluster: AsyncCluster) -> Follower:
