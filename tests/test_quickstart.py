@@ -41,6 +41,7 @@ def _drawn(page: Page, points: int) -> dict[str, Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(240)
 def test_all_cells_run_and_the_view_draws_moving_data(page: Page, jupyterlab: JupyterLab) -> None:
     faults: list[str] = []
     page.on("pageerror", lambda fault: faults.append(str(fault)))
