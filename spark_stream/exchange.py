@@ -1,0 +1,421 @@
+"""What a peer exchanges with one query on Spark: what it reads, and what it has made of it. No IO here.
+
+Spark's Python workers ask for the rows of the query's inputs and bring the rows of its result, through
+:mod:`spark_stream.flight`. An exchange outlives the runs of its query: when a server has died, the next run goes on at
+the last offset that its checkpoint knows, is given the same rows again, and a micro-batch that had been handed over
+before is not handed over again.
+
+When results are complete
+-------------------------
+Rows are read between two commits of the sink, and belong to the micro-batch of the second. A part without state has
+then given all that follows from them. In a part with state they only raise Spark's watermark, which the next
+micro-batch goes by: after its commit everything that was read before it has taken effect. Spark runs such a
+micro-batch by itself, without new rows, but for a query that has just been restarted; that gets an offset with a new
+*turn*, which has nothing but a marker to read.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import polars as pl
+import pyarrow as pa
+
+from spark_stream.ages import Ages
+from spark_stream.spool import FIRST, Inlet, Offset, Spool
+from spark_stream.staging import AHEAD, Files, Staged
+from spark_stream.tables import from_spark, marker, to_spark
+from synergy_nb.dataflow.operators.base import OUTPUT_ROWS
+from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation, conform
+
+__all__ = ["Exchange", "Refused", "Slice"]
+
+SPLIT_ROWS: Final = 100_000  # rows from which on a micro-batch is read by two tasks
+PATIENCE: Final = 0.25  # seconds that a query without news waits for some before it asks again
+
+
+class Refused(RuntimeError):
+    """What Spark asks for is not given: the query has ended, was started anew, or asks for what was committed."""
+
+
+class Slice(NamedTuple):
+    """What one task reads of what lies between two offsets.
+
+    Parameters
+    ----------
+    first, rows
+        Number of its first row, and how many.
+    mark
+        Whether the punctuation goes with it.
+    """
+
+    first: int
+    rows: int
+    mark: bool
+
+
+class Exchange:
+    """What the door keeps for one query. It may be used from any thread.
+
+    Parameters
+    ----------
+    name
+        Of the query.
+    columns
+        Columns of its result with their types.
+    stateful
+        Whether something in it goes by the watermark.
+    windowed
+        Whether its result is a stream of windows.
+    lag
+        Microseconds by which the slowest operator with state is behind the watermark of the inputs.
+    arrange
+        Puts the rows of a micro-batch in order; by default they are put in the order of their event times.
+    on_items
+        Takes results, in order; Spark waits until it returns.
+    on_room
+        Called when it is no longer full.
+    clock
+        Wall-clock seconds.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        columns: Mapping[str, str],
+        *,
+        stateful: bool,
+        windowed: bool,
+        lag: int = 0,
+        arrange: Callable[[pl.DataFrame], pl.DataFrame] | None = None,
+        on_items: Callable[[list[Item]], None],
+        on_room: Callable[[], None] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.name = name
+        self.inlets: list[Inlet] = []  # by port
+        self._schemas: list[pa.Schema] = []
+        self._columns = dict(columns)
+        self._stateful = stateful
+        self._windowed = windowed
+        self._end_time = END
+        self._lag = lag
+        self._arrange = arrange
+        self._on_items = on_items
+        self._on_room = on_room
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._handing = threading.Lock()
+        self._run = 0
+        self._closed = False
+        self._told_full = False
+        # by (port, tap): where Spark has come, what it has been asked since the last commit, and what it reads
+        self._asked: dict[tuple[int, int], Offset] = {}
+        self._rounds: dict[tuple[int, int], int] = {}
+        self._planned: dict[tuple[int, int], int] = {}
+        self._seen: set[tuple[int, int]] = set()  # that Spark has asked for at all
+        self._low = START
+        self._ages = Ages(clock())
+        self._puts: dict[str, list[pa.RecordBatch]] = {}
+        self._batch = -1  # last micro-batch that was handed over
+        self._before = START  # covered when it was
+        self._emitted = START
+        self._position = 0
+        self._oldest = math.inf  # born of what was read since
+
+    # -- for the peer ------------------------------------------------------------------------------------------------
+
+    def attach(self, inlet: Inlet, schema: pa.Schema, taps: int) -> int:
+        """Add what the query reads on one port, before it runs; gives the number of the port.
+
+        Parameters
+        ----------
+        inlet
+            What is read.
+        schema
+            See :func:`arrow_schema`.
+        taps
+            Readers.
+        """
+        with self._changed:
+            port = len(self.inlets)
+            self.inlets.append(inlet)
+            self._schemas.append(schema)
+            for tap in range(taps):
+                self._asked[port, tap] = FIRST
+                self._rounds[port, tap] = 0
+                self._planned[port, tap] = START
+            return port
+
+    @property
+    def full(self) -> bool:
+        """Whether an input should be given nothing for now; ``on_room`` is called when that is over."""
+        with self._changed:
+            full = any(isinstance(inlet, Spool) and inlet.full for inlet in self.inlets)
+            self._told_full = self._told_full or full
+            return full
+
+    @property
+    def late(self) -> int:
+        """Rows that came after a punctuation that had promised there would be none."""
+        return sum(inlet.late for inlet in self.inlets if isinstance(inlet, Spool))
+
+    @property
+    def ended(self) -> bool:
+        """Whether the end of its result has been handed over."""
+        return self._emitted == END
+
+    def append(self, port: int, item: Item) -> None:
+        """Take the next item of an input."""
+        inlet = self.inlets[port]
+        assert isinstance(inlet, Spool)
+        with self._changed:
+            if inlet.append(item):
+                self._rise(item.born)
+                self._changed.notify_all()
+
+    def stage(self, port: int, file: Staged) -> bool:
+        """Take the next file of a source, and wait until another one is wanted; False if none is, ever."""
+        files = self.inlets[port]
+        assert isinstance(files, Files)
+        with self._changed:
+            files.stage(file)
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._closed or files.waiting < AHEAD)
+            return not self._closed
+
+    def staged(self) -> bool:
+        """Wait until each source that Spark reads itself has a file to begin with; False if that will not be."""
+        with self._changed:
+            files = [inlet for inlet in self.inlets if isinstance(inlet, Files)]
+            self._changed.wait_for(lambda: self._closed or all(inlet.begun for inlet in files))
+            return not self._closed
+
+    def begin(self, end_time: int) -> int:
+        """Start a run; gives its number. What belongs to an earlier one is refused from now on.
+
+        Parameters
+        ----------
+        end_time
+            Event time that stands for the end of a stream in Spark, in microseconds.
+        """
+        with self._changed:
+            self._run += 1
+            self._end_time = end_time
+            self._puts.clear()
+            self._rounds = dict.fromkeys(self._rounds, 0)
+            for inlet in self.inlets:
+                if isinstance(inlet, Files):
+                    inlet.begin(self._clock())
+            self._changed.notify_all()
+            return self._run
+
+    def close(self) -> None:
+        """Refuse everything from now on, also what waits."""
+        with self._changed:
+            self._closed = True
+            self._puts.clear()
+            self._changed.notify_all()
+
+    # -- for Spark's source ------------------------------------------------------------------------------------------
+
+    def initial(self, run: int, port: int, tap: int) -> Offset:
+        """Where a reader begins."""
+        with self._changed:
+            self._check(run)
+            inlet = self.inlets[port]
+            return inlet.first if isinstance(inlet, Files) else FIRST
+
+    def latest(self, run: int, port: int, tap: int, start: Offset, patience: float = PATIENCE) -> Offset:
+        """How far a reader that has come to ``start`` may go; waits a while if there is nothing new on any port.
+
+        Spark asks once after each micro-batch whether to run another; that is answered at once, since what a watermark
+        has closed waits for it. If it asks again, it had no reason to run one by itself.
+        """
+        deadline = time.monotonic() + patience
+        with self._changed:
+            self._check(run)
+            key = port, tap
+            self._seen.add(key)
+            self._asked[key] = start
+            self._rounds[key] += 1
+            inlet = self.inlets[port]
+            while True:
+                end = inlet.latest(tap, start, self._clock())
+                if isinstance(inlet, Files):
+                    self._rise(self._clock())
+                    self._changed.notify_all()  # the next one can be staged
+                if end != start:
+                    return end
+                again = self._rounds[key] > 1
+                if again and self._stateful and self._effect(self._covered) > self._emitted and not self._news():
+                    return start._replace(turn=start.turn + 1)
+                left = deadline - time.monotonic()
+                if not again or left <= 0 or self._news():
+                    return start
+                self._changed.wait(left)
+                self._check(run)
+
+    def partitions(self, run: int, port: int, tap: int, start: Offset, end: Offset) -> list[Slice]:
+        """What tasks are to read of what lies between two offsets."""
+        with self._changed:
+            self._check(run)
+            inlet = self.inlets[port]
+            try:
+                rows = inlet.rows(start, end)
+            except LookupError as error:
+                raise Refused(str(error)) from None
+            self._planned[port, tap] = max(self._planned[port, tap], end.time)
+            self._oldest = min(self._oldest, inlet.born(start, end))
+            inlet.read(tap, end)
+            has_room = self._room()
+        if has_room and self._on_room is not None:
+            self._on_room()
+        mark = end.time > START and (end.time > start.time or end.turn > start.turn)
+        if rows <= SPLIT_ROWS:
+            return [Slice(0, rows, mark)] if rows or mark else []
+        half = rows // 2
+        return [Slice(0, half, mark), Slice(half, rows - half, False)]
+
+    def read(self, run: int, port: int, start: Offset, end: Offset, part: Slice) -> pa.Table:
+        """The rows of a slice, in order, and its marker."""
+        schema = self._schemas[port]
+        with self._changed:
+            self._check(run)
+            inlet = self.inlets[port]
+            try:
+                found = inlet.tables(start, end, part.first, part.rows) if isinstance(inlet, Spool) else []
+            except LookupError as error:
+                raise Refused(str(error)) from None
+        tables = [to_spark(found, schema)] if found and part.rows else []
+        if part.mark:
+            tables.append(marker(min(end.time, self._end_time), schema))
+        return pa.concat_tables(tables) if tables else schema.empty_table()
+
+    def commit(self, run: int, port: int, tap: int, end: Offset) -> None:
+        """Spark will not ask again for what lies before ``end``."""
+        with self._changed:
+            self._check(run)
+            self.inlets[port].commit(tap, end)
+            has_room = self._room()
+        if has_room and self._on_room is not None:
+            self._on_room()
+
+    # -- for Spark's sink --------------------------------------------------------------------------------------------
+
+    def put(self, run: int, put: str, batches: list[pa.RecordBatch]) -> None:
+        """Keep what a task has written, until :meth:`finish` tells whether it counts."""
+        with self._changed:
+            self._check(run)
+            self._puts[put] = batches
+
+    def finish(self, run: int, batch: int, puts: Sequence[str]) -> None:
+        """Hand a micro-batch over: what was put under ``puts``, and what is complete by that."""
+        with self._handing:
+            with self._changed:
+                self._check(run)
+                written = [self._puts.pop(put, None) for put in puts]
+                self._puts.clear()  # of tasks that failed
+                if batch <= self._batch:  # the run before had come so far
+                    self._oldest = math.inf
+                    self._settle()
+                    return
+                covered = self._covered
+                effective = self._effect(self._before if self._stateful else covered)
+                if self._oldest < math.inf:
+                    self._ages.oldest = self._oldest
+                missing = written.count(None)
+                if missing:
+                    raise Refused(f"micro-batch {batch}: {missing} of {len(puts)} parts of it never came")
+                ages = self._ages.copy()
+            items = self._items([each for part in written if part for each in part], ages)
+            if effective > self._emitted:
+                items.append(Punctuation(effective, self._position, ages.of(effective)))
+            if items:
+                self._on_items(items)
+            with self._changed:
+                if self._batch < 0:
+                    self._drop()
+                self._batch, self._before = batch, covered
+                self._emitted = max(self._emitted, effective)
+                self._oldest = math.inf
+                self._ages.forget(self._emitted)
+                self._settle()
+
+    def abort(self, run: int, puts: Sequence[str]) -> None:
+        """Forget what was put for a micro-batch that has failed."""
+        with self._changed:
+            self._check(run)
+            for put in puts:
+                self._puts.pop(put, None)
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _check(self, run: int) -> None:
+        if self._closed:
+            raise Refused(f"query {self.name} has been stopped")
+        if run != self._run:
+            raise Refused(f"query {self.name}: run {run}; expected {self._run}, it was started anew")
+
+    @property
+    def _covered(self) -> int:
+        return min((self._planned[key] for key in self._seen), default=START)
+
+    def _drop(self) -> None:
+        """Forget readers that the query has not: all others were asked before its first micro-batch."""
+        for port, tap in tuple(self._asked):
+            if (port, tap) not in self._seen:
+                self.inlets[port].drop(tap)
+                del self._asked[port, tap], self._planned[port, tap], self._rounds[port, tap]
+
+    def _effect(self, covered: int) -> int:
+        """Before which nothing follows any more when what covers a time has taken effect.
+
+        Spark's watermark counts in milliseconds.
+        """
+        if not self._stateful or covered in (START, END):
+            return covered
+        return (covered - self._lag) // 1000 * 1000
+
+    def _news(self) -> bool:
+        return any(self.inlets[port].news(tap, self._asked[port, tap]) for port, tap in self._asked)
+
+    def _room(self) -> bool:
+        """Whether what was full has room now, and nobody was told yet."""
+        if not self._told_full or any(isinstance(inlet, Spool) and inlet.full for inlet in self.inlets):
+            return False
+        self._told_full = False
+        return True
+
+    def _settle(self) -> None:
+        self._rounds = dict.fromkeys(self._rounds, 0)
+        self._changed.notify_all()
+
+    def _rise(self, born: float) -> None:
+        """Remember when the time that all inputs have passed was reached."""
+        low = min(inlet.low for inlet in self.inlets)
+        if low <= self._low:
+            return
+        self._low = low
+        self._ages.passed(low, born)
+
+    def _items(self, written: list[pa.RecordBatch], ages: Ages) -> list[Item]:
+        """Results as batches in the order of their event times; the peer's other business goes on meanwhile."""
+        if not written:
+            return []
+        table = from_spark(written)
+        table = table.sort("time", maintain_order=True) if self._arrange is None else self._arrange(table)
+        table = conform(table, self._columns)
+        first: Any = table.get_column("time").cast(pl.Int64).min()
+        if first is not None and first < self._emitted:
+            raise ValueError(f"column 'time': {first} µs since 1970; expected at least {self._emitted}, as promised")
+        items: list[Item] = []
+        for part, born in ages.parted(table, windowed=self._windowed):
+            for rows in part.iter_slices(OUTPUT_ROWS):
+                items.append(Batch(rows, self._position, born))
+                self._position += rows.height
+        return items

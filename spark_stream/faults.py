@@ -1,0 +1,68 @@
+"""What errors of Spark mean: whether a server has gone, and what went wrong, in one line."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from spark_stream.java import SparkUnavailable
+
+__all__ = ["cause", "is_lost"]
+
+LONGEST: Final = 300  # characters of a reason
+#: Of gRPC: that nobody answers, or no longer.
+_GONE: Final = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"})
+#: Of Spark Connect: that the session is not there, as after a restart of the server.
+_NO_SESSION: Final = re.compile(r"INVALID_HANDLE\.(SESSION|OPERATION)|NO_ACTIVE_SESSION|RETRIES_EXCEEDED")
+_PYTHON: Final = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Refused)): (.+)$")
+_SPARK: Final = re.compile(r"\[([A-Z][A-Z_]*(?:\.[A-Z_]+)?)\]\s*(.+)")
+_FLIGHT: Final = re.compile(r"(?:Flight error: )?(?:Flight \w+ error: |Flight returned [^:]*: |gRPC returned [^:]*: )")
+
+
+def is_lost(error: BaseException) -> bool:
+    """Whether an error of a session means that its server has gone, and not that what was asked is wrong."""
+    if isinstance(error, SparkUnavailable):
+        return True
+    condition = getattr(error, "getCondition", None)
+    if condition is not None and _NO_SESSION.search(str(condition() or "")):
+        return True
+    code = getattr(error, "code", None)
+    if callable(code) and getattr(code(), "name", "") in _GONE:
+        return True
+    text = str(error)
+    if _NO_SESSION.search(text.partition("\n")[0]) or "StatusCode.UNAVAILABLE" in text:
+        return True
+    return error.__cause__ is not None and is_lost(error.__cause__)
+
+
+def cause(error: BaseException) -> str:
+    """What went wrong, in one line and without a stack trace: what a Python process of Spark's raised, or Spark itself.
+
+    Examples
+    --------
+    >>> cause(RuntimeError("[STREAM_FAILED] Query x terminated with exception: [DIVIDE_BY_ZERO] Division. SQLSTATE: 1"))
+    'Division.'
+    >>> cause(RuntimeError("[A_B] it failed\\nTraceback (most recent call last):\\n  File ...\\nValueError: k: 3\\n"))
+    'k: 3'
+    >>> cause(KeyError("n"))
+    "KeyError: 'n'"
+    """
+    text = str(error)
+    lines = [line.strip() for line in text.splitlines()]
+    raised = [found for line in lines if (found := _PYTHON.match(line)) and not line.startswith(("org.", "java."))]
+    if "Traceback" in text and raised:
+        kind, told = raised[-1].groups()
+        return _shortened(
+            _FLIGHT.sub("", told) if kind.startswith(("Flight", "Arrow", "ValueError")) else f"{kind}: {told}"
+        )
+    conditions = _SPARK.findall(text)
+    if conditions:
+        return _shortened(re.split(r" SQLSTATE: |\n", conditions[-1][1].rpartition("] ")[2] or conditions[-1][1])[0])
+    named = isinstance(error, ValueError | SparkUnavailable)
+    first = lines[0] if lines else ""
+    return _shortened(first if named and first else f"{type(error).__name__}: {first}")
+
+
+def _shortened(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."

@@ -1,0 +1,78 @@
+"""How a query on Spark reads one stream: through the door, or from files with the punctuations through the door."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from spark_stream.staging import Files, Layout
+from spark_stream.tables import MARK
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.connect.session import SparkSession
+    from pyspark.sql.types import StructType
+
+__all__ = ["Port"]
+
+
+class Port(NamedTuple):
+    """What a query reads on one port.
+
+    Parameters
+    ----------
+    number
+        Of the port.
+    columns
+        With their types.
+    files
+        That Spark reads itself, if it does.
+    layout
+        Of these.
+    """
+
+    number: int
+    columns: Mapping[str, str]
+    files: Files | None
+    layout: Layout
+
+    def frame(self, session: SparkSession, tap: int, options: Mapping[str, str]) -> DataFrame:
+        """The stream as operators take it: rows and punctuations.
+
+        Parameters
+        ----------
+        session
+            Whose it is.
+        tap
+            Number of the reader.
+        options
+            Of source and sink, see :mod:`spark_stream.sources`.
+        """
+        from pyspark.sql.connect import functions as sf  # noqa: PLC0415 - imports Spark
+
+        from spark_stream.expressions import quote  # noqa: PLC0415
+        from spark_stream.sources import FORMAT  # noqa: PLC0415
+
+        reader = session.readStream.format(FORMAT).options(**options, port=self.number, tap=tap)
+        given = reader.schema(_struct({**self.columns, MARK: "bool"})).load()
+        if self.files is None:
+            return given
+        stored = {self.layout.clock if name == "time" else name: kind for name, kind in self.columns.items()}
+        schema = _struct(stored, self.layout.zoneless)
+        rows = session.readStream.schema(schema).parquet(str(self.files.folders[tap]))
+        chosen = [
+            (sf.col(quote(column)).cast("timestamp") if kind == "time" else sf.col(quote(column))).alias(name)
+            for (name, kind), column in zip(self.columns.items(), stored, strict=True)
+        ]
+        return rows.select(*chosen, sf.lit(False).alias(MARK)).union(given)
+
+
+def _struct(columns: Mapping[str, str], zoneless: frozenset[str] = frozenset()) -> StructType:
+    from pyspark.sql.types import StructType  # noqa: PLC0415 - imports Spark
+
+    from spark_stream.expressions import TYPES, quote  # noqa: PLC0415
+
+    kinds = {name: "TIMESTAMP_NTZ" if name in zoneless else TYPES[kind] for name, kind in columns.items()}
+    schema = StructType.fromDDL(", ".join(f"{quote(name)} {kind}" for name, kind in kinds.items()))
+    assert isinstance(schema, StructType)
+    return schema

@@ -1,0 +1,79 @@
+"""What Spark tells of the micro-batches of a query."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from synergy_nb.dataflow.tuples import START
+
+__all__ = ["Progress", "progress_of"]
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """One micro-batch that is done.
+
+    Parameters
+    ----------
+    batch
+        Its number.
+    rows
+        That it has read.
+    seconds
+        That it took.
+    rate
+        Rows/s that it could have read: ``rows / seconds``.
+    state_rows, state_bytes
+        That the query holds now.
+    watermark
+        Event time in microseconds that it went by; ``START`` where it goes by none.
+    late
+        Rows that Spark has dropped as late; there should be none, see :mod:`spark_stream.spool`.
+    """
+
+    batch: int
+    rows: int
+    seconds: float
+    rate: float
+    state_rows: int
+    state_bytes: int
+    watermark: int
+    late: int
+
+
+def progress_of(event: Any) -> Progress | None:
+    """What Spark tells of a micro-batch; None where it tells that there was none."""
+    seconds = event.durationMs.get("triggerExecution", 0) / 1000
+    if "addBatch" not in event.durationMs:
+        return None
+    rows = 0
+    for source in event.sources:
+        rows += source.numInputRows
+        if "turn" in (source.endOffset or ""):  # ours: a row of it carries the punctuation
+            start, end = (msgspec.json.decode(text or "{}") for text in (source.startOffset, source.endOffset))
+            rows -= end["time"] > START and (start.get("time", START), start.get("turn", 0)) != (
+                end["time"],
+                end["turn"],
+            )
+    mark = event.eventTime.get("watermark")
+    return Progress(
+        batch=event.batchId,
+        rows=rows,
+        seconds=seconds,
+        rate=rows / seconds if seconds else 0.0,
+        state_rows=sum(state.numRowsTotal for state in event.stateOperators),
+        state_bytes=sum(state.memoryUsedBytes for state in event.stateOperators),
+        watermark=START if mark is None else _shifted(mark),
+        late=sum(state.numRowsDroppedByWatermark for state in event.stateOperators),
+    )
+
+
+def _shifted(mark: str) -> int:
+    """Event time in microseconds of a watermark on Spark's clock, as Spark writes it."""
+    from spark_stream.operators.frames import SHIFT  # noqa: PLC0415 - imports Spark
+
+    moment = datetime.fromisoformat(mark)
+    since: int = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    return since - SHIFT

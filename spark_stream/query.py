@@ -1,0 +1,372 @@
+"""A part of a plan as one streaming query on Spark, from its start to its end, whatever happens to the server.
+
+A :class:`PartQuery` has one thread, which opens a session, starts the query, and looks after it once in a while; and
+one for each source that Spark reads itself. Spark and gRPC are imported there and nowhere else, since the processes of
+peers are forked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import shutil
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import polars as pl
+
+from spark_stream.door import Door
+from spark_stream.exchange import Exchange
+from spark_stream.faults import cause, is_lost
+from spark_stream.inputs import Port
+from spark_stream.java import SparkUnavailable
+from spark_stream.progress import Progress, progress_of
+from spark_stream.spool import Inlet, Spool
+from spark_stream.staging import Files, Layout, Staged, convert, direct, supported_source
+from spark_stream.tables import POSITION, arrow_schema
+from synergy_nb.dataflow.tuples import Item
+from synergy_nb.plan import Operator, Plan
+from synergy_nb.plan.parts import STATEFUL
+
+if TYPE_CHECKING:
+    from pyspark.sql.connect.session import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+__all__ = ["Part", "PartQuery", "Progress"]
+
+ANYTHING: Final = (Exception, pl.exceptions.PanicException)  # what Polars panics with is no Exception
+CONNECTS_WITHIN: Final = 60.0  # seconds that a server gets to come, or to come back
+PAUSE: Final = 0.5  # seconds between tries
+LOOK: Final = 1  # seconds between two looks at a query
+STOPS_WITHIN: Final = 15.0  # seconds that a query gets to end
+RECENT: Final = 64  # micro-batches that Spark remembers the progress of
+
+#: What a session has to be for queries of ours.
+_SESSION: Final[Mapping[str, str]] = {
+    "spark.sql.streaming.numRecentProgressUpdates": str(RECENT),
+    "spark.sql.streaming.stopTimeout": "5s",
+}
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A connected part of a plan with one result.
+
+    Parameters
+    ----------
+    application
+        That it belongs to.
+    operator
+        Its exit, whose stream is the result.
+    plan
+        The plan as a whole, as it was asked for.
+    members
+        Ids of its operators, inputs before what reads them.
+    inputs
+        Ids of the operators outside that it reads, by port.
+    """
+
+    application: str
+    operator: str
+    plan: Plan
+    members: tuple[str, ...]
+    inputs: tuple[str, ...]
+
+
+class PartQuery:
+    """A part as a streaming query; to be started once, and stopped in any case. Callbacks come on any thread.
+
+    Parameters
+    ----------
+    part
+        What is to be executed.
+    connect
+        Opens a session of the query's own; it may wait, and raises ``SparkUnavailable`` where there is no server.
+    door
+        Of this peer.
+    folder
+        Gives a folder that is the query's own, once ``connect`` has returned; None where Spark is not on this machine.
+    keys
+        Secrets by the name that plans use for them.
+    on_items
+        Takes results, in order; Spark waits until it returns.
+    on_ready
+        Called when the query runs.
+    on_failed
+        Called with the reason when it cannot go on.
+    on_progress
+        Called for each micro-batch that is done.
+    on_room
+        Called when it is no longer :attr:`full`.
+    """
+
+    def __init__(
+        self,
+        part: Part,
+        connect: Callable[[], SparkSession],
+        door: Door,
+        folder: Callable[[], Path | None],
+        *,
+        keys: Mapping[str, bytes],
+        on_items: Callable[[list[Item]], None],
+        on_ready: Callable[[], None],
+        on_failed: Callable[[str], None],
+        on_progress: Callable[[Progress], None],
+        on_room: Callable[[], None],
+    ) -> None:
+        self.part = part
+        self.name = f"{part.application}-{part.operator}-{secrets.token_hex(4)}"
+        self.restarts = 0  # times that it had to be started again
+        self._connect = connect
+        self._door = door
+        self._find_folder = folder
+        self._keys = keys
+        self._on_items = on_items
+        self._on_ready = on_ready
+        self._on_failed = on_failed
+        self._on_progress = on_progress
+        self._on_room = on_room
+        self._exchange: Exchange | None = None  # as soon as it is known what the query reads
+        self._early: list[tuple[int, Item]] = []  # what came before that
+        self._ports: dict[str, Port] = {}
+        self._stopped = threading.Event()
+        self._over = False
+        self._state = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._stagers: list[threading.Thread] = []
+        self._query: StreamingQuery | None = None
+        self._folder: Path | None = None
+        self._last = -1  # micro-batch whose progress was told
+
+    # -- what comes in -----------------------------------------------------------------------------------------------
+
+    def append(self, port: int, item: Item) -> None:
+        """Take the next item of an input; what comes while it is :attr:`full` is taken all the same."""
+        if self._exchange is None:
+            with self._state:
+                if self._exchange is None:
+                    self._early.append((port, item))
+                    return
+        self._exchange.append(port, item)
+
+    @property
+    def full(self) -> bool:
+        """Whether it should get nothing for now."""
+        return self._exchange is not None and self._exchange.full
+
+    @property
+    def late(self) -> int:
+        """Rows of its inputs that came after a punctuation which had promised there would be none."""
+        return self._exchange.late if self._exchange is not None else 0
+
+    # -- from start to end -------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start it, and return at once."""
+        with self._state:
+            if self._thread is not None or self._stopped.is_set():
+                return
+            self._thread = threading.Thread(target=self._work, name=f"spark {self.name}", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End it: no query, session, folder or thread of it is left. It does not fail, and takes seconds at most."""
+        self._stopped.set()
+        with self._state:
+            query, exchange, threads = self._query, self._exchange, [self._thread, *self._stagers]
+        if exchange is not None:
+            exchange.close()
+        if query is not None:
+            with contextlib.suppress(Exception):  # it ends with its session, if not now
+                query.stop()
+        for thread in threads:
+            if thread is not None and thread is not threading.current_thread():
+                thread.join(STOPS_WITHIN)
+
+    def _work(self) -> None:
+        try:
+            self._run()
+        except ANYTHING as error:  # the application has to hear of it
+            self._fail(error)
+        finally:
+            if self._exchange is not None:
+                self._door.dismiss(self._exchange)
+            for stager in self._stagers:
+                stager.join()
+            if self._folder is not None:
+                shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _run(self) -> None:
+        while not self._stopped.is_set() and not self._over:
+            session = self._session()
+            if session is None:
+                return
+            try:
+                self._execute(session)
+            except Exception as error:
+                if self._stopped.is_set():
+                    return
+                if not is_lost(error) or self._folder is None:  # without its checkpoint, it could only begin again
+                    raise
+                self.restarts += 1
+            finally:
+                with self._state:
+                    self._query = None
+                _leave(session)
+
+    def _session(self) -> SparkSession | None:
+        """A session, as soon as there is a server that takes one; None if it is stopped before."""
+        deadline = time.monotonic() + CONNECTS_WITHIN
+        while not self._stopped.is_set():
+            try:
+                return self._connect()
+            except SparkUnavailable:
+                if time.monotonic() > deadline:
+                    raise
+            self._stopped.wait(PAUSE)
+        return None
+
+    def _execute(self, session: SparkSession) -> None:
+        """Run the query until it is over, stopped, or fails."""
+        from spark_stream import operators  # noqa: PLC0415 - imports Spark
+        from spark_stream.expressions import MEANING  # noqa: PLC0415
+        from spark_stream.sources import FORMAT, register  # noqa: PLC0415
+
+        exchange = self._exchange or self._prepare()
+        if not exchange.staged():
+            return
+        for name, value in {**MEANING, **_SESSION}.items():
+            session.conf.set(name, value)
+        register(session)
+        options = {
+            "door": self._door.address,
+            "token": self._door.token,
+            "query": self.name,
+            "run": str(exchange.begin(operators.END_TIME)),
+        }
+        taps = {name: count() for name in self._ports}
+        result = operators.build(
+            self.part.plan,
+            self.part.members,
+            self.part.operator,
+            lambda name: self._ports[name].frame(session, next(taps[name]), options),
+            keys=self._keys,
+            ordered=True,
+        )
+        writer = result.writeStream.format(FORMAT).options(**options).queryName(self.name).outputMode("append")
+        if self._folder is not None:
+            writer = writer.option("checkpointLocation", str(self._folder / "checkpoint"))
+        query = writer.trigger(processingTime="0 seconds").start()
+        with self._state:
+            self._query = query
+        if not self.restarts:
+            self._on_ready()
+        self._watch(query, exchange)
+
+    def _prepare(self) -> Exchange:
+        """Find out what the query reads, and begin to stage what Spark reads itself."""
+        from spark_stream import operators  # noqa: PLC0415 - imports Spark
+
+        part, plan, members = self.part, self.part.plan, [self.part.plan.operators[name] for name in self.part.members]
+        exchange = Exchange(
+            self.name,
+            plan.schema(part.operator),
+            stateful=any(operator.kind in STATEFUL for operator in members),
+            windowed=plan.window(part.operator) is not None,
+            lag=operators.lag(plan, part.members, part.operator),
+            arrange=operators.arrange,
+            on_items=self._on_items,
+            on_room=self._on_room,
+        )
+        self._folder = self._find_folder()
+        if self._folder is not None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        readings = Counter(operators.readings(plan, part.members, part.operator))
+        numbered = operators.numbered(plan, part.members, part.operator)
+        for name in part.inputs:
+            inlet = Spool(taps=max(readings[name], 1), numbered=name in numbered)
+            self._attach(exchange, name, inlet, Layout(), readings[name], numbered=name in numbered)
+        staging = [self._source(exchange, each, readings[each.id], numbered=each.id in numbered)
+                   for each in members if each.kind == "source" and readings[each.id]]  # fmt: skip
+        self._door.admit(exchange)
+        with self._state:
+            self._exchange = exchange
+            early, self._early = self._early, []
+            for port, item in early:
+                exchange.append(port, item)
+            stopped = self._stopped.is_set()
+            self._stagers += staging
+            for stager in staging:
+                stager.start()
+        if stopped:
+            exchange.close()
+        return exchange
+
+    def _source(self, exchange: Exchange, operator: Operator, taps: int, *, numbered: bool) -> threading.Thread:
+        """The thread that stages a source which Spark reads itself."""
+        why = supported_source(operator, self._folder is not None)
+        if why or self._folder is None:
+            raise ValueError(f"operator {operator.id!r}: {why}")
+        folder, columns = self._folder / f"source-{len(self._ports)}", self.part.plan.schema(operator.id)
+        files = Files(folder, taps=taps)
+        found = None if numbered else direct(operator, columns)
+        ready = iter([found[0]]) if found is not None else convert(operator, folder, numbered=numbered)
+        layout = Layout() if found is None else found[1]
+        port = self._attach(exchange, operator.id, files, layout, taps, numbered=numbered)
+        name = f"spark {self.name} {operator.id}"
+        return threading.Thread(target=self._stage, args=(exchange, port, ready), name=name, daemon=True)
+
+    def _attach(self, exchange: Exchange, name: str, inlet: Inlet, layout: Layout, taps: int, *, numbered: bool) -> int:
+        columns = dict(self.part.plan.schema(name))
+        port = exchange.attach(inlet, arrow_schema(columns, numbered=numbered), taps)
+        if numbered:
+            columns[POSITION] = "int"
+        self._ports[name] = Port(port, columns, inlet if isinstance(inlet, Files) else None, layout)
+        return port
+
+    def _stage(self, exchange: Exchange, port: int, files: Iterator[Staged]) -> None:
+        try:
+            for file in files:
+                if not exchange.stage(port, file):
+                    return
+        except ANYTHING as error:
+            self._fail(error)
+
+    def _watch(self, query: StreamingQuery, exchange: Exchange) -> None:
+        """Look after a query until it is over."""
+        while not self._stopped.is_set():
+            ended = query.awaitTermination(LOOK)  # raises what it has failed with
+            self._tell(query.recentProgress)
+            if exchange.ended or ended:
+                self._over = True
+                query.stop()
+                return
+
+    def _tell(self, recent: Sequence[Any]) -> None:
+        for event in recent:
+            progress = progress_of(event)
+            if progress is not None and progress.batch > self._last:
+                self._last = progress.batch
+                self._on_progress(progress)
+
+    def _fail(self, error: BaseException) -> None:
+        with self._state:
+            told, self._over = self._over or self._stopped.is_set(), True
+        if told:
+            return
+        self._stopped.set()
+        if self._exchange is not None:
+            self._exchange.close()
+        self._on_failed(cause(error))
+
+
+def _leave(session: SparkSession) -> None:
+    from spark_stream.session import disconnect  # noqa: PLC0415 - imports Spark
+
+    with contextlib.suppress(Exception):  # the server may have gone
+        disconnect(session)

@@ -1,0 +1,307 @@
+"""What a query on Spark reads from peers, kept until Spark has committed it, and cut at punctuations. No IO, no clock.
+
+An :class:`Offset` is how far a reader has come. It only ever stands at a punctuation, so that what lies between two
+offsets never changes, however often it is read: the rows that were received before the second one's position and whose
+time it covers, without those of the first. A row that no punctuation covers yet is held back. Thus the latest time that
+Spark has seen is always the last punctuation, and Spark's watermark is exact whatever the order of the rows.
+
+A stream that a part of a plan reads more than once is read by several *taps*, each with its own offset.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from typing import Any, Final, NamedTuple, Protocol
+
+import msgspec
+import polars as pl
+
+from spark_stream.tables import POSITION
+from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
+
+__all__ = ["FIRST", "INPUT_BYTES", "MICRO_BATCH_ROWS", "Inlet", "Offset", "Spool"]
+
+INPUT_BYTES: Final = 32 << 20  # what waits in a spool to be read before it is full
+MICRO_BATCH_ROWS: Final = 300_000  # of one input, at most
+OVERHEAD: Final = 64  # bytes that a punctuation or a batch takes beside its rows
+
+
+class Offset(NamedTuple):
+    """How far a reader has come.
+
+    Parameters
+    ----------
+    position
+        Rows of the stream received so far; of files, files handed out.
+    time
+        Of the last punctuation among them, in microseconds; ``START`` before the first.
+    turn
+        Counts the times that Spark was asked to go on without anything new.
+    """
+
+    position: int
+    time: int
+    turn: int = 0
+
+
+FIRST: Final = Offset(0, START)
+
+
+class Inlet(Protocol):
+    """What a query reads on one port."""
+
+    @property
+    def low(self) -> int:
+        """Time below which nothing follows, of what a reader may know by now, in microseconds."""
+
+    def news(self, tap: int, start: Offset) -> bool:
+        """Whether :meth:`latest` would give more than ``start``."""
+
+    def latest(self, tap: int, start: Offset, now: float) -> Offset:
+        """How far a reader that has come to ``start`` may go at once; ``start`` itself if there is nothing new."""
+
+    def rows(self, start: Offset, end: Offset) -> int:
+        """Rows between two offsets that are read through the door."""
+
+    def born(self, start: Offset, end: Offset) -> float:
+        """When the oldest item between two offsets was born; infinite if there is none."""
+
+    def read(self, tap: int, end: Offset) -> None:
+        """A tap reads up to ``end`` now."""
+
+    def commit(self, tap: int, end: Offset) -> None:
+        """A tap has committed up to ``end``; forget what all have."""
+
+    def drop(self, tap: int) -> None:
+        """A tap is not read after all."""
+
+
+class _Held(NamedTuple):
+    """Rows that no punctuation covers yet."""
+
+    table: pl.DataFrame
+    born: float
+    first: int  # least and greatest time
+    last: int
+
+
+class _Segment(msgspec.Struct, gc=False):
+    """What one punctuation has added."""
+
+    offset: Offset
+    tables: list[pl.DataFrame]
+    rows: int
+    size: int
+    born: float
+
+
+class Spool:
+    """The stream of one input of a part, as it comes from peers.
+
+    Parameters
+    ----------
+    limit
+        Bytes that have not been read from which on it is full; it has room again at half of that. What is being read
+        is kept beside that until it is committed.
+    most
+        Rows that :meth:`latest` gives at once, at most, if there is a punctuation to stop at.
+    taps
+        Readers.
+    numbered
+        Whether rows keep their position in the stream, in a column ``_position``.
+
+    Attributes
+    ----------
+    late
+        Rows that were dropped because they came after a punctuation which had promised that there would be none.
+    low
+        Time of the last punctuation.
+    """
+
+    def __init__(
+        self,
+        *,
+        limit: int = INPUT_BYTES,
+        most: int = MICRO_BATCH_ROWS,
+        taps: int = 1,
+        numbered: bool = False,
+    ) -> None:
+        self.late = 0
+        self.low = START
+        self.held = 0  # bytes of rows and punctuations that are kept
+        self.unread = 0  # of these, bytes that have not been read by all taps
+        self._limit = limit
+        self._most = most
+        self._numbered = numbered
+        self._position = 0
+        self._open: list[_Held] = []
+        self._segments: deque[_Segment] = deque()
+        self._freed = FIRST  # all up to here was committed by all taps
+        self._read = [START] * taps
+        self._committed = [START] * taps
+        self._full = False
+        self._ignored = False  # nobody reads it
+
+    @property
+    def full(self) -> bool:
+        """Whether it should be given nothing for now.
+
+        Rows that no punctuation covers count, but do not fill it alone: only the punctuation that it would not get
+        then lets them go.
+        """
+        if self._full and self.unread <= self._limit // 2:
+            self._full = False
+        elif not self._full and self.unread >= self._limit:
+            self._full = True
+        return self._full and self.low > min(self._read)
+
+    def append(self, item: Item) -> bool:
+        """Take the next item of the stream; gives whether there is something new to read."""
+        if self._ignored:
+            return False
+        if isinstance(item, Punctuation):
+            if item.time <= self.low:
+                return False
+            self.low = item.time
+            self._position = max(self._position, item.position)
+            self._cut(item)
+            return True
+        self._position = item.end_position
+        self._hold(item)
+        return False
+
+    def _hold(self, batch: Batch) -> None:
+        table = batch.table
+        if self._numbered:
+            numbers = pl.int_range(batch.position, batch.end_position, dtype=pl.Int64, eager=True).alias(POSITION)
+            table = table.with_columns(numbers)
+        times = table.get_column("time").cast(pl.Int64)
+        first: Any = times.min()
+        if first is None:  # no rows
+            return
+        if first < self.low:
+            kept = times >= self.low
+            table, times = table.filter(kept), times.filter(kept)
+            self.late += batch.rows - table.height
+            if not table.height:
+                return
+            first = times.min()
+        last: Any = times.max()
+        self._open.append(_Held(table, batch.born, first, last))
+        self._keep(int(table.estimated_size()) + OVERHEAD)
+
+    def _cut(self, punctuation: Punctuation) -> None:
+        """Let the rows go that the punctuation covers, in the order in which they came."""
+        tables: list[pl.DataFrame] = []
+        rest: list[_Held] = []
+        born, size = punctuation.born, OVERHEAD
+        for held in self._open:
+            if held.first > punctuation.time:
+                rest.append(held)
+                continue
+            before = int(held.table.estimated_size()) + OVERHEAD
+            covered = held.table
+            if held.last > punctuation.time:
+                within = held.table.get_column("time").cast(pl.Int64) <= punctuation.time
+                covered, left = held.table.filter(within), held.table.filter(~within)
+                first: Any = left.get_column("time").cast(pl.Int64).min()
+                rest.append(_Held(left, held.born, first, held.last))
+                self._keep(int(left.estimated_size()) + OVERHEAD)
+            tables.append(covered)
+            self._keep(-before)
+            size += int(covered.estimated_size())
+            born = min(born, held.born)
+        self._open = rest
+        self._keep(size)
+        rows = sum(table.height for table in tables)
+        self._segments.append(_Segment(Offset(self._position, punctuation.time), tables, rows, size, born))
+
+    def _keep(self, size: int) -> None:
+        self.held += size
+        self.unread += size
+
+    def news(self, tap: int, start: Offset) -> bool:
+        """Whether a punctuation has come after ``start``."""
+        return self.low > start.time
+
+    def latest(self, tap: int, start: Offset, now: float) -> Offset:
+        """The last punctuation, or, if there are too many rows before it, an earlier one."""
+        end, rows = start, 0
+        for segment in self._between(start, None):
+            rows += segment.rows
+            if rows > self._most and end is not start:
+                break
+            end = Offset(*segment.offset[:2], start.turn)
+        return end
+
+    def rows(self, start: Offset, end: Offset) -> int:
+        """Rows between two offsets."""
+        return sum(segment.rows for segment in self._between(start, end))
+
+    def born(self, start: Offset, end: Offset) -> float:
+        """When the oldest item between two offsets was born; infinite if there is none."""
+        return min((segment.born for segment in self._between(start, end)), default=float("inf"))
+
+    def tables(self, start: Offset, end: Offset, first: int = 0, count: int | None = None) -> list[pl.DataFrame]:
+        """Rows between two offsets in order, of these ``count`` from the one numbered ``first``.
+
+        Raises
+        ------
+        LookupError
+            If they were committed, and are no longer kept.
+        """
+        found: list[pl.DataFrame] = []
+        left = count
+        for segment in self._between(start, end):
+            for table in segment.tables:
+                if first >= table.height:
+                    first -= table.height
+                    continue
+                piece = table.slice(first, left)
+                first = 0
+                if left is not None:
+                    left -= piece.height
+                if piece.height:
+                    found.append(piece)
+                if left == 0:
+                    return found
+        return found
+
+    def read(self, tap: int, end: Offset) -> None:
+        """A tap reads up to ``end`` now."""
+        before = min(self._read)
+        self._read[tap] = max(self._read[tap], end.time)
+        after = min(self._read)
+        if after > before:
+            self.unread -= sum(segment.size for segment in self._segments if before < segment.offset.time <= after)
+
+    def drop(self, tap: int) -> None:
+        """A tap is not read after all."""
+        self.commit(tap, Offset(self._position, END))
+        if min(self._committed) == END:
+            self._ignored = True
+            self._open.clear()
+            self.held = self.unread = 0
+            self.low = END
+
+    def commit(self, tap: int, end: Offset) -> None:
+        """Forget what all taps have committed."""
+        self.read(tap, end)
+        self._committed[tap] = max(self._committed[tap], end.time)
+        freed = min(self._committed)
+        while self._segments and self._segments[0].offset.time <= freed:
+            segment = self._segments.popleft()
+            self.held -= segment.size
+            self._freed = segment.offset
+
+    def _between(self, start: Offset, end: Offset | None) -> list[_Segment]:
+        if start.time < self._freed.time:
+            raise LookupError(
+                f"offset: position {start.position}; expected at least {self._freed.position}: "
+                "what lies before it was committed"
+            )
+        times = [segment.offset.time for segment in self._segments]
+        begin = bisect_right(times, start.time)
+        stop = len(times) if end is None else bisect_right(times, end.time)
+        return [self._segments[index] for index in range(begin, stop)]
