@@ -8,7 +8,6 @@ numbers without asking anybody.
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from synergy_nb.delaymatrix import Matrix, one_way, read_rtt
 from synergy_nb.peer import key_of
 
 __all__ = ["WideArea"]
-
-Matrix = npt.NDArray[np.float64]
 
 
 class WideArea:
@@ -55,21 +53,16 @@ class WideArea:
         sites: int | None = None,
         seed: int = 0,
     ) -> None:
-        rtt = np.asarray(rtt_ms, dtype=np.float64)
-        if rtt.ndim != 2 or rtt.shape[0] != rtt.shape[1] or not rtt.size:
-            raise ValueError(f"rtt_ms: shape {rtt.shape}; expected a square matrix (sites, sites)")
-        if not np.isfinite(rtt).all() or (rtt < 0).any():
-            raise ValueError("rtt_ms: has entries that are negative or not finite; expected round-trip times in ms")
-        rate = np.broadcast_to(np.asarray(bandwidth, dtype=np.float64), rtt.shape)
+        delay = one_way(rtt_ms)
+        rate = np.broadcast_to(np.asarray(bandwidth, dtype=np.float64), delay.shape)
         if not (rate > 0).all():
             raise ValueError(f"bandwidth: {rate.min():g} bytes/s; expected more than 0")
         if sites is not None:
-            if not 1 <= sites <= len(rtt):
-                raise ValueError(f"sites: {sites}; expected 1 to {len(rtt)}, the sites of the matrix")
-            drawn = np.random.default_rng(seed).permutation(len(rtt))[:sites]
-            rtt, rate = rtt[np.ix_(drawn, drawn)], rate[np.ix_(drawn, drawn)]
-        self._delay: Matrix = (rtt + rtt.T) / 4e3  # half of the mean round trip, in s
-        np.fill_diagonal(self._delay, 0.0)
+            if not 1 <= sites <= len(delay):
+                raise ValueError(f"sites: {sites}; expected 1 to {len(delay)}, the sites of the matrix")
+            drawn = np.random.default_rng(seed).permutation(len(delay))[:sites]
+            delay, rate = delay[np.ix_(drawn, drawn)], rate[np.ix_(drawn, drawn)]
+        self._delay: Matrix = delay
         self._bandwidth: Matrix = rate.copy()
         self._site: dict[str, int] = {}
 
@@ -78,15 +71,7 @@ class WideArea:
         cls, path: str | Path, bandwidth: float = 12.5e6, *, sites: int | None = None, seed: int = 0
     ) -> WideArea:
         """Sites from an ``.npz`` file with the array ``rtt_ms``, such as measured PlanetLab round-trip times."""
-        expected = "an .npz file with an array rtt_ms of round-trip times in ms"
-        try:
-            with np.load(path, allow_pickle=False) as arrays:
-                if "rtt_ms" not in arrays:
-                    raise ValueError(f"it has the arrays {', '.join(arrays.files)}")
-                rtt = arrays["rtt_ms"]
-        except (OSError, ValueError, TypeError, AttributeError, zipfile.BadZipFile) as error:
-            raise ValueError(f"wide_area: {str(path)!r}; expected {expected}: {str(error).splitlines()[0]}") from None
-        return cls(rtt, bandwidth, sites=sites, seed=seed)
+        return cls(read_rtt(path, "wide_area"), bandwidth, sites=sites, seed=seed)
 
     @classmethod
     def generated(

@@ -1,0 +1,74 @@
+"""Measured delays between the sites of a network: matrices of round-trip times, read and checked.
+
+Both drivers lay them under their peers: the runtime over its links, the simulator as its network.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Matrix", "one_way", "read_rtt"]
+
+Matrix = npt.NDArray[np.float64]
+
+
+def one_way(rtt_ms: npt.ArrayLike) -> Matrix:
+    """One-way delays in seconds from round-trip times: half of the mean of both directions, none within a site.
+
+    Parameters
+    ----------
+    rtt_ms
+        Round-trip times in ms, shape (sites, sites), finite, not negative.
+
+    Raises
+    ------
+    ValueError
+        If it is no such matrix.
+
+    Examples
+    --------
+    >>> one_way([[0, 90], [110, 0]]).tolist()
+    [[0.0, 0.05], [0.05, 0.0]]
+    """
+    rtt = np.asarray(rtt_ms, dtype=np.float64)
+    if rtt.ndim != 2 or rtt.shape[0] != rtt.shape[1] or not rtt.size:
+        raise ValueError(f"rtt_ms: shape {rtt.shape}; expected a square matrix (sites, sites)")
+    if not np.isfinite(rtt).all() or (rtt < 0).any():
+        raise ValueError("rtt_ms: has entries that are negative or not finite; expected round-trip times in ms")
+    delay: Matrix = (rtt + rtt.T) / 4e3
+    np.fill_diagonal(delay, 0.0)
+    return delay
+
+
+def read_rtt(path: str | Path, field: str = "path") -> Matrix:
+    """The array ``rtt_ms`` of an ``.npz`` file, such as measured PlanetLab round-trip times.
+
+    Parameters
+    ----------
+    path
+        Of the file.
+    field
+        What the caller's user knows the path as, for the message of an error.
+
+    Returns
+    -------
+    ndarray
+        Round-trip times in ms as they stand in the file.
+
+    Raises
+    ------
+    ValueError
+        If there is no such file, or no such array in it.
+    """
+    expected = "an .npz file with an array rtt_ms of round-trip times in ms"
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            if "rtt_ms" not in arrays:
+                raise ValueError(f"it has the arrays {', '.join(arrays.files)}")
+            return np.asarray(arrays["rtt_ms"], dtype=np.float64)
+    except (OSError, ValueError, TypeError, AttributeError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{field}: {str(path)!r}; expected {expected}: {str(error).splitlines()[0]}") from None
