@@ -1,0 +1,26 @@
+"""Operators of the data path as functions from streaming DataFrames to a streaming DataFrame.
+
+They mean what the operators of peers mean (:mod:`synergy_nb.dataflow.operators`); one contract holds both to SQL in
+DuckDB. A part of a plan becomes one DataFrame by :func:`build`, or operator by operator with :func:`enter`,
+:func:`apply` and :func:`leave`. Sessions need the settings of :data:`spark_stream.expressions.MEANING`.
+"""
+
+from spark_stream.operators import crypto, joins, ordered, rows, windows  # noqa: F401 - each registers its kinds
+from spark_stream.operators.frames import END_TIME, MARK, POSITION, arrange, enter, leave
+from spark_stream.operators.parts import apply, build, kinds, lag, numbered, readings, supported
+
+__all__ = [
+    "END_TIME",
+    "MARK",
+    "POSITION",
+    "apply",
+    "arrange",
+    "build",
+    "enter",
+    "kinds",
+    "lag",
+    "leave",
+    "numbered",
+    "readings",
+    "supported",
+]

@@ -1,0 +1,80 @@
+"""Join of two streams on equal columns, within a span of event time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.connect import functions as sf
+
+from spark_stream.expressions import quote
+from spark_stream.operators.frames import CLOCK, EVENT_TIME, ORDER, SHIFT, UNORDERED, Work, columns_of, moved, named
+from spark_stream.operators.registry import implements
+from spark_stream.operators.windows import WINDOW_COLUMN, windowed
+from synergy_nb.dataflow.operators.base import WINDOW
+from synergy_nb.dataflow.operators.windows import microseconds
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["join"]
+
+
+def _within_windows(work: Work) -> bool:
+    """Whether windows are joined to windows; their times are equal then, as they follow from the windows."""
+    return set(WINDOW) <= set(work.params["on"])
+
+
+@implements("join")
+def join(work: Work) -> DataFrame:
+    """Pairs of tuples with equal values (NULL equals nothing) whose times are at most ``within`` apart."""
+    on = [name for name in work.params["on"] if name not in WINDOW or not _within_windows(work)]
+    left, right = (_side(work, port, on) for port in (0, 1))
+    equal = [f"{_at(0, name)} = {_at(1, name)}" for name in on]
+    if _within_windows(work):
+        pairs = left.join(right, sf.expr(" AND ".join([f"{_at(0, WINDOW_COLUMN)} = {_at(1, WINDOW_COLUMN)}", *equal])))
+        window = f"{_at(0, WINDOW_COLUMN)}.{{}}"
+        bounds = [moved(window.format("end"), -SHIFT - 1), *(moved(window.format(b), -SHIFT) for b in ("start", "end"))]
+        times = dict(zip(("time", *WINDOW), bounds, strict=True))
+        clock = moved(window.format("end"), -1)
+    else:
+        span = f"INTERVAL '{_interval(microseconds(work.params['within']))}' DAY TO SECOND"
+        mine, other = _at(0, CLOCK), _at(1, CLOCK)
+        near = [f"{mine} >= {other} - {span}", f"{mine} <= {other} + {span}"]
+        pairs = left.join(right, sf.expr(" AND ".join([*equal, *near])))
+        later = f"greatest({mine}, {other})"  # each a microsecond late
+        times = {"time": moved(later, -SHIFT - 1)}
+        clock = moved(later, -1)
+    columns = [named(times.get(name) or source, name) for name, source in _origins(work, on).items()]
+    return pairs.select(*columns, sf.expr(clock).alias(CLOCK, metadata=EVENT_TIME), named(UNORDERED, ORDER))
+
+
+def _at(port: int, name: str) -> str:
+    return quote(f" {port} {name}")
+
+
+def _side(work: Work, port: int, on: list[str]) -> DataFrame:
+    """An input with columns of its own names, and its event time as Spark is to see it."""
+    schema, frame = work.schemas[port], work.inputs[port]
+    names = dict.fromkeys([*on, *columns_of(schema)])
+    columns = [sf.col(quote(name)).alias(f" {port} {name}") for name in names]
+    if _within_windows(work):
+        windows = windowed(work, frame, port)
+        return windows.frame.select(windows.window.alias(f" {port} {WINDOW_COLUMN}"), *columns)
+    clock = sf.expr(moved(quote(CLOCK), 1)).alias(f" {port} {CLOCK}", metadata=EVENT_TIME)
+    return frame.select(clock, *columns)
+
+
+def _interval(span: int) -> str:
+    seconds, micros = divmod(span, 1_000_000)
+    days, seconds = divmod(seconds, 86_400)
+    return f"{days} {seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{micros:06}"
+
+
+def _origins(work: Work, on: list[str]) -> dict[str, str]:
+    """Column of the result to SQL, in the order of the plan; those of the right follow those of the left."""
+    left, right = work.schemas
+    sources = [_at(0, name) for name in columns_of(dict.fromkeys([*on, *left], ""))]
+    sources += [_at(1, name) for name in columns_of(right) if name not in work.params["on"]]
+    names = columns_of(work.output)
+    times = [name for name in work.output if name not in names]
+    return {**dict.fromkeys(times, ""), **dict(zip(names, sources, strict=True))}

@@ -1,0 +1,139 @@
+"""Operators that see all rows of a window at once: sort, compare, distinct.
+
+Spark gives groups no order, so a window's rows are collected, ordered and written out again; the order goes along in
+``ORDER``. All rows of a window are closed by the same micro-batch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.connect import functions as sf
+
+from spark_stream.expressions import quote
+from spark_stream.operators.frames import ORDER, Work, columns_of, named, struct
+from spark_stream.operators.registry import implements
+from spark_stream.operators.windows import WINDOW_COLUMN, Windowed, windowed
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["compare", "counted_here", "distinct", "sort"]
+
+#: Kinds whose result has as many tuples in each window as their input.
+_KEEPING: Final = frozenset({"decrypt", "delay", "encrypt", "project", "sort"})
+_NIBBLES: Final = "0123456789ABCDEF"
+
+
+def _descending(name: str, kind: str) -> list[str]:
+    """SQL by which rows in ascending order are in the descending order of a column; NULL is dealt with already."""
+    column = quote(name)
+    if kind == "int":
+        return [f"~ {column}"]
+    if kind == "float":
+        return [f"NOT isnan({column})", f"- {column}"]
+    if kind == "bool":
+        return [f"NOT {column}"]
+    if kind == "time":
+        return [f"~ unix_micros({column})"]
+    # Each half byte turned round, and a sign above all of them at the end: what begins like another comes before it.
+    return [f"concat(translate(hex({column}), '{_NIBBLES}', '{_NIBBLES[::-1]}'), 'G')"]
+
+
+@implements("sort")
+def sort(work: Work) -> DataFrame:
+    """The tuples of each window in order; NULL is last in either direction, the remaining columns break ties."""
+    schema = work.schemas[0]
+    keys = {key if key in schema else key.removesuffix(" desc"): key not in schema for key in work.params["by"]}
+    keys.update((name, False) for name in columns_of(schema) if name not in keys)
+    parts: list[str] = []
+    places: dict[str, int] = {}
+    for name, down in keys.items():
+        parts.append(f"{quote(name)} IS NULL")
+        if not down:
+            places[name] = len(parts)
+        parts += _descending(name, schema[name]) if down else [quote(name)]
+    for name in keys.keys() - places.keys():
+        places[name] = len(parts)
+        parts.append(quote(name))
+    windows = windowed(work)
+    rows = windows.by().agg(named(f"sort_array(collect_list({struct(parts)}))", " rows"))
+    rows = rows.select(sf.col(quote(WINDOW_COLUMN)), sf.expr("posexplode(` rows`)").alias(" place", " row"))
+    columns = {name: f"` row`.c{places[name]}" for name in columns_of(work.output)}
+    return windows.finished(rows, columns, "CAST(` place` AS BIGINT)")
+
+
+@implements("distinct")
+def distinct(work: Work) -> DataFrame:
+    """The first tuple of each window for all combinations of values; where there is no order, the oldest and least."""
+    names = columns_of(work.output)
+    columns = {name: f"c{number}" for number, name in enumerate(names, 2)}
+    row = struct([quote(ORDER), "`time`", *map(quote, names)])
+    on = {name: quote(name) for name in columns_of(dict.fromkeys(work.params.get("on") or names, ""))}
+    windows = windowed(work)
+    if (work.params.get("window") or {}).get("kind") == "session":  # Spark would make sessions for each combination
+        rows = windows.by().agg(named(f"collect_list({row})", " rows"))
+        rows = rows.select(sf.col(quote(WINDOW_COLUMN)), named("explode(` rows`)", " row"))
+        windows = windows._replace(frame=rows, window=sf.col(quote(WINDOW_COLUMN)), keys=())
+        row, on = "` row`", {name: f"` row`.{columns[name]}" for name in on}
+    first = windows.by([named(text, f" on {name}") for name, text in on.items()]).agg(named(f"min({row})", " first"))
+    return windows.finished(first, {name: f"` first`.{field}" for name, field in columns.items()}, "` first`.c0")
+
+
+@implements("compare")
+def compare(work: Work) -> DataFrame:
+    """The tuples whose value exceeds those of a given fraction of their window or group.
+
+    More than ``fraction * n`` values are smaller than a value if, of all values in order, it is larger than the one at
+    place ``floor(fraction * n)``, from 0.
+    """
+    names, value = columns_of(work.output), quote(work.params["value"])
+    windows = windowed(work)
+    groups = [sf.col(quote(name)).alias(f" by {name}") for name in work.params.get("by") or ()]
+    rows = f"collect_list({struct([quote(ORDER), value, *map(quote, names)])})"
+    calls = {" rows": rows, " values": f"sort_array(collect_list({value}))", " number": "count(1L)"}
+    if len(work.inputs) == 2 and not counted_here(work):
+        windows = _with_counts(work, windows)
+        calls = {
+            " rows": "collect_list(` row`)",
+            " values": "sort_array(collect_list(` row`.c1))",
+            " number": "max(` count`)",
+        }
+    closed = windows.by(groups).agg(*(named(text, name) for name, text in calls.items()))
+    bar = f"({float(work.params['fraction'])!r}D * CAST(` number` AS DOUBLE))"
+    smaller = f"{bar} < 0.0D OR r.c1 > get(` values`, CAST(least(floor({bar}), 2147483647L) AS INT))"
+    kept = f"sort_array(filter(` rows`, r -> r.c1 IS NOT NULL AND ({smaller})))"
+    kept_rows = closed.select(sf.col(quote(WINDOW_COLUMN)), sf.expr(f"explode({kept})").alias(" row"))
+    columns = {name: f"` row`.c{number}" for number, name in enumerate(names, 2)}
+    return windows.finished(kept_rows, columns, "` row`.c0")
+
+
+def _with_counts(work: Work, windows: Windowed) -> Windowed:
+    """The rows of both inputs of a comparison, those of the second with ``count``: one group for all of a window."""
+    names, value = columns_of(work.output), quote(work.params["value"])
+    row = named(struct([quote(ORDER), value, *map(quote, names)]), " row")
+    counts = windowed(work, port=1)
+    (number,) = columns_of(work.schemas[1])
+    left = windows.frame.select(windows.window.alias(WINDOW_COLUMN), row)
+    right = counts.frame.select(counts.window.alias(WINDOW_COLUMN), sf.col(quote(number)).alias(" count"))
+    return Windowed(left.unionByName(right, allowMissingColumns=True), sf.col(quote(WINDOW_COLUMN)))
+
+
+def counted_here(work: Work) -> bool:
+    """Whether the second input of a comparison counts the very tuples of the first; then it need not be read.
+
+    So it is if it is a count of the same query, and both come from one stream by operators that keep all tuples and
+    their windows.
+    """
+    plan = work.plan
+    first, second = work.operator.inputs
+    count = plan.operators[second]
+    if second not in work.inside or count.kind != "count" or "window" in count.params:
+        return False
+    origins = set()
+    for stream in (first, count.inputs[0]):
+        above = plan.operators[stream]
+        while above.kind in _KEEPING and "window" not in above.params:
+            above = plan.operators[above.inputs[0]]
+        origins.add(plan.stream_name(above.id))
+    return len(origins) == 1

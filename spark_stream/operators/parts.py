@@ -1,0 +1,228 @@
+"""A part of a plan as one streaming DataFrame: what Spark can execute, what it has to read for it, and how.
+
+A part is a set of operators with one exit, whose stream is the result. It reads the streams of operators outside it,
+and those of sources in it. A stream that two of its operators read is computed twice, from separate readings of what
+it comes from: Spark shares nothing between the branches of a query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from spark_stream.expressions import Untranslatable, aggregate, translate
+from spark_stream.operators.frames import MARK, POSITION, Work, enter, leave
+from spark_stream.operators.ordered import counted_here
+from spark_stream.operators.registry import APPLIED
+from synergy_nb.dataflow.operators.base import WINDOW
+from synergy_nb.dataflow.operators.windows import microseconds
+from synergy_nb.plan.engines import off_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from synergy_nb.plan import Operator, Plan
+
+__all__ = ["apply", "build", "kinds", "lag", "numbered", "readings", "supported"]
+
+#: Kinds whose result is in the order of their first input.
+_KEEPING_ORDER: Final = frozenset({"compare", "decrypt", "distinct", "encrypt", "filter", "project", "sample"})
+#: Kinds that look at the positions of tuples in the stream that they read.
+_BY_POSITION: Final = frozenset({"encrypt", "sample"})
+
+
+def kinds() -> tuple[str, ...]:
+    """The kinds that :func:`apply` knows."""
+    return tuple(sorted(APPLIED))
+
+
+def supported(operator: Operator, plan: Plan, inside: Collection[str] = ()) -> str:
+    """Why Spark cannot execute an operator; empty if it can.
+
+    Parameters
+    ----------
+    operator
+        An operator of ``plan``.
+    plan
+        The plan.
+    inside
+        Operators of the plan that are to be executed in the same query.
+    """
+    reason = off_spark(operator.kind, operator.params)
+    if reason or operator.kind == "source":
+        return reason
+    if operator.kind not in APPLIED:
+        return f"Spark has no operator {operator.kind}"
+    schemas = [plan.schema(name) for name in operator.inputs]
+    taken = {name for schema in schemas for name in schema if name in (MARK, POSITION)}
+    if taken:
+        return f"column {min(taken)!r} has a name that is needed for what goes to Spark"
+    window = operator.params.get("window") or {}
+    if window.get("kind") == "session" and microseconds(window["gap"]) < 2:
+        return "sessions in Spark have gaps of at least 2 us"
+    if operator.kind == "sample" and operator.params["fraction"] < 1.0:
+        upstream = plan.operators[operator.inputs[0]]
+        if upstream.id in inside and upstream.kind != "source":
+            return "tuples are drawn by their positions, which Spark knows only of streams that it is given"
+    try:
+        _translated(operator, plan)
+    except Untranslatable as error:
+        return str(error)
+    return ""
+
+
+def _translated(operator: Operator, plan: Plan) -> None:
+    params = operator.params
+    if operator.kind == "filter":
+        translate(params["where"], plan.schema(operator.inputs[0]), "bool")
+    elif operator.kind == "project":
+        for text in params["columns"].values():
+            translate(text, plan.schema(operator.inputs[0]))
+    elif operator.kind == "aggregate":
+        for name, text in params["values"].items():
+            aggregate(text, plan.schema(operator.inputs[0]), plan.schema(operator.id)[name])
+
+
+def apply(
+    operator: Operator,
+    plan: Plan,
+    inputs: Sequence[DataFrame],
+    *,
+    inside: Collection[str] = (),
+    keys: Mapping[str, bytes] | None = None,
+) -> DataFrame:
+    """The stream of an operator.
+
+    Parameters
+    ----------
+    operator
+        An operator of ``plan``.
+    plan
+        Gives the schemas of its streams.
+    inputs
+        Its input streams, as :func:`~spark_stream.operators.enter` and this function give them.
+    inside
+        Operators of the plan that are executed in the same query.
+    keys
+        Secrets for ``encrypt`` and ``decrypt``, by the name that the plan uses.
+
+    Raises
+    ------
+    ValueError
+        If Spark cannot execute it, or a key is missing or unfit.
+    """
+    reason = supported(operator, plan, inside)
+    if reason or operator.kind not in APPLIED:
+        raise ValueError(f"operator {operator.id!r} ({operator.kind}) on Spark: {reason or 'sources are read'}")
+    return APPLIED[operator.kind](Work(operator, plan, tuple(inputs), frozenset(inside), keys or {}))
+
+
+def build(
+    plan: Plan,
+    members: Collection[str],
+    end: str,
+    read: Callable[[str], DataFrame],
+    *,
+    keys: Mapping[str, bytes] | None = None,
+    ordered: bool = False,
+) -> DataFrame:
+    """The result of a part of a plan.
+
+    Parameters
+    ----------
+    plan
+        The plan.
+    members
+        Ids of the operators of the part.
+    end
+        The one whose stream is the result.
+    read
+        Gives a new streaming DataFrame of a stream that the part reads, as :func:`~spark_stream.operators.enter` takes
+        it, with positions if :func:`numbered` asks for them. It is called in the order of :func:`readings`.
+    keys
+        Secrets for ``encrypt`` and ``decrypt``, by the name that the plan uses.
+    ordered
+        Keep what :func:`~spark_stream.operators.arrange` needs.
+
+    Raises
+    ------
+    ValueError
+        If Spark cannot execute an operator, or a key is missing or unfit.
+    """
+    inside, positions = frozenset(members), numbered(plan, members, end)
+
+    def stream(name: str) -> DataFrame:
+        operator = plan.operators[name]
+        if _is_read(operator, inside):
+            return enter(read(name), plan.schema(name), numbered=name in positions)
+        inputs = [stream(upstream) for upstream in _needed(operator, plan, inside)]
+        return apply(operator, plan, inputs, inside=inside, keys=keys)
+
+    return leave(stream(end), plan.schema(end), ordered=ordered)
+
+
+def readings(plan: Plan, members: Collection[str], end: str) -> tuple[str, ...]:
+    """Ids of the operators whose streams a part reads, each as often as it reads it."""
+    inside = frozenset(members)
+
+    def read(name: str) -> Iterator[str]:
+        operator = plan.operators[name]
+        if _is_read(operator, inside):
+            yield name
+            return
+        for upstream in _needed(operator, plan, inside):
+            yield from read(upstream)
+
+    return tuple(read(end))
+
+
+def numbered(plan: Plan, members: Collection[str], end: str) -> frozenset[str]:
+    """Ids of the operators of whose streams a part has to know the positions of tuples.
+
+    Positions tell which tuple is the first of several, which ones a sample draws, and in what order a result is.
+    """
+    inside = frozenset(members)
+
+    def ordered_by(name: str) -> frozenset[str]:
+        operator = plan.operators[name]
+        if _is_read(operator, inside):
+            return frozenset({name})
+        return ordered_by(operator.inputs[0]) if operator.kind in _KEEPING_ORDER else frozenset()
+
+    found = ordered_by(end)
+    for name in members:
+        operator = plan.operators[name]
+        if operator.kind == "distinct" or operator.kind in _BY_POSITION:
+            found |= ordered_by(operator.inputs[0])
+    return found
+
+
+def lag(plan: Plan, members: Collection[str], end: str) -> int:
+    """Microseconds by which operators of a part may go behind the watermark of what it reads.
+
+    Spark lets what follows a join within a span of time wait for that span, as if a pair were as old as its older half.
+    """
+    inside = frozenset(members)
+
+    def behind(name: str) -> int:
+        operator = plan.operators[name]
+        if _is_read(operator, inside):
+            return 0
+        most = max(behind(upstream) for upstream in _needed(operator, plan, inside))
+        if operator.kind == "join" and not set(WINDOW) <= set(operator.params["on"]):
+            most += microseconds(operator.params["within"])
+        return most
+
+    return behind(end)
+
+
+def _is_read(operator: Operator, inside: frozenset[str]) -> bool:
+    return operator.id not in inside or operator.kind == "source"
+
+
+def _needed(operator: Operator, plan: Plan, inside: frozenset[str]) -> tuple[str, ...]:
+    """The inputs that the operator looks at."""
+    if operator.kind == "compare" and len(operator.inputs) == 2:
+        work = Work(operator, plan, (), inside, {})
+        return operator.inputs[:1] if counted_here(work) else operator.inputs
+    return operator.inputs

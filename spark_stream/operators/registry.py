@@ -1,0 +1,30 @@
+"""Which function applies which kind of operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from spark_stream.operators.frames import Work
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["APPLIED", "Applied", "implements"]
+
+Applied: TypeAlias = "Callable[[Work], DataFrame]"
+
+#: Kind of operator to what applies it.
+APPLIED: Final[dict[str, Applied]] = {}
+
+
+def implements(kind: str) -> Callable[[Applied], Applied]:
+    """Decorator of a function that applies the operator ``kind`` of the plan's catalogue."""
+
+    def register(applied: Applied) -> Applied:
+        if kind in APPLIED:
+            raise ValueError(f"operator kind {kind!r} is implemented twice")
+        APPLIED[kind] = applied
+        return applied
+
+    return register

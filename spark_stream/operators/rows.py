@@ -1,0 +1,67 @@
+"""Operators that look at one tuple at a time, and union."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pyspark.sql.connect import functions as sf
+
+from spark_stream.expressions import literal, quote, translate
+from spark_stream.operators.frames import CLOCK, ORDER, UNORDERED, Work, named
+from spark_stream.operators.registry import implements
+from synergy_nb.dataflow.operators.rows import mix
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["project", "sample", "union", "where"]
+
+
+@implements("filter")
+def where(work: Work) -> DataFrame:
+    """The tuples for which the condition is TRUE."""
+    return work.inputs[0].filter(translate(work.params["where"], work.schemas[0], "bool"))
+
+
+@implements("project")
+def project(work: Work) -> DataFrame:
+    """The new columns; ``time`` and the bounds of windows are kept."""
+    given, schema = work.params["columns"], work.schemas[0]
+    columns = [
+        named(translate(given[name], schema, kind) if name in given else quote(name), name)
+        for name, kind in work.output.items()
+    ]
+    return work.inputs[0].select(*columns, sf.col(CLOCK), sf.col(ORDER))
+
+
+@implements("union")
+def union(work: Work) -> DataFrame:
+    """All tuples of all inputs; between them there is no order."""
+    columns = [*(sf.col(quote(name)) for name in work.output), sf.col(CLOCK), named(UNORDERED, ORDER)]
+    return reduce(lambda left, right: left.union(right), [frame.select(*columns) for frame in work.inputs])
+
+
+@implements("sample")
+def sample(work: Work) -> DataFrame:
+    """The very tuples that peers draw: by the position in the stream, mixed with the seed as they mix it."""
+    fraction = float(work.params["fraction"])
+    if fraction >= 1.0:
+        return work.inputs[0]
+    seed = int(mix(np.array([int(work.params.get("seed") or 0) % 2**64], dtype=np.uint64))[0])
+    missing = f"operator {work.operator.id!r} (sample): it needs the positions of tuples in the stream that it reads"
+    position = f"coalesce({quote(ORDER)}, raise_error({literal(missing)}))"
+    drawn = f"({position} ^ {_signed(seed)}) + {_signed(0x9E3779B97F4A7C15)}"
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        drawn = f"(({drawn}) ^ shiftrightunsigned({drawn}, {shift})) * {_signed(factor)}"
+    drawn = f"({drawn}) ^ shiftrightunsigned({drawn}, 31)"
+    below = min(int(fraction * 2.0**64), 2**64 - 1)
+    # Both sides are unsigned numbers; with the highest bit turned, they compare as signed ones do.
+    return work.inputs[0].filter(f"(({drawn}) ^ {_signed(2**63)}) < {_signed(below ^ 2**63)}")
+
+
+def _signed(number: int) -> str:
+    """A 64-bit number as Spark writes it: signed."""
+    value = number - 2**64 if number >= 2**63 else number
+    return f"({value}L)" if value > -(2**63) else "(-9223372036854775807L - 1L)"

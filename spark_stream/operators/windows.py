@@ -1,0 +1,136 @@
+"""What a window comes to: aggregate and count. And windows themselves, for the other operators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pyspark.sql.connect import functions as sf
+
+from spark_stream.expressions import aggregate as call
+from spark_stream.expressions import quote
+from spark_stream.operators.frames import (
+    CLOCK,
+    EVENT_TIME,
+    ORDER,
+    SHIFT,
+    UNORDERED,
+    Work,
+    columns_of,
+    moved,
+    named,
+    struct,
+)
+from spark_stream.operators.registry import implements
+from synergy_nb.dataflow.operators.windows import microseconds
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, GroupedData
+
+__all__ = ["WINDOW_COLUMN", "Windowed", "aggregate", "count", "windowed"]
+
+WINDOW_COLUMN: Final = " window"
+_MOST_COPIES: Final = 16  # windows of a row that Spark writes out as so many projections; more are a list
+_END: Final = " end"
+_NEVER: Final = f"({quote(CLOCK)} < TIMESTAMP '0001-01-01 00:00:00')"  # what the optimiser cannot know to be FALSE
+
+
+class Windowed(NamedTuple):
+    """A stream with, for each row, the window that it is in; a row in several windows is there several times.
+
+    Parameters
+    ----------
+    frame
+        The stream.
+    window
+        Column with the window, a struct of start and end on Spark's clock.
+    start, end
+        Microseconds from the true bounds to those in the struct.
+    keys
+        Columns to group by beside the window, where Spark wants one at least.
+    """
+
+    frame: DataFrame
+    window: Column
+    start: int = SHIFT
+    end: int = SHIFT
+    keys: tuple[Column, ...] = ()
+
+    def by(self, columns: Sequence[Column] = ()) -> GroupedData:
+        """Groups of the rows of a window with equal values of ``columns``."""
+        return self.frame.groupBy(self.window.alias(WINDOW_COLUMN), *(columns or self.keys))
+
+    def finished(self, rows: DataFrame, columns: Mapping[str, str], order: str) -> DataFrame:
+        """The stream of what was made of groups.
+
+        Parameters
+        ----------
+        rows
+            With the window by which they were grouped.
+        columns
+            Column to SQL, of all that is no time and no bound of a window.
+        order
+            SQL for ``ORDER``.
+        """
+        start, end = (f"{quote(WINDOW_COLUMN)}.{bound}" for bound in ("start", "end"))
+        bounds = {
+            "time": moved(end, -self.end - 1),
+            "window_start": moved(start, -self.start),
+            "window_end": moved(end, -self.end),
+        }
+        clock = named(moved(end, SHIFT - self.end - 1), CLOCK).alias(CLOCK, metadata=EVENT_TIME)
+        visible = [named(text, name) for name, text in {**bounds, **columns}.items()]
+        return rows.select(*visible, clock, named(order, ORDER))
+
+
+def windowed(work: Work, frame: DataFrame | None = None, port: int = 0) -> Windowed:
+    """An input of an operator with its windows: those that the operator makes, or those that the input has."""
+    stream = work.inputs[port] if frame is None else frame
+    window: Mapping[str, Any] | None = work.params.get("window")
+    if window is None:
+        bounds = f"struct({moved('window_start', SHIFT)} AS start, {moved('window_end', SHIFT)} AS end)"
+        return _under(stream, bounds, WINDOW_COLUMN)
+    if window["kind"] == "session":
+        # On Spark, tuples that are exactly the gap apart are of one session; so the gap is shorter and starts later.
+        gap = max(microseconds(window["gap"]), 1)
+        ends = stream.select("*", sf.expr(moved(quote(CLOCK), 1)).alias(_END, metadata=EVENT_TIME))
+        session = sf.session_window(quote(_END), f"{gap - 1} microseconds")
+        return Windowed(ends, session, SHIFT + 1, SHIFT, (named(_NEVER, " all"),))
+    length = microseconds(window["length"])
+    slide = microseconds(window["slide"]) if window["kind"] == "sliding" else length
+    if -(-length // slide) <= _MOST_COPIES:
+        units = [f"{number} microseconds" for number in (length, slide, SHIFT % slide)]
+        return Windowed(stream, sf.window(quote(CLOCK), *units))
+    clock, offset = f"unix_micros({quote(CLOCK)})", SHIFT % slide
+    first = f"((({clock} - {offset + length}L) div {slide}L + 1L) * {slide}L + {offset}L)"
+    last = f"((({clock} - {offset}L) div {slide}L) * {slide}L + {offset}L)"
+    starts = stream.select("*", named(f"explode(sequence({first}, {last}, {slide}L))", " start"))
+    bounds = f"timestamp_micros(` start`) AS start, timestamp_micros(` start` + {length}L) AS end"
+    return _under(starts, f"struct({bounds})", " bounds")
+
+
+def _under(stream: DataFrame, bounds: str, name: str) -> Windowed:
+    """A stream with a column that Spark takes for a window."""
+    return Windowed(stream.select("*", sf.expr(bounds).alias(name, metadata=EVENT_TIME)), sf.col(quote(name)))
+
+
+@implements("aggregate")
+def aggregate(work: Work) -> DataFrame:
+    """One tuple a group and window, ordered by group."""
+    by, values = list(work.params["by"]), work.params["values"]
+    windows = windowed(work)
+    groups = windows.by([sf.col(quote(name)) for name in by])
+    calls = {name: call(text, work.schemas[0], work.output[name]) for name, text in values.items()}
+    rows = groups.agg(*(named(text, f" value {number}") for number, text in enumerate(calls.values())))
+    results = {name: quote(f" value {number}") for number, name in enumerate(calls)}
+    columns = {name: results.get(name, quote(name)) for name in columns_of(work.output)}
+    order = struct(part for name in by for part in (f"{quote(name)} IS NULL", quote(name))) if by else UNORDERED
+    return windows.finished(rows, columns, order)
+
+
+@implements("count")
+def count(work: Work) -> DataFrame:
+    """The number of tuples of each window."""
+    windows = windowed(work)
+    rows = windows.by().agg(named("count(1L)", " value"))
+    return windows.finished(rows, {work.params["name"]: "` value`"}, UNORDERED)
