@@ -28,7 +28,8 @@ class View {
     this.ready = false;
     this.span = 120;
     this.paused = null; // or the time at which the charts stand still
-    this.stale = true;
+    this.stale = true; // something is to be drawn
+    this.worded = true; // and not only lines
     this.frame = 0;
     this.frames = 0;
     this.page = build(el, SPANS, {
@@ -75,6 +76,7 @@ class View {
     } else if (!this.ready || content.number <= this.number) return;
     else if (content.number !== this.number + 1) return this.ask();
     this.number = content.number;
+    this.worded ||= Boolean(content.whole || content.gone?.length || Object.keys(content.set ?? {}).length);
     for (const name of content.gone ?? []) this.pieces.delete(name);
     for (const [name, piece] of Object.entries(content.set ?? {})) this.pieces.set(name, piece);
     if (content.lines?.length) this.extend(content.lines, buffers[0]);
@@ -124,7 +126,7 @@ class View {
       this.beat = Date.now();
       if (!document.hidden) this.send(slept ? "ready" : "here");
     }, ALIVE);
-    this.summary = setInterval(() => this.say(), SAY);
+    this.summary = setTimeout(() => this.say(), SAY / 5);
     this.leaving = () => this.send("gone");
     addEventListener("pagehide", this.leaving);
     signal?.addEventListener("abort", () => this.close());
@@ -146,7 +148,7 @@ class View {
     document.removeEventListener("visibilitychange", this.wake);
     removeEventListener("pagehide", this.leaving);
     clearInterval(this.alive);
-    clearInterval(this.summary);
+    clearTimeout(this.summary);
     cancelAnimationFrame(this.frame);
     for (const chart of Object.values(this.charts)) chart.destroy();
   }
@@ -168,7 +170,7 @@ class View {
   // -- drawing -------------------------------------------------------------------------------------------------------
 
   redraw(anew = false) {
-    this.stale = true;
+    this.stale = this.worded = true;
     if (anew) for (const chart of Object.values(this.charts)) chart.destroy();
     this.draw();
   }
@@ -208,13 +210,21 @@ class View {
     const head = this.pieces.get("head");
     page.root.classList.toggle("empty", !head);
     if (!head) return;
-    page.head(head);
     const flows = [...this.sort("flow").values()];
+    const until = this.paused ?? this.latest();
+    if (this.worded) {
+      page.head(head);
+      page.flows(flows, head.kind);
+    }
+    this.drawCharts(flows, head, until);
+    if (this.worded) this.drawPlaces(until);
+    this.worded = false;
+  }
+
+  drawPlaces(until) {
+    const { page } = this;
     const peers = [...this.sort("peer").values()].sort((a, b) => a.rank - b.rank);
     const parts = this.sort("part");
-    const until = this.paused ?? this.latest();
-    page.flows(flows, head.kind);
-    this.drawCharts(flows, head, until);
     const plan = this.pieces.get("plan");
     page.where(plan, peers.length > 0);
     if (plan) {
@@ -287,6 +297,7 @@ class View {
 
   // One sentence for those who hear the view rather than see it, when there is something new to say.
   say() {
+    this.summary = setTimeout(() => this.say(), SAY);
     const head = this.pieces.get("head");
     if (!head || document.hidden) return;
     const flows = [...this.sort("flow").values()].slice(0, 3);
