@@ -20,6 +20,7 @@ DETAIL = {
     "dht": {"rings", "messages_a_lookup"},
     "kernel": {"overlay", "light", "events_a_virtual_second"},
     "idle": {"cpu_cores", "memory_mb", "memory_mb_a_peer"},
+    "view": {"points", "bytes_an_update", "opening_a_page", "reading_the_journal"},
     "spark-ready": {"server_s", "session_s"},
     "spark-topk": {"tuples", "equal", "to_plain", "window_alone_on_spark"},
     "spark-delay": {"delays", "window_added_s"},
@@ -40,8 +41,8 @@ def test_names_are_the_documented_ones() -> None:
     assert set(bench.NAMES) == set(DETAIL)
 
 
-@pytest.mark.parametrize("name", ["dht", "kernel"])
-def test_a_simulated_measurement_gives_its_keys(name: str) -> None:
+@pytest.mark.parametrize("name", ["dht", "kernel", "view"])
+def test_a_measurement_without_processes_gives_its_keys(name: str) -> None:
     result = bench.run(name, small=True)
     check(result, name)
     assert result["value"] > 0

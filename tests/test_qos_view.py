@@ -51,7 +51,7 @@ class Watched(QoSView):
         self.spoke.set()
 
     def hear(self, kind: str, copy: str = "page") -> None:
-        self._heard(self, {"kind": kind, "copy": copy}, [])
+        super().hear(kind, copy)
 
 
 class Page:

@@ -424,4 +424,4 @@ def test_frames_at_a_hundred_thousand_points(bare: BarePage) -> None:
     numbers = {"points": 100_000, "frames_a_second": took["frames"], "ms_p50": middle, "ms_most": costs[-1]}
     ARTEFACTS.mkdir(parents=True, exist_ok=True)
     (ARTEFACTS / "qos_view_frames.json").write_text(json.dumps(numbers, indent=2), "utf-8")
-    assert numbers["frames_a_second"] > 25  # 60 on a quiet machine
+    assert middle < 1000 / 60  # so frames are 60 a second where nothing else is at work

@@ -140,7 +140,9 @@ class QoSView(anywidget.AnyWidget):
         except BundleMissing:
             version = ""
         super().__init__(_version=version)
-        self.on_msg(self._heard)
+        self.on_msg(
+            lambda _, content, _buffers: self.hear(str(content.get("kind")), str(content.get("copy", ""))[:100])
+        )
         self.update()
 
     # -- for people ----------------------------------------------------------------------------------------------
@@ -227,25 +229,32 @@ class QoSView(anywidget.AnyWidget):
 
     # -- pages ---------------------------------------------------------------------------------------------------
 
-    def _heard(self, _widget: object, content: Any, _buffers: object) -> None:
-        """A page said something."""
-        kind, copy = content.get("kind"), str(content.get("copy", ""))[:100]
+    def hear(self, kind: str, copy: str = "") -> None:
+        """Take what a page says: that it wants the ``bundle``, is ``ready`` for all, is still ``here``, or is ``gone``.
+
+        Parameters
+        ----------
+        kind
+            Which of these; others are passed over.
+        copy
+            Name of this copy of the view among all pages.
+        """
         with self._lock:
             with contextlib.suppress(RuntimeError):
                 self._loop = asyncio.get_running_loop()
             if kind == "bundle":
                 self._send_bundle()
-                return
-            self._offers = []
-            self._pages.pop("shown", None)
-            if kind == "gone":
-                self._pages.pop(copy, None)
-                return
-            self._pages[copy] = self._clock()
-            if kind == "ready":
-                self._take()
-                self._send_changes(quietly=len(self._pages) == 1)
-                self._send_all(copy)
+            elif kind in ("ready", "here", "gone"):
+                self._offers = []
+                self._pages.pop("shown", None)
+                if kind == "gone":
+                    self._pages.pop(copy, None)
+                    return
+                self._pages[copy] = self._clock()
+                if kind == "ready":
+                    self._take()
+                    self._send_changes(quietly=len(self._pages) == 1)
+                    self._send_all(copy)
 
     def _open(self) -> bool:
         """Whether a page is open, as far as it is known."""
