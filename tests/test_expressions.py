@@ -298,6 +298,22 @@ def test_points_that_engines_see_differently(text: str, value: Any) -> None:
     assert same(found, value)
 
 
+def test_nan_is_the_greatest_float() -> None:
+    nan = "CAST('nan' AS float)"
+    for text, value in (
+        (f"greatest({nan}, x, 1.0)", "nan"),
+        (f"greatest(NULL, {nan})", "nan"),
+        ("greatest(x, 0.5)", None),
+        (f"least({nan}, 1.0)", "1.0"),
+        (f"least({nan}, NULL)", "nan"),
+        (f"{nan} > 1e300", "True"),
+        (f"{nan} = {nan}", "True"),
+    ):
+        found = [repr(each) for each in ours(text)]
+        assert found == [repr(each) for each in theirs(text.replace("float", "DOUBLE"))], text
+        assert value is None or set(found) == {value}
+
+
 def test_a_condition_without_columns_filters_all_rows() -> None:
     assert TABLE.filter(compile_expression("1 = 1", SCHEMA)).height == TABLE.height
     assert TABLE.filter(compile_expression("1 = 2", SCHEMA)).height == 0

@@ -11,12 +11,14 @@ Points that Polars leaves open or sees differently, and what is done here:
 * Integers wrap around at 64 bits, as Polars and Spark do and DuckDB does not.
 * Where a divisor is one value for several rows, Polars multiplies with its reciprocal, so that the last bit of a
   quotient depends on how the stream is cut. A constant divisor is therefore made a column.
+* NaN is the greatest float, for greatest() as well: greatest(NaN, 1) is NaN, least(NaN, 1) is 1.
 * Text to int or float takes what Polars reads (an optional sign, digits; blanks around are ignored) and gives NULL
   otherwise; text to bool takes true, t, yes, y, 1 and their opposites in any case.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, reduce
@@ -318,7 +320,13 @@ def _first_of(node: Any, schema: Mapping[str, str]) -> Compiled:
         return pl.lit(None), kind
     if node.key == "coalesce":
         return pl.coalesce(parts), kind
-    return (pl.min_horizontal(parts) if node.key == "least" else pl.max_horizontal(parts)), kind
+    if node.key == "least":
+        return pl.min_horizontal(parts), kind
+    greatest = pl.max_horizontal(parts)
+    if kind != "float":
+        return greatest, kind
+    has_nan = pl.any_horizontal(part.is_nan() for part in parts)  # which Polars leaves out here
+    return pl.when(has_nan).then(pl.lit(math.nan)).otherwise(greatest), kind
 
 
 _RULES: Final[Mapping[str, Callable[[Any, Mapping[str, str]], Compiled]]] = {
