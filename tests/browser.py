@@ -86,7 +86,9 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
     """An empty page in a profile of its own."""
-    context = browser.new_context(viewport={"width": 1000, "height": 800})
+    # Without a locale in the environment Chromium would claim the language "en-US@posix", which no Intl.NumberFormat
+    # takes, and uPlot asks for one as it loads.
+    context = browser.new_context(viewport={"width": 1000, "height": 800}, locale="en-GB")
     context.set_default_timeout(DEADLINE * 1000)
     yield context.new_page()
     context.close()

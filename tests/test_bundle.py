@@ -58,7 +58,8 @@ def test_wheel_and_sdist_hold_it_and_a_wheel_from_the_sdist_needs_no_node(tmp_pa
     sdist = _hatch(ROOT, "sdist", tmp_path / "sdist")
     with tarfile.open(sdist) as files:
         names = {name.partition("/")[2] for name in files.getnames()}
-        files.extractall(tmp_path / "unpacked", filter="data")
+        files.extraction_filter = getattr(tarfile, "data_filter", None)  # early releases of Python 3.11 have none
+        files.extractall(tmp_path / "unpacked")
     assert {f"synergy_nb/widgets/static/{name}" for name in BUILT} <= names
     assert "synergy_nb/widgets/js/package.json" in names
     assert not any("node_modules" in name or "package-lock" in name for name in names)

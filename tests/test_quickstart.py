@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from tests.browser import ARTEFACTS
-from tests.jupyterlab import JupyterLab
+from tests.jupyterlab import JupyterLab, LabNotebook
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-ALL_CELLS: Final = 100.0  # seconds
+ALL_CELLS: Final = 90.0  # seconds
 # What the first view has on its chart of throughput: points in the plot, pixels in the colour of its line, the picture.
 DRAWN: Final = """() => {
     const root = document.querySelector(".synergy-qos");
@@ -33,10 +33,17 @@ DRAWN: Final = """() => {
 }"""
 
 
-def _drawn(page: Page, points: int) -> dict[str, Any]:
+def _drawn(notebook: LabNotebook, points: int, faults: list[str]) -> dict[str, Any]:
     """What is drawn as soon as there are so many points."""
-    page.wait_for_function(f"points => (({DRAWN})()?.points ?? 0) >= points", arg=points, timeout=ALL_CELLS * 1000)
-    found: dict[str, Any] = page.evaluate(DRAWN)
+    from playwright.sync_api import TimeoutError as TooLong
+
+    enough = f"points => (({DRAWN})()?.points ?? 0) >= points"
+    try:
+        notebook.page.wait_for_function(enough, arg=points, timeout=ALL_CELLS * 1000)
+    except TooLong:
+        told = "\n".join([*faults, *(cell.text() for cell in notebook.cells())])
+        raise AssertionError(f"the view did not draw {points} points:\n{told}") from None
+    found: dict[str, Any] = notebook.page.evaluate(DRAWN)
     return found
 
 
@@ -50,8 +57,8 @@ def test_all_cells_run_and_the_view_draws_moving_data(page: Page, jupyterlab: Ju
     page.evaluate("() => jupyterapp.commands.execute('application:toggle-left-area')")
     notebook.start()
 
-    before = _drawn(page, 2)
-    after = _drawn(page, before["points"] + 3)
+    before = _drawn(notebook, 2, faults)
+    after = _drawn(notebook, before["points"] + 3, faults)
     assert after["pixels"] > before["pixels"] > 0
     assert after["picture"] != before["picture"]
     ARTEFACTS.mkdir(parents=True, exist_ok=True)
