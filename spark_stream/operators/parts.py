@@ -29,6 +29,9 @@ __all__ = ["apply", "build", "kinds", "lag", "numbered", "readings", "supported"
 _KEEPING_ORDER: Final = frozenset({"compare", "decrypt", "distinct", "encrypt", "filter", "project", "sample"})
 #: Kinds that look at the positions of tuples in the stream that they read.
 _BY_POSITION: Final = frozenset({"encrypt", "sample"})
+#: Kinds that give the tuples of a window when the watermark has reached its end.
+_WAITING: Final = frozenset({"aggregate", "compare", "count", "distinct", "sort"})
+_RECKONING: Final = 2000  # microseconds
 
 
 def kinds() -> tuple[str, ...]:
@@ -198,22 +201,27 @@ def numbered(plan: Plan, members: Collection[str], end: str) -> frozenset[str]:
 
 
 def lag(plan: Plan, members: Collection[str], end: str) -> int:
-    """Microseconds by which operators of a part may go behind the watermark of what it reads.
+    """Microseconds by which the results of a part may be behind the watermark of what it reads.
 
-    Spark lets what follows a join within a span of time wait for that span, as if a pair were as old as its older half.
+    What follows a join within a span of time waits for that span on Spark, which takes a pair to be as old as the older
+    half might be, and for up to 2 ms of its reckoning. Pairs themselves come out at once.
     """
     inside = frozenset(members)
 
-    def behind(name: str) -> int:
+    def behind(name: str) -> tuple[int, int]:
+        """Of the stream's watermark, and of its tuples."""
         operator = plan.operators[name]
         if _is_read(operator, inside):
-            return 0
-        most = max(behind(upstream) for upstream in _needed(operator, plan, inside))
+            return 0, 0
+        above = [behind(upstream) for upstream in _needed(operator, plan, inside)]
+        watermark, tuples = (max(each) for each in zip(*above, strict=True))
+        if operator.kind in _WAITING:
+            tuples = max(tuples, watermark)
         if operator.kind == "join" and not set(WINDOW) <= set(operator.params["on"]):
-            most += microseconds(operator.params["within"])
-        return most
+            watermark += microseconds(operator.params["within"]) + _RECKONING
+        return watermark, tuples
 
-    return behind(end)
+    return behind(end)[1]
 
 
 def _is_read(operator: Operator, inside: frozenset[str]) -> bool:
