@@ -389,3 +389,15 @@ def test_only_what_has_changed_differs() -> None:
     after = standing(found)
     changed = {name for name in after if after[name] != before.get(name)}
     assert changed == {"head", f"peer:{PEERS[2]}"}  # the head: a second has passed
+
+
+def test_a_sink_that_only_keeps_results_tells_nothing_more() -> None:
+    journal = story(10)
+    journal.append(Event(START + 10.4, PEERS[0], "application_finished", "top-1", {"reason": ""}))
+    journal.append(qos(START + 10.5, 0.02, 0.03, 2_050, finished=True))  # what came in the last interval
+    for second in range(11, 20):
+        journal.append(qos(START + second, None, None, 2_050, tuples_per_s=0.0))
+    found = readings(journal)
+    assert points(found.lines["rate", OF])[-1][0] == START + 10.5
+    assert found.flows["top-1", "sink"].tuples == 2_050
+    assert standing(found)["head"]["ended"] == START + 10.4

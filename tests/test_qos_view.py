@@ -281,19 +281,19 @@ async def turns(condition: Callable[[], object]) -> None:
 
 def test_what_is_shown_while_the_kernel_is_busy_is_sent_unasked(view: Watched, journal: Journal, clock: Clock) -> None:
     view._repr_mimebundle_()
-    for number in range(18):
+    for number in range(19):
         clock.now += 1
         more(journal, 31.0 + number)
         view.update()
     offered = [said for said in view.said if said["kind"] == "bundle"]
-    assert len(offered) == 3
+    assert len(offered) == 6
     page = Page("any").read(view)
-    assert len(page.lines["p50", "top-1/sink"]) == 78
+    assert len(page.lines["p50", "top-1/sink"]) == 79
     view.hear("ready", "any")
     clock.now += 1
     more(journal, 60.0)
     view.update()
-    assert len([said for said in view.said if said["kind"] == "bundle"]) == 3
+    assert len([said for said in view.said if said["kind"] == "bundle"]) == 6
 
 
 def test_news_from_any_thread_arrive_once(journal: Journal) -> None:

@@ -2,7 +2,8 @@
 // no bundle. Whatever was loaded for one view serves all others of the same version.
 const loaded = (globalThis[Symbol.for("synergy_nb views")] ??= new Map());
 
-function load(model, version, done) {
+// Calls `done` with what was loaded. Messages for the view that come before it is there are kept in `early`.
+function load(model, version, early, done) {
   const known = loaded.get(version);
   if (known) {
     done(known);
@@ -15,9 +16,10 @@ function load(model, version, done) {
     timer = setTimeout(ask, wait);
     wait = Math.min(2 * wait, 30000); // a kernel that is busy answers later, and then all questions at once
   };
-  const hear = async (content) => {
+  const hear = (content, buffers) => {
+    if (content.kind === "update") early.push([content, buffers]);
     if (content.kind !== "bundle" || content.version !== version) return;
-    stop();
+    clearTimeout(timer);
     if (!loaded.has(version)) {
       const address = URL.createObjectURL(new Blob([content.script], { type: "text/javascript" }));
       loaded.set(version, { module: import(address), style: content.style });
@@ -43,14 +45,16 @@ export default {
     }, 3000);
     let leave = null;
     let left = false;
-    const stop = load(model, model.get("_version"), async ({ module, style }) => {
+    const early = [];
+    const stop = load(model, model.get("_version"), early, async ({ module, style }) => {
       const view = (await module).default;
+      stop();
       clearTimeout(hint);
       if (left) return;
       const sheet = document.createElement("style");
       sheet.textContent = style;
       el.replaceChildren(sheet);
-      leave = view.render(given);
+      leave = view.render({ ...given, early });
     });
     return () => {
       left = true;

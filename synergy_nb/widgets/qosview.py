@@ -42,7 +42,8 @@ __all__ = ["BundleMissing", "QoSView", "bundle"]
 BETWEEN: Final = 0.1  # seconds between two messages to pages, at least
 FORGOTTEN: Final = 20.0  # seconds after its last word for which a page counts as open
 GRACE: Final = 5.0  # seconds that words of pages may take through a kernel that has just been busy
-OFFERS: Final = (1.0, 4.0, 15.0)  # seconds after which a page that was shown, and cannot ask yet, is sent all unasked
+# seconds after which all is sent unasked to a page that was shown, and cannot ask while a cell keeps the kernel busy
+OFFERS: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 SPARK: Final = 256  # points of a peer's load that a page is sent at first: two minutes of them are drawn
 LEAST_WIDTH: Final = 118.0  # of an operator's box, in pixels: a peer's name and a rate fit in
 HEIGHT: Final = 61.0
@@ -214,6 +215,8 @@ class QoSView(anywidget.AnyWidget):
         data, metadata = live if live is not None else ({}, {})
         with self._lock:
             now = self._clock()
+            with contextlib.suppress(RuntimeError):
+                self._loop = asyncio.get_running_loop()
             if live is not None and not self._pages:
                 self._pages["shown"] = now  # it opens now, but may not be able to say so while the kernel is busy
                 self._offers = [now + after for after in OFFERS]

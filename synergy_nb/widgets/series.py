@@ -236,6 +236,8 @@ class Readings:
         flow.limit, flow.finished = detail["limit_s"], bool(detail["finished"])
         total = int(detail["tuples"])
         run = self.runs.get(event.subject)
+        if run is not None and run.status in ENDED and total == flow.tuples:
+            return  # a sink that only keeps its results has nothing more to tell
         whole = not first or (run is not None and run.began is not None)  # else its beginning is not in the journal
         number = max(total - flow.tuples, 0) if whole else 0
         flow.tuples = total

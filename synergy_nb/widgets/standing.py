@@ -126,14 +126,15 @@ def standing(readings: Readings, plan: Plan | None = None) -> dict[str, dict[str
 
 
 def _head(readings: Readings, flows: list[Flow], peers: list[Peer], plan: Plan | None) -> dict[str, Any]:
-    zero = readings.first
+    zero, ended = readings.first, None
     if readings.application is not None:
         run = readings.run(readings.application)
         now, why = status(readings, run)
         glyph, word, tone = _STATUS[now]
         title = run.plan or (plan.name if plan is not None else run.application)
         zero = run.began or run.submitted or zero
-        until = run.ended or readings.now
+        ended = run.ended
+        until = ended or readings.now
         facts = [run.application] if run.application != title else []
         if run.graph:
             facts.append(f"{counted(len(run.graph), 'operator')} on {counted(len(peers), 'peer')}")
@@ -157,6 +158,7 @@ def _head(readings: Readings, flows: list[Flow], peers: list[Peer], plan: Plan |
         "tone": tone,
         "sentence": sentence,
         "zero": zero if zero != float("inf") else 0.0,
+        "ended": ended,
         "span": None if span is None else int(span),
         "kind": "cluster" if readings.application is None else "application",
         "origin": "the sources started" if readings.application is not None else "the first event",

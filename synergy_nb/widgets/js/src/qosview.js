@@ -19,7 +19,7 @@ const SPARK = 120; // seconds of a peer's load
 let copies = 0;
 
 class View {
-  constructor({ model, el, signal }) {
+  constructor({ model, el, signal, early = [] }) {
     this.model = model;
     this.copy = `${Date.now().toString(36)}-${Math.random().toString(36).slice(2, 8)}-${++copies}`;
     this.pieces = new Map();
@@ -39,15 +39,40 @@ class View {
     this.colours = palette(this.page.root);
     const chart = (options) => new Chart(this.page.charts, { colours: this.colours, sync: this.copy, ...options });
     this.charts = {
-      delay: chart({ name: "delay", title: "Delay", about: "from the entry of what completed a result to its arrival at the sink; logarithmic", log: true, height: 196, say: seconds }),
-      rate: chart({ name: "rate", title: "Throughput", about: "results a second, over two seconds", log: false, height: 132, floor: 1, say: rate }),
-      miss: chart({ name: "miss", title: "Miss rate", about: "share of the results that came later than the limit", log: false, height: 132, floor: 0.01, ceiling: 1.02, say: share }),
+      delay: chart({
+        name: "delay",
+        title: "Delay",
+        about: "from the entry of what completed a result to its arrival at the sink; logarithmic",
+        log: true,
+        height: 196,
+        say: seconds,
+      }),
+      rate: chart({
+        name: "rate",
+        title: "Throughput",
+        about: "results a second, over two seconds",
+        log: false,
+        height: 132,
+        floor: 1,
+        say: rate,
+      }),
+      miss: chart({
+        name: "miss",
+        title: "Miss rate",
+        about: "share of the results that came later than the limit",
+        log: false,
+        height: 132,
+        floor: 0.01,
+        ceiling: 1.02,
+        say: share,
+      }),
     };
     this.picture = new Picture(this.page.picture);
     this.hear = (content, buffers) => this.take(content, buffers ?? []);
     model.on("msg:custom", this.hear);
     this.observe(signal);
     this.ask();
+    for (const message of early) this.hear(...message);
     this.draw();
   }
 
@@ -110,7 +135,10 @@ class View {
     };
     this.themes = new MutationObserver(theme);
     for (const element of [document.documentElement, document.body])
-      this.themes.observe(element, { attributes: true, attributeFilter: ["class", "theme", "data-theme", "data-jp-theme-name", "data-jp-theme-light"] });
+      this.themes.observe(element, {
+        attributes: true,
+        attributeFilter: ["class", "theme", "data-theme", "data-jp-theme-name", "data-jp-theme-light"],
+      });
     this.dark = matchMedia("(prefers-color-scheme: dark)");
     this.dark.addEventListener("change", theme);
     this.theme = theme;
@@ -162,7 +190,7 @@ class View {
   }
 
   pause() {
-    this.paused = this.paused === null ? this.latest() : null;
+    this.paused = this.paused === null ? this.until(this.pieces.get("head")) : null;
     this.page.pausing(this.paused !== null);
     this.redraw();
   }
@@ -192,6 +220,15 @@ class View {
     return latest;
   }
 
+  // The right edge of the charts: now, or when the application ended.
+  until(head) {
+    if (this.paused !== null) return this.paused;
+    if (!head?.ended) return this.latest();
+    let until = head.ended;
+    for (const [key, line] of this.lines) if (key.startsWith("rate:")) until = Math.max(until, line.last);
+    return until;
+  }
+
   earliest() {
     let earliest = Infinity;
     for (const line of this.lines.values()) earliest = Math.min(earliest, line.first);
@@ -201,7 +238,8 @@ class View {
   // Pieces of one sort, by what they are of.
   sort(kind) {
     const found = new Map();
-    for (const [name, piece] of this.pieces) if (name.startsWith(`${kind}:`)) found.set(name.slice(kind.length + 1), piece);
+    for (const [name, piece] of this.pieces)
+      if (name.startsWith(`${kind}:`)) found.set(name.slice(kind.length + 1), piece);
     return found;
   }
 
@@ -211,13 +249,13 @@ class View {
     page.root.classList.toggle("empty", !head);
     if (!head) return;
     const flows = [...this.sort("flow").values()];
-    const until = this.paused ?? this.latest();
+    const until = this.until(head);
     if (this.worded) {
       page.head(head);
       page.flows(flows, head.kind);
     }
     this.drawCharts(flows, head, until);
-    if (this.worded) this.drawPlaces(until);
+    if (this.worded) this.drawPlaces(this.paused ?? this.latest());
     this.worded = false;
   }
 
@@ -243,7 +281,8 @@ class View {
     const loads = rows.map(({ of }) => this.lines.get(`load:${of}`));
     let high = 0.05;
     for (const line of loads)
-      for (let place = line?.place(from) ?? 0; place < (line?.size ?? 0); place++) if (line.values[place] > high) high = line.values[place];
+      for (let place = line?.place(from) ?? 0; place < (line?.size ?? 0); place++)
+        if (line.values[place] > high) high = line.values[place];
     rows.forEach(({ canvas, of, rank }, index) => {
       const lines = [
         { line: this.lines.get(`promised:${of}`), colour: "soft", dash: [2, 3] },
@@ -273,7 +312,9 @@ class View {
         width: 1.75,
       }));
     const limit = (quantity, label, above) =>
-      one && one.limits[quantity] !== null ? [{ value: one.limits[quantity], label, above, always: quantity !== "miss" }] : [];
+      one && one.limits[quantity] !== null
+        ? [{ value: one.limits[quantity], label, above, always: quantity !== "miss" }]
+        : [];
     const { delay, miss } = this.charts;
     if (one)
       delay.set(
@@ -301,7 +342,9 @@ class View {
     const head = this.pieces.get("head");
     if (!head || document.hidden) return;
     const flows = [...this.sort("flow").values()].slice(0, 3);
-    const numbers = flows.map((flow) => `${flow.label ? `${flow.label}: ` : ""}delay p99 ${flow.p99}, ${flow.rate}, ${flow.miss} missed`);
+    const numbers = flows.map(
+      (flow) => `${flow.label ? `${flow.label}: ` : ""}delay p99 ${flow.p99}, ${flow.rate}, ${flow.miss} missed`,
+    );
     this.page.say([`${head.title}: ${head.status}.`, head.sentence, ...numbers].join(" "));
   }
 }

@@ -6,7 +6,9 @@ import { sample } from "./lines.js";
 
 const LEFT = 62; // pixels for the numbers of every chart, so that their times stand above one another
 const RIGHT = 20;
-const STEPS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200];
+const STEPS = [
+  0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200,
+];
 const APART = 78; // pixels between two times on the axis, at least
 
 // What a mark of the style sheet looks like now: colours follow the notebook's theme.
@@ -29,12 +31,17 @@ export function palette(root) {
 }
 
 const faded = (colour, share) =>
-  colour.startsWith("rgb(") ? colour.replace(")", `, ${share})`).replace("rgb(", "rgba(") : `color-mix(in srgb, ${colour} ${share * 100}%, transparent)`;
+  colour.startsWith("rgb(")
+    ? colour.replace(")", `, ${share})`).replace("rgb(", "rgba(")
+    : `color-mix(in srgb, ${colour} ${share * 100}%, transparent)`;
 
 function timeSplits(from, to, zero, width) {
-  const step = STEPS.find((each) => ((to - from) / each) * APART <= width) ?? STEPS.at(-1) * Math.ceil((to - from) / STEPS.at(-1) / 6);
+  const step =
+    STEPS.find((each) => ((to - from) / each) * APART <= width) ??
+    STEPS.at(-1) * Math.ceil((to - from) / STEPS.at(-1) / 6);
   const found = [];
-  for (let at = Math.ceil((from - zero) / step - 1e-9); zero + at * step <= to + 1e-9; at++) found.push(zero + at * step);
+  for (let at = Math.ceil((from - zero) / step - 1e-9); zero + at * step <= to + 1e-9; at++)
+    found.push(zero + at * step);
   return { step, found };
 }
 
@@ -130,7 +137,12 @@ export class Chart {
         height: this.height,
         padding: [8, RIGHT, 0, 0],
         legend: { show: false },
-        cursor: { sync: { key: this.sync }, drag: { x: false, y: false, setScale: false }, y: false, points: { size: 6 } },
+        cursor: {
+          sync: { key: this.sync },
+          drag: { x: false, y: false, setScale: false },
+          y: false,
+          points: { size: 6 },
+        },
         select: { show: false },
         scales: {
           x: { time: false, range: () => this.window },
@@ -153,7 +165,8 @@ export class Chart {
             ...axis,
             size: LEFT,
             gap: 6,
-            splits: () => (this.log ? logSplits(...this.reach) : linearSplits(this.reach[1], this.height > 150 ? 4 : 3)),
+            splits: () =>
+              this.log ? logSplits(...this.reach) : linearSplits(this.reach[1], this.height > 150 ? 4 : 3),
             filter: (_, splits) => splits,
             values: (_, splits) => splits.map((at) => this.say(at, true)),
           },
@@ -167,7 +180,10 @@ export class Chart {
             points: { size: 5, fill: () => colours.get(each.colour), space: 14 },
           })),
         ],
-        bands: this.series.length === 2 && this.series[1].below ? [{ series: [2, 1], fill: () => faded(colours.get(this.series[1].colour), 0.1) }] : [],
+        bands:
+          this.series.length === 2 && this.series[1].below
+            ? [{ series: [2, 1], fill: () => faded(colours.get(this.series[1].colour), 0.1) }]
+            : [],
         hooks: {
           drawAxes: [(plot) => this.drawLimits(plot)],
           setCursor: [(plot) => this.point(plot)],
@@ -196,7 +212,9 @@ export class Chart {
         if (value > high) high = value;
       }
     for (const limit of this.limits) if (limit.always) high = Math.max(high, limit.value);
-    this.reach = this.log ? logReach(low, high) : [0, Math.min(Math.max(high * 1.12, this.floor) || this.floor, this.ceiling)];
+    this.reach = this.log
+      ? logReach(low, high)
+      : [0, Math.min(Math.max(high * 1.12, this.floor) || this.floor, this.ceiling)];
     if (!this.plot) this.make(width);
     else if (this.plot.width !== width) this.plot.setSize({ width, height: this.height });
     this.plot.setData(data);
@@ -268,7 +286,12 @@ export function spark(canvas, lines, from, to, colours, high) {
   const context = canvas.getContext("2d");
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   context.clearRect(0, 0, width, height);
-  const [times, ...rows] = sample(lines.map(({ line }) => line ?? EMPTY), from, to, width);
+  const [times, ...rows] = sample(
+    lines.map(({ line }) => line ?? EMPTY),
+    from,
+    to,
+    width,
+  );
   context.strokeStyle = colours.get("rule");
   context.lineWidth = 1;
   context.beginPath();

@@ -142,7 +142,12 @@ export function build(el, spans, { span, pause }) {
           p50: ["Delay p50", flow.p50, "half of the results", null],
           p99: ["Delay p99", flow.p99, flow.limit ? `limit ${flow.limit}` : "no limit asked", flow.within],
           rate: ["Throughput", flow.rate, flow.wanted ? `asked ${flow.wanted}` : flow.tuples, flow.fast],
-          miss: ["Miss rate", flow.miss, [flow.allowed && `allowed ${flow.allowed}`, `so far ${flow.missed}`].filter(Boolean).join(", "), flow.kept],
+          miss: [
+            "Miss rate",
+            flow.miss,
+            [flow.allowed && `allowed ${flow.allowed}`, `so far ${flow.missed}`].filter(Boolean).join(", "),
+            flow.kept,
+          ],
         };
         if (!flow.limit) delete wanted.miss;
         const keys = Object.keys(wanted);
@@ -181,13 +186,23 @@ export function build(el, spans, { span, pause }) {
         fill.style.background = colour;
         mark.hidden = peer.promised === null;
         mark.style.left = `${Math.min(peer.promised ?? 0, 1) * 100}%`;
-        bar.title = [peer.about && `load ${peer.said} ${peer.about}`, peer.reserved && `${peer.reserved} promised`, peer.memory].filter(Boolean).join(", ");
+        bar.title = [
+          peer.about && `load ${peer.said} ${peer.about}`,
+          peer.reserved && `${peer.reserved} promised`,
+          peer.memory,
+        ]
+          .filter(Boolean)
+          .join(", ");
         put(measured, peer.gone ? `⊘ ${peer.said}` : peer.said);
         put(promised, peer.reserved);
         const own = parts.filter((part) => part.peer === peer.of);
         const tokens = own.slice(0, MANY);
         chips.hidden = !own.length;
-        keyed(chips, tokens.map((part) => `${part.application}/${part.operator}`), () => make("li")).forEach((chip, place) => {
+        keyed(
+          chips,
+          tokens.map((part) => `${part.application}/${part.operator}`),
+          () => make("li"),
+        ).forEach((chip, place) => {
           const part = tokens[place];
           chip.dataset.of = part.application === tokens[place - 1]?.application ? "" : part.title;
           style(chip, part.state);

@@ -25,7 +25,13 @@ export class Picture {
     if (plan === this.plan && way === this.way) return false;
     Object.assign(this, { plan, way });
     const { size, boxes, links } = plan[way];
-    const drawing = make("svg", { class: "plan", viewBox: `0 0 ${size[0]} ${size[1]}`, width: size[0], height: size[1], role: "img" });
+    const drawing = make("svg", {
+      class: "plan",
+      viewBox: `0 0 ${size[0]} ${size[1]}`,
+      width: size[0],
+      height: size[1],
+      role: "img",
+    });
     this.title = make("title", {});
     drawing.append(this.title);
     for (const [path, head] of links) {
