@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
 import re
 import secrets
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import psutil
@@ -143,7 +146,7 @@ class JupyterLab:
             port = ports.get(timeout=STARTING)
         except queue.Empty:
             port = None
-        if port is None:
+        if port is None or not self._accepts(int(port)):
             self.close()
             raise AssertionError(f"JupyterLab did not start:\n{self.log.read_text('utf-8')[-4000:]}")
         self._address = f"http://127.0.0.1:{port}/lab"
@@ -171,6 +174,20 @@ class JupyterLab:
         for process in left:
             process.kill()
         assert not left, f"JupyterLab left behind: {told}"
+
+    def _accepts(self, port: int) -> bool:
+        """Wait until the server listens, which it does a little after having said so, or has ended."""
+        deadline = monotonic() + STARTING
+        while monotonic() < deadline:
+            try:
+                socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
+            except OSError:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._server.wait(0.05)
+                    return False
+            else:
+                return True
+        return False
 
     def _options(self) -> list[str]:
         return [
