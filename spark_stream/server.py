@@ -33,14 +33,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
-from spark_stream import java, settings, supervisor
+from spark_stream import filesystem, java, settings, supervisor
 from spark_stream.java import Java, SparkUnavailable
 
 __all__ = ["Endpoint", "Event", "Server", "SparkUnavailable", "spark_home"]
 
 MAIN: Final = "org.apache.spark.deploy.SparkSubmit"
 SERVICE: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"
-READY_WITHIN: Final = 60.0  # seconds
+READY_WITHIN: Final = 120.0  # seconds: a quiet machine needs 6 to 9, one with twelve busy processes on two cores 50
 PORTS: Final = 5  # tries to find one that nobody takes before the server does
 RETURNS: Final = 3  # times that a server is started again ...
 PERIOD: Final = 60.0  # ... within these seconds
@@ -263,6 +263,7 @@ class Server:
                 for name in ("conf", "tmp", "checkpoints"):
                     (self._folder / name).mkdir()
                 (self._folder / "conf" / "log4j2.properties").write_text(settings.log_configuration(), "utf-8")
+                filesystem.write_classes(self._folder / "conf")
             elif "started" in told:
                 self.pid = told["started"]
                 continue
@@ -343,6 +344,7 @@ class Server:
             "SPARK_HOME": str(home),
             "SPARK_CONF_DIR": str(self._folder / "conf"),
             "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LOCAL_DIRS": str(self._folder / "tmp"),
             "SPARK_CONNECT_AUTHENTICATE_TOKEN": self._token,
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,

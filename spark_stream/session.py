@@ -114,7 +114,9 @@ def connect(
     if shown := token or endpoint.token:
         channels.set(DefaultChannelBuilder.PARAM_TOKEN, shown)
     user = channels.userId or os.environ.get("SPARK_USER") or os.environ.get("USER") or "synergy"
-    session = SparkSession(connection=channels, userId=user)
+    os.environ.setdefault("SPARK_CONNECT_MODE_ENABLED", "1")  # else half of pyspark looks for a session in this process
+    channels.set(DefaultChannelBuilder.PARAM_USER_ID, user)
+    session = SparkSession.builder.channelBuilder(channels).create()  # the thread's active one, if it has none
     # Spark's own client would try for ten minutes to reach a server that has gone.
     tries = max(1, round(patience / _PAUSE))
     policy = DefaultPolicy(max_retries=tries, initial_backoff=50, max_backoff=round(1000 * _PAUSE), jitter=0)
@@ -143,21 +145,22 @@ def disconnect(session: SparkSession, timeout: float = 2.0) -> None:
     Parameters
     ----------
     session
-        That :func:`connect` gave.
+        That :func:`connect` gave; one that has ended already is left alone.
     timeout
         Seconds that the server gets to release what it keeps for the session.
     """
     if not session.is_stopped:
         channels = session.client._builder
+        if not isinstance(channels, _Channels):
+            raise TypeError("session: one that connect() did not open; end it by its own stop()")
         request = messages.ReleaseSessionRequest(
             session_id=session.session_id,
-            user_context=messages.UserContext(user_id=session.client._user_id or ""),
+            user_context=messages.UserContext(user_id=channels.userId or ""),
             client_type=channels.userAgent,
         )
-        if isinstance(channels, _Channels):
-            session.release_session_on_close = False
-            with contextlib.suppress(grpc.RpcError):
-                channels.stub.ReleaseSession(request, timeout=timeout, metadata=channels.metadata())
+        session.release_session_on_close = False
+        with contextlib.suppress(grpc.RpcError):
+            channels.stub.ReleaseSession(request, timeout=timeout, metadata=channels.metadata())
     session.stop()
 
 

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from spark_stream import filesystem
+
 __all__ = ["CORES", "HEAP", "READY_SIGN", "SESSION", "java_options", "log_configuration", "server_settings"]
 
 CORES: Final = 2  # of the embedded server
@@ -33,29 +35,26 @@ _OPENED: Final = (
     "java.security.jgss/sun.security.krb5",
 )
 
-# Of a session: what queries may set otherwise for themselves.
+# Of every session, wherever its server is.
 SESSION: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.streaming.minBatchesToRetain": "2",
-    "spark.sql.streaming.metricsEnabled": "false",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.sql.connect.serverStacktrace.enabled": "false",  # in what users see of an error
 }
 
-# Of the server: what is fixed once it has started.
+# Of the embedded server, and so of the sessions on it, which may set what begins with spark.sql otherwise.
 _SERVER: Final[Mapping[str, str]] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.eventLog.enabled": "false",
-    "spark.metrics.staticSources.enabled": "false",
     "spark.sql.catalogImplementation": "in-memory",
     "spark.python.worker.reuse": "true",
     "spark.port.maxRetries": "16",
-    "spark.ui.retainedJobs": "10",
-    "spark.ui.retainedStages": "10",
-    "spark.ui.retainedTasks": "100",
-    "spark.sql.ui.retainedExecutions": "10",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.hadoop.fs.file.impl": filesystem.CLASS,
+    "spark.sql.streaming.minBatchesToRetain": "2",
 }
 
 
@@ -108,21 +107,22 @@ def server_settings(folder: Path, port: int, cores: int = CORES) -> dict[str, st
     """
     return {
         **_SERVER,
-        **SESSION,
         "spark.master": f"local[{cores}]",
         "spark.app.name": "synergy",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
-        "spark.local.dir": str(folder / "tmp"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.jars.ivy": str(folder / "ivy"),
     }
 
 
 def log_configuration() -> str:
-    """Of log4j: warnings and errors to standard error, and the one line that says that the server is ready."""
+    """Of log4j: warnings and errors to standard error, and the one line that says that the server is ready.
+
+    What a request did wrong is told to who sent it, and not here.
+    """
     return """\
 status = error
 rootLogger.level = warn
@@ -134,6 +134,10 @@ appender.log.layout.type = PatternLayout
 appender.log.layout.pattern = %d{yyyy-MM-dd HH:mm:ss.SSS} %p %c{1}: %m%n%ex
 logger.server.name = org.apache.spark.sql.connect.service.SparkConnectServer
 logger.server.level = info
+logger.errors.name = org.apache.spark.sql.connect.utils.ErrorUtils
+logger.errors.level = off
+logger.streams.name = org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution
+logger.streams.level = error
 logger.hadoop.name = org.apache.hadoop.util.NativeCodeLoader
 logger.hadoop.level = error
 """
