@@ -311,7 +311,7 @@ def test_the_doctor_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     good = synergy("doctor", "--json")
     assert good.exit_code == 0
     findings = {each["name"]: each for each in json.loads(good.stdout)}
-    assert set(findings) == {"Python", "system", "packages", "cores", "memory", "loopback", "data", "peers"}
+    assert set(findings) == {"Python", "system", "packages", "cores", "memory", "loopback", "views", "data", "peers"}
     assert findings["data"]["state"] == "note"
     assert "synergy data list" in findings["data"]["advice"]
 

@@ -373,13 +373,13 @@ def test_without_the_bundle_there_is_the_picture_and_what_to_do(view: Watched, m
 
     with monkeypatch.context() as patched:
         patched.setattr("importlib.resources.files", lambda _: Nowhere())
-        with pytest.raises(BundleMissing, match=r"qosview\.js is missing; run `make` in the checkout to build it"):
+        with pytest.raises(BundleMissing, match=r"qosview\.js is missing; run `make lab` in the checkout"):
             bundle("qosview")
         data, _ = view._repr_mimebundle_()
         other = QoSView(Journal())  # it can be made all the same
         other.close()
     assert set(data) == {"text/plain", "text/html"}
-    assert "run `make`" in data["text/html"]
+    assert "run `make lab`" in data["text/html"]
     assert "<svg" in data["text/html"]
 
 

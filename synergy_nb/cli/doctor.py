@@ -52,6 +52,7 @@ def examine(progress: Callable[[str], None] = lambda _: None) -> Iterator[Findin
     yield _cores()
     yield _memory()
     yield _loopback()
+    yield _views()
     yield from _data()
     progress("starting 2 peers and running a query on them")
     yield _peers()
@@ -115,6 +116,17 @@ def _loopback() -> Finding:
     except OSError as error:
         return Finding("loopback", "bad", f"127.0.0.1: {error}", "allow connections to 127.0.0.1 (firewall, container)")
     return Finding("loopback", "good", "127.0.0.1 takes connections")
+
+
+def _views() -> Finding:
+    from synergy_nb.widgets.qosview import BundleMissing, bundle
+
+    try:
+        bundle("qosview")
+    except BundleMissing:
+        advice = "make lab builds it, or python hatch_build.py; until then watch() shows text and a still picture"
+        return Finding("views", "note", "the live view has not been built in this checkout", advice)
+    return Finding("views", "good", "the live view is there")
 
 
 def _data() -> Iterator[Finding]:

@@ -67,7 +67,7 @@ def bundle(name: str) -> tuple[str, str, str]:
     except FileNotFoundError:
         raise BundleMissing(
             f"the live view has not been built: synergy_nb/widgets/static/{name}.js is missing; "
-            "run `make` in the checkout to build it"
+            "run `make lab` in the checkout, which builds it"
         ) from None
     style = folder.joinpath(f"{name}.css")
     sheet = style.read_text("utf-8") if style.is_file() else ""
