@@ -401,3 +401,31 @@ def test_a_sink_that_only_keeps_results_tells_nothing_more() -> None:
     assert points(found.lines["rate", OF])[-1][0] == START + 10.5
     assert found.flows["top-1", "sink"].tuples == 2_050
     assert standing(found)["head"]["ended"] == START + 10.4
+
+
+def test_a_part_on_spark_is_one_component_of_several_operators() -> None:
+    journal = Journal()
+    journal.append(Event(START - 1, PEERS[0], "engines_chosen", "top-1",
+                         {"reasons": {}, "parts": {"aggregate": ["filter", "aggregate"]}}))  # fmt: skip
+    for event in story(10):
+        if "peers" in event.detail:
+            peers = {name: peer for name, peer in event.detail["peers"].items() if name != "filter"}
+            event = Event(event.time, event.peer, event.kind, event.subject, {**event.detail, "peers": peers})
+        if event.detail.get("operator") != "filter" and event.kind != "measured":
+            journal.append(event)
+    journal.append(measured(START + 9, PEERS[2], components=[{"operator": "aggregate"}]))
+    found = readings(journal)
+    assert set(states(found).values()) == {"running"}
+    said = standing(found)
+    assert said["head"]["facts"] == "top-1 · 7 operators on 5 peers"
+    assert said["part:top-1/filter"]["on"] == said["part:top-1/aggregate"]["on"] == "peer-3, Spark"
+    assert (said["part:top-1/filter"]["rate"], said["part:top-1/aggregate"]["rate"]) == ("", "100 tuples/s")
+    assert standing(readings(journal, None))["part:top-1/aggregate"]["operator"] == "aggregate, 2 on Spark"
+    journal.append(
+        Event(START + 10, PEERS[2], "operator_failed", "top-1", {"operator": "aggregate", "reason": "no Java"})
+    )
+    found.read(journal)
+    assert states(found)["filter"] == states(found)["aggregate"] == "failed"
+    journal.append(Event(START + 11, PEERS[0], "engines_changed", "top-1", {"reason": "no room", "parts": {}}))
+    found.read(journal)
+    assert standing(found)["part:top-1/aggregate"]["on"] == "peer-3"

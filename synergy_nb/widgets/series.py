@@ -82,7 +82,10 @@ class Flow(msgspec.Struct):
 
 
 class Run(msgspec.Struct):
-    """An application: ``asked`` is Q_ξ in base units, ``graph`` operator to peer address, ``origin`` an address."""
+    """An application: ``asked`` is Q_ξ in base units, ``graph`` operator to peer address, ``origin`` an address.
+
+    ``parts``: of the operators in the graph, those that stand for a part of the plan on Spark, with its operators.
+    """
 
     application: str
     plan: str = ""
@@ -91,6 +94,7 @@ class Run(msgspec.Struct):
     status: str = "composing"
     reason: str = ""
     graph: dict[str, str] = {}
+    parts: dict[str, list[str]] = {}
     submitted: float | None = None
     began: float | None = None
     ended: float | None = None
@@ -141,6 +145,8 @@ class Readings:
             "peer_silent": self._peer_silent,
             "peer_answers": self._peer_alive,
             "request_submitted": self._submitted,
+            "engines_chosen": self._engines,
+            "engines_changed": self._engines,
             "graph_selected": self._graph,
             "application_running": self._running,
             "component_deployed": self._deployed,
@@ -291,6 +297,9 @@ class Readings:
         run.operators = list(event.detail.get("operators", ()))
         run.asked = dict(event.detail.get("qos", {}))
 
+    def _engines(self, event: Event) -> None:
+        self.run(event.subject).parts = {name: list(members) for name, members in event.detail["parts"].items()}
+
     def _graph(self, event: Event) -> None:
         run = self.run(event.subject)
         run.graph = dict(event.detail["peers"])
@@ -335,6 +344,8 @@ OF_APPLICATIONS: Final = frozenset(
     {
         "qos",
         "request_submitted",
+        "engines_chosen",
+        "engines_changed",
         "graph_selected",
         "application_running",
         "component_deployed",

@@ -121,7 +121,7 @@ def standing(readings: Readings, plan: Plan | None = None) -> dict[str, dict[str
     for (application, operator), component in readings.components.items():
         run = shown.get(application)
         if run is not None and (readings.application is not None or run.status not in ENDED):
-            pieces[f"part:{application}/{operator}"] = _part(readings, component)
+            pieces |= _parts(readings, component, run.parts.get(operator))
     return pieces
 
 
@@ -137,7 +137,8 @@ def _head(readings: Readings, flows: list[Flow], peers: list[Peer], plan: Plan |
         until = ended or readings.now
         facts = [run.application] if run.application != title else []
         if run.graph:
-            facts.append(f"{counted(len(run.graph), 'operator')} on {counted(len(peers), 'peer')}")
+            number = sum(len(run.parts.get(operator, (operator,))) for operator in run.graph)
+            facts.append(f"{counted(number, 'operator')} on {counted(len(peers), 'peer')}")
         sentence, worse = _sentence(readings, run, now, why, flows, plan)
         if worse == "bad":
             glyph = "▲"
@@ -295,6 +296,24 @@ def _peer(readings: Readings, peer: Peer, rank: int) -> dict[str, Any]:
         "about": "" if peer.gone or not peer.cores else f"of {peer.cores:.3g} cores",
         "reserved": "" if peer.gone or not peer.cores else f"{peer.promised * 100:.0f} %",
         "memory": "" if peer.gone or not peer.memory else f"{peer.memory / 2**20:,.0f} MiB",
+    }
+
+
+def _parts(readings: Readings, component: Component, members: list[str] | None) -> dict[str, dict[str, Any]]:
+    """The piece of a component; of a part on Spark, one of each of its operators, or of a cluster one for all."""
+    piece = _part(readings, component)
+    if members is None:
+        return {f"part:{component.application}/{component.operator}": piece}
+    if readings.application is None:
+        said = (
+            f"{component.operator}, {len(members)} on Spark" if len(members) > 1 else f"{component.operator} on Spark"
+        )
+        return {f"part:{component.application}/{component.operator}": {**piece, "operator": said}}
+    piece["on"] = f"{piece['on']}, Spark"
+    inside = {**piece, "rate": ""}  # what goes on between its operators, Spark keeps to itself
+    return {
+        f"part:{component.application}/{each}": {**(piece if each == component.operator else inside), "operator": each}
+        for each in members
     }
 
 
