@@ -21,12 +21,14 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "synergy_nb"
+SPARK = "spark_stream"  # the data path on Spark: a package of its own, and a layer of the same house
 
 # From the bottom up. A module may import its own layer (with the exceptions below) and the layers under it. What is
 # not named here is at the bottom, beside plan, graph, journal and queueing, and may import nothing of the others.
 LAYERS = (
     ("dataflow",),
     ("traces",),
+    (SPARK,),
     ("peer",),
     ("overlay",),
     ("algorithms",),
@@ -54,6 +56,8 @@ SEEDED_RANDOMNESS = {
     "Philox",
     "default_rng",
 }
+# Only the data path on Spark knows PySpark; who knows the data path on Spark: the runtime's one door to it, and the top
+SPARK_DOORS = {("runtime", "spark")}
 CLOCKS = re.compile(r"(datetime\.)*(datetime\.(now|utcnow|today)|date\.today)")
 
 LONGEST_MODULE = 500  # lines
@@ -77,8 +81,8 @@ class Module:
 
     @cached_property
     def parts(self) -> tuple[str, ...]:
-        """The names below the package; the package itself is its public door, ``("__init__",)``."""
-        return tuple(self.name.split(".")[1:]) or ("__init__",)
+        """Its place in the house: the names below the package, whose own is ``("__init__",)``; all names of Spark's."""
+        return _place(self.name)
 
     @property
     def level(self) -> int:
@@ -96,7 +100,10 @@ class Module:
                     base = ".".join([*here[: len(here) - node.level + self.is_package], *([base] if base else [])])
                 for alias in node.names:
                     name = f"{base}.{alias.name}"
-                    ours = base.partition(".")[0] == PACKAGE  # then it is known whether b is a module or in one
+                    ours = base.partition(".")[0] in {
+                        PACKAGE,
+                        SPARK,
+                    }  # then it is known whether b is a module or in one
                     yield node.lineno, base if ours and name not in NAMES else name
 
     def uses(self) -> Iterator[tuple[int, str]]:
@@ -119,6 +126,11 @@ class Module:
                     yield node.lineno, f"{known[first]}.{rest}" if rest else known[first]  # type: ignore[attr-defined]
 
 
+def _place(name: str) -> tuple[str, ...]:
+    names = name.split(".")
+    return tuple(names if names[0] == SPARK else names[1:]) or ("__init__",)
+
+
 def _dotted(node: ast.AST) -> str | None:
     if isinstance(node, ast.Name):
         return node.id
@@ -137,7 +149,7 @@ def _read(folder: Path) -> list[Module]:
     return modules
 
 
-MODULES = _read(ROOT / PACKAGE)
+MODULES = [*_read(ROOT / PACKAGE), *_read(ROOT / SPARK)]
 NAMES = {module.name for module in MODULES}
 
 
@@ -145,10 +157,10 @@ NAMES = {module.name for module in MODULES}
 
 
 def _ours(module: Module) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Line and names below the package of what ``module`` imports from its own package."""
+    """Line and place in the house of what ``module`` imports from it."""
     for line, name in module.imports():
-        if name.partition(".")[0] == PACKAGE:
-            yield line, tuple(name.split(".")[1:]) or ("__init__",)
+        if name.partition(".")[0] in {PACKAGE, SPARK}:
+            yield line, _place(name)
 
 
 def imports_point_down(module: Module) -> Iterator[str]:
@@ -174,9 +186,14 @@ def algorithms_stand_alone(module: Module) -> Iterator[str]:
             yield f"line {line}: imports {'.'.join(target)}; what two algorithms share moves down, or is passed in"
 
 
+def _drives(module: Module) -> bool:
+    """Whether it deals with the world as it is: drivers do, but for the simulator's, and what runs Spark."""
+    return module.parts[0] == SPARK or (module.level >= DRIVERS and module.parts[0] != "simulator")
+
+
 def no_outside_world(module: Module) -> Iterator[str]:
     """Below the drivers, and in the simulator, nobody sees an event loop, a socket, a clock or Dask."""
-    if module.level >= DRIVERS and module.parts[0] != "simulator":
+    if _drives(module):
         return
     for line, name in module.imports():
         if name.partition(".")[0] in OUTSIDE_WORLD:
@@ -188,7 +205,7 @@ def no_outside_world(module: Module) -> Iterator[str]:
 
 def only_seeded_randomness(module: Module) -> Iterator[str]:
     """Below the drivers, and in the simulator, randomness is a seeded generator."""
-    if module.level >= DRIVERS and module.parts[0] != "simulator":
+    if _drives(module):
         return
     for line, name in module.uses():
         for source in ("random.", "numpy.random."):
@@ -212,20 +229,30 @@ def few_doors_to_dask(module: Module) -> Iterator[str]:
             yield f"line {line}: imports {name}; the doors to Dask are runtime/{{{','.join(sorted(DASK_DOORS))}}}"
 
 
+def few_doors_to_spark(module: Module) -> Iterator[str]:
+    """Only the data path on Spark, and what measures beside plain Spark, imports PySpark; few import that data path."""
+    for line, name in module.imports():
+        first = name.partition(".")[0]
+        if first == "pyspark" and module.parts[0] not in {SPARK, "experiments"}:
+            yield f"line {line}: imports {name}; PySpark is for {SPARK}"
+        if first == SPARK and module.parts[0] != SPARK and module.level < TOP and module.parts[:2] not in SPARK_DOORS:
+            yield f"line {line}: imports {name}; the door to {SPARK} is runtime/spark"
+
+
 @cache
 def _declared() -> frozenset[str]:
     """Import names of what pyproject.toml declares, for the package itself or in an extra."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = [name for extra in project["optional-dependencies"].values() for name in extra]
     names = [re.split(r"[^\w-]", name)[0].lower().replace("-", "_") for name in [*project["dependencies"], *extras]]
-    return frozenset({"pyyaml": "yaml"}.get(name, name) for name in names)
+    return frozenset({"pyyaml": "yaml", "grpcio": "grpc"}.get(name, name) for name in names)
 
 
 def imports_are_declared(module: Module) -> Iterator[str]:
     """What is imported is the standard library's, our own, or declared in pyproject.toml rather than there by luck."""
     for line, name in module.imports():
         first = name.partition(".")[0]
-        if first not in sys.stdlib_module_names | _declared() | {PACKAGE}:
+        if first not in sys.stdlib_module_names | _declared() | {PACKAGE, SPARK}:
             yield f"line {line}: imports {name}, which pyproject.toml does not declare"
 
 
@@ -321,6 +348,7 @@ RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
     no_outside_world,
     only_seeded_randomness,
     few_doors_to_dask,
+    few_doors_to_spark,
     imports_are_declared,
     of_a_readable_size,
     names_say_something,
@@ -334,6 +362,14 @@ RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
 def test_every_module_keeps_the_rule(rule: Callable[[Module], Iterator[str]]) -> None:
     broken = [f"{module.name}: {fault}" for module in MODULES for fault in dict.fromkeys(rule(module))]
     assert not broken, f"{rule.__doc__}\n" + "\n".join(broken)
+
+
+@pytest.mark.parametrize("source", ["from synergy_nb.overlay import pastry", "import synergy_nb.runtime.spark"])
+def test_the_data_path_on_spark_knows_no_peer(source: str) -> None:
+    module = Module(f"{SPARK}.session", source)
+    assert list(imports_point_down(module))
+    assert not list(imports_point_down(Module(module.name, "from synergy_nb.dataflow import tuples")))
+    assert not list(few_doors_to_spark(Module(module.name, "import pyspark.sql, spark_stream.server")))
 
 
 def test_tests_never_sleep() -> None:
@@ -369,6 +405,8 @@ def test_tests_never_sleep() -> None:
         (only_seeded_randomness, "dataflow.operators.encrypt", "import os\nos.urandom(12)"),
         (few_doors_to_dask, "runtime.host", "import distributed"),
         (few_doors_to_dask, "cli", "from dask import config"),
+        (few_doors_to_spark, "runtime.host", "import spark_stream.session"),
+        (few_doors_to_spark, "runtime.spark", "from pyspark.sql import functions"),
         (imports_are_declared, "plan", "import left_pad"),
         (of_a_readable_size, "plan", "\n" * (LONGEST_MODULE + 1)),
         (names_say_something, "overlay.ring_utils", ""),
@@ -396,6 +434,8 @@ def test_a_broken_rule_is_found(rule: Callable[[Module], Iterator[str]], name: s
         (only_seeded_randomness, "traces", "import numpy as np\nnp.random.default_rng(3)"),
         (only_seeded_randomness, "traces", "import random\nrandom.Random(3).random()"),
         (few_doors_to_dask, "runtime.starting", "import distributed"),
+        (few_doors_to_spark, "runtime.spark", "from spark_stream import session"),
+        (few_doors_to_spark, "cli.doctor", "from spark_stream import java"),
         (imports_are_declared, "plan", "import yaml, polars as pl\nfrom collections.abc import Iterator"),
         (names_say_something, "overlay.ring", "class Commonality: ..."),
         (finished, "sql", "kind = 'place" + "holder'"),
