@@ -408,11 +408,11 @@ def test_a_part_on_spark_is_one_component_of_several_operators() -> None:
     journal.append(Event(START - 1, PEERS[0], "engines_chosen", "top-1",
                          {"reasons": {}, "parts": {"aggregate": ["filter", "aggregate"]}}))  # fmt: skip
     for event in story(10):
-        if "peers" in event.detail:
-            peers = {name: peer for name, peer in event.detail["peers"].items() if name != "filter"}
-            event = Event(event.time, event.peer, event.kind, event.subject, {**event.detail, "peers": peers})
-        if event.detail.get("operator") != "filter" and event.kind != "measured":
-            journal.append(event)
+        detail = dict(event.detail)
+        if "peers" in detail:
+            detail["peers"] = {name: peer for name, peer in detail["peers"].items() if name != "filter"}
+        if detail.get("operator") != "filter" and event.kind != "measured":
+            journal.append(Event(event.time, event.peer, event.kind, event.subject, detail))
     journal.append(measured(START + 9, PEERS[2], components=[{"operator": "aggregate"}]))
     found = readings(journal)
     assert set(states(found).values()) == {"running"}
