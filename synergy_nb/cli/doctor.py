@@ -56,6 +56,11 @@ def examine(progress: Callable[[str], None] = lambda _: None) -> Iterator[Findin
     yield from _data()
     progress("starting 2 peers and running a query on them")
     yield _peers()
+    found = _java()
+    yield found
+    if found.state != "bad":
+        progress("starting a Spark server and running a query on it")
+        yield _spark()
 
 
 def _python() -> Finding:
@@ -153,3 +158,51 @@ def _peers() -> Finding:
         advice = "see whether processes may be started and 127.0.0.1 is allowed; run it again with PYTHONFAULTHANDLER=1"
         return Finding("peers", "bad", text, advice)
     return Finding("peers", "good", f"2 started in {ready:.1f} s and ran a query ({rows} rows)")
+
+
+def _java() -> Finding:
+    from spark_stream import java
+
+    passed_over: list[str] = []
+    for candidate in java.candidates():
+        if candidate.java is not None:
+            found = f"{candidate.java.version} at {candidate.java.executable} ({candidate.origin})"
+            if passed_over:
+                return Finding(
+                    "Java", "note", f"{found}; {passed_over[0]}", "set JAVA_HOME to another one, or unset it"
+                )
+            return Finding("Java", "good", found)
+        if candidate.origin == "JAVA_HOME" and "JAVA_HOME" in os.environ:
+            passed_over.append(f"not JAVA_HOME: {candidate.fault}")
+    try:
+        java.find()
+    except java.SparkUnavailable as error:
+        text, _, advice = str(error).rpartition("; ")
+    return Finding("Java", "bad", text, advice)
+
+
+def _spark() -> Finding:
+    from spark_stream.java import SparkUnavailable
+    from spark_stream.server import Server, spark_home
+
+    try:
+        home = spark_home()
+        version = importlib.metadata.version("pyspark")
+        with Server() as server:
+            began = time.monotonic()
+            endpoint = server.ready()
+            ready = time.monotonic()
+            from spark_stream.session import connect, disconnect
+
+            session = connect(endpoint)
+            opened = time.monotonic()
+            rows = session.range(1000).filter("id % 2 = 0").count()
+            disconnect(session)
+    except SparkUnavailable as error:
+        text, _, advice = str(error).rpartition("; ")
+        return Finding("Spark", "bad", text or advice, advice if text else "")
+    except Exception as error:  # noqa: BLE001 - as above
+        text = (str(error).splitlines() or [type(error).__name__])[0]
+        return Finding("Spark", "bad", text, "pip install --force-reinstall 'pyspark[connect]'")
+    found = f"{version} at {home}: a server was ready in {ready - began:.1f} s and a session in {opened - ready:.1f} s"
+    return Finding("Spark", "good", f"{found}, and it ran a query ({rows} rows)")
