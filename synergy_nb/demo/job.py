@@ -15,7 +15,6 @@ import msgspec
 import polars as pl
 
 from synergy_nb import traces
-from synergy_nb.dataflow.tuples import Batch
 from synergy_nb.demo import oracle
 from synergy_nb.demo.inputs import PACED_SECONDS, WINDOW_SECONDS, Input, query, watch
 from synergy_nb.demo.oracle import Check, Row
@@ -251,8 +250,7 @@ def _on_spark(cluster: Cluster, given: Input, progress: Progress) -> tuple[OnSpa
 def _wanted(given: Input) -> list[Row]:
     table = None
     if given.connector == "packets":
-        items = traces.read({"connector": "packets", **given.params})
-        table = pl.concat([item.table for item in items if isinstance(item, Batch)])
+        table = traces.table({"connector": "packets", **given.params})
     return oracle.expected(
         path=given.path,
         format=given.format,

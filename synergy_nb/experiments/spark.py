@@ -18,7 +18,6 @@ from typing import Any, Final
 import polars as pl
 
 from synergy_nb import traces
-from synergy_nb.dataflow.tuples import Batch
 from synergy_nb.experiments.measures import measurement, spread, surroundings
 from synergy_nb.plan import Plan, source
 from synergy_nb.runtime.cluster import Application, Cluster
@@ -41,9 +40,8 @@ def packets(folder: Path, count: int) -> Path:
     """A Parquet file of ``count`` generated packets, about three windows of them."""
     rate = count / 3600.0
     params = {"connector": "packets", "seed": 3, "count": count, "rate": rate, "hosts": 300, "speed": 0.0}
-    tables = [item.table for item in traces.read(params) if isinstance(item, Batch)]
     path = folder / "packets.parquet"
-    pl.concat(tables).write_parquet(path)
+    traces.table(params).write_parquet(path)
     return path
 
 
@@ -287,10 +285,9 @@ def sessions(*, small: bool = False) -> dict[str, Any]:
 
 def _windows(plan: Plan) -> pl.DataFrame:
     """Counts and sums by link and second of the packets that a plan reads."""
-    items = traces.read(plan.operators["packets"].params)
-    table = pl.concat([item.table for item in items if isinstance(item, Batch)])
     return (
-        table.group_by(pl.col("time").dt.truncate("1s").alias("window_start"), "link")
+        traces.table(plan.operators["packets"].params)
+        .group_by(pl.col("time").dt.truncate("1s").alias("window_start"), "link")
         .agg(pl.len().cast(pl.Int64).alias("n"), pl.col("bytes").sum())
         .sort("window_start", "link")
     )

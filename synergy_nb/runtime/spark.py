@@ -213,8 +213,7 @@ class SparkHost:
     @property
     def offer(self) -> Offer:
         """What this peer knows of Spark: the time of a micro-batch as it has measured it."""
-        measured = self._micro_batch.mean
-        return Offer() if measured is None else Offer(micro_batch=measured)
+        return Offer(micro_batch=self._micro_batch.moving) if self._micro_batch.count else Offer()
 
     def told(self, news: SparkNews) -> None:
         """Take word of the server."""

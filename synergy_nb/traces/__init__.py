@@ -7,6 +7,6 @@ tests use.
 
 from __future__ import annotations
 
-from synergy_nb.traces.reading import BATCH_ROWS, Info, info, open_trace, paced, read, schema_of, sniff
+from synergy_nb.traces.reading import BATCH_ROWS, Info, info, open_trace, paced, read, schema_of, sniff, table
 
-__all__ = ["BATCH_ROWS", "Info", "info", "open_trace", "paced", "read", "schema_of", "sniff"]
+__all__ = ["BATCH_ROWS", "Info", "info", "open_trace", "paced", "read", "schema_of", "sniff", "table"]

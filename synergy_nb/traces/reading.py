@@ -23,7 +23,7 @@ from synergy_nb.plan.units import nearest
 from synergy_nb.traces import packets
 from synergy_nb.traces.tracefiles import Trace, load, sniff
 
-__all__ = ["BATCH_ROWS", "Info", "info", "open_trace", "paced", "read", "schema_of", "sniff"]
+__all__ = ["BATCH_ROWS", "Info", "info", "open_trace", "paced", "read", "schema_of", "sniff", "table"]
 
 BATCH_ROWS: Final = 65_536
 CONNECTORS: Final = ("packets", "trace")
@@ -153,6 +153,17 @@ def read(params: Mapping[str, Any]) -> Iterator[Item]:
             )
         table = trace.table
     return _batches(table, rows)
+
+
+def table(params: Mapping[str, Any]) -> pl.DataFrame:
+    """All tuples of a source with connector ``trace`` or ``packets`` at once; ``params`` as of :func:`read`.
+
+    Examples
+    --------
+    >>> table({"connector": "packets", "seed": 1, "count": 3}).shape
+    (3, 7)
+    """
+    return pl.concat(item.table for item in read(params) if isinstance(item, Batch))
 
 
 def info(path: str | Path, **options: Any) -> Info:
