@@ -7,13 +7,16 @@ from typing import Final
 
 from spark_stream.java import SparkUnavailable
 
-__all__ = ["cause", "is_lost"]
+__all__ = ["cause", "is_lost", "is_passing"]
 
+_DETAILS: Final = re.compile(r'^\s*details = "(.*)"$', re.MULTILINE)  # of an error of gRPC
 LONGEST: Final = 300  # characters of a reason
 #: Of gRPC: that nobody answers, or no longer.
 _GONE: Final = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"})
 #: Of Spark Connect: that the session is not there, as after a restart of the server.
 _NO_SESSION: Final = re.compile(r"INVALID_HANDLE\.(SESSION|OPERATION)|NO_ACTIVE_SESSION|RETRIES_EXCEEDED")
+#: Of Spark's executors: that a Python process did not come up, or has died.
+_WORKER: Final = re.compile(r"Python worker (failed to connect back|exited unexpectedly)|CANNOT_OPEN_SOCKET")
 _PYTHON: Final = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Refused)): (.+)$")
 _SPARK: Final = re.compile(r"\[([A-Z][A-Z_]*(?:\.[A-Z_]+)?)\]\s*(.+)")
 _FLIGHT: Final = re.compile(r"(?:Flight error: )?(?:Flight \w+ error: |Flight returned [^:]*: |gRPC returned [^:]*: )")
@@ -30,9 +33,18 @@ def is_lost(error: BaseException) -> bool:
     if callable(code) and getattr(code(), "name", "") in _GONE:
         return True
     text = str(error)
-    if _NO_SESSION.search(text.partition("\n")[0]) or "StatusCode.UNAVAILABLE" in text:
+    if _NO_SESSION.search(text.partition("\n")[0]) or any(f"StatusCode.{name}" in text for name in _GONE):
         return True
     return error.__cause__ is not None and is_lost(error.__cause__)
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether a query has failed for want of a Python process, as on a machine that is too busy to start one in time.
+
+    >>> is_passing(RuntimeError("[STREAM_FAILED] Query terminated with exception: Python worker failed to connect back."))
+    True
+    """
+    return _WORKER.search(str(error)) is not None
 
 
 def cause(error: BaseException) -> str:
@@ -58,6 +70,9 @@ def cause(error: BaseException) -> str:
     conditions = _SPARK.findall(text)
     if conditions:
         return _shortened(re.split(r" SQLSTATE: |\n", conditions[-1][1].rpartition("] ")[2] or conditions[-1][1])[0])
+    details = _DETAILS.search(text)
+    if details:
+        return _shortened(details[1])
     named = isinstance(error, ValueError | SparkUnavailable)
     first = lines[0] if lines else ""
     return _shortened(first if named and first else f"{type(error).__name__}: {first}")

@@ -68,11 +68,19 @@ class Port(NamedTuple):
 
 
 def _struct(columns: Mapping[str, str], zoneless: frozenset[str] = frozenset()) -> StructType:
-    from pyspark.sql.types import StructType  # noqa: PLC0415 - imports Spark
+    from pyspark.sql import types  # noqa: PLC0415 - imports Spark
 
-    from spark_stream.expressions import TYPES, quote  # noqa: PLC0415
-
-    kinds = {name: "TIMESTAMP_NTZ" if name in zoneless else TYPES[kind] for name, kind in columns.items()}
-    schema = StructType.fromDDL(", ".join(f"{quote(name)} {kind}" for name, kind in kinds.items()))
-    assert isinstance(schema, StructType)
-    return schema
+    kinds = {
+        "int": types.LongType(),
+        "float": types.DoubleType(),
+        "str": types.StringType(),
+        "bool": types.BooleanType(),
+        "time": types.TimestampType(),
+        "bytes": types.BinaryType(),
+    }
+    return types.StructType(
+        [
+            types.StructField(name, types.TimestampNTZType() if name in zoneless else kinds[kind])
+            for name, kind in columns.items()
+        ]
+    )

@@ -52,12 +52,10 @@ def progress_of(event: Any) -> Progress | None:
     for source in event.sources:
         rows += source.numInputRows
         if "turn" in (source.endOffset or ""):  # ours: a row of it carries the punctuation
-            start, end = (msgspec.json.decode(text or "{}") for text in (source.startOffset, source.endOffset))
-            rows -= end["time"] > START and (start.get("time", START), start.get("turn", 0)) != (
-                end["time"],
-                end["turn"],
-            )
-    mark = event.eventTime.get("watermark")
+            begin, end = (msgspec.json.decode(text or "null") or {} for text in (source.startOffset, source.endOffset))
+            moved = (begin.get("time", START), begin.get("turn", 0)) != (end["time"], end["turn"])
+            rows -= moved and end["time"] > START
+    mark = (event.eventTime or {}).get("watermark")
     return Progress(
         batch=event.batchId,
         rows=rows,

@@ -23,7 +23,7 @@ import polars as pl
 
 from spark_stream.door import Door
 from spark_stream.exchange import Exchange
-from spark_stream.faults import cause, is_lost
+from spark_stream.faults import cause, is_lost, is_passing
 from spark_stream.inputs import Port
 from spark_stream.java import SparkUnavailable
 from spark_stream.progress import Progress, progress_of
@@ -43,12 +43,16 @@ __all__ = ["Part", "PartQuery", "Progress"]
 ANYTHING: Final = (Exception, pl.exceptions.PanicException)  # what Polars panics with is no Exception
 CONNECTS_WITHIN: Final = 60.0  # seconds that a server gets to come, or to come back
 PAUSE: Final = 0.5  # seconds between tries
+TRIES: Final = 4  # starts without a micro-batch, when Spark cannot start its Python processes
 LOOK: Final = 1  # seconds between two looks at a query
 STOPS_WITHIN: Final = 15.0  # seconds that a query gets to end
 RECENT: Final = 64  # micro-batches that Spark remembers the progress of
 
 #: What a session has to be for queries of ours.
 _SESSION: Final[Mapping[str, str]] = {
+    # Otherwise each session has four Python daemons of its own, 47 MB each, which stay as long as the server does: the
+    # first micro-batch of a second query took 18 s on a busy machine, and takes 0.6 s so.
+    "spark.sql.artifact.isolation.enabled": "false",
     "spark.sql.streaming.numRecentProgressUpdates": str(RECENT),
     "spark.sql.streaming.stopTimeout": "5s",
 }
@@ -136,6 +140,7 @@ class PartQuery:
         self._ports: dict[str, Port] = {}
         self._stopped = threading.Event()
         self._over = False
+        self._is_ready = False
         self._state = threading.Lock()
         self._thread: threading.Thread | None = None
         self._stagers: list[threading.Thread] = []
@@ -202,6 +207,8 @@ class PartQuery:
                 shutil.rmtree(self._folder, ignore_errors=True)
 
     def _run(self) -> None:
+        told = -2
+        tries = 0
         while not self._stopped.is_set() and not self._over:
             session = self._session()
             if session is None:
@@ -211,7 +218,10 @@ class PartQuery:
             except Exception as error:
                 if self._stopped.is_set():
                     return
-                if not is_lost(error) or self._folder is None:  # without its checkpoint, it could only begin again
+                tries = tries + 1 if self._last == told else 1
+                told = self._last
+                again = is_lost(error) or (is_passing(error) and tries < TRIES)
+                if not again or (self._folder is None and self._last >= 0):  # without its checkpoint
                     raise
                 self.restarts += 1
             finally:
@@ -233,15 +243,17 @@ class PartQuery:
 
     def _execute(self, session: SparkSession) -> None:
         """Run the query until it is over, stopped, or fails."""
-        from spark_stream import operators  # noqa: PLC0415 - imports Spark
+        from pyspark.sql.connect.proto.base_pb2 import ConfigRequest, KeyValue  # noqa: PLC0415 - imports Spark
+
+        from spark_stream import operators  # noqa: PLC0415
         from spark_stream.expressions import MEANING  # noqa: PLC0415
         from spark_stream.sources import FORMAT, register  # noqa: PLC0415
 
         exchange = self._exchange or self._prepare()
         if not exchange.staged():
             return
-        for name, value in {**MEANING, **_SESSION}.items():
-            session.conf.set(name, value)
+        pairs = [KeyValue(key=name, value=value) for name, value in {**MEANING, **_SESSION}.items()]
+        session.client.config(ConfigRequest.Operation(set=ConfigRequest.Set(pairs=pairs)))
         register(session)
         options = {
             "door": self._door.address,
@@ -264,7 +276,8 @@ class PartQuery:
         query = writer.trigger(processingTime="0 seconds").start()
         with self._state:
             self._query = query
-        if not self.restarts:
+        if not self._is_ready:
+            self._is_ready = True
             self._on_ready()
         self._watch(query, exchange)
 
@@ -341,11 +354,14 @@ class PartQuery:
         """Look after a query until it is over."""
         while not self._stopped.is_set():
             ended = query.awaitTermination(LOOK)  # raises what it has failed with
-            self._tell(query.recentProgress)
-            if exchange.ended or ended:
+            if not ended:
+                self._tell(query.recentProgress)
+            if exchange.ended:
                 self._over = True
                 query.stop()
                 return
+            if ended and not self._stopped.is_set():
+                raise SparkUnavailable("the query was ended from elsewhere")
 
     def _tell(self, recent: Sequence[Any]) -> None:
         for event in recent:

@@ -47,12 +47,8 @@ def register(session: SparkSession) -> None:
     """Make source and sink known to a session, under the name :data:`FORMAT`."""
     from pyspark import cloudpickle  # noqa: PLC0415 - not needed within Spark
 
-    module = sys.modules[__name__]
-    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
-    try:
-        session.dataSource.register(PeerSource)
-    finally:
-        cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
+    session.dataSource.register(PeerSource)
 
 
 class PeerSource(DataSource):
