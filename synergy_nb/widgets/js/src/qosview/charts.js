@@ -180,10 +180,6 @@ export class Chart {
             points: { size: 5, fill: () => colours.get(each.colour), space: 14 },
           })),
         ],
-        bands:
-          this.series.length === 2 && this.series[1].below
-            ? [{ series: [2, 1], fill: () => faded(colours.get(this.series[1].colour), 0.1) }]
-            : [],
         hooks: {
           drawAxes: [(plot) => this.drawLimits(plot)],
           setCursor: [(plot) => this.point(plot)],
@@ -192,6 +188,7 @@ export class Chart {
       [[], ...this.series.map(() => [])],
       this.canvas,
     );
+    this.dense = true; // as it has no band yet
     const root = this.plot.root;
     root.setAttribute("aria-hidden", "true"); // all that it shows is also said in words and numbers
   }
@@ -217,8 +214,21 @@ export class Chart {
       : [0, Math.min(Math.max(high * 1.12, this.floor) || this.floor, this.ceiling)];
     if (!this.plot) this.make(width);
     else if (this.plot.width !== width) this.plot.setSize({ width, height: this.height });
+    this.thicken(data[0].length > width * (this.dense ? 0.8 : 1)); // it does not go back and forth
     this.plot.setData(data);
     this.tell(to);
+  }
+
+  // With more points than pixels, thin lines and no area between two: that is easier to read, and to draw in time.
+  thicken(dense) {
+    if (dense === this.dense) return;
+    this.dense = dense;
+    this.series.forEach((each, index) => {
+      this.plot.series[index + 1].width = dense ? 1 : each.width;
+    });
+    if (!this.series[1]?.below) return;
+    if (dense) this.plot.delBand(0);
+    else this.plot.addBand({ series: [2, 1], fill: () => faded(this.colours.get(this.series[1].colour), 0.1) });
   }
 
   drawLimits(plot) {
