@@ -248,17 +248,20 @@ class Stream:
         """
         return Stream("decrypt", {"columns": columns, "key": key}, [self], profile)
 
-    def delay(self, cost: Any, **profile: Any) -> Stream:
+    def delay(self, cost: Any, component: str | None = None, **profile: Any) -> Stream:
         """Pass every tuple on unchanged, late, for experiments.
 
         Parameters
         ----------
         cost
             Time that each tuple takes: ``"10 us"``.
+        component
+            Name of one of many components that stand for different work: only peers that offer ``delay:NAME`` execute
+            it, and its stream is another one than that of other names.
         profile
             ``id``, ``selectivity``, ``at``, see :class:`Stream`.
         """
-        return Stream("delay", {"cost": cost}, [self], profile)
+        return Stream("delay", {"cost": cost, "component": component}, [self], profile)
 
     def sink(
         self, name: str | None = None, *, delay: Any = None, miss_rate: Any = None, throughput: Any = None,

@@ -436,7 +436,9 @@ KINDS: Final[Mapping[str, Kind]] = {
     ),
     "encrypt": Kind((1, 1), {"columns": Parameter(_names(1)), "key": Parameter(_name)}, cost=5e-6),
     "decrypt": Kind((1, 1), {"columns": Parameter(_types), "key": Parameter(_name)}, cost=5e-6),
-    "delay": Kind((1, 1), {"cost": Parameter(parse_duration, REQUIRED, format_duration)}),
+    "delay": Kind(
+        (1, 1), {"cost": Parameter(parse_duration, REQUIRED, format_duration), "component": Parameter(_name, None)}
+    ),
     "sink": Kind((1, 1), {"name": Parameter(_name, "result")}),
 }
 

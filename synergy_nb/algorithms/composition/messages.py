@@ -32,10 +32,11 @@ UNIT: Final = 1 << 48  # weight of one source; divides evenly enough for any bud
 def component_name(plan: Plan, operator: str) -> str:
     """Directory name of the components that can execute an operator: its kind, and for a source its connector.
 
-    All parts on Spark are executed by the component ``spark``.
+    A delay that names a component is executed by ``delay:NAME``. All parts on Spark are executed by ``spark``.
     """
     asked = plan.operators[operator]
-    return f"source:{asked.params['connector']}" if asked.kind == "source" else asked.kind
+    which = asked.params.get("connector" if asked.kind == "source" else "component")
+    return f"{asked.kind}:{which}" if which and asked.kind in ("source", "delay") else asked.kind
 
 
 class CompositionConfig(msgspec.Struct, frozen=True):
