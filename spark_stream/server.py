@@ -229,7 +229,7 @@ class Server:
                 self._follow(map(json.loads, pipe), runtime, home)
         except SparkUnavailable as fault:
             self._fail(fault)
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 - whoever waits must hear of it
             self._fail(SparkUnavailable(f"the Spark server could not be started: {error}"))
         finally:
             self._end()
@@ -300,7 +300,9 @@ class Server:
     def _order(self, runtime: Java, home: Path) -> None:
         """Tell the supervisor to start the server."""
         assert self._folder is not None
-        assert self._supervisor is not None
+        process = self._supervisor
+        if process is None:
+            return  # closed in the meantime
         if not self._port:
             with socket.create_server(("127.0.0.1", 0)) as free:
                 self._port = free.getsockname()[1]
@@ -325,7 +327,7 @@ class Server:
             "ready": settings.READY_SIGN,
             "timeout": self._timeout,
         }
-        pipe = self._supervisor.stdin
+        pipe = process.stdin
         assert pipe is not None
         with contextlib.suppress(OSError, ValueError):  # it has ended, or was closed: its news ends, too
             pipe.write(json.dumps(order).encode() + b"\n")
@@ -419,10 +421,12 @@ class Server:
             if process.poll() is None:
                 process.kill()
                 process.wait()
-            self.pid = None
+            pid, self.pid = self.pid, None
+            if process.returncode and pid is not None and sys.platform != "linux":
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)  # where the kernel does not do it when the supervisor is killed
             if self._folder is not None:
                 shutil.rmtree(self._folder, ignore_errors=True)  # only where the supervisor could not
-                self._folder = None
 
 
 def telling_line(log: str) -> str | None:

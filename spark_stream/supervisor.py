@@ -76,7 +76,8 @@ class Supervisor:
                 *orders, self._orders = (self._orders + data).split(b"\n")
                 for order in orders:
                     self._start(json.loads(order))
-            self._shorten()
+            if not self._starting:
+                shorten(self._folder / "server.log", LONGEST_LOG)
 
     def _start(self, order: dict[str, Any]) -> None:
         with (self._folder / "server.log").open("ab") as log:
@@ -143,11 +144,12 @@ class Supervisor:
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, 0)
 
-    def _shorten(self) -> None:
-        with contextlib.suppress(OSError):
-            log = self._folder / "server.log"
-            if not self._starting and log.stat().st_size > LONGEST_LOG:
-                os.truncate(log, 0)  # it is only appended to, so the server goes on at its new end
+
+def shorten(log: Path, longest: int) -> None:
+    """Empty a log that is longer than ``longest`` bytes; who only appends to it goes on at its new end."""
+    with contextlib.suppress(OSError):
+        if log.stat().st_size > longest:
+            os.truncate(log, 0)
 
 
 def tell(**news: Any) -> None:

