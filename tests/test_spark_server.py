@@ -24,7 +24,8 @@ import pytest
 from spark_stream import java, supervisor
 from spark_stream.address import Address, parse_url
 from spark_stream.java import Java, SparkUnavailable
-from spark_stream.server import Endpoint, Event, Server, spark_home
+from spark_stream.launching import spark_home
+from spark_stream.server import Endpoint, Event, Server
 from tests.spark_server import leftovers
 
 if TYPE_CHECKING:

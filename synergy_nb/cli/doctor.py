@@ -183,7 +183,8 @@ def _java() -> Finding:
 
 def _spark() -> Finding:
     from spark_stream.java import SparkUnavailable
-    from spark_stream.server import Server, spark_home
+    from spark_stream.launching import spark_home
+    from spark_stream.server import Server
 
     try:
         home = spark_home()
