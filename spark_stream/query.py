@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["Part", "PartQuery", "Progress"]
 
 ANYTHING: Final = (Exception, pl.exceptions.PanicException)  # what Polars panics with is no Exception
-CONNECTS_WITHIN: Final = 60.0  # seconds that a server gets to come, or to come back
+CONNECTS_WITHIN: Final = 120.0  # seconds that a server gets to come, or to come back
 PAUSE: Final = 0.5  # seconds between tries
 TRIES: Final = 4  # starts without a micro-batch, when Spark cannot start its Python processes
 LOOK: Final = 1  # seconds between two looks at a query

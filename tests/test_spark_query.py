@@ -9,6 +9,7 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -231,7 +232,8 @@ def test_what_comes_bit_by_bit_goes_on_bit_by_bit(run: Callable[..., Run]) -> No
         started.give(
             [(0, Batch(table, 2 * number, 100.0 + number)), (0, Punctuation(time + 10_000_000, 2, 50.0 + number))]
         )
-        started.wait(lambda number=number: len(started.items) == 2 * number + 2)
+        wanted = 2 * number + 2
+        started.wait(partial(lambda many: len(started.items) == many, wanted))
         batch, punctuation = started.items[-2:]
         assert isinstance(batch, Batch)
         assert batch.table["n"].to_list() == [1, 1]
@@ -350,7 +352,7 @@ def test_who_reads_slowly_slows_what_comes_in(run: Callable[..., Run]) -> None:
     while given < limit and not (started.query.full and started.waiting):
         if started.query.full:
             rooms = started.rooms
-            started.wait(lambda rooms=rooms: started.rooms > rooms or started.waiting)
+            started.wait(partial(lambda before: started.rooms > before or started.waiting, rooms))
             continue
         later = piece.with_columns(pl.lit(given).cast(pl.Datetime("us")).alias("time"))
         started.give([(0, Batch(later, 5000 * given, 0.0)), (0, Punctuation(given + 1, 5000 * (given + 1), 0.0))])

@@ -41,7 +41,7 @@ from synergy_nb.runtime.spark import Sparks, unavailable
 
 __all__ = ["AsyncCluster"]
 
-DEPLOYS = 60.0  # seconds that the parts of a plan on Spark may take to get ready
+DEPLOYS = 120.0  # seconds that the parts of a plan on Spark may take to get ready
 UNREACHABLE = (LinkDown, TimeoutError, OSError)
 
 

@@ -50,6 +50,7 @@ FACTORY: Final = "synergy_nb.runtime.service:make"
 LASTING: Final = frozenset({"composing", "running"})
 SOURCE_START: Final = 3.0  # seconds that tuples for a source may come before it starts
 MEASURE: Final = 0.5  # seconds between two measurements of a sink
+DECIDED: Final = 130.0  # seconds after which one that waits for a decision is answered all the same
 POLL: Final = 8.0  # seconds after which a waiting request is answered with the state as it is
 REMEMBERED: Final = 1000  # applications submitted here; beyond, those that ended first are forgotten, and their results
 
@@ -302,7 +303,7 @@ class Service:
             state = self._states[application]
             return state.status != "composing" or (state.needs_spark and not self.spark.ready)
 
-        await self._until(decided, 60.0)
+        await self._until(decided, DECIDED)
         return self._states[application]
 
     async def _decision(self, payload: bytes) -> bytes:

@@ -28,14 +28,13 @@ from synergy_nb.runtime.requests import ClusterError, SparkNews
 from synergy_nb.runtime.sources import Feed
 
 if TYPE_CHECKING:
-    from spark_stream.query import PartQuery, Progress
-
     from spark_stream.door import Door
+    from spark_stream.query import PartQuery, Progress
     from spark_stream.server import Server
 
 __all__ = ["SparkHost", "SparkPart", "Sparks", "checked", "unavailable"]
 
-STARTS_WITHIN: Final = 60.0  # seconds that a part waits for a server
+STARTS_WITHIN: Final = 120.0  # seconds that a part waits for a server
 CLOSES_WITHIN: Final = 15.0  # seconds
 OUTPUT_BYTES: Final = 32 << 20  # results of a query that wait for room downstream; then its commits wait
 
@@ -351,11 +350,11 @@ class SparkPart(Feed):
 
         plan, members = part_of(self._operator)
         part = Part(self._application, self._operator.id, plan, members, self._operator.inputs)
-        self._query = PartQuery(
+        query = self._query = PartQuery(
             part,
             self._host.session,
             self._host.door(),
-            lambda: self._host.folder(f"{self._application}-{self._operator.id}"),
+            lambda: self._host.folder(query.name),  # no other attempt has it
             keys=self._keys,
             on_items=self._arrived,
             on_ready=lambda: self._on_loop(self._prepared),
@@ -364,7 +363,7 @@ class SparkPart(Feed):
             on_room=lambda: self._on_loop(self._made_room),
         )
         self._host.parts.add(self)
-        self._query.start()
+        query.start()
 
     def emitted(self, parcel: Any) -> None:
         """Let the query commit more."""
@@ -379,7 +378,7 @@ class SparkPart(Feed):
         with self._space:
             self._space.notify_all()
         if self._query is not None and self._stopping is None:
-            self._stopping = self._host.loop.create_task(asyncio.to_thread(self._query.stop))  # type: ignore[arg-type]
+            self._stopping = self._host.loop.create_task(asyncio.to_thread(self._query.stop))
 
     async def closed(self) -> None:
         """Return when the query has ended."""

@@ -94,4 +94,4 @@ class SessionConfig(msgspec.Struct, frozen=True):
     setup: float = 3.0
     feedback: float = 1.0
     lease: float = 10.0
-    prepare: float = 60.0
+    prepare: float = 120.0
