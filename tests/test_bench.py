@@ -19,6 +19,7 @@ DETAIL = {
     "dataflow": {"tuples", "equal", "cpu_s_a_million"},
     "dht": {"rings", "messages_a_lookup"},
     "kernel": {"overlay", "light", "events_a_virtual_second"},
+    "flow": {"sizes"},
     "idle": {"cpu_cores", "memory_mb", "memory_mb_a_peer"},
     "view": {"points", "bytes_an_update", "opening_a_page", "reading_the_journal"},
     "spark-ready": {"server_s", "session_s"},
@@ -51,7 +52,9 @@ def test_a_measurement_without_processes_gives_its_keys(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["ready", "compose", "hop", "idle", "dataflow", "spark-topk", "spark-delay", "spark-sessions"])
+@pytest.mark.parametrize(
+    "name", ["ready", "compose", "hop", "idle", "dataflow", "spark-topk", "spark-delay", "spark-sessions"]
+)
 def test_a_measurement_on_processes_gives_its_keys(name: str) -> None:
     result = bench.run(name, small=True)
     check(result, name)

@@ -13,7 +13,7 @@ import difflib
 from collections.abc import Callable
 from typing import Any, Final
 
-from synergy_nb.experiments import local_peers, simulated, spark, throughput, view
+from synergy_nb.experiments import flows, local_peers, simulated, spark, throughput, view
 
 __all__ = ["NAMES", "run"]
 
@@ -24,6 +24,7 @@ _MEASUREMENTS: Final[dict[str, Callable[..., dict[str, Any]]]] = {
     "dataflow": throughput.dataflow,
     "dht": simulated.dht,
     "kernel": simulated.kernel,
+    "flow": flows.flow,
     "idle": local_peers.idle,
     "view": view.view,
     "spark-ready": spark.ready,
