@@ -36,10 +36,12 @@ def _run(peers: int, requests: int, tuples: int, repeats: int) -> dict[str, Any]
     from synergy_nb.simulator.flow import Flow  # noqa: PLC0415 - starting the compiler takes a while
 
     topology = transit_stub(peers, seed=1)
-    parameters = Parameters(components=2 * peers // 5, requests=requests, population=requests, zipf=0.0)
+    parameters = Parameters(
+        components=2 * peers // 5, requests=requests, population=requests, zipf=0.0, costs=(0.001, 0.004)
+    )
     workload = generate(topology, parameters, seed=1)
     rng = random.Random(1)
-    simulation = Flow(topology, bandwidth=topology.bandwidth, speeds=topology.cores, seed=1, keep=64)
+    simulation = Flow(topology, bandwidth=topology.bandwidth, speeds=topology.cores, seed=1, keep=64, backlog=1.0)
     began = time.process_time()
     for request in workload.requests:
         simulation.add(_application(workload, request, rng))
@@ -61,6 +63,7 @@ def _run(peers: int, requests: int, tuples: int, repeats: int) -> dict[str, Any]
         "on_their_way": simulation.on_their_way,
         "load_mean": round(sum(loads) / len(loads), 3),
         "load_most": round(max(loads), 3),
+        "lost": simulation.lost,
         "setup_ms_a_request": round(added / requests * 1e3, 3),
     }
 
