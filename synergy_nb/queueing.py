@@ -335,7 +335,7 @@ def tandem_tail(rate: float, taus: Sequence[float], seconds: float) -> float:
     """Share of the tuples that take longer than ``seconds`` through M/M/1 queues in a row.
 
     The times in the queues are independent and exponential [5]_, so their sum is hypoexponential; it is computed by
-    uniformisation, which is stable for equal and for nearly equal queues too.
+    uniformisation and doubling, which is accurate for equal and nearly equal queues, and for very unequal ones too.
 
     Examples
     --------
@@ -351,19 +351,21 @@ def tandem_tail(rate: float, taus: Sequence[float], seconds: float) -> float:
         return float(seconds < 0.0)
     if math.inf in means:
         return 1.0
-    steps = [min(means) / mean for mean in means]  # chance that a stage ends in one jump of the uniformised chain
-    expected = seconds / min(means)  # jumps until then, a Poisson number
-    stages = [1.0] + [0.0] * (len(steps) - 1)
-    tail = weights = 0.0
-    for jumps in range(int(expected + 40.0 * math.sqrt(expected + 1.0)) + 100):
-        weight = math.exp(jumps * math.log(expected) - expected - math.lgamma(jumps + 1.0)) if expected else 1.0
-        tail += weight * sum(stages)
-        weights += weight
-        if weights > 1.0 - 1e-15:
-            break
-        leaving = [stage * step for stage, step in zip(stages, steps, strict=True)]
-        stages = [stage - gone + come for stage, gone, come in zip(stages, leaving, [0.0, *leaving], strict=False)]
-    return min(tail, 1.0)
+    # Over a time so short that less than one jump is expected, the sum over jumps of the uniformised chain; then twice
+    # as long, again and again. All terms are positive, so nothing cancels out.
+    jumps = seconds / min(means)
+    doublings = max(math.frexp(jumps)[1], 0)
+    jumps /= 2.0**doublings
+    step = np.diag([1.0 - min(means) / mean for mean in means])
+    step += np.diag([min(means) / mean for mean in means[:-1]], 1)
+    term = np.eye(len(means)) * math.exp(-jumps)
+    moved = term.copy()  # from one queue to another, by row and column
+    for number in range(1, 20):
+        term = term @ step * (jumps / number)
+        moved += term
+    for _ in range(doublings):
+        moved = moved @ moved
+    return min(float(moved[0].sum()), 1.0)
 
 
 def tandem_quantile(rate: float, taus: Sequence[float], fraction: float) -> float:
