@@ -12,6 +12,7 @@ import pytest
 
 from synergy_nb.peer import Message, Peer, Protocol
 from synergy_nb.plan import source
+from synergy_nb.simulator import flowcore
 from synergy_nb.simulator.applications import Application, Arrivals, Component, Service, from_plan
 from synergy_nb.simulator.flow import Flow
 from synergy_nb.simulator.flowcore import RING
@@ -465,3 +466,17 @@ def test_what_cannot_be_added_is_refused_by_name() -> None:
         flow.add(chain("c", 1.0, OUTSIDE), at=4.0)
     with pytest.raises(KeyError, match="application: 'zz'; expected one that was added"):
         flow.delays("zz")
+
+
+def test_without_a_place_for_its_cache_it_is_compiled_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+
+    def njit(*, cache: bool = False, **_options: object) -> Callable[[Any], Any]:
+        asked.append(cache)
+        if cache:
+            raise RuntimeError("cannot cache function: no locator available")
+        return lambda function: function
+
+    monkeypatch.setattr(flowcore.numba, "njit", njit)
+    assert flowcore._compiled(len) is len
+    assert asked == [True, False]
