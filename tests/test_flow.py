@@ -477,6 +477,6 @@ def test_without_a_place_for_its_cache_it_is_compiled_all_the_same(monkeypatch: 
             raise RuntimeError("cannot cache function: no locator available")
         return lambda function: function
 
-    monkeypatch.setattr(flowcore.numba, "njit", njit)
+    monkeypatch.setattr("numba.njit", njit)
     assert flowcore._compiled(len) is len
     assert asked == [True, False]
