@@ -1,7 +1,7 @@
 """A local file system for the server that starts no process for each file that it makes.
 
 Hadoop's own starts ``chmod`` for every file and every checksum beside it, where its native library is absent, as it is
-in PySpark; a micro-batch makes some ten such files, and these processes were half of its time (see
+in PySpark; a micro-batch makes some ten such files, and these processes were a large part of its time (see
 :mod:`spark_stream.settings` for the numbers). The server's folder is its user's alone, so that nothing is gained by
 them. In Java, this is
 

