@@ -35,7 +35,7 @@ from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation, con
 __all__ = ["Exchange", "Refused", "Slice"]
 
 SPLIT_ROWS: Final = 100_000  # rows from which on a micro-batch is read by two tasks
-PATIENCE: Final = 0.25  # seconds that a query without news waits for some before it asks again
+PATIENCE: Final = 1.0  # seconds that a query without news waits for some before it asks again
 
 
 class Refused(RuntimeError):
@@ -153,7 +153,7 @@ class Exchange:
 
     @property
     def full(self) -> bool:
-        """Whether an input should be given nothing for now; ``on_room`` is called when that is over."""
+        """Whether an input should be given nothing at the moment; ``on_room`` is called when that is over."""
         with self._changed:
             full = any(isinstance(inlet, Spool) and inlet.full for inlet in self.inlets)
             self._told_full = self._told_full or full

@@ -107,6 +107,8 @@ class PartQuery:
         Called for each micro-batch that is done.
     on_room
         Called when it is no longer :attr:`full`.
+    leave
+        Takes a session back, and whether it was lost; by default it is ended.
     """
 
     def __init__(
@@ -122,6 +124,7 @@ class PartQuery:
         on_failed: Callable[[str], None],
         on_progress: Callable[[Progress], None],
         on_room: Callable[[], None],
+        leave: Callable[[SparkSession, bool], None] | None = None,
     ) -> None:
         self.part = part
         self.name = f"{part.application}-{part.operator}-{secrets.token_hex(4)}"
@@ -135,6 +138,7 @@ class PartQuery:
         self._on_failed = on_failed
         self._on_progress = on_progress
         self._on_room = on_room
+        self._leave = leave or _leave
         self._exchange: Exchange | None = None  # as soon as it is known what the query reads
         self._early: list[tuple[int, Item]] = []  # what came before that
         self._ports: dict[str, Port] = {}
@@ -161,7 +165,7 @@ class PartQuery:
 
     @property
     def full(self) -> bool:
-        """Whether it should get nothing for now."""
+        """Whether it should get nothing at the moment."""
         return self._exchange is not None and self._exchange.full
 
     @property
@@ -213,21 +217,23 @@ class PartQuery:
             session = self._session()
             if session is None:
                 return
+            lost = False
             try:
                 self._execute(session)
             except Exception as error:
+                lost = is_lost(error)
                 if self._stopped.is_set():
                     return
                 tries = tries + 1 if self._last == told else 1
                 told = self._last
-                again = is_lost(error) or (is_passing(error) and tries < TRIES)
+                again = lost or (is_passing(error) and tries < TRIES)
                 if not again or (self._folder is None and self._last >= 0):  # without its checkpoint
                     raise
                 self.restarts += 1
             finally:
                 with self._state:
                     self._query = None
-                _leave(session)
+                self._leave(session, lost)
 
     def _session(self) -> SparkSession | None:
         """A session, as soon as there is a server that takes one; None if it is stopped before."""
@@ -381,7 +387,8 @@ class PartQuery:
         self._on_failed(cause(error))
 
 
-def _leave(session: SparkSession) -> None:
+def _leave(session: SparkSession, _lost: bool) -> None:
+    """End a session, be it lost or not."""
     from spark_stream.session import disconnect  # noqa: PLC0415 - imports Spark
 
     with contextlib.suppress(Exception):  # the server may have gone

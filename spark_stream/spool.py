@@ -145,7 +145,7 @@ class Spool:
 
     @property
     def full(self) -> bool:
-        """Whether it should be given nothing for now.
+        """Whether it should be given nothing at the moment.
 
         Rows that no punctuation covers count, but do not fill it alone: only the punctuation that it would not get
         then lets them go.

@@ -35,17 +35,20 @@ BAD_INPUT: Final = 2
 
 
 def say(message: str) -> None:
+    """Say something on the standard error."""
     from synergy_nb.cli.console import err
 
     err.print(f"synergy: {message}", markup=False, style="red", soft_wrap=True)
 
 
 def refuse(message: str) -> NoReturn:
+    """End with a message about input that is wrong."""
     say(message)
     raise typer.Exit(BAD_INPUT)
 
 
 def fail(message: str) -> NoReturn:
+    """End with a message about what went wrong while it ran."""
     say(message)
     raise typer.Exit(FAILED)
 
@@ -83,11 +86,13 @@ def chosen_spark(given: str | None) -> bool | str:
 
 
 def at_least(option: str, value: int, least: int) -> None:
+    """Refuse a number below ``least``."""
     if value < least:
         refuse(f"{option}: {value}; expected a whole number of at least {least}")
 
 
 def writable(option: str, path: Path) -> None:
+    """Refuse a path at which no file can be written."""
     if path.is_dir() or not path.absolute().parent.is_dir():
         refuse(f"{option}: {str(path)!r}; expected a file in a folder that exists")
     if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
@@ -119,6 +124,7 @@ def parsed(file: Path) -> Plan:
 
 
 def load(file: Path) -> Plan:
+    """The plan in a file; refuse a file that holds none."""
     from synergy_nb.plan import PlanError
 
     try:
@@ -128,4 +134,5 @@ def load(file: Path) -> Plan:
 
 
 def print_json(value: Any) -> None:
+    """Print one JSON value on the standard output."""
     print(json.dumps(value, indent=2, ensure_ascii=False, default=str))

@@ -39,7 +39,7 @@ class Component:
         self.outlets: list[Outlet] = []
         self.stream = ""  # name of its stream
         self.running = False
-        self.paused = False  # takes nothing more for now
+        self.paused = False  # takes nothing more at the moment
         self.elsewhere = False  # executed by another engine, which says itself what it took
         self.removed = False
         self.arrivals = Rate(measure_s, now)

@@ -12,6 +12,7 @@ peers what becomes of it (:class:`SparkNews`).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.util
 import threading
 from collections.abc import Awaitable, Callable, Mapping
@@ -66,7 +67,7 @@ def checked(spark: bool | str) -> str:
         return "local" if spark and not unavailable() else ""
     if not isinstance(spark, str):
         raise ValueError(f"spark: {spark!r}; expected True (a server of this machine), False, or a URL, sc://host:port")
-    from spark_stream.session import parse_url  # noqa: PLC0415 - importing it takes a second
+    from spark_stream.address import parse_url  # noqa: PLC0415 - only who uses Spark needs it
 
     parse_url(spark)
     return spark
@@ -183,6 +184,14 @@ def _connected(news: SparkNews) -> Any:
     return connect(Endpoint(news.url, news.token or None, news.folder or None))
 
 
+def _ended(session: Any) -> None:
+    """End a session, whose server may have gone."""
+    from spark_stream.session import disconnect  # noqa: PLC0415 - importing it takes a second
+
+    with contextlib.suppress(Exception):
+        disconnect(session)
+
+
 class SparkHost:
     """What one peer has to do with Spark.
 
@@ -202,6 +211,8 @@ class SparkHost:
         self._news = SparkNews("")
         self._known = threading.Condition()
         self._door: Door | None = None
+        self._opening = threading.Lock()
+        self._session: Any = None
         self._micro_batch = Ewma()
 
     @property
@@ -227,7 +238,9 @@ class SparkHost:
                 part.fail(f"Spark: {news.detail}")
 
     def session(self) -> Any:
-        """A session of one's own, once there is a server; on a thread that may wait.
+        """The session of this peer, which its parts share, once there is a server; on a thread that may wait.
+
+        Each session has Python processes of its own on Spark's side, so one for every part would be too many.
 
         Raises
         ------
@@ -241,7 +254,18 @@ class SparkHost:
             news = self._news
         if not known or not news.url:
             raise SparkUnavailable(news.detail or f"nobody has told of a server within {STARTS_WITHIN:g} s")
-        return _connected(news)
+        with self._opening:
+            if self._session is None:
+                self._session = _connected(news)
+            return self._session
+
+    def leave(self, session: Any, lost: bool) -> None:
+        """A part needs the session no longer; one that was lost is opened anew by whoever needs one next."""
+        with self._opening:
+            if not lost or session is not self._session:
+                return
+            self._session = None
+        _ended(session)
 
     def folder(self, name: str) -> Path | None:
         """Where the query ``name`` keeps its checkpoints; None where there is no server of this machine."""
@@ -262,6 +286,9 @@ class SparkHost:
     async def close(self) -> None:
         """Close the door, when all parts have gone."""
         door, self._door = self._door, None
+        session, self._session = self._session, None
+        if session is not None:
+            await asyncio.to_thread(_ended, session)
         if door is not None:
             await asyncio.to_thread(door.close)
 
@@ -326,7 +353,7 @@ class SparkPart(Feed):
 
     @property
     def full(self) -> bool:
-        """Whether it should get nothing more for now."""
+        """Whether it should get nothing more at the moment."""
         return self._query is not None and self._query.full
 
     def on_batch(self, port: int, batch: Batch) -> list[Item]:
@@ -361,6 +388,7 @@ class SparkPart(Feed):
             on_failed=lambda reason: self._on_loop(self.fail, reason),
             on_progress=lambda progress: self._on_loop(self._progress, progress),
             on_room=lambda: self._on_loop(self._made_room),
+            leave=self._host.leave,
         )
         self._host.parts.add(self)
         query.start()

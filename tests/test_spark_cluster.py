@@ -1,0 +1,89 @@
+"""Plans with parts on Spark, on real peers: the same rows as on peers alone, whatever becomes of the server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+import psutil
+import pytest
+
+from spark_stream.server import Server
+from synergy_nb import Cluster, NotAdmitted, Plan, source, traces
+from synergy_nb.runtime.requests import ClusterError
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+PACKETS = {"connector": "packets", "seed": 4, "rate": 500.0, "duration": 8.0}
+
+
+def sums(engine: str, *, speed: float, delay: str | None = None) -> Plan:
+    """Bytes by source of link B in every second."""
+    stream = source("packets", seed=4, rate="500 tuples/s", duration="8 s", speed=speed)
+    kept = stream.filter("link = 'B'", engine="peer")
+    return kept.aggregate("source", "1 s", total="sum(bytes)", engine=engine).sink("sums", delay=delay)
+
+
+def expected() -> pl.DataFrame:
+    """The same by Polars at once."""
+    rows = traces.table(PACKETS).filter(pl.col("link") == "B")
+    start = pl.col("time").dt.truncate("1s").alias("window_start")
+    return ordered(rows.group_by(start, "source").agg(pl.col("bytes").sum().alias("total")))
+
+
+def ordered(table: pl.DataFrame) -> pl.DataFrame:
+    return table.select("window_start", "source", "total").sort("window_start", "source")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(3, cores=4.0) as cluster:
+        cluster.spark_session()
+        yield cluster
+        server = cluster._cluster.spark.process
+    assert server is not None
+    assert not psutil.pid_exists(server)
+
+
+def test_a_part_on_spark_gives_what_peers_give(cluster: Cluster) -> None:
+    application = cluster.submit(sums("spark", speed=0.0), timeout=120.0)
+    assert ordered(application.results()).equals(expected())
+    explained = application.explain()
+    assert explained.engines["aggregate"] == ("spark", "asked for by the plan")
+    assert explained.selected is not None
+    assert explained.selected["delay_s"] > 0.05  # a micro-batch is part of the projected delay
+
+
+def test_a_server_that_is_killed_costs_no_row_and_doubles_none(cluster: Cluster) -> None:
+    application = cluster.submit(sums("spark", speed=1.0), timeout=120.0)
+    cluster.kill_spark()
+    assert ordered(application.results()).equals(expected())
+    kinds = {event.kind for event in cluster.events()}
+    assert {"spark_died", "spark_ready", "part_prepared"} <= kinds
+
+
+def test_a_limit_that_a_micro_batch_breaks_is_refused_with_the_numbers(cluster: Cluster) -> None:
+    with pytest.raises(NotAdmitted, match="delay"):
+        cluster.submit(sums("spark", speed=1.0, delay="20 ms"), timeout=120.0)
+
+
+def test_an_analyst_has_a_session_on_the_same_server(cluster: Cluster) -> None:
+    assert cluster.spark_session().range(5).count() == 5
+
+
+def test_a_server_elsewhere_is_used_by_its_url(spark_server: Server) -> None:
+    endpoint = spark_server.ready()
+    url = f"{endpoint.url}/;token={endpoint.token}"
+    with Cluster(2, cores=4.0, spark=url) as cluster:
+        application = cluster.submit(sums("spark", speed=0.0), timeout=120.0)
+        assert ordered(application.results()).equals(expected())
+
+
+def test_without_spark_the_refusal_says_so() -> None:
+    with Cluster(1, spark=False) as cluster, pytest.raises(ClusterError, match="it was started without"):
+        cluster.submit(sums("spark", speed=0.0))
+
+
+def test_an_url_that_is_none_is_refused_before_anything_starts() -> None:
+    with pytest.raises(ValueError, match="sc://HOST"):
+        Cluster(1, spark="http://somewhere")
