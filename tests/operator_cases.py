@@ -8,13 +8,16 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import duckdb
 import polars as pl
+import pytest
 
-from synergy_nb.dataflow.tuples import TYPES
+from synergy_nb.dataflow.tuples import TYPES, Batch
 from synergy_nb.plan import Plan, Stream, source
+from synergy_nb.traces import read
 from tests.feeding import rows_of, through
 
 PACKETS = {"link": "str", "source": "str", "port": "int", "bytes": "int", "weight": "float", "ok": "bool"}
@@ -385,3 +388,33 @@ def expected(it: Built, tables: list[pl.DataFrame]) -> list[tuple[Any, ...]]:
 
 def numbered(table: pl.DataFrame) -> pl.DataFrame:
     return table.with_columns(pl.int_range(table.height, dtype=pl.Int64).alias("pos"))
+
+
+def top_pairs(requests: pl.DataFrame) -> tuple[Plan, list[tuple[Any, ...]]]:
+    """The busiest pairs of host and directory among real requests: the plan, and the rows that DuckDB gives for it."""
+    served = source("trace", path="sdsc-http.txt.gz", format="http").filter("operation LIKE 'Sent%'")
+    pairs = served.aggregate(by=["host", "directory"], window="2 h every 30 min", n="count(*)")
+    plan = pairs.sort("n desc").compare("n", "95 %", count=pairs.count("pairs")).sink(name="top")
+    first: Any = requests["time"].min()
+    connection = duckdb.connect()
+    connection.register("http", requests.to_arrow())
+    rows = connection.execute(
+        "WITH w AS (SELECT s, s + INTERVAL 2 HOUR AS e FROM range(?::TIMESTAMP - INTERVAL 3 HOUR, "
+        "(SELECT max(time) FROM http) + INTERVAL 1 HOUR, INTERVAL 30 MINUTE) AS r(s)), "
+        "pairs AS (SELECT e - INTERVAL 1 MICROSECOND AS time, s, e, directory, host, count(*) AS n "
+        "FROM http JOIN w ON time >= s AND time < e WHERE operation LIKE 'Sent%' GROUP BY s, e, host, directory) "
+        "SELECT * FROM pairs AS p WHERE (SELECT count(*) FROM pairs AS o WHERE o.e = p.e AND o.n < p.n) > "
+        "0.95::DOUBLE * (SELECT count(*) FROM pairs AS o WHERE o.e = p.e) "
+        "ORDER BY e, n DESC, directory NULLS LAST, host",
+        [first.replace(minute=0, second=0, microsecond=0)],
+    ).fetchall()
+    return plan, rows
+
+
+def http_requests(real_data: Path) -> pl.DataFrame:
+    """The first requests of the San Diego Supercomputer Center's web server; skips where there are none."""
+    path = real_data / "sdsc-http.txt.gz"
+    if not path.exists():
+        pytest.skip(f"no {path.name} among the real data")
+    items = read({"connector": "trace", "path": str(path), "format": "http"})
+    return next(item.table for item in items if isinstance(item, Batch)).head(12_000)

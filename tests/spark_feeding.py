@@ -15,15 +15,32 @@ import polars as pl
 
 from spark_stream.expressions import TYPES, quote
 from spark_stream.operators import END_TIME, MARK, POSITION, arrange
-from synergy_nb.dataflow.tuples import END, START, Punctuation
+from synergy_nb.dataflow.tuples import END, START, Batch, Punctuation
 from tests.feeding import Feed, micros
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.connect.session import SparkSession
-    from pyspark.sql.connect.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 SECONDS = 100  # that a query may take
+
+
+def in_two(tables: list[pl.DataFrame], *, eager: bool = True) -> Feed:
+    """A feed of two batches a port, with a punctuation between them: few micro-batches, and all that matters in them.
+
+    The punctuation holds some rows of the first batch back. If it is eager, a sixth of the second batch is late.
+    """
+    items: Feed = []
+    for port, table in enumerate(tables):
+        half = table.height * 3 // 5
+        rest = sorted(micros(table.slice(half)))
+        low = rest[len(rest) // 6] + 1 if eager else rest[0]
+        items += [(port, Batch(table.head(half), 0, 0.0)), (port, Punctuation(low, half, 0.0))]
+    for port, table in enumerate(tables):
+        half = table.height * 3 // 5
+        items += [(port, Batch(table.slice(half), half, 0.0)), (port, Punctuation(END, table.height, 0.0))]
+    return items
 
 
 def micro_batches(table: pl.DataFrame, port: int, items: Feed) -> list[pl.DataFrame]:
@@ -42,11 +59,10 @@ def micro_batches(table: pl.DataFrame, port: int, items: Feed) -> list[pl.DataFr
             low = item.time
             covered = held.filter(pl.col("time").cast(pl.Int64) <= low)
             held = held.filter(pl.col("time").cast(pl.Int64) > low)
-            mark = {name: None for name in numbered.columns} | {"time": END_TIME if low == END else low, MARK: True}
+            mark = dict.fromkeys(numbered.columns) | {"time": END_TIME if low == END else low, MARK: True}
             schema = {**numbered.schema, "time": pl.Int64()}
             marker = pl.DataFrame([mark], schema=schema).with_columns(pl.col("time").cast(pl.Datetime("us")))
             found.append(pl.concat([covered, marker]))
-    assert not held.height, "the end covers everything"
     return found
 
 

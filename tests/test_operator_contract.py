@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from typing import Any
 
-import duckdb
 import polars as pl
 import pytest
 
 from synergy_nb.dataflow.operators import kinds
-from synergy_nb.dataflow.tuples import END, Batch, Punctuation, encode
+from synergy_nb.dataflow.tuples import END, Punctuation, encode
 from synergy_nb.plan import source
-from synergy_nb.traces import read
 from tests.feeding import accepted, drive, feed, fresh, micros, rows_of, through
-from tests.operator_cases import CASES, SECOND, built, expected, numbered, results
+from tests.operator_cases import CASES, SECOND, built, expected, http_requests, numbered, results, top_pairs
 
 SEEDS = (0, 1)
 
@@ -99,38 +96,13 @@ def test_state_goes_with_the_windows_that_need_it(name: str) -> None:
 
 @pytest.fixture(scope="module")
 def http(real_data: Path) -> pl.DataFrame:
-    """The first requests of the San Diego Supercomputer Center's web server."""
-    path = real_data / "sdsc-http.txt.gz"
-    if not path.exists():
-        pytest.skip(f"no {path.name} among the real data")
-    return next(
-        item.table
-        for item in read({"connector": "trace", "path": str(path), "format": "http"})
-        if isinstance(item, Batch)
-    ).head(12_000)
+    """Real requests of a web server."""
+    return http_requests(real_data)
 
 
 def test_top_pairs_of_real_requests_equal_those_of_duckdb(http: pl.DataFrame) -> None:
-    requests = source("trace", path="sdsc-http.txt.gz", format="http")
-    pairs = requests.filter("operation LIKE 'Sent%'").aggregate(
-        by=["host", "directory"], window="2 h every 30 min", n="count(*)"
-    )
-    plan = pairs.sort("n desc").compare("n", "95 %", count=pairs.count("pairs")).sink(name="top")
-    found = through(plan, "compare", {"source": http})
-    first: Any = http["time"].min()
-    connection = duckdb.connect()
-    connection.register("http", http.to_arrow())
-    wanted = connection.execute(
-        "WITH w AS (SELECT s, s + INTERVAL 2 HOUR AS e FROM range(?::TIMESTAMP - INTERVAL 3 HOUR, "
-        "(SELECT max(time) FROM http) + INTERVAL 1 HOUR, INTERVAL 30 MINUTE) AS r(s)), "
-        "pairs AS (SELECT e - INTERVAL 1 MICROSECOND AS time, s, e, directory, host, count(*) AS n "
-        "FROM http JOIN w ON time >= s AND time < e WHERE operation LIKE 'Sent%' GROUP BY s, e, host, directory) "
-        "SELECT * FROM pairs AS p WHERE (SELECT count(*) FROM pairs AS o WHERE o.e = p.e AND o.n < p.n) > "
-        "0.95::DOUBLE * (SELECT count(*) FROM pairs AS o WHERE o.e = p.e) "
-        "ORDER BY e, n DESC, directory NULLS LAST, host",
-        [first.replace(minute=0, second=0, microsecond=0)],
-    ).fetchall()
-    assert found.rows() == wanted
+    plan, wanted = top_pairs(http)
+    assert through(plan, "compare", {"source": http}).rows() == wanted
     assert len(wanted) > 100
 
 

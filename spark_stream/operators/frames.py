@@ -82,6 +82,8 @@ class Work(NamedTuple):
         Operators of the plan that are executed in the same query.
     keys
         Secrets by the name that plans use for them.
+    order
+        Columns by which the first input is to be sorted before anything else; none: it is taken as it is.
     """
 
     operator: Operator
@@ -89,6 +91,7 @@ class Work(NamedTuple):
     inputs: tuple[DataFrame, ...]
     inside: frozenset[str]
     keys: Mapping[str, bytes]
+    order: tuple[str, ...] = ()
 
     @property
     def params(self) -> Mapping[str, Any]:
@@ -98,7 +101,7 @@ class Work(NamedTuple):
     @property
     def schemas(self) -> tuple[Mapping[str, str], ...]:
         """Column to type, of each input."""
-        return tuple(self.plan.schema(upstream) for upstream in self.operator.inputs)
+        return tuple(self.plan.schema(upstream) for upstream in self.operator.inputs)  # a sort changes no column
 
     @property
     def output(self) -> Mapping[str, str]:

@@ -6,6 +6,7 @@ Spark gives groups no order, so a window's rows are collected, ordered and writt
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.connect import functions as sf
@@ -25,35 +26,43 @@ _KEEPING: Final = frozenset({"decrypt", "delay", "encrypt", "project", "sort"})
 _NIBBLES: Final = "0123456789ABCDEF"
 
 
-def _descending(name: str, kind: str) -> list[str]:
-    """SQL by which rows in ascending order are in the descending order of a column; NULL is dealt with already."""
-    column = quote(name)
+def _ascending(kind: str, column: str, *, down: bool) -> list[str]:
+    """SQL by which rows in ascending order are in the ascending or descending order of a column, NULL last."""
+    null = f"{column} IS NULL"
+    if not down:
+        return [null, column]
     if kind == "int":
-        return [f"~ {column}"]
+        return [null, f"~ {column}"]
     if kind == "float":
-        return [f"NOT isnan({column})", f"- {column}"]
+        return [null, f"NOT isnan({column})", f"- {column}"]
     if kind == "bool":
-        return [f"NOT {column}"]
+        return [null, f"NOT {column}"]
     if kind == "time":
-        return [f"~ unix_micros({column})"]
+        return [null, f"~ unix_micros({column})"]
     # Each half byte turned round, and a sign above all of them at the end: what begins like another comes before it.
-    return [f"concat(translate(hex({column}), '{_NIBBLES}', '{_NIBBLES[::-1]}'), 'G')"]
+    return [null, f"concat(translate(hex({column}), '{_NIBBLES}', '{_NIBBLES[::-1]}'), 'G')"]
+
+
+def _keys(by: Sequence[str], schema: Mapping[str, str]) -> dict[str, bool]:
+    """Columns that a sort goes by, and whether downwards: its keys, then the remaining columns."""
+    keys = {key if key in schema else key.removesuffix(" desc"): key not in schema for key in by}
+    return {**keys, **{name: False for name in columns_of(schema) if name not in keys}}
 
 
 @implements("sort")
 def sort(work: Work) -> DataFrame:
     """The tuples of each window in order; NULL is last in either direction, the remaining columns break ties."""
     schema = work.schemas[0]
-    keys = {key if key in schema else key.removesuffix(" desc"): key not in schema for key in work.params["by"]}
-    keys.update((name, False) for name in columns_of(schema) if name not in keys)
     parts: list[str] = []
     places: dict[str, int] = {}
-    for name, down in keys.items():
-        parts.append(f"{quote(name)} IS NULL")
-        if not down:
-            places[name] = len(parts)
-        parts += _descending(name, schema[name]) if down else [quote(name)]
-    for name in keys.keys() - places.keys():
+    turned: list[str] = []
+    for name, down in _keys(work.params["by"], schema).items():
+        parts += _ascending(schema[name], quote(name), down=down)
+        if down:
+            turned.append(name)
+        else:
+            places[name] = len(parts) - 1
+    for name in turned:
         places[name] = len(parts)
         parts.append(quote(name))
     windows = windowed(work)
@@ -85,37 +94,44 @@ def compare(work: Work) -> DataFrame:
     """The tuples whose value exceeds those of a given fraction of their window or group.
 
     More than ``fraction * n`` values are smaller than a value if, of all values in order, it is larger than the one at
-    place ``floor(fraction * n)``, from 0.
+    place ``floor(fraction * n)``, from 0. If the input is to be sorted first, only what is kept is.
     """
-    names, value = columns_of(work.output), quote(work.params["value"])
+    schema, names = work.schemas[0], columns_of(work.output)
+    keys = _keys(work.order, schema) if work.order else {ORDER: False}
+    fields = {name: f"c{number}" for number, name in enumerate(dict.fromkeys([work.params["value"], *names, *keys]))}
+    value, row = fields[work.params["value"]], struct(map(quote, fields))
+    groups = [named(quote(name), f" by {name}") for name in work.params.get("by") or ()]
     windows = windowed(work)
-    groups = [sf.col(quote(name)).alias(f" by {name}") for name in work.params.get("by") or ()]
-    rows = f"collect_list({struct([quote(ORDER), value, *map(quote, names)])})"
-    calls = {" rows": rows, " values": f"sort_array(collect_list({value}))", " number": "count(1L)"}
     if len(work.inputs) == 2 and not counted_here(work):
-        windows = _with_counts(work, windows)
-        calls = {
-            " rows": "collect_list(` row`)",
-            " values": "sort_array(collect_list(` row`.c1))",
-            " number": "max(` count`)",
-        }
-    closed = windows.by(groups).agg(*(named(text, name) for name, text in calls.items()))
+        windows = _with_counts(work, windows, row)
+        closed = windows.by(groups).agg(named("collect_list(` row`)", " rows"), named("max(` count`)", " number"))
+    else:
+        closed = windows.by(groups).agg(named(f"collect_list({row})", " rows"), named("count(1L)", " number"))
+
     bar = f"({float(work.params['fraction'])!r}D * CAST(` number` AS DOUBLE))"
-    smaller = f"{bar} < 0.0D OR r.c1 > get(` values`, CAST(least(floor({bar}), 2147483647L) AS INT))"
-    kept = f"sort_array(filter(` rows`, r -> r.c1 IS NOT NULL AND ({smaller})))"
-    kept_rows = closed.select(sf.col(quote(WINDOW_COLUMN)), sf.expr(f"explode({kept})").alias(" row"))
-    columns = {name: f"` row`.c{number}" for number, name in enumerate(names, 2)}
-    return windows.finished(kept_rows, columns, "` row`.c0")
+    values = f"sort_array(filter(transform(` rows`, r -> r.{value}), v -> v IS NOT NULL))"
+    least = f"get({values}, CAST(least(floor({bar}), 2147483647L) AS INT))"
+    window = sf.col(quote(WINDOW_COLUMN))
+    barred = closed.select(window, sf.col("` rows`"), named(bar, " bar"), named(least, " least"))
+    kept = f"filter(` rows`, r -> r.{value} IS NOT NULL AND (` bar` < 0.0D OR r.{value} > ` least`))"
+    of_row = {name: f"r.{field}" for name, field in fields.items()}
+    if work.order:
+        parts = [part for name, down in keys.items() for part in _ascending(schema[name], of_row[name], down=down)]
+    else:
+        parts = [of_row[ORDER]]
+    sorted_rows = f"posexplode(sort_array(transform({kept}, r -> {struct([*parts, 'r'])})))"
+    rows = barred.select(window, sf.expr(sorted_rows).alias(" place", " row"))
+    found = f"` row`.c{len(parts)}"
+    order = "CAST(` place` AS BIGINT)" if work.order else f"{found}.{fields[ORDER]}"
+    return windows.finished(rows, {name: f"{found}.{fields[name]}" for name in names}, order)
 
 
-def _with_counts(work: Work, windows: Windowed) -> Windowed:
+def _with_counts(work: Work, windows: Windowed, row: str) -> Windowed:
     """The rows of both inputs of a comparison, those of the second with ``count``: one group for all of a window."""
-    names, value = columns_of(work.output), quote(work.params["value"])
-    row = named(struct([quote(ORDER), value, *map(quote, names)]), " row")
     counts = windowed(work, port=1)
     (number,) = columns_of(work.schemas[1])
-    left = windows.frame.select(windows.window.alias(WINDOW_COLUMN), row)
-    right = counts.frame.select(counts.window.alias(WINDOW_COLUMN), sf.col(quote(number)).alias(" count"))
+    left = windows.frame.select(windows.window.alias(WINDOW_COLUMN), named(row, " row"))
+    right = counts.frame.select(counts.window.alias(WINDOW_COLUMN), named(quote(number), " count"))
     return Windowed(left.unionByName(right, allowMissingColumns=True), sf.col(quote(WINDOW_COLUMN)))
 
 

@@ -114,10 +114,14 @@ def apply(
     ValueError
         If Spark cannot execute it, or a key is missing or unfit.
     """
+    _check(operator, plan, inside)
+    return APPLIED[operator.kind](Work(operator, plan, tuple(inputs), frozenset(inside), keys or {}))
+
+
+def _check(operator: Operator, plan: Plan, inside: Collection[str]) -> None:
     reason = supported(operator, plan, inside)
     if reason or operator.kind not in APPLIED:
         raise ValueError(f"operator {operator.id!r} ({operator.kind}) on Spark: {reason or 'sources are read'}")
-    return APPLIED[operator.kind](Work(operator, plan, tuple(inputs), frozenset(inside), keys or {}))
 
 
 def build(
@@ -158,9 +162,18 @@ def build(
         operator = plan.operators[name]
         if _is_read(operator, inside):
             return enter(read(name), plan.schema(name), numbered=name in positions)
-        inputs = [stream(upstream) for upstream in _needed(operator, plan, inside)]
-        return apply(operator, plan, inputs, inside=inside, keys=keys)
+        needed = _needed(operator, plan, inside)
+        order: tuple[str, ...] = ()
+        before = plan.operators[needed[0]]
+        sorts = before.kind == "sort" and before.id in inside and "window" not in before.params
+        if operator.kind == "compare" and sorts:
+            # Only what the comparison keeps has to be sorted, and the rows of a window are collected once.
+            needed, order = (*before.inputs, *needed[1:]), tuple(before.params["by"])
+        return APPLIED[operator.kind](Work(operator, plan, tuple(map(stream, needed)), inside, keys or {}, order))
 
+    for name in members:
+        if not _is_read(plan.operators[name], inside):
+            _check(plan.operators[name], plan, inside)
     return leave(stream(end), plan.schema(end), ordered=ordered)
 
 
