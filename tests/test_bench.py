@@ -52,6 +52,7 @@ def test_a_measurement_without_processes_gives_its_keys(name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)  # some start a Spark server
 @pytest.mark.parametrize(
     "name", ["ready", "compose", "hop", "idle", "dataflow", "spark-topk", "spark-delay", "spark-sessions"]
 )

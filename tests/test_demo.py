@@ -221,7 +221,7 @@ def demo(folder: Path, *options: str, data: Path | None = None) -> tuple[int, An
         env=environment | {"PYTHONPATH": str(Path(__file__).resolve().parent.parent)},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
         check=False,
     )
     return done.returncode, json.loads(done.stdout) if done.stdout else None, done.stderr
@@ -246,12 +246,17 @@ def checked(found: Any, *, peers: int, rows: int | None = None) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(330)  # starts a Spark server
 def test_the_demo_without_a_trace_watches_the_peers_and_says_that_packets_are_generated(tmp_path: Path) -> None:
     code, found, said = demo(tmp_path, "--peers", "3", "--speed", "14400")
     assert code == 0, said
+    spark = found.pop("spark")
+    assert spark["operators"] == ["aggregate"]
+    assert spark["seconds"] > 0
     checked(found, peers=3)
     assert found["input"]["real"] is False
     page = (tmp_path / "synergy-demo.html").read_text("utf-8")
+    assert "all three passes, one with its windows on Spark" in page
     assert "The packets are generated" in page
     assert "What the peers see of themselves" in page
     assert ">ping<" in page
@@ -261,7 +266,7 @@ def test_the_demo_without_a_trace_watches_the_peers_and_says_that_packets_are_ge
 def test_the_demo_on_a_trace_goes_on_when_a_peer_is_killed(tmp_path: Path) -> None:
     made = requests()
     http(tmp_path / "log.txt.gz", made)
-    options = ("--trace", "log.txt.gz", "--peers", "4", "--speed", "2400", "--kill", "--report", "r.html")
+    options = ("--trace", "log.txt.gz", "--peers", "4", "--speed", "2400", "--kill", "--spark", "off", "--report", "r.html")
     code, found, said = demo(tmp_path, *options)
     assert code == 0, said
     killed = found.pop("kill")
