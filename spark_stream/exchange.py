@@ -81,6 +81,11 @@ class Exchange:
         Called when it is no longer full.
     clock
         Wall-clock seconds.
+
+    Attributes
+    ----------
+    batch
+        Number of the last micro-batch that was handed over; -1 before the first.
     """
 
     def __init__(
@@ -121,8 +126,8 @@ class Exchange:
         self._low = START
         self._ages = Ages(clock())
         self._puts: dict[str, list[pa.RecordBatch]] = {}
-        self._batch = -1  # last micro-batch that was handed over
-        self._before = START  # covered when it was
+        self.batch = -1
+        self._before = START  # covered when it was handed over
         self._emitted = START
         self._position = 0
         self._oldest = math.inf  # born of what was read since
@@ -320,7 +325,7 @@ class Exchange:
                 self._check(run)
                 written = [self._puts.pop(put, None) for put in puts]
                 self._puts.clear()  # of tasks that failed
-                if batch <= self._batch:  # the run before had come so far
+                if batch <= self.batch:  # the run before had come so far
                     self._oldest = math.inf
                     self._settle()
                     return
@@ -338,9 +343,9 @@ class Exchange:
             if items:
                 self._on_items(items)
             with self._changed:
-                if self._batch < 0:
+                if self.batch < 0:
                     self._drop()
-                self._batch, self._before = batch, covered
+                self.batch, self._before = batch, covered
                 self._emitted = max(self._emitted, effective)
                 self._oldest = math.inf
                 self._ages.forget(self._emitted)

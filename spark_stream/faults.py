@@ -41,7 +41,7 @@ def is_lost(error: BaseException) -> bool:
 def is_passing(error: BaseException) -> bool:
     """Whether a query has failed for want of a Python process, as on a machine that is too busy to start one in time.
 
-    >>> is_passing(RuntimeError("[STREAM_FAILED] Query terminated with exception: Python worker failed to connect back."))
+    >>> is_passing(RuntimeError("Query terminated with exception: Python worker failed to connect back."))
     True
     """
     return _WORKER.search(str(error)) is not None

@@ -360,7 +360,7 @@ class PartQuery:
         """Look after a query until it is over."""
         while not self._stopped.is_set():
             ended = query.awaitTermination(LOOK)  # raises what it has failed with
-            if not ended:
+            if not ended and exchange.batch > self._last:
                 self._tell(query.recentProgress)
             if exchange.ended:
                 self._over = True

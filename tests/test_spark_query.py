@@ -95,6 +95,14 @@ class Run:
             assert self._changed.wait_for(lambda: condition() or self.failure is not None, WITHIN), "in time"
             assert self.failure is None or condition(), self.failure
 
+    def wait_items(self, number: int) -> None:
+        """Wait for so many items of the result."""
+        self.wait(lambda: len(self.items) == number)
+
+    def wait_room(self) -> None:
+        """Wait until it has room, or until nobody takes its results."""
+        self.wait(lambda: not self.query.full or self.waiting)
+
     def give(self, items: Feed) -> Run:
         """Give what comes in, when the query runs."""
         self.wait(lambda: self.is_ready)
