@@ -266,7 +266,8 @@ def test_the_demo_without_a_trace_watches_the_peers_and_says_that_packets_are_ge
 def test_the_demo_on_a_trace_goes_on_when_a_peer_is_killed(tmp_path: Path) -> None:
     made = requests()
     http(tmp_path / "log.txt.gz", made)
-    options = "--trace log.txt.gz --peers 4 --speed 2400 --kill --spark off --report r.html".split()
+    options = ["--trace", "log.txt.gz", "--peers", "4", "--speed", "2400", "--kill", "--report", "r.html"]
+    options += ["--spark", "off"]
     code, found, said = demo(tmp_path, *options)
     assert code == 0, said
     killed = found.pop("kill")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from synergy_nb.algorithms.engines import Offer, choose, wants_spark
+from synergy_nb.algorithms.session import SessionConfig
 from synergy_nb.assembly import ALL_COMPONENTS, PeerConfig
 from synergy_nb.explanation import Explanation
 from synergy_nb.graph import Deploy
@@ -208,7 +209,7 @@ def test_without_spark_it_is_refused_by_name() -> None:
 
 
 def test_a_part_that_is_never_ready_is_taken_back() -> None:
-    ring = SparkRing(4, seed=4, takes=1e6)
+    ring = SparkRing(4, seed=4, takes=1e6, session=SessionConfig(prepare=20.0))
     ring.submit("peer-1", "r", top())
     report = ring.until_decided("r", 400.0)
     ring.run(5.0)
