@@ -23,7 +23,7 @@ import polars as pl
 
 from spark_stream.door import Door
 from spark_stream.exchange import Exchange
-from spark_stream.faults import cause, is_lost, is_passing
+from spark_stream.faults import Ended, cause, is_lost, is_passing
 from spark_stream.inputs import Port
 from spark_stream.java import SparkUnavailable
 from spark_stream.progress import Progress, progress_of
@@ -226,14 +226,21 @@ class PartQuery:
                     return
                 tries = tries + 1 if self._last == told else 1
                 told = self._last
-                again = lost or (is_passing(error) and tries < TRIES)
-                if not again or (self._folder is None and self._last >= 0):  # without its checkpoint
+                again = lost or isinstance(error, Ended) or (is_passing(error) and tries < TRIES)
+                if not again or (self._folder is None and self._committed):  # there is no checkpoint to go on from
                     raise
                 self.restarts += 1
             finally:
                 with self._state:
-                    self._query = None
+                    query, self._query = self._query, None
+                if query is not None and not lost:  # the session may live on
+                    with contextlib.suppress(Exception):
+                        query.stop()
                 self._leave(session, lost)
+
+    @property
+    def _committed(self) -> bool:
+        return self._exchange is not None and self._exchange.batch >= 0
 
     def _session(self) -> SparkSession | None:
         """A session, as soon as there is a server that takes one; None if it is stopped before."""
@@ -364,10 +371,9 @@ class PartQuery:
                 self._tell(query.recentProgress)
             if exchange.ended:
                 self._over = True
-                query.stop()
                 return
             if ended and not self._stopped.is_set():
-                raise SparkUnavailable("the query was ended from elsewhere")
+                raise Ended(f"query {self.name} was ended from elsewhere")
 
     def _tell(self, recent: Sequence[Any]) -> None:
         for event in recent:

@@ -9,7 +9,6 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -240,8 +239,7 @@ def test_what_comes_bit_by_bit_goes_on_bit_by_bit(run: Callable[..., Run]) -> No
         started.give(
             [(0, Batch(table, 2 * number, 100.0 + number)), (0, Punctuation(time + 10_000_000, 2, 50.0 + number))]
         )
-        wanted = 2 * number + 2
-        started.wait(partial(lambda many: len(started.items) == many, wanted))
+        started.wait_items(2 * number + 2)
         batch, punctuation = started.items[-2:]
         assert isinstance(batch, Batch)
         assert batch.table["n"].to_list() == [1, 1]
@@ -359,8 +357,7 @@ def test_who_reads_slowly_slows_what_comes_in(run: Callable[..., Run]) -> None:
     limit = 400  # of 1 MB each
     while given < limit and not (started.query.full and started.waiting):
         if started.query.full:
-            rooms = started.rooms
-            started.wait(partial(lambda before: started.rooms > before or started.waiting, rooms))
+            started.wait_room()
             continue
         later = piece.with_columns(pl.lit(given).cast(pl.Datetime("us")).alias("time"))
         started.give([(0, Batch(later, 5000 * given, 0.0)), (0, Punctuation(given + 1, 5000 * (given + 1), 0.0))])
