@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import pytest
 
-from synergy_nb.algorithms.engines import Offer, choose, wants_spark
+from spark_stream.supported import supported
+from synergy_nb.algorithms.engines import Offer, choose
 from synergy_nb.algorithms.session import SessionConfig
 from synergy_nb.assembly import ALL_COMPONENTS, PeerConfig
 from synergy_nb.explanation import Explanation
@@ -132,7 +134,6 @@ def test_what_is_light_stays_on_peers() -> None:
     assert choice.otherwise is None
     assert choice.reasons["aggregate"][0] == "peer"
     assert "light" in choice.reasons["aggregate"][1]
-    assert not wants_spark(top("auto"))
 
 
 def test_what_holds_more_than_a_peer_should_goes_to_spark_and_may_come_back() -> None:
@@ -141,6 +142,21 @@ def test_what_holds_more_than_a_peer_should_goes_to_spark_and_may_come_back() ->
     assert parts_of(choice.plan) == {"compare": ["aggregate", "sort", "count", "compare"]}
     assert choice.otherwise == plan
     assert "more than the 256 MB of a peer" in choice.reasons["aggregate"][1]
+
+
+def test_what_spark_refuses_is_not_left_to_it() -> None:
+    """A sample can only be drawn from a stream with positions, so it cannot go along into a part."""
+    traffic = source("trace", path="a.parquet", format="parquet", columns={"size": "int", "f": "float"})
+
+    def refuses(plan: Plan, operator: str, inside: Collection[str]) -> str:
+        return supported(plan.operators[operator], plan, inside)
+
+    offer = Offer(state_bytes=0.0, refuses=refuses)
+    drawn = traffic.filter("size > 3").sample(0.5).aggregate("size", "1 h", n="count(*)").sink()
+    assert parts_of(choose(drawn, offer, {}).plan) == {"aggregate": ["aggregate"]}
+    written = traffic.aggregate("size", "1 h", n="max(cast(f AS TEXT))").sink()
+    assert not parts_of(choose(written, offer, {}).plan)
+    assert parts_of(choose(written, Offer(state_bytes=0.0), {}).plan)
 
 
 def test_a_measured_rate_decides() -> None:

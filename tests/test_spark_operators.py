@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import polars as pl
 import pytest
 
-from spark_stream.operators import END_TIME, build, kinds, lag, numbered, readings, supported
+from spark_stream.operators import END_TIME, build, kinds, lag, numbered, readings
+from spark_stream.supported import KINDS, supported
 from synergy_nb.dataflow.operators import kinds as kinds_of_peers
 from synergy_nb.dataflow.tuples import END, Batch, Punctuation
 from synergy_nb.plan import Plan, Stream
@@ -210,7 +211,7 @@ def test_what_spark_cannot_execute_says_why() -> None:
         it = built(name)
         found[name] = supported(it.plan.operators[it.operator], it.plan)
     assert {name: reason for name, reason in found.items() if reason} == UNSUPPORTED
-    assert set(kinds()) == set(kinds_of_peers()) - {"delay", "sink"}
+    assert set(kinds()) == KINDS == set(kinds_of_peers()) - {"delay", "sink"}
 
 
 @pytest.mark.parametrize(

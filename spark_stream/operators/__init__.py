@@ -7,7 +7,7 @@ DuckDB. A part of a plan becomes one DataFrame by :func:`build`, or operator by 
 
 from spark_stream.operators import crypto, joins, ordered, rows, windows  # noqa: F401 - each registers its kinds
 from spark_stream.operators.frames import END_TIME, MARK, POSITION, arrange, enter, leave
-from spark_stream.operators.parts import apply, build, kinds, lag, numbered, readings, supported
+from spark_stream.operators.parts import apply, build, kinds, lag, numbered, readings
 
 __all__ = [
     "END_TIME",
@@ -22,5 +22,4 @@ __all__ = [
     "leave",
     "numbered",
     "readings",
-    "supported",
 ]

@@ -28,6 +28,7 @@ import polars as pl
 from pyspark.sql.connect import functions as sf
 
 from spark_stream.expressions import quote
+from spark_stream.tables import MARK, POSITION
 from synergy_nb.dataflow.operators.base import WINDOW
 
 if TYPE_CHECKING:
@@ -55,8 +56,6 @@ __all__ = [
     "struct",
 ]
 
-MARK: Final = "_mark"  # of what comes in: whether a row only carries a punctuation, in ``time``
-POSITION: Final = "_position"  # of what comes in, where that is asked for: the position of a row in its stream
 CLOCK: Final = " clock"  # a name in a plan has no blank at its ends
 ORDER: Final = " order"
 #: ORDER where the order of a stream means nothing, in Spark SQL.

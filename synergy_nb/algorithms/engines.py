@@ -9,21 +9,26 @@ the time of a micro-batch to the delay, so where the limit leaves no room for th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 import msgspec
 
 from synergy_nb.plan import Plan
 from synergy_nb.plan.engines import off_spark
-from synergy_nb.plan.parts import STATEFUL, cones, place, profiled, window_bytes
+from synergy_nb.plan.parts import STATEFUL, place, profiled, window_bytes
 from synergy_nb.plan.units import format_duration
 
-__all__ = ["MICRO_BATCH", "Choice", "Offer", "choose", "wants_spark"]
+__all__ = ["MICRO_BATCH", "Choice", "Offer", "choose"]
 
 MICRO_BATCH: Final = 0.5  # seconds, on two cores, until a peer has measured its own
 WHY: Final = "asked for by the plan"
 _ADDS: Final = "a micro-batch adds"
+
+
+def _refuses(plan: Plan, operator: str, _inside: Collection[str]) -> str:
+    asked = plan.operators[operator]
+    return off_spark(asked.kind, asked.params)
 
 
 class Offer(msgspec.Struct, frozen=True):
@@ -37,11 +42,15 @@ class Offer(msgspec.Struct, frozen=True):
         State that a peer's operator may be expected to hold before it is heavy.
     cores
         Processing that a peer's operator may be expected to need before it is heavy.
+    refuses
+        Called with a plan, an operator, and the operators that would be in the same part: why Spark cannot execute it,
+        empty if it can. A driver that knows Spark knows more than the plan does.
     """
 
     micro_batch: float = MICRO_BATCH
     state_bytes: float = 256e6
     cores: float = 1.0
+    refuses: Callable[[Plan, str, Collection[str]], str] = _refuses
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -60,11 +69,6 @@ class Choice(msgspec.Struct, frozen=True):
     plan: Plan
     otherwise: Plan | None
     reasons: dict[str, tuple[str, str]]
-
-
-def wants_spark(plan: Plan, offer: Offer | None = None, rates: Mapping[str, float] | None = None) -> bool:
-    """Whether some operator of a plan would be executed by Spark."""
-    return bool(cones(plan, _on_spark(plan, offer or Offer(), rates or {})[0]))
 
 
 def choose(plan: Plan, offer: Offer | None, rates: Mapping[str, float]) -> Choice:
@@ -99,9 +103,9 @@ def choose(plan: Plan, offer: Offer | None, rates: Mapping[str, float]) -> Choic
     if not chosen:
         return Choice(plan, None, reasons)
     placed = place(plan, chosen, offer.micro_batch)
-    if chosen == _with_readable(plan, named):  # all of it was asked for, or feeds what was
+    if chosen == _with_readable(plan, named, offer):  # all of it was asked for, or feeds what was
         return Choice(placed, None, reasons)
-    rest = _with_readable(plan, named)
+    rest = _with_readable(plan, named, offer)
     otherwise = place(plan, rest, offer.micro_batch) if rest else plan
     limit, added = plan.qos.delay, _added(placed)
     if limit is not None and added >= limit:
@@ -131,14 +135,14 @@ def _on_spark(plan: Plan, offer: Offer, rates: Mapping[str, float]) -> tuple[set
         if operator.engine == "spark":
             chosen.add(name)
             reasons[name] = ("spark", WHY)
-        elif operator.engine == "peer" or operator.kind not in STATEFUL or off_spark(operator.kind, operator.params):
+        elif operator.engine == "peer" or operator.kind not in STATEFUL or offer.refuses(plan, name, ()):
             continue
         else:
             engine, why = _weigh(measured, name, offer, measured_rate=bool(known.keys() & set(_above(plan, name))))
             reasons[name] = engine, why
             if engine == "spark":
                 chosen.add(name)
-    together = _with_readable(plan, chosen)
+    together = _with_readable(plan, chosen, offer)
     for name in together - chosen:
         reasons[name] = ("spark", "Spark reads the trace itself")
     return together, reasons
@@ -167,7 +171,7 @@ def _size(size: float) -> str:
     return f"{size:.3g} {unit}"
 
 
-def _with_readable(plan: Plan, chosen: Iterable[str]) -> set[str]:
+def _with_readable(plan: Plan, chosen: Iterable[str], offer: Offer) -> set[str]:
     """``chosen`` with what is above it, where all of that may go to Spark, up to sources that Spark can read itself.
 
     Each of these must be read by nobody else, so that it becomes part of the same query.
@@ -175,15 +179,14 @@ def _with_readable(plan: Plan, chosen: Iterable[str]) -> set[str]:
     together = set(chosen)
     for name in [each for each in plan.operators if each in together]:
         above = _above(plan, name) - {name}
-        if all(each in together or _may_follow(plan, each, above | {name}) for each in above):
+        if all(each in together or _may_follow(plan, each, above | {name}, offer) for each in above):
             together |= above
     return together
 
 
-def _may_follow(plan: Plan, name: str, within: set[str]) -> bool:
-    operator = plan.operators[name]
+def _may_follow(plan: Plan, name: str, within: set[str], offer: Offer) -> bool:
     inside = set(plan.downstream(name)) <= within
-    return operator.engine != "peer" and inside and not off_spark(operator.kind, operator.params)
+    return plan.operators[name].engine != "peer" and inside and not offer.refuses(plan, name, within)
 
 
 def _above(plan: Plan, name: str) -> set[str]:

@@ -15,14 +15,14 @@ import asyncio
 import contextlib
 import importlib.util
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from synergy_nb.algorithms.engines import Offer
 from synergy_nb.dataflow.measures import Ewma
 from synergy_nb.dataflow.tuples import Batch, Item, Punctuation
-from synergy_nb.plan import Operator
+from synergy_nb.plan import Operator, Plan
 from synergy_nb.plan.parts import part_of
 from synergy_nb.runtime.packing import pack
 from synergy_nb.runtime.requests import ClusterError, SparkNews
@@ -222,8 +222,14 @@ class SparkHost:
 
     @property
     def offer(self) -> Offer:
-        """What this peer knows of Spark: the time of a micro-batch as it has measured it."""
-        return Offer(micro_batch=self._micro_batch.moving) if self._micro_batch.count else Offer()
+        """What this peer knows of Spark: the time of a micro-batch as it has measured, and what Spark can execute."""
+        from spark_stream.supported import supported  # noqa: PLC0415 - only who uses Spark needs it
+
+        def refuses(plan: Plan, operator: str, inside: Collection[str]) -> str:
+            return supported(plan.operators[operator], plan, inside)
+
+        known = {"micro_batch": self._micro_batch.moving} if self._micro_batch.count else {}
+        return Offer(**known, refuses=refuses)
 
     def told(self, news: SparkNews) -> None:
         """Take word of the server."""

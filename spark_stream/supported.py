@@ -1,0 +1,69 @@
+"""Which operators of a plan Spark can execute, told without PySpark: peers that choose an engine need not import it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Final
+
+from spark_stream.expressions import Untranslatable, aggregate, translate
+from spark_stream.tables import MARK, POSITION
+from synergy_nb.dataflow.operators.windows import microseconds
+from synergy_nb.plan.engines import off_spark
+
+if TYPE_CHECKING:
+    from synergy_nb.plan import Operator, Plan
+
+__all__ = ["KINDS", "supported"]
+
+#: Kinds of operators that there are on Spark, sources aside.
+KINDS: Final = frozenset(
+    {"aggregate", "compare", "count", "decrypt", "distinct", "encrypt", "filter", "join", "project", "sample", "sort",
+     "union"}
+)  # fmt: skip
+
+
+def supported(operator: Operator, plan: Plan, inside: Collection[str] = ()) -> str:
+    """Why Spark cannot execute an operator; empty if it can.
+
+    Parameters
+    ----------
+    operator
+        An operator of ``plan``.
+    plan
+        The plan.
+    inside
+        Operators of the plan that are to be executed in the same query.
+    """
+    reason = off_spark(operator.kind, operator.params)
+    if reason or operator.kind == "source":
+        return reason
+    if operator.kind not in KINDS:
+        return f"Spark has no operator {operator.kind}"
+    schemas = [plan.schema(name) for name in operator.inputs]
+    taken = {name for schema in schemas for name in schema if name in (MARK, POSITION)}
+    if taken:
+        return f"column {min(taken)!r} has a name that is needed for what goes to Spark"
+    window = operator.params.get("window") or {}
+    if window.get("kind") == "session" and microseconds(window["gap"]) < 2:
+        return "sessions in Spark have gaps of at least 2 us"
+    if operator.kind == "sample" and operator.params["fraction"] < 1.0:
+        upstream = plan.operators[operator.inputs[0]]
+        if upstream.id in inside and upstream.kind != "source":
+            return "tuples are drawn by their positions, which Spark knows only of streams that it is given"
+    try:
+        _translated(operator, plan)
+    except Untranslatable as error:
+        return str(error)
+    return ""
+
+
+def _translated(operator: Operator, plan: Plan) -> None:
+    params = operator.params
+    if operator.kind == "filter":
+        translate(params["where"], plan.schema(operator.inputs[0]), "bool")
+    elif operator.kind == "project":
+        for text in params["columns"].values():
+            translate(text, plan.schema(operator.inputs[0]))
+    elif operator.kind == "aggregate":
+        for name, text in params["values"].items():
+            aggregate(text, plan.schema(operator.inputs[0]), plan.schema(operator.id)[name])
