@@ -29,7 +29,7 @@ def flow(*, small: bool = False) -> dict[str, Any]:
         "target": 3e6,
         "load": {"before": before, "after": surroundings()},
     }
-    return {**measurement("flow", runs[0]["rate"]["median"], "tuples/s", detail), "peers": []}
+    return measurement("flow", runs[0]["rate"]["median"], "tuples/s", detail)
 
 
 def _run(peers: int, requests: int, tuples: int, repeats: int) -> dict[str, Any]:

@@ -157,7 +157,7 @@ def compose(*, small: bool = False) -> dict[str, Any]:
         "target": 0.05,
         "load": {"before": before, "after": surroundings()},
     }
-    return {**measurement("compose", value, "s", detail), "peers": []}
+    return measurement("compose", value, "s", detail)
 
 
 def _totals(cluster: Cluster) -> tuple[int, int]:
@@ -212,7 +212,7 @@ def hop(*, small: bool = False) -> dict[str, Any]:
         "target": 0.002,
         "load": {"before": before, "after": surroundings()},
     }
-    return {**measurement("hop", values["median"], "s", detail), "peers": []}
+    return measurement("hop", values["median"], "s", detail)
 
 
 def _delay(cluster: Cluster, path: Path, through: list[str]) -> float:
@@ -253,4 +253,4 @@ def idle(*, small: bool = False) -> dict[str, Any]:
         "messages_a_second": round(sent, 1),
         "load": {"before": before, "after": surroundings()},
     }
-    return {**measurement("idle", values["median"], "cores", detail), "peers": []}
+    return measurement("idle", values["median"], "cores", detail)

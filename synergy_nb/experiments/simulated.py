@@ -118,7 +118,7 @@ def dht(*, small: bool = False) -> dict[str, Any]:
         "rings": rings,
         "messages_a_lookup": rings[-1]["messages_a_lookup"],
     }
-    return {**measurement("dht", rings[-1]["hops_mean"], "hops", detail), "peers": []}
+    return measurement("dht", rings[-1]["hops_mean"], "hops", detail)
 
 
 # -- kernel ------------------------------------------------------------------------------------------------------------
@@ -197,4 +197,4 @@ def kernel(*, small: bool = False) -> dict[str, Any]:
         "target": 500_000,
         "load": {"before": before, "after": surroundings()},
     }
-    return {**measurement("kernel", values["median"], "events/s", detail), "peers": []}
+    return measurement("kernel", values["median"], "events/s", detail)

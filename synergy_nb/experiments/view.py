@@ -106,4 +106,4 @@ def view(*, small: bool = False) -> dict[str, Any]:
         "target": 1e-3,
         "load": {"before": before, "after": surroundings()},
     }
-    return {**measurement("view", round(quantile(costs, 0.5), 6), "s", detail), "peers": []}
+    return measurement("view", round(quantile(costs, 0.5), 6), "s", detail)
