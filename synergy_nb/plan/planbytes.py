@@ -19,7 +19,7 @@ from synergy_nb.plan.checking import (
     check_profile,
     check_qos,
 )
-from synergy_nb.plan.queryplan import FORMAT, PART, Plan, part_of
+from synergy_nb.plan.queryplan import FORMAT, PART, TAP, Plan, part_of
 
 __all__ = ["read", "write"]
 
@@ -33,6 +33,14 @@ class _Wire(msgspec.Struct, frozen=True, array_like=True):
     operators: tuple[Operator, ...]
     schemas: dict[str, dict[str, str]]
     windows: dict[str, dict[str, Any] | None]
+
+
+class _Tap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Parameters of an operator that stands for a running stream."""
+
+    name: str
+    rate: float
+    providers: dict[str, tuple[str, str]]
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
@@ -68,6 +76,9 @@ def read(data: bytes) -> Plan:
         if operator.kind == PART:
             _check_part(operator, problems)
             continue
+        if operator.kind == TAP:
+            _check_tap(operator, problems)
+            continue
         if operator.kind not in KINDS:
             problems.append(Problem(name, "kind", operator.kind, f"one of {', '.join(KINDS)}"))
             continue
@@ -99,3 +110,14 @@ def _check_part(operator: Operator, problems: list[Problem]) -> None:
         return
     if operator.id not in members or not set(members) <= set(plan.operators):
         problems.append(Problem(operator.id, "members", list(members), "operators of its plan, its exit among them"))
+
+
+def _check_tap(operator: Operator, problems: list[Problem]) -> None:
+    """Check a tap that came from elsewhere."""
+    try:
+        tap = msgspec.convert(operator.params, _Tap)
+    except msgspec.ValidationError as error:
+        problems.append(Problem(operator.id, "params", sorted(operator.params), f"name, rate and providers ({error})"))
+        return
+    if operator.inputs or not tap.providers or not 0.0 <= tap.rate < 1e12:
+        problems.append(Problem(operator.id, "providers", sorted(tap.providers), "peers that give a stream, no inputs"))

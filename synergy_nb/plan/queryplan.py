@@ -21,12 +21,14 @@ from synergy_nb.plan.checking import (
     check_qos,
 )
 
-__all__ = ["FORMAT", "PART", "Plan", "part_of"]
+__all__ = ["FORMAT", "PART", "TAP", "Plan", "part_of"]
 
 #: Version of the format of plans, in YAML and in bytes.
 FORMAT: Final = 1
 #: Kind of the operator that stands for a part on Spark (see :mod:`synergy_nb.plan.parts`); no plan can ask for it.
 PART: Final = "spark"
+#: Kind of the operator that stands for a stream that runs already (see :mod:`synergy_nb.plan.sharing`); likewise.
+TAP: Final = "stream"
 _LONGEST_NAME: Final = 1000  # characters of an input's name within a name; a longer one is replaced by its key
 
 
@@ -192,6 +194,8 @@ class Plan:
             for each in self.operators.values():
                 if each.kind == PART:
                     name = part_of(each)[0].stream_name(each.id)
+                elif each.kind == TAP:
+                    name = each.params["name"]
                 else:
                     name = _stream_name(each, [names[up] for up in each.inputs])
                 names[each.id] = name, _key(name)
@@ -246,12 +250,16 @@ class Plan:
                 elif operator.inputs:
                     windows[name] = windows.get(operator.inputs[0], 0.0)
                 size = sum((COLUMN_BYTES[kind] for kind in self._schemas[name].values()), 0.0)
+                if operator.kind == TAP:
+                    given = operator.params["rate"]
+                    windows[name] = _windows_closed(self._windows[name])
+                    flows[name] = given, given, size, 0.0, given * size
+                    continue
                 if operator.kind == PART:
                     inner, members = part_of(operator)
                     taken += sum(inner.input_rate(each) for each in members if not inner.upstream(each))
                     given = inner.rate(name)
-                    closed = self._windows[name] or {}
-                    windows[name] = 1 / (closed.get("slide") or closed.get("length") or math.inf)
+                    windows[name] = _windows_closed(self._windows[name])
                     flows[name] = taken, given, size, operator.params["load"], given * size
                     continue
                 if operator.kind == "source":
@@ -443,6 +451,12 @@ def _given(operator: Operator, taken: float, windows: float, flows: Mapping[str,
     return given
 
 
+def _windows_closed(window: Mapping[str, Any] | None) -> float:
+    """Windows of a stream that are closed in a second."""
+    closed = window or {}
+    return 1 / (closed.get("slide") or closed.get("length") or math.inf)
+
+
 def part_of(operator: Operator) -> tuple[Plan, tuple[str, ...]]:
     """The plan that a part on Spark belongs to, and the ids of its operators, inputs before what reads them."""
     return Plan.from_bytes(operator.params["plan"]), tuple(operator.params["members"])
@@ -454,7 +468,7 @@ def _picture(plan: Plan, details: Mapping[str, str] | None, states: Mapping[str,
 
     nodes = []
     for name, operator in plan.operators.items():
-        own = "on Spark" if operator.kind == PART else operator.params["name"] if operator.kind == "sink" else ""
+        own = "on Spark" if operator.kind == PART else operator.params["name"] if operator.kind in ("sink", TAP) else ""
         own = own or _own_name(operator)
         label = name if operator.kind in (name, "source") else f"{name} ({operator.kind})"
         columns = ", ".join(f"{column} {kind}" for column, kind in plan.schema(name).items())
