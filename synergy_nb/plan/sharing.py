@@ -37,7 +37,7 @@ def sharable_points(plan: Plan, runs: Callable[[str], bool]) -> tuple[str, ...]:
     Examples
     --------
     >>> from synergy_nb.plan import source
-    >>> plan = source("packets", rate=5).filter("bytes > 9").project("link").aggregate("link", "1 s", n="count(*)").sink()
+    >>> plan = source("packets", rate=5).filter("bytes > 9").project("link").sink()
     >>> sharable_points(plan, {"filter", "project"}.__contains__)
     ('project',)
     """
