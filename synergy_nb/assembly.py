@@ -18,9 +18,10 @@ from synergy_nb.overlay.entries import Entry
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.pastry import Pastry
+from synergy_nb.overlay.streams import PROFILED, Streams
 from synergy_nb.peer import Peer
 from synergy_nb.plan import Plan
-from synergy_nb.plan.parts import PART, parts_of
+from synergy_nb.plan.parts import PART, Profile, parts_of
 
 __all__ = ["ALL_COMPONENTS", "PeerConfig", "SynergyPeer"]
 
@@ -102,6 +103,7 @@ class SynergyPeer:
         self.pastry = Pastry(peer, self.latency)
         self.membership = Membership(peer, self.pastry)
         self.directory = Directory(peer, self.pastry, self.membership)
+        self.streams = Streams(self.directory)
         self.session = Session(peer, self.ledger, self.membership, config.session)
         self.probing = Probing(peer, self.ledger, self.latency, config.composition)
         self.composition = Composition(
@@ -147,7 +149,7 @@ class SynergyPeer:
         def found(entries: dict[str, tuple[Entry, ...]] | None) -> None:
             if request in self._choosing:
                 self._choosing.discard(request)
-                self._compose(request, plan, _rates(entries or {}))
+                self._compose(request, plan, _profiles(entries or {}))
 
         self.directory.lookup(names, found, self.config.composition.discovery)
 
@@ -160,8 +162,8 @@ class SynergyPeer:
         batches: int = asked.params["batches"]
         return max(profiled, batches * self.spark.micro_batch)
 
-    def _compose(self, request: str, plan: Plan, rates: Mapping[str, float]) -> None:
-        choice = engines.choose(plan, self.spark, rates)
+    def _compose(self, request: str, plan: Plan, profiles: Mapping[str, Profile]) -> None:
+        choice = engines.choose(plan, self.spark, profiles)
         if choice.reasons:
             reasons = {operator: list(why) for operator, why in choice.reasons.items()}
             self.peer.record("engines_chosen", request, reasons=reasons, parts=parts_of(choice.plan))
@@ -180,11 +182,12 @@ class SynergyPeer:
         return cancelled or stopped
 
 
-def _rates(entries: Mapping[str, tuple[Entry, ...]]) -> dict[str, float]:
-    """Tuples/s that hosts have measured, by the name of the stream; the highest where several have."""
-    found: dict[str, float] = {}
+def _profiles(entries: Mapping[str, tuple[Entry, ...]]) -> dict[str, Profile]:
+    """What hosts have measured of operators, by the names of their streams; where several have, of the busiest."""
+    found: dict[str, Profile] = {}
     for name, known in entries.items():
-        measured = [float(entry.attributes["rate"]) for entry in known if "rate" in entry.attributes]
+        measured = [entry.attributes for entry in known if "rate" in entry.attributes]
         if measured:
-            found[name] = max(measured)
+            busiest = max(measured, key=lambda attributes: float(attributes["rate"]))
+            found[name] = Profile(**{field: float(busiest[field]) for field in PROFILED if field in busiest})
     return found

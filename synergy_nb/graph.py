@@ -15,7 +15,7 @@ import msgspec
 
 from synergy_nb.plan import Plan
 
-__all__ = ["ROUNDING", "ComponentGraph", "Deploy", "Hop", "Ledger", "Report", "Start", "Undeploy", "merge"]
+__all__ = ["ROUNDING", "ComponentGraph", "Deploy", "Detach", "Hop", "Ledger", "Report", "Start", "Undeploy", "merge"]
 
 ROUNDING: Final = 1e-9  # share of a resource by which sums in different orders may differ
 
@@ -54,6 +54,22 @@ class Undeploy(msgspec.Struct, frozen=True):
 
     application: str
     operator: str
+
+
+class Detach(msgspec.Struct, frozen=True):
+    """Let an operator of an application go on for those who share its stream, but send no more to its own consumers.
+
+    Parameters
+    ----------
+    application, operator
+        What goes on.
+    consumers
+        Operators of the same application that get no more of its stream, even where they were what it waited for.
+    """
+
+    application: str
+    operator: str
+    consumers: tuple[str, ...]
 
 
 class Report(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from synergy_nb.explanation import Explanation
 from synergy_nb.graph import Deploy
 from synergy_nb.plan import Plan, PlanError, source
 from synergy_nb.plan.builder import Stream
-from synergy_nb.plan.parts import PART, cones, parts_of, place, profiled
+from synergy_nb.plan.parts import PART, Profile, cones, parts_of, place, profiled
 from tests.simulated import Ring
 
 WITH_SPARK = (*ALL_COMPONENTS, PART)
@@ -102,11 +102,29 @@ def test_a_part_that_came_damaged_is_refused_by_name() -> None:
 
 def test_measured_rates_replace_assumed_ones() -> None:
     plan = source("trace", path="a", format="http").filter("operation = 'GET'").sink()
-    measured = profiled(plan, {"source": 40.0})
+    measured = profiled(plan, {"source": Profile(rate=40.0)})
     assert measured.rate("source") == 40.0
     assert measured.rate("filter") == pytest.approx(20.0)
-    assert profiled(plan, {"source": 40.0, "filter": 30.0}).rate("sink") == pytest.approx(30.0)
+    both = {"source": Profile(rate=40.0), "filter": Profile(rate=30.0, selectivity=0.1)}
+    assert profiled(plan, both).rate("sink") == pytest.approx(30.0)
+    assert profiled(plan, {"filter": Profile(selectivity=0.1)}).selectivity("filter") == pytest.approx(0.1)
     assert profiled(plan, {}) is plan
+
+
+def test_measured_costs_replace_assumed_ones_and_leave_those_that_a_plan_asks_for() -> None:
+    plan = (
+        source("trace", path="a", format="http")
+        .filter("operation = 'GET'")
+        .filter("host <> ''", id="large", cost="1 ms")
+        .sink()
+    )
+    profiles = {name: Profile(rate=10.0, cost=3e-5, selectivity=1.0) for name in plan.operators}
+    measured = profiled(plan, profiles)
+    assert measured.processing_time("filter") == 3e-5
+    assert measured.load("filter") == pytest.approx(10.0 * 3e-5)
+    assert measured.processing_time("large") == 1e-3
+    assert measured.processing_time("sink") == plan.processing_time("sink")  # what goes by its name is another's
+    assert measured.processing_time("source") == plan.processing_time("source")
 
 
 @pytest.mark.parametrize(
@@ -163,8 +181,7 @@ def test_a_measured_rate_decides() -> None:
     traffic = source("trace", path="a.parquet", format="parquet", columns={"size": "int"}, speed=1)
     plan = traffic.aggregate("size", "1 h", n="count(*)").sink()
     assert not parts_of(choose(plan, Offer(), {}).plan)
-    rates = {plan.stream_name("source"): 1e6}
-    choice = choose(plan, Offer(), rates)
+    choice = choose(plan, Offer(), {plan.stream_name("source"): Profile(rate=1e6)})
     assert parts_of(choice.plan)
     assert "1,000,000 tuples/s, measured" in choice.reasons["aggregate"][1]
 

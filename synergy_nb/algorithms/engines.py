@@ -16,7 +16,7 @@ import msgspec
 
 from synergy_nb.plan import Plan
 from synergy_nb.plan.engines import off_spark
-from synergy_nb.plan.parts import STATEFUL, place, profiled, window_bytes
+from synergy_nb.plan.parts import STATEFUL, Profile, place, profiled, window_bytes
 from synergy_nb.plan.units import format_duration
 
 __all__ = ["MICRO_BATCH", "Choice", "Offer", "choose"]
@@ -71,7 +71,7 @@ class Choice(msgspec.Struct, frozen=True):
     reasons: dict[str, tuple[str, str]]
 
 
-def choose(plan: Plan, offer: Offer | None, rates: Mapping[str, float]) -> Choice:
+def choose(plan: Plan, offer: Offer | None, profiles: Mapping[str, Profile]) -> Choice:
     """Decide what Spark executes.
 
     Parameters
@@ -81,8 +81,8 @@ def choose(plan: Plan, offer: Offer | None, rates: Mapping[str, float]) -> Choic
     offer
         Spark as this peer knows it; None: there is none, and only what is asked for by name is put on it, so that
         composition finds nobody who offers it, and says so.
-    rates
-        Tuples/s that were measured, by the name of the stream.
+    profiles
+        What was measured of operators, by the names of their streams.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def choose(plan: Plan, offer: Offer | None, rates: Mapping[str, float]) -> Choic
     if offer is None:
         named = {name for name, operator in plan.operators.items() if operator.engine == "spark"}
         return Choice(place(plan, named, MICRO_BATCH) if named else plan, None, {})
-    chosen, reasons = _on_spark(plan, offer, rates)
+    chosen, reasons = _on_spark(plan, offer, profiles)
     named = {name for name in chosen if plan.operators[name].engine == "spark"}
     if not chosen:
         return Choice(plan, None, reasons)
@@ -125,9 +125,9 @@ def _added(placed: Plan) -> float:
     )
 
 
-def _on_spark(plan: Plan, offer: Offer, rates: Mapping[str, float]) -> tuple[set[str], dict[str, tuple[str, str]]]:
+def _on_spark(plan: Plan, offer: Offer, profiles: Mapping[str, Profile]) -> tuple[set[str], dict[str, tuple[str, str]]]:
     """Operators that Spark executes if the delay allows, and why."""
-    known = {name: rates[plan.stream_name(name)] for name in plan.operators if plan.stream_name(name) in rates}
+    known = {name: profiles[plan.stream_name(name)] for name in plan.operators if plan.stream_name(name) in profiles}
     measured = profiled(plan, known)
     chosen: set[str] = set()
     reasons: dict[str, tuple[str, str]] = {}

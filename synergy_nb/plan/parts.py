@@ -18,6 +18,7 @@ __all__ = [
     "PART",
     "SPARK_COSTS",
     "STATEFUL",
+    "Profile",
     "cones",
     "expanded",
     "part_of",
@@ -114,31 +115,63 @@ def expanded(plan: Plan, peers: Mapping[str, str]) -> dict[str, str]:
     return {**{each: peers[name] for each, name in members.items() if name in peers}, **peers}
 
 
-def profiled(plan: Plan, rates: Mapping[str, float]) -> Plan:
-    """The plan with measured rates: operator id to tuples/s of its stream.
+class Profile(msgspec.Struct, frozen=True):
+    """What was measured of an operator, wherever it ran; None: that was not.
+
+    Parameters
+    ----------
+    rate
+        Of its stream, in tuples/s.
+    cost
+        Seconds of one core for a tuple that it takes in.
+    selectivity
+        Tuples out over tuples in.
+    """
+
+    rate: float | None = None
+    cost: float | None = None
+    selectivity: float | None = None
+
+
+_UNKNOWN: Final = Profile()
+
+
+def profiled(plan: Plan, profiles: Mapping[str, Profile]) -> Plan:
+    """The plan with what was measured of its operators, by their ids.
+
+    Measured rates and selectivities take the place of what the plan states or the catalogue assumes. A cost that the
+    plan states stays, as whoever wrote it asks for it to be reserved; other operators cost what was measured.
 
     >>> from synergy_nb.plan import source
     >>> plan = source("trace", path="a", format="http").filter("operation = 'GET'").sink()
-    >>> profiled(plan, {"source": 40.0, "filter": 30.0}).rate("sink")
-    30.0
+    >>> measured = profiled(plan, {"source": Profile(rate=40.0), "filter": Profile(rate=30.0, cost=2e-5)})
+    >>> measured.rate("sink"), measured.processing_time("filter")
+    (30.0, 2e-05)
     """
-    if not rates:
+    if not profiles:
         return plan
     given: dict[str, float] = {}
     operators: dict[str, Operator] = {}
     for name, operator in plan.operators.items():
+        known = profiles.get(name, _UNKNOWN)
         taken = sum(given[up] for up in operator.inputs)
         changed = operator
-        if name in rates and operator.kind == "source":
-            changed = msgspec.structs.replace(operator, params={**operator.params, "rate": rates[name]})
-        elif name in rates and taken > 0.0:
-            changed = msgspec.structs.replace(operator, selectivity=rates[name] / taken)
+        if operator.inputs and operator.kind != "sink":  # whose stream has the name of the one that it reads
+            share = known.rate / taken if known.rate is not None and taken > 0.0 else known.selectivity
+            changed = msgspec.structs.replace(
+                operator,
+                selectivity=operator.selectivity if share is None else share,
+                cost=operator.cost if operator.cost is not None else known.cost,
+            )
+        elif operator.kind == "source" and known.rate is not None:
+            changed = msgspec.structs.replace(operator, params={**operator.params, "rate": known.rate})
         operators[name] = changed
-        schemas, windows = {name: plan.schema(name)}, {name: plan.window(name)}
-        if operator.kind == "source":
-            given[name] = Plan.composed(plan.name, plan.qos, Checked({name: changed}, schemas, windows)).rate(name)
+        if operator.inputs:
+            share = changed.selectivity
+            given[name] = taken * (plan.selectivity(name) if share is None else share)
         else:
-            given[name] = rates.get(name, taken * plan.selectivity(name))
+            schemas, windows = {name: plan.schema(name)}, {name: plan.window(name)}
+            given[name] = Plan.composed(plan.name, plan.qos, Checked({name: changed}, schemas, windows)).rate(name)
     return Plan.composed(
         plan.name,
         plan.qos,
