@@ -19,7 +19,7 @@ from synergy_nb.dataflow.operators import create as create_logic
 from synergy_nb.dataflow.tuples import Batch, Item, encode
 from synergy_nb.graph import Deploy, Start
 from synergy_nb.plan import source
-from synergy_nb.runtime import execution, host
+from synergy_nb.runtime import datapath, execution
 from synergy_nb.runtime.sources import Stream
 from tests.two_hosts import DEADLINE, Pair, fetched, numbers, play, reading, table, trace, until
 
@@ -95,7 +95,9 @@ def test_a_slow_reader_slows_the_source_and_nothing_is_lost() -> None:
 
         await until(stuck)
         await until(
-            lambda: len(pair.net["a"]._feeds) == 1 and len(next(iter(pair.net["a"]._feeds.values())).pending) >= 2
+            lambda: (
+                len(pair.net["a"]._path.feeds) == 1 and len(next(iter(pair.net["a"]._path.feeds.values())).pending) >= 2
+            )
         )
         assert len(taken) < 60, "three windows of two or three batches, and what is under way"
         for one in pair.net.values():
@@ -124,7 +126,7 @@ def test_light_items_stay_on_the_loops_thread_and_heavy_ones_do_not(monkeypatch:
         return logic
 
     monkeypatch.setattr(execution, "create", create)
-    monkeypatch.setattr(host, "LIGHT_SECONDS", 10.0)
+    monkeypatch.setattr(datapath, "LIGHT_SECONDS", 10.0)
 
     async def scenario(rows: int) -> None:
         pair = Pair(read=reading(20, rows))
@@ -261,7 +263,7 @@ def test_orders_that_cannot_be_carried_out_say_why() -> None:
             "operator 'source': connector: 'peers': this peer does not measure itself",
         ]
         assert one.hosting.components == ()
-        with pytest.raises(TypeError, match="instruction: int; expected Deploy, Start or Undeploy"):
+        with pytest.raises(TypeError, match="instruction: int; expected Deploy, Start, Detach or Undeploy"):
             one.carry_out(7)
         with pytest.raises(LookupError, match="application 'app': sink None: found none; expected exactly one"):
             one.fetch("app", 1)
@@ -314,14 +316,15 @@ def test_undeploying_in_the_middle_leaves_nothing() -> None:
         await waiting
         await until(lambda: not any(t.name.startswith("synergy app") for t in threading.enumerate()))
         for one in pair.net.values():
-            assert (one.hosting.components, one._routes, one._senders, one._feeds, one._by_component) == (
+            path = one._path
+            assert (one.hosting.components, path.routes, path.senders, path.feeds, path.executions) == (
                 (),
                 {},
                 {},
                 {},
                 {},
             )
-            assert (one._executions, one._timer) == ({}, None)
+            assert (one._executions, one._sinks.timer) == ({}, None)
         pair.undeploy("app", peers)
         assert not pair.failed
         pair.deploy("app", trace().filter("bytes < 100").sink(), peers)  # the name may be used again

@@ -76,7 +76,7 @@ def test_a_gap_is_an_error_that_says_what_is_missing(late: Parcel) -> None:
 
 def test_a_stream_joined_later_begins_with_what_comes_first() -> None:
     hosting = Hosting()
-    hosting.add("a", "o", inputs=[IN], expected=None)
+    hosting.add("a", "o", inputs=[IN], joins=[IN])
     assert hosting.offer(IN, batch(70, 5), 0.0)
     assert not hosting.offer(IN, batch(72, 3), 0.0)
     with pytest.raises(PositionGap):

@@ -77,7 +77,7 @@ def test_peers_emit_their_own_samples() -> None:
         pair = Pair(samples=lambda: samples.pop(0))
         one = pair.net["a"]
         pair.deploy("app", source("peers", interval=3600).sink(), {"source": "a", "sink": "a"})
-        feed = next(iter(one._feeds.values()))
+        feed = next(iter(one._path.feeds.values()))
         assert isinstance(feed, PeerFeed)
         feed.tick()
         feed.tick()

@@ -3,12 +3,32 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
-from synergy_nb.dataflow.channels import Inlet, Outlet
+from synergy_nb.dataflow.channels import Inlet, Outlet, Parcel
 from synergy_nb.dataflow.measures import Ewma, Rate
+from synergy_nb.dataflow.tuples import END
 
-__all__ = ["Component"]
+__all__ = ["Component", "Reader"]
+
+
+class Reader(Protocol):
+    """Who reads a component's stream without a channel of it: it is given all that leaves, and never stops anybody."""
+
+    @property
+    def wire(self) -> bool:
+        """Whether it wants parcels in their encoded form."""
+
+    @property
+    def open(self) -> bool:
+        """Whether it keeps up."""
+
+    def take(self, parcels: Sequence[Parcel]) -> None:
+        """Take what leaves the component; the parcels are the very ones that others get."""
+
+    def lose(self, why: str) -> None:
+        """The component has gone, and with it the stream unless it has ended."""
 
 
 class Component:
@@ -37,7 +57,11 @@ class Component:
         self.remaining = remaining
         self.inlets: list[Inlet] = []
         self.outlets: list[Outlet] = []
+        self.taps: list[Reader] = []
+        self.kind = ""  # of its operator
         self.stream = ""  # name of its stream
+        self.position = 0  # in its stream, of what leaves next
+        self.until: int | None = None  # event time of the last punctuation that has left
         self.running = False
         self.paused = False  # takes nothing more at the moment
         self.elsewhere = False  # executed by another engine, which says itself what it took
@@ -49,6 +73,7 @@ class Component:
         self.batch_s = Ewma()
         self.queueing = Ewma()
         self.works = 0
+        self.spent_s = 0.0
         self.late = 0
         self.tuples_in = 0
         self.tuples_out = 0
@@ -57,22 +82,53 @@ class Component:
 
     @property
     def open(self) -> bool:
-        """Whether everything downstream has room for what this component produces."""
-        return all(outlet.open for outlet in self.outlets)
+        """Whether everything downstream has room for what this component produces.
+
+        Those who share its stream have no say in that, as long as it has consumers of its own. Once it goes on for them
+        alone, the one that is ahead of the others sets the pace: faster than all of them would help nobody.
+        """
+        if self.outlets or not self.taps:
+            return all(outlet.open for outlet in self.outlets)
+        return any(tap.open for tap in self.taps)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the end of its stream has left."""
+        return self.until == END
+
+    def produced(self, parcels: Sequence[Parcel], now: float) -> None:
+        """``parcels``, the next of its stream, leave it."""
+        rows = 0
+        for parcel in parcels:
+            rows += parcel.rows
+            self.bytes_out += parcel.size
+            self.position = parcel.position + parcel.rows
+            if parcel.time is not None:
+                self.until = parcel.time
+        self.tuples_out += rows
+        self.departures.add(rows, now)
+        for tap in tuple(self.taps):  # it leaves when it has all
+            tap.take(parcels)
 
     def executed(self, tuples: int, seconds: float, finished: float) -> None:
         """``tuples`` were executed together within ``seconds``, until ``finished``."""
         self.works += 1
+        self.spent_s += seconds
         self.busy.add(seconds, finished)
         if tuples:
             self.tuple_s.add(seconds / tuples, tuples)
             self.batch_s.add(seconds)
 
     def stats(self, now: float) -> dict[str, Any]:
-        """What was measured, as plain values: seconds, bytes, tuples/s, cores."""
+        """What was measured, as plain values: seconds, bytes, tuples/s, cores.
+
+        ``cost`` is what a tuple that came in has taken here so far, in seconds; other than in ``processing_s``, what
+        punctuations took is in it. It is None where nothing has been executed by this peer.
+        """
         return {
             "application": self.application,
             "operator": self.operator,
+            "kind": self.kind,
             "stream": self.stream,
             "tuples_in": self.tuples_in,
             "tuples_out": self.tuples_out,
@@ -87,5 +143,6 @@ class Component:
             "queue_bytes": sum(inlet.queued for inlet in self.inlets),
             "queue_tuples": sum(parcel.fresh for inlet in self.inlets for _, _, parcel in inlet.queue),
             "late": self.late,
+            "cost": self.spent_s / self.tuple_s.count if self.tuple_s.count and not self.elsewhere else None,
             "selectivity": self.tuples_out / self.tuples_in if self.tuples_in else None,
         }

@@ -7,6 +7,9 @@ its inputs and an outlet for each reader of its output stream (see :mod:`synergy
 executed while all of its outboxes are empty and every outlet has credit left, so an outbox never holds more than the
 output of one execution, and a slow reader slows all that is upstream of it, up to the sources, and loses nothing.
 
+Whoever else reads a component's stream is one of its *taps* (:class:`~synergy_nb.dataflow.components.Reader`): it is
+given what leaves the component, and what it does not keep up with is its own affair.
+
 The driver asks :meth:`Hosting.next` for work, executes it wherever it likes, and hands the outputs to
 :meth:`Hosting.done`, which says what has to go to other peers; what stays on this peer is queued without leaving it.
 """
@@ -149,7 +152,7 @@ class Hosting:
         windows: Mapping[str, int] | None = None,
         limit: float | None = None,
         remaining: float = 0.0,
-        expected: int | None = 0,
+        joins: Iterable[str] = (),
         now: float = 0.0,
     ) -> Component:
         """Host a component.
@@ -168,8 +171,8 @@ class Hosting:
             Delay limit of the application in seconds; None: no limit.
         remaining
             Predicted processing time downstream of it, in seconds a tuple.
-        expected
-            Position that the first item of each input must have; None: whatever comes first (a stream joined later).
+        joins
+            Inputs that join a stream that goes on: their first item may have any position, that of others is 0.
 
         Raises
         ------
@@ -187,12 +190,13 @@ class Hosting:
             application, operator, limit=limit, remaining=remaining, measure_s=self._measure_s, now=now
         )
         sizes = windows or {}
-        inside = frozenset(local)
+        inside, joining = frozenset(local), frozenset(joins)
         for channel in outputs:
             outlet = Outlet(channel, sizes.get(channel, self.window), channel in inside)
             component.outlets.append(outlet)
             self._outlets[channel] = (component, outlet)
         for port, channel in enumerate(inputs):
+            expected = None if channel in joining else 0
             inlet = Inlet(component, port, channel, window=sizes.get(channel, self.window), expected=expected)
             component.inlets.append(inlet)
             self._inlets[channel] = inlet
@@ -225,11 +229,24 @@ class Hosting:
             self._waiting.pop(inlet, None)
             self._owing.pop(inlet, None)
         for outlet in component.outlets:
-            del self._outlets[outlet.channel]
-            reader = self._inlets.get(outlet.channel)
-            if reader is not None and reader.upstream is outlet:
-                reader.upstream = None
+            self._untie(outlet)
         return True
+
+    def detach(self, channel: str) -> bool:
+        """Send nothing more on a channel, and forget what waits for it; False if no component here writes to it."""
+        sender = self._outlets.get(channel)
+        if sender is None:
+            return False
+        component, outlet = sender
+        component.outlets.remove(outlet)
+        self._untie(outlet)
+        return True
+
+    def _untie(self, outlet: Outlet) -> None:
+        del self._outlets[outlet.channel]
+        reader = self._inlets.get(outlet.channel)
+        if reader is not None and reader.upstream is outlet:
+            reader.upstream = None
 
     def __contains__(self, key: tuple[str, str]) -> bool:
         return key in self._components
@@ -438,12 +455,7 @@ class Hosting:
     # -- inside --------------------------------------------------------------------------------------------------
 
     def _produce(self, component: Component, outputs: Sequence[Parcel], now: float, deliveries: list[Delivery]) -> None:
-        rows = 0
-        for parcel in outputs:
-            rows += parcel.rows
-            component.bytes_out += parcel.size
-        component.tuples_out += rows
-        component.departures.add(rows, now)
+        component.produced(outputs, now)
         for outlet in component.outlets:
             outlet.outbox.extend(outputs)
             self._flush(outlet, now, deliveries)

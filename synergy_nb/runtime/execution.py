@@ -22,10 +22,12 @@ from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, empty
 from synergy_nb.graph import Deploy
 from synergy_nb.plan import Operator, Plan
 from synergy_nb.plan.parts import PART
+from synergy_nb.plan.sharing import TAP, provider
 from synergy_nb.runtime.packing import coalesce, pack
 from synergy_nb.runtime.sinks import Sink
 from synergy_nb.runtime.sources import ANYTHING, Feed, PeerFeed, PushFeed, Sample, Stream, ThreadFeed
 from synergy_nb.runtime.spark import SparkHost, SparkPart
+from synergy_nb.runtime.taps import Tap
 
 __all__ = ["Execution", "Outcome", "Runtime", "Surroundings", "assemble", "read_paced", "warm"]
 
@@ -83,6 +85,10 @@ class Surroundings(msgspec.Struct, frozen=True):
         Opens traces and generators, see :func:`read_paced`.
     prepared
         To be called on the loop with an execution whose part on Spark takes tuples.
+    shared
+        Gives the component whose stream is that of an application's operator on this peer; ValueError if none is.
+    tap_bytes
+        Of a shared stream that may wait for one of its readers.
     spark
         What the peer has to do with Spark; None: nothing.
     """
@@ -98,6 +104,8 @@ class Surroundings(msgspec.Struct, frozen=True):
     samples: Callable[[], Iterable[Sample]] | None
     read: Callable[[Mapping[str, Any]], tuple[Stream, bool]]
     prepared: Callable[[Execution], None]
+    shared: Callable[[str, str], Component]
+    tap_bytes: int
     spark: SparkHost | None
 
 
@@ -149,10 +157,14 @@ class Execution:
     Attributes
     ----------
     logic, feed, sink
-        What it executes: a source has a feed, all others have logic, and sinks a sink; a part on Spark is both feed
-        and logic.
+        What it executes: a source or a tap has a feed, all others have logic, and sinks a sink; a part on Spark is both
+        feed and logic.
     routes
         Channel to the address that it leads to.
+    readers
+        Channel to the operator that reads it.
+    wire
+        Whether outputs have to be encoded.
     light_s, light_punctuation_s
         What an item of few tuples has been taking, in seconds; infinite before the first.
     failure
@@ -166,15 +178,25 @@ class Execution:
         self.feed: Feed | None = None
         self.sink: Sink | None = None
         self.routes: dict[str, str] = {}
-        self.wire = False  # whether outputs have to be encoded
+        self.readers: dict[str, str] = {}
+        self.wire = False
         self.light_s = math.inf
         self.light_punctuation_s = math.inf
         self._recent: deque[float] = deque(maxlen=9)
         self.late = 0
         self.started = False
         self.failure: str | None = None
+        self._address = around.address
         self._clock = around.clock
         self._most = around.most
+
+    def refit(self) -> None:
+        """Let outputs be encoded from now on if, and only if, somebody wants them so."""
+        component = self.component
+        elsewhere = any(address != self._address for address in self.routes.values())
+        self.wire = self.sink is not None or elsewhere or any(tap.wire for tap in component.taps)
+        if self.feed is not None:
+            self.feed.wire = self.wire
 
     def run(self, work: Work) -> Outcome:
         """Run the operator on what waited for it; in any thread, but never twice at the same time."""
@@ -261,12 +283,13 @@ def assemble(order: Deploy, hosting: Hosting, around: Surroundings) -> Execution
     if missing:
         raise ValueError(f"operator {operator.id!r}: no peer is given for {', '.join(missing)}")
     inputs = [f"{application}/{up}>{operator.id}:{port}" for port, up in enumerate(operator.inputs)]
-    routes = {
-        f"{application}/{operator.id}>{down}:{port}": order.peers[down]
+    readers = {
+        f"{application}/{operator.id}>{down}:{port}": down
         for down in dict.fromkeys(plan.downstream(operator.id))
         for port, up in enumerate(plan.operators[down].inputs)
         if up == operator.id
     }
+    routes = {channel: order.peers[down] for channel, down in readers.items()}
     results = f"{application}/{operator.id}>"  # what the client reads
     ends = operator.kind == "sink"
     component = hosting.add(
@@ -278,15 +301,20 @@ def assemble(order: Deploy, hosting: Hosting, around: Surroundings) -> Execution
         windows={results: around.result_bytes},
         limit=plan.qos.delay,
         remaining=_downstream_s(plan, operator.id, {}),
+        joins=[channel for channel, up in zip(inputs, operator.inputs, strict=True) if plan.operators[up].kind == TAP],
         now=around.clock(),
     )
+    component.kind, component.stream = operator.kind, plan.stream_name(operator.id)
     execution = Execution(operator, component, around)
-    execution.routes = routes
-    component.stream = plan.stream_name(operator.id)
-    execution.wire = ends or any(address != around.address for address in routes.values())
+    execution.routes, execution.readers = routes, readers
+    if ends:
+        execution.sink = Sink(application, operator.id, results, limit=plan.qos.delay, now=around.clock())
+    execution.refit()
     try:
         if operator.kind == PART:
             execution.feed = execution.logic = _part(execution, around)
+        elif operator.kind == TAP:
+            execution.feed = _tap(execution, around)
         elif operator.kind == "source":
             execution.feed = _feed(execution, plan, hosting.window, around)
         else:
@@ -294,8 +322,6 @@ def assemble(order: Deploy, hosting: Hosting, around: Surroundings) -> Execution
     except BaseException:
         hosting.remove(application, operator.id)
         raise
-    if ends:
-        execution.sink = Sink(application, operator.id, results, limit=plan.qos.delay, now=around.clock())
     return execution
 
 
@@ -324,6 +350,27 @@ def _part(execution: Execution, around: Surroundings) -> SparkPart:
         room=room,
     )
     return part
+
+
+def _tap(execution: Execution, around: Surroundings) -> Tap:
+    operator = execution.operator
+    found = provider(operator, around.address)
+    if found is None:
+        raise ValueError(f"operator {operator.id!r}: this peer gives no such stream")
+    return Tap(
+        around.ready,
+        around.clock,
+        wire=execution.wire,
+        most=around.most,
+        source=around.shared(*found),
+        limit=around.tap_bytes,
+        failed=lambda error: _put_off(around, execution, error),
+    )
+
+
+def _put_off(around: Surroundings, execution: Execution, error: BaseException) -> None:
+    """Fail when what is under way is done: the component that is tapped is at work, or being removed."""
+    around.loop.call_soon(around.failed, execution, error)
 
 
 def _feed(execution: Execution, plan: Plan, room: int, around: Surroundings) -> Feed:

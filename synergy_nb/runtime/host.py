@@ -1,39 +1,28 @@
-"""What executes operators on a peer: it carries out instructions, moves items, and reports failures and measurements.
+"""What executes operators on a peer: it carries out instructions, and reports results, failures and measurements.
 
-All bookkeeping happens on the event loop's thread, in :class:`~synergy_nb.dataflow.hosting.Hosting`; operators run in a
-small pool of threads, where Polars releases the GIL. An item of few tuples for an operator that has been taking less
-than :data:`LIGHT_SECONDS` is executed on the loop's thread itself: going to another thread and back would take longer.
-Items that wait for the same operator are executed together, so whoever is behind has less to do for each of them.
-
-On the wire, data travel on the channel ``application/upstream>operator:port``, and what the reader has consumed on
-``credit:`` + channel, as 8 bytes, little-endian.
+Components are created, started, detached and removed here; their items move in
+:class:`~synergy_nb.runtime.datapath.DataPath`. All of it is on the event loop's thread.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
-from synergy_nb.dataflow.channels import Parcel
-from synergy_nb.dataflow.hosting import TOGETHER_ROWS, WINDOW_BYTES, Component, Delivery, Hosting, Work
-from synergy_nb.dataflow.tuples import decode
-from synergy_nb.graph import Deploy, Start, Undeploy
+from synergy_nb.dataflow.hosting import WINDOW_BYTES, Component, Hosting
+from synergy_nb.graph import Deploy, Detach, Start, Undeploy
 from synergy_nb.plan import Plan
-from synergy_nb.runtime.execution import Execution, Outcome, Runtime, Surroundings, assemble, read_paced, warm
-from synergy_nb.runtime.packing import parcel_of
-from synergy_nb.runtime.sinks import Sink
+from synergy_nb.runtime.datapath import DataPath
+from synergy_nb.runtime.execution import Execution, Runtime, Surroundings, assemble, read_paced, warm
+from synergy_nb.runtime.sinks import Sink, Sinks
 from synergy_nb.runtime.sources import Feed, PushFeed, Sample, Stream
-from synergy_nb.runtime.spark import SparkHost, SparkPart
+from synergy_nb.runtime.spark import SparkHost
+from synergy_nb.runtime.taps import TAP_BYTES, Tap
 
 __all__ = ["Host", "Runtime"]
 
-LIGHT_ROWS: Final = 64  # tuples of an item that may be executed on the loop's thread
-LIGHT_SECONDS: Final = 0.6e-3  # that such items may have been taking: 60 µs in a row, 450 µs after 10 ms of rest
-TURN_SECONDS: Final = 1e-3  # spent on the loop's thread before others get their turn
 RESULT_BYTES: Final = 64 << 20  # results that a sink keeps until they are fetched
-CREDIT: Final = "credit:"
 
 
 class Host:
@@ -55,6 +44,8 @@ class Host:
         See :class:`~synergy_nb.dataflow.hosting.Hosting`.
     result_bytes
         Results that a sink keeps until they are fetched; a full sink stops what is upstream of it.
+    tap_bytes
+        Of a shared stream that may wait for an application that joined it; one that falls behind by more fails.
     threads
         Operators that are executed at the same time.
     keys
@@ -81,6 +72,7 @@ class Host:
         discipline: str = "fcfs",
         window_bytes: int = WINDOW_BYTES,
         result_bytes: int = RESULT_BYTES,
+        tap_bytes: int = TAP_BYTES,
         threads: int = 1,
         keys: Mapping[str, bytes] | None = None,
         samples: Callable[[], Iterable[Sample]] | None = None,
@@ -93,15 +85,13 @@ class Host:
         self._clock = runtime.clock
         self._failed = failed
         self._finished = finished
-        self._measured = measured
         self._prepared = prepared
-        self._measure_s = measure_s
-        self._threads = threads
+        self._path = DataPath(runtime, self.hosting, failed=self._fail, ended=self._ended, threads=threads)
         self._around = Surroundings(
             address=runtime.address,
             loop=runtime.loop,
             clock=runtime.clock,
-            ready=self._pump,
+            ready=self._path.pump,
             failed=self._fail,
             result_bytes=max(result_bytes, window_bytes),
             most=max(window_bytes // 2, 1),
@@ -109,28 +99,20 @@ class Host:
             samples=samples,
             read=read,
             prepared=self._part_prepared,
+            shared=self._shared,
+            tap_bytes=tap_bytes,
             spark=spark,
         )
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"synergy {runtime.address}")
-        self._executing = 0  # in the pool
         self._warm: set[str] = set()  # kinds of operators that have run
         self._executions: dict[tuple[str, str], Execution] = {}
-        self._by_component: dict[Component, Execution] = {}
-        self._routes: dict[str, str | Sink] = {}  # channel to where it leads
-        self._senders: dict[str, str] = {}  # channel to the address that it comes from
-        self._feeds: dict[Execution, Feed] = {}
         self._ending: set[asyncio.Task[None]] = set()
-        self._strangers: set[str] = set()  # channels refused so far, to journal each once
-        self._pumping = self._again = self._called = False
-        self._idle = asyncio.Event()
-        self._idle.set()
-        self._timer: asyncio.TimerHandle | None = None
+        self._sinks = Sinks(runtime.loop, runtime.clock, runtime.record, measured, measure_s)
         self._closed = False
 
     # -- instructions --------------------------------------------------------------------------------------------
 
     def carry_out(self, instruction: object) -> None:
-        """Deploy, start or undeploy a component; what goes wrong is reported through ``failed``.
+        """Deploy, start, detach or undeploy a component; what goes wrong is reported through ``failed``.
 
         Raises
         ------
@@ -142,11 +124,13 @@ class Host:
                 self._deploy(instruction)
             case Start(application, operator):
                 self._start(application, operator)
+            case Detach(application, operator, consumers):
+                self._detach(application, operator, consumers)
             case Undeploy(application, operator):
                 self._undeploy(application, operator)
             case _:
                 kind = type(instruction).__name__
-                raise TypeError(f"instruction: {kind}; expected Deploy, Start or Undeploy")
+                raise TypeError(f"instruction: {kind}; expected Deploy, Start, Detach or Undeploy")
 
     def _deploy(self, order: Deploy) -> None:
         key = (order.application, order.operator)
@@ -158,22 +142,45 @@ class Host:
         except ValueError as error:
             self._report(*key, error)
             return
-        self._executions[key] = self._by_component[execution.component] = execution
-        self._routes.update(execution.routes)
+        self._executions[key] = execution
+        self._path.add(execution)
         if execution.sink is not None:
-            self._routes[execution.sink.channel] = execution.sink
+            self._sinks.add(execution.sink)
         kind = execution.operator.kind
         if execution.feed is not None:
+            self._fit(execution.feed)
             if execution.operator.inputs:  # a part on Spark: what it makes of what it gets leaves it as of a source
-                self._feeds[execution] = execution.feed
+                self._path.feeds[execution] = execution.feed
             execution.feed.prepare()
         elif kind not in self._warm:
             self._warm.add(kind)
-            self._pool.submit(warm, execution.operator, Plan.from_bytes(order.plan))
+            self._path.beside(warm, execution.operator, Plan.from_bytes(order.plan))
         self._runtime.record("component_deployed", order.application, operator=order.operator)
-        if execution.sink is not None and self._timer is None:
-            self._timer = self._runtime.loop.call_later(self._measure_s, self._tick)
-        self._pump()
+        self._path.pump()
+
+    def _shared(self, application: str, operator: str) -> Component:
+        """The component whose stream is that of an operator here: its own, or that which it shares itself.
+
+        Raises
+        ------
+        ValueError
+            If there is none (any more).
+        """
+        execution = self._executions.get((application, operator))
+        where = f"{application}/{operator}, whose stream is to be shared,"
+        if execution is None:
+            raise ValueError(f"{where} is not on this peer")
+        if execution.failure is not None:
+            raise ValueError(f"{where} has failed: {execution.failure}")
+        source = execution.feed.source if isinstance(execution.feed, Tap) else execution.component
+        if source.removed and not source.ended:
+            raise ValueError(f"{where} has lost the component that makes it")
+        return source
+
+    def _fit(self, feed: Feed) -> None:
+        """Have a stream encoded, or no longer, as those who share it want it."""
+        if isinstance(feed, Tap) and not feed.source.removed:
+            self._path.executions[feed.source].refit()
 
     def _part_prepared(self, execution: Execution) -> None:
         component = execution.component
@@ -186,38 +193,51 @@ class Host:
         if execution is None or execution.feed is None or execution.failure is not None or execution.started:
             return
         execution.started = True
-        self._feeds[execution] = execution.feed
-        self._runtime.record("source_started", application, operator=operator)
+        self._path.feeds[execution] = execution.feed
+        shares = {"shares": execution.feed.name} if isinstance(execution.feed, Tap) else {}
+        self._runtime.record("source_started", application, operator=operator, **shares)
         execution.feed.start()
-        self._pump()
+        self._path.pump()
+
+    def _detach(self, application: str, operator: str, consumers: Collection[str]) -> None:
+        execution = self._executions.get((application, operator))
+        if execution is None or execution.failure is not None:
+            return
+        for channel in [channel for channel, reader in execution.readers.items() if reader in consumers]:
+            del execution.readers[channel], execution.routes[channel]
+            self._path.detach(channel)
+        if execution.sink is not None:  # whom its results were for has gone
+            self._path.detach(execution.sink.channel)
+            self._sinks.remove(execution.sink)
+            execution.sink = None
+        feed = execution.feed
+        if isinstance(feed, Tap) and not execution.routes:  # whoever shares its stream reads the component behind it
+            feed.stop()
+            self._fit(feed)
+        execution.refit()
+        self._runtime.record("component_detached", application, operator=operator, consumers=list(consumers))
+        self._path.pump()
 
     def _undeploy(self, application: str, operator: str) -> None:
         execution = self._executions.pop((application, operator), None)
         if execution is None:
             return
-        self._remove(execution)
+        self._remove(execution, "was undeployed")
         if execution.sink is not None:
-            del self._routes[execution.sink.channel]
-            execution.sink.close()
+            self._path.detach(execution.sink.channel)
+            self._sinks.remove(execution.sink)
         self._runtime.record("component_undeployed", application, operator=operator)
-        if not any(other.sink is not None for other in self._executions.values()) and self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._pump()
+        self._path.pump()
 
-    def _remove(self, execution: Execution) -> None:
+    def _remove(self, execution: Execution, why: str) -> None:
         """Take a component out of the data path; the results of a sink stay."""
-        component = execution.component
-        self.hosting.remove(component.application, component.operator)
-        self._by_component.pop(component, None)
-        self._feeds.pop(execution, None)
-        for inlet in component.inlets:
-            self._senders.pop(inlet.channel, None)
-        for channel in execution.routes:
-            self._routes.pop(channel, None)
+        self._path.remove(execution)
+        for tap in tuple(execution.component.taps):
+            tap.lose(why)
         feed, execution.feed, execution.logic = execution.feed, None, None
         if feed is not None:
             feed.stop()
+            self._fit(feed)
             task = self._runtime.loop.create_task(feed.closed())
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
@@ -229,37 +249,13 @@ class Host:
         self._closed = True
         if self._ending:
             await asyncio.gather(*self._ending)
-        await self._idle.wait()
-        self._pool.shutdown()
+        await self._path.close()
 
     # -- data ----------------------------------------------------------------------------------------------------
 
     def on_data(self, sender: str, channel: str, payload: bytes) -> None:
-        """Take a data frame from another peer: items, or what its reader has consumed."""
-        now = self._clock()
-        if channel.startswith(CREDIT):
-            if len(payload) == 8:
-                consumed = int.from_bytes(payload, "little")
-                self._dispatch(self.hosting.credit(channel.removeprefix(CREDIT), consumed, now))
-            else:
-                self._refuse(channel, f"{len(payload)} bytes; expected 8")
-            self._pump()
-            return
-        inlet = self.hosting.inlet(channel)
-        if inlet is None:
-            self._refuse(channel, "no component on this peer reads it")
-            return
-        self._senders[channel] = sender
-        try:
-            self.hosting.offer(channel, parcel_of(decode(payload), payload), now)
-        except ValueError as error:  # damaged, or tuples are missing
-            self._fail(self._by_component[inlet.component], error)
-        self._pump_soon()  # frames that have come together are executed together
-
-    def _refuse(self, channel: str, reason: str) -> None:
-        if channel not in self._strangers and len(self._strangers) < 1000:
-            self._strangers.add(channel)
-            self._runtime.record("data_refused", channel, reason=reason)
+        """Take a data frame from another peer, see :meth:`DataPath.on_data`."""
+        self._path.on_data(sender, channel, payload)
 
     def push(self, application: str, name: str, data: bytes) -> bool:
         """Give one encoded item to the source ``name`` (connector ``python``); False, and nothing taken, if it is full.
@@ -278,150 +274,29 @@ class Host:
         await self._pushed(application, name).room()
 
     def _pushed(self, application: str, name: str) -> PushFeed:
-        for execution, feed in self._feeds.items():
+        for execution, feed in self._path.feeds.items():
             known = execution.operator.params.get("name") == name
             if known and execution.component.application == application and isinstance(feed, PushFeed):
                 return feed
         raise LookupError(f"application {application!r} has no started source {name!r} with connector python here")
 
-    # -- execution -----------------------------------------------------------------------------------------------
+    # -- ends and failures ---------------------------------------------------------------------------------------
 
-    def _pump(self) -> None:
-        """Emit, execute and grant until nothing more can be done now."""
-        if self._pumping:
-            self._again = True
-            return
-        self._pumping = True
-        try:
-            self._again = True
-            while self._again:
-                self._again = False
-                self._turn()
-                for channel, consumed in self.hosting.grants():
-                    sender = self._senders.get(channel)
-                    if sender is not None:
-                        self._send(None, sender, CREDIT + channel, consumed.to_bytes(8, "little"))
-        finally:
-            self._pumping = False
-
-    def _pump_soon(self) -> None:
-        """Pump when what is to be done on the loop now has been done."""
-        if not self._called:
-            self._called = True
-            self._runtime.loop.call_soon(self._pump_now)
-
-    def _pump_now(self) -> None:
-        self._called = False
-        self._pump()
-
-    def _turn(self) -> None:
-        began = self._clock()
-        while True:
-            self._emit()
-            now = self._clock()
-            if now - began > TURN_SECONDS:
-                self._pump_soon()
-                return
-            if self._executing < self._threads:
-                work = self.hosting.next(now, together=TOGETHER_ROWS)
-            else:
-                work = self.hosting.next(now, self._light, together=LIGHT_ROWS - 1)
-            if work is None:
-                return
-            execution = self._by_component[work.component]
-            if work.fresh < LIGHT_ROWS and all(self._light(work.component, parcel) for parcel in work.parcels):
-                self._complete(execution, work, execution.run(work))
-            else:
-                self._executing += 1
-                self._idle.clear()
-                self._pool.submit(self._in_thread, execution, work)
-
-    def _light(self, component: Component, parcel: Parcel) -> bool:
-        execution = self._by_component[component]
-        expected = execution.light_s if parcel.time is None else execution.light_punctuation_s
-        return parcel.rows < LIGHT_ROWS and expected < LIGHT_SECONDS
-
-    def _emit(self) -> None:
-        """Take out of the feeds what has room downstream."""
-        for execution, feed in tuple(self._feeds.items()):
-            component = execution.component
-            while feed.pending and self.hosting.may_emit(component):
-                parcel = feed.pending.popleft()
-                now = self._clock()
-                deliveries = self.hosting.emit(component, [parcel], now)
-                feed.rate = component.departures.per_second(now)
-                feed.emitted(parcel)
-                self._dispatch(deliveries)
-
-    def _in_thread(self, execution: Execution, work: Work) -> None:
-        outcome = execution.run(work)
-        try:
-            self._runtime.loop.call_soon_threadsafe(self._after_thread, execution, work, outcome)
-        except RuntimeError:  # the loop was closed without closing the host: nobody is waiting
-            return
-
-    def _after_thread(self, execution: Execution, work: Work, outcome: Outcome) -> None:
-        self._executing -= 1
-        if not self._executing:
-            self._idle.set()
-        self._complete(execution, work, outcome)
-        self._pump()
-
-    def _complete(self, execution: Execution, work: Work, outcome: Outcome) -> None:
-        late = execution.account(outcome, LIGHT_ROWS)
-        deliveries = self.hosting.done(work, outcome.parcels, outcome.started, outcome.finished, late)
-        if execution.component.removed:
-            return
-        if isinstance(execution.logic, SparkPart):
-            execution.component.paused = execution.logic.full
-        if outcome.error is not None:
-            self._fail(execution, outcome.error)
-            return
-        if execution.sink is not None:
-            for rows, size, born, now in outcome.arrived:
-                execution.sink.measure(rows=rows, size=size, born=born, now=now)
-        self._dispatch(deliveries)
-
-    def _dispatch(self, deliveries: Iterable[Delivery]) -> None:
-        for channel, parcel in deliveries:
-            route = self._routes.get(channel)
-            if isinstance(route, Sink):
-                self._keep(route, parcel)
-            elif route is not None and parcel.payload is not None:
-                self._send(channel, route, channel, parcel.payload)
-
-    def _send(self, own: str | None, to: str, channel: str, payload: bytes) -> None:
-        try:
-            self._runtime.send_data(to, channel, payload)
-        except (OSError, BufferError) as error:  # the link is full or gone: tuples would be missing
-            writer = self.hosting.writer(own) if own is not None else None
-            if writer is not None:
-                self._fail(self._by_component[writer], error)
-
-    def _keep(self, sink: Sink, parcel: Parcel) -> None:
-        before = sink.fetched, sink.ended
-        sink.keep(parcel)
-        if sink.fetched != before[0]:
-            self._dispatch(self.hosting.credit(sink.channel, sink.fetched, self._clock()))
-        if sink.ended and not before[1]:
-            self._runtime.record("sink_finished", sink.application, operator=sink.operator)
-            if self._finished is not None:
-                self._finished(sink.application, sink.operator)
-
-    # -- failures ------------------------------------------------------------------------------------------------
+    def _ended(self, sink: Sink) -> None:
+        self._runtime.record("sink_finished", sink.application, operator=sink.operator)
+        if self._finished is not None:
+            self._finished(sink.application, sink.operator)
 
     def _fail(self, execution: Execution, error: BaseException) -> None:
         if execution.failure is not None or execution.component.removed:
             return
         component = execution.component
-        execution.failure = str(error)
-        self._remove(execution)
+        execution.failure = _reason(error)
+        self._remove(execution, f"has failed: {execution.failure}")
         self._report(component.application, component.operator, error)
 
     def _report(self, application: str, operator: str, error: BaseException) -> None:
-        text = (str(error).splitlines() or [""])[0][:500]
-        named = isinstance(error, ValueError) and text
-        reason = text if named else f"{type(error).__name__}: {text}"
+        reason = _reason(error)
         self._runtime.record("operator_failed", application, operator=operator, reason=reason)
         if self._failed is not None:
             self._failed(application, operator, reason)
@@ -445,10 +320,10 @@ class Host:
         LookupError
             If there is no such sink.
         """
-        sink = self._sink(application, operator)
+        sink = self._sinks.find(application, operator)
         results = sink.fetch(max_bytes)
-        self._dispatch(self.hosting.credit(sink.channel, sink.fetched, self._clock()))
-        self._pump()
+        self._path.fetched(sink)
+        self._path.pump()
         return results
 
     async def arrival(self, application: str, operator: str | None, seconds: float) -> None:
@@ -459,11 +334,11 @@ class Host:
         LookupError
             If there is no such sink.
         """
-        await self._sink(application, operator).arrival(seconds)
+        await self._sinks.find(application, operator).arrival(seconds)
 
     def qos(self, application: str, operator: str | None = None) -> dict[str, Any]:
         """Quality of service of a sink since it began, see :meth:`Sink.qos`."""
-        return self._sink(application, operator).qos()
+        return self._sinks.find(application, operator).qos()
 
     def stats(self) -> list[dict[str, Any]]:
         """What is measured of each component, see :meth:`Component.stats`."""
@@ -471,27 +346,10 @@ class Host:
 
     def measure(self) -> None:
         """Journal and report the quality of service of each sink since the last time."""
-        now = self._clock()
-        for execution in tuple(self._executions.values()):
-            sink = execution.sink
-            if sink is None or sink.reported:
-                continue
-            record = sink.interval(now)
-            self._runtime.record("qos", sink.application, **record)
-            if self._measured is not None:
-                self._measured(sink.application, sink.operator, record)
+        self._sinks.measure()
 
-    def _tick(self) -> None:
-        self._timer = self._runtime.loop.call_later(self._measure_s, self._tick)
-        self.measure()
 
-    def _sink(self, application: str, operator: str | None) -> Sink:
-        sinks = [
-            execution.sink
-            for (owner, name), execution in self._executions.items()
-            if owner == application and execution.sink is not None and operator in (None, name)
-        ]
-        if len(sinks) != 1 or sinks[0] is None:
-            found = ", ".join(sink.operator for sink in sinks if sink is not None) or "none"
-            raise LookupError(f"application {application!r}: sink {operator!r}: found {found}; expected exactly one")
-        return sinks[0]
+def _reason(error: BaseException) -> str:
+    """An error for people: what a check says of what it found, and the kind of any other."""
+    text = (str(error).splitlines() or [""])[0][:500]
+    return text if isinstance(error, ValueError) and text else f"{type(error).__name__}: {text}"

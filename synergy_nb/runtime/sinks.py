@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from synergy_nb.dataflow.channels import Parcel
 from synergy_nb.dataflow.measures import DelayHistogram
 from synergy_nb.dataflow.tuples import END
 
-__all__ = ["Sink"]
+__all__ = ["Sink", "Sinks"]
 
 
 class Sink:
@@ -120,3 +121,78 @@ class Sink:
             "tuples": self._delays.count,
             "finished": self.ended,
         }
+
+
+class Sinks:
+    """The sinks of one peer, whose quality of service is journaled as ``qos`` and reported as long as there are any.
+
+    Parameters
+    ----------
+    loop, clock, record
+        Of the peer.
+    measured
+        Called with (application, operator, record) of each sink, see :meth:`Sink.interval`.
+    every
+        Seconds between two measurements.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        clock: Callable[[], float],
+        record: Callable[..., None],
+        measured: Callable[[str, str, dict[str, Any]], None] | None,
+        every: float,
+    ) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._record = record
+        self._measured = measured
+        self._every = every
+        self._sinks: dict[tuple[str, str], Sink] = {}
+        self.timer: asyncio.TimerHandle | None = None
+
+    def add(self, sink: Sink) -> None:
+        """Measure one more."""
+        self._sinks[sink.application, sink.operator] = sink
+        if self.timer is None:
+            self.timer = self._loop.call_later(self._every, self._tick)
+
+    def remove(self, sink: Sink) -> None:
+        """Forget one with its results; whoever waits for these is let go."""
+        del self._sinks[sink.application, sink.operator]
+        sink.close()
+        if not self._sinks and self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    def find(self, application: str, operator: str | None) -> Sink:
+        """The sink of an application; None: the only one that it has here.
+
+        Raises
+        ------
+        LookupError
+            If there is no such sink.
+        """
+        sinks = [
+            sink for (owner, name), sink in self._sinks.items() if owner == application and operator in (None, name)
+        ]
+        if len(sinks) != 1:
+            found = ", ".join(sink.operator for sink in sinks) or "none"
+            raise LookupError(f"application {application!r}: sink {operator!r}: found {found}; expected exactly one")
+        return sinks[0]
+
+    def measure(self) -> None:
+        """Journal and report what each sink has seen since the last time."""
+        now = self._clock()
+        for sink in tuple(self._sinks.values()):
+            if sink.reported:
+                continue
+            record = sink.interval(now)
+            self._record("qos", sink.application, **record)
+            if self._measured is not None:
+                self._measured(sink.application, sink.operator, record)
+
+    def _tick(self) -> None:
+        self.timer = self._loop.call_later(self._every, self._tick)
+        self.measure()

@@ -49,7 +49,7 @@ class Feed:
     clock
         Wall-clock seconds.
     wire
-        Whether parcels have to be encoded.
+        Whether parcels have to be encoded; that may change while it emits.
     most
         Bytes of a parcel, at most.
     """
@@ -61,7 +61,7 @@ class Feed:
         self.rate = 0.0  # tuples/s, measured by the host
         self.position = 0  # of the next tuple
         self.stopped = False
-        self._wire = wire
+        self.wire = wire
         self._most = most
 
     def prepare(self) -> None:
@@ -88,7 +88,7 @@ class Feed:
         else:
             stamped = msgspec.structs.replace(item, position=self.position, born=born)
             self.position += item.rows
-        return pack([stamped], wire=self._wire, most=self._most, rate=self.rate)
+        return pack([stamped], wire=self.wire, most=self._most, rate=self.rate)
 
 
 class ThreadFeed(Feed):

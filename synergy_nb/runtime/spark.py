@@ -427,7 +427,7 @@ class SparkPart(Feed):
     def _arrived(self, items: list[Item]) -> None:
         """Results of the query, on a thread that waits while too many have not been emitted."""
         for item in items:
-            parcels = pack([item], wire=self._wire, most=self._most, rate=self.rate)
+            parcels = pack([item], wire=self.wire, most=self._most, rate=self.rate)
             size = sum(parcel.size for parcel in parcels)
             with self._space:
                 self._space.wait_for(lambda: self.stopped or self._waiting < OUTPUT_BYTES)
