@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from synergy_nb.algorithms import engines
-from synergy_nb.algorithms.composition import Composition, CompositionConfig, Probing
+from synergy_nb.algorithms.composition import Composition, CompositionConfig, Probing, component_name
 from synergy_nb.algorithms.session import Session, SessionConfig
 from synergy_nb.graph import Ledger, Report
 from synergy_nb.overlay.directory import Directory
@@ -21,7 +21,8 @@ from synergy_nb.overlay.pastry import Pastry
 from synergy_nb.overlay.streams import PROFILED, Streams
 from synergy_nb.peer import Peer
 from synergy_nb.plan import Plan
-from synergy_nb.plan.parts import PART, Profile, parts_of
+from synergy_nb.plan.parts import PART, Profile, parts_of, profiled
+from synergy_nb.plan.sharing import TAP
 
 __all__ = ["ALL_COMPONENTS", "PeerConfig", "SynergyPeer"]
 
@@ -104,7 +105,8 @@ class SynergyPeer:
         self.membership = Membership(peer, self.pastry)
         self.directory = Directory(peer, self.pastry, self.membership)
         self.streams = Streams(self.directory)
-        self.session = Session(peer, self.ledger, self.membership, config.session)
+        offered = self.streams if config.composition.sharing != "off" else None
+        self.session = Session(peer, self.ledger, self.membership, config.session, offered)
         self.probing = Probing(peer, self.ledger, self.latency, config.composition)
         self.composition = Composition(
             peer, self.probing, self.directory, self.membership, self.session.establish, config.composition
@@ -122,7 +124,12 @@ class SynergyPeer:
         self.probing.processing = self._processing
         self.spark: engines.Offer | None = None
         self.on_parts: Callable[[str], None] | None = None
-        self._choosing: set[str] = set()
+        self.probing.running = self._running
+        self.probing.known = self._known
+        self.session.on_deploy = self._deployed
+        self.composition.placed = self._placed
+        self.composition.profiles = True
+        self.ledger.enforce = config.composition.enforce
 
     def join(self, contact: str | None) -> None:
         """Join the ring through ``contact``, or begin a new one, and register what this peer offers."""
@@ -140,18 +147,20 @@ class SynergyPeer:
 
     def submit(self, request: str, plan: Plan) -> None:
         """Compose and start an application from this peer, with what is for Spark as parts on Spark."""
-        if self.spark is None or all(each.engine == "peer" for each in plan.operators.values()):
-            self._compose(request, plan, {})
-            return
-        self._choosing.add(request)
-        names = sorted({plan.stream_name(operator) for operator in plan.operators})
+        self.composition.also = () if self.spark is None else (PART,)
+        self.composition.submit(request, plan)
 
-        def found(entries: dict[str, tuple[Entry, ...]] | None) -> None:
-            if request in self._choosing:
-                self._choosing.discard(request)
-                self._compose(request, plan, _profiles(entries or {}))
-
-        self.directory.lookup(names, found, self.config.composition.discovery)
+    def _placed(self, request: str, plan: Plan, found: Mapping[str, tuple[Entry, ...]]) -> list[Plan]:
+        """Plans to compose for one that was asked for: with its parts on Spark, and with less on it."""
+        profiles = _profiles({name: found.get(name, ()) for name in map(plan.stream_name, plan.operators)})
+        known = _unstated(plan, profiles)
+        choice = engines.choose(profiled(plan, known), self.spark, profiles)
+        if choice.reasons:
+            reasons = {operator: list(why) for operator, why in choice.reasons.items()}
+            self.peer.record("engines_chosen", request, reasons=reasons, parts=parts_of(choice.plan))
+        if self.on_parts is not None and parts_of(choice.plan):
+            self.on_parts(request)
+        return [choice.plan, *([choice.otherwise] if choice.otherwise is not None else [])]
 
     def _processing(self, plan: Plan, operator: str) -> float:
         """Processing time τ of a component here: of a part on Spark, by the micro-batches that this peer measures."""
@@ -162,19 +171,28 @@ class SynergyPeer:
         batches: int = asked.params["batches"]
         return max(profiled, batches * self.spark.micro_batch)
 
-    def _compose(self, request: str, plan: Plan, profiles: Mapping[str, Profile]) -> None:
-        choice = engines.choose(plan, self.spark, profiles)
-        if choice.reasons:
-            reasons = {operator: list(why) for operator, why in choice.reasons.items()}
-            self.peer.record("engines_chosen", request, reasons=reasons, parts=parts_of(choice.plan))
-        if self.on_parts is not None and parts_of(choice.plan):
-            self.on_parts(request)
-        self.composition.submit(request, choice.plan, choice.otherwise)
+    def _deployed(self, plan: Plan, operator: str) -> None:
+        """Offer a component to everybody that was deployed here for want of others (section 2.3.2)."""
+        if plan.operators[operator].kind in ("sink", TAP, PART):
+            return
+        name = component_name(plan, operator)
+        if name not in self.probing.offers:
+            self.probing.offers.add(name)
+            self.directory.register(name, "component", {"peer": self.config.name})
+
+    def _running(self, component: tuple[str, str]) -> float | None:
+        """Seconds from a source until a tuple is done by a component of this peer, if it is there for others to use."""
+        found = self.session.components.get(component)
+        return found.reached if found is not None and found.offered else None
+
+    def _known(self) -> list[str]:
+        """Neighbours in the overlay, the nearest first."""
+        alive = [address for address in self.pastry.leaf_set if not self.membership.is_dead(address)]
+        return self.latency.nearest(alive, len(alive))
 
     def stop(self, application: str) -> bool:
         """End an application of this origin: one that is composed, runs or has finished. False if unknown."""
-        cancelled = self.composition.cancel(application) or application in self._choosing
-        self._choosing.discard(application)
+        cancelled = self.composition.cancel(application)
         stopped = self.session.stop(application)
         if cancelled and not stopped:
             self.peer.record("application_stopped", application, reason="")
@@ -191,3 +209,19 @@ def _profiles(entries: Mapping[str, tuple[Entry, ...]]) -> dict[str, Profile]:
             busiest = max(measured, key=lambda attributes: float(attributes["rate"]))
             found[name] = Profile(**{field: float(busiest[field]) for field in PROFILED if field in busiest})
     return found
+
+
+def _unstated(plan: Plan, profiles: Mapping[str, Profile]) -> dict[str, Profile]:
+    """What was measured of those operators whose cost, selectivity or rate a plan does not state, by their ids."""
+    known: dict[str, Profile] = {}
+    for name, operator in plan.operators.items():
+        measured = profiles.get(plan.stream_name(name))
+        if measured is None or operator.kind == "sink":
+            continue
+        stated = operator.kind != "source" or operator.params.get("rate") is not None
+        known[name] = Profile(
+            rate=None if stated else measured.rate,
+            cost=measured.cost if operator.cost is None else None,
+            selectivity=measured.selectivity if operator.selectivity is None else None,
+        )
+    return known

@@ -15,7 +15,19 @@ import msgspec
 
 from synergy_nb.plan import Plan
 
-__all__ = ["ROUNDING", "ComponentGraph", "Deploy", "Detach", "Hop", "Ledger", "Report", "Start", "Undeploy", "merge"]
+__all__ = [
+    "ROUNDING",
+    "ComponentGraph",
+    "Deploy",
+    "Detach",
+    "Hop",
+    "Ledger",
+    "Report",
+    "Start",
+    "Undeploy",
+    "Use",
+    "merge",
+]
 
 ROUNDING: Final = 1e-9  # share of a resource by which sums in different orders may differ
 
@@ -121,6 +133,9 @@ class Hop(msgspec.Struct, frozen=True, gc=False, array_like=True):
     transmission: float
 
 
+Use = tuple[str, str, str]
+"""A component that a stream is made by: application that had it deployed, operator, and the peer that it is on."""
+
 Link = tuple[str, str]
 """Upstream peer and upstream operator: whose stream comes over the virtual link from that peer."""
 
@@ -176,6 +191,8 @@ class Ledger:
     ----------
     bandwidth_from : callable (address) -> float
         Bandwidth of the virtual link from an upstream peer; a driver that knows the network sets it.
+    enforce : bool
+        Whether more than there is can be refused; only policies to compare with go without.
 
     Notes
     -----
@@ -200,6 +217,7 @@ class Ledger:
             if not value > 0:
                 raise ValueError(f"{field}: {value}; expected a positive number")
         self.cores = cores
+        self.enforce = True
         self.bandwidth_from: Callable[[str], float] = lambda _upstream: bandwidth
         self._shares: dict[str, _Share] = {}
 
@@ -254,7 +272,7 @@ class Ledger:
             asked[upstream] = asked.get(upstream, 0.0) + bandwidth
         for resource, amount in asked.items():
             left = self._residual(request, resource)
-            if left < amount - ROUNDING * self._capacity(resource):
+            if self.enforce and left < amount - ROUNDING * self._capacity(resource):
                 self._tidy(request)
                 if resource == CORES:
                     return f"processing capacity: {left:.4g} of {amount:.4g} cores left"
@@ -263,6 +281,12 @@ class Ledger:
         for resource in asked:  # of what was not reserved, some was taken from what others left since
             share.limit[resource] = max(self._residual(request, resource), 0.0)
         return ""
+
+    def drop(self, request: str, operator: str) -> None:
+        """Give back what was promised to one operator of a request."""
+        share = self._shares.get(request)
+        if share is not None and share.committed.pop(operator, None) is not None:
+            self._tidy(request)
 
     def expire(self, request: str) -> bool:
         """Drop the reservations of a request; its commitments stay."""
@@ -333,6 +357,10 @@ class ComponentGraph(msgspec.Struct, frozen=True):
 
     def delay(self, plan: Plan) -> float:
         """End-to-end execution time of the longest path, in seconds: processing and transmission (section 2.2.2)."""
+        return max(self.reached(plan).values())
+
+    def reached(self, plan: Plan) -> dict[str, float]:
+        """Seconds from a source until a tuple is done, by operator: the longest path to it."""
         reached: dict[str, float] = {}
         for operator in plan.operators:
             before = 0.0
@@ -341,7 +369,7 @@ class ComponentGraph(msgspec.Struct, frozen=True):
                 if arrived > before:
                     before = arrived
             reached[operator] = self.hops[operator].processing + before
-        return max(reached.values())
+        return reached
 
     def balance(self, plan: Plan) -> float:
         """Load balancing metric φ (equation 2.5); infinite where condition 2.3 or 2.4 does not hold.

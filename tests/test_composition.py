@@ -87,12 +87,14 @@ def test_a_stopped_application_leaves_nothing() -> None:
 
 
 def test_a_missing_operator_is_rejected_by_name() -> None:
-    offers = tuple(name for name in ALL_COMPONENTS if name != "delay")
-    ring = Ring(5, seed=6, config=lambda n: PeerConfig(name=f"peer-{n}", components=offers, seed=n))
+    offers = tuple(name for name in ALL_COMPONENTS if name not in ("delay", "source:python"))
+    config = CompositionConfig(deployment="off")
+    ring = Ring(5, seed=6, config=lambda n: PeerConfig(f"peer-{n}", offers, seed=n, composition=config))
     ring.submit("peer-0", "r", chain())
     report = ring.until_decided("r")
     assert report.status == "rejected"
     assert "no component offers 'delay'" in report.reason
+    assert "no component offers 'source:python'" in report.reason
     assert not ring.deployed
 
 

@@ -284,7 +284,7 @@ def test_a_measured_rate_is_found_in_the_directory() -> None:
         "size", "1 h", n="count(*)"
     ).sink(delay="1 min")  # fmt: skip
     there = ring.synergy["peer-3"]
-    ring.simulation.call("peer-3", there.directory.register, plan.stream_name("source"), "stream", {"rate": 1e6})
+    ring.simulation.call("peer-3", there.directory.register, plan.stream_name("source"), "stream", {"rate": 1e5})
     ring.run(5.0)
     ring.submit("peer-1", "r", plan)
     ring.run(2.0)

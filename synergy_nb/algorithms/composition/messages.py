@@ -26,13 +26,16 @@ __all__ = [
 ]
 
 CHOICES: Final = ("random", "nearest")
+SHARING: Final = ("off", "live", "all")
+DEPLOYMENT: Final = ("off", "collocated", "nearest", "random")
 UNIT: Final = 1 << 48  # weight of one source; divides evenly enough for any budget
 
 
 def component_name(plan: Plan, operator: str) -> str:
     """Directory name of the components that can execute an operator: its kind, and for a source its connector.
 
-    A delay that names a component is executed by ``delay:NAME``. All parts on Spark are executed by ``spark``.
+    A delay that names a component is executed by ``delay:NAME``. All parts on Spark are executed by ``spark``. What
+    gives a running stream is not looked up by such a name.
     """
     asked = plan.operators[operator]
     which = asked.params.get("connector" if asked.kind == "source" else "component")
@@ -63,6 +66,14 @@ class CompositionConfig(msgspec.Struct, frozen=True):
         Graphs, the best first, that an attempt may try to set up.
     attempts
         Rounds of probes; each doubles ratio and budget of the one before.
+    sharing
+        Which running streams are used again: none (``off``), those without a beginning that a later reader would miss
+        (``live``), or ``all``: whoever comes later gets what comes from then on.
+    deployment
+        Where components go that are missing or that no candidate can take on: ``collocated`` with what comes before or
+        after them, to the peer ``nearest`` to what comes before them, to a ``random`` one, or nowhere (``off``).
+    enforce
+        Whether capacity, bandwidth and QoS are checked at all; only policies to compare with go without.
     """
 
     ratio: float = 0.1
@@ -75,12 +86,16 @@ class CompositionConfig(msgspec.Struct, frozen=True):
     reservation: float = 8.0
     tries: int = 3
     attempts: int = 2
+    sharing: str = "live"
+    deployment: str = "collocated"
+    enforce: bool = True
 
     def __post_init__(self) -> None:
         if not 0.0 < self.ratio <= 1.0:
             raise ValueError(f"ratio: {self.ratio}; expected more than 0, at most 1")
-        if self.choice not in CHOICES:
-            raise ValueError(f"choice: {self.choice!r}; expected {' or '.join(CHOICES)}")
+        for field, known in (("choice", CHOICES), ("sharing", SHARING), ("deployment", DEPLOYMENT)):
+            if getattr(self, field) not in known:
+                raise ValueError(f"{field}: {getattr(self, field)!r}; expected {' or '.join(known)}")
         for field in ("at_least", "budget", "tries", "attempts"):
             if getattr(self, field) < 1:
                 raise ValueError(f"{field}: {getattr(self, field)}; expected at least 1")
@@ -90,7 +105,25 @@ class CompositionConfig(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What every probe of a request carries."""
+    """What every probe of a request carries.
+
+    Parameters
+    ----------
+    request, attempt, origin
+        Which, which round of probes, and the peer where it was submitted.
+    plan
+        ``Plan.to_bytes()``.
+    candidates
+        Operator to the peers that offer it.
+    ratio, at_least, choice
+        See :class:`CompositionConfig`.
+    deploy
+        Operators that are to be deployed where their candidates do not suffice.
+    stage
+        How far to go for these, see :mod:`synergy_nb.algorithms.composition.places`.
+    near
+        Neighbours of the origin in the overlay, if the stage asks for them.
+    """
 
     request: str
     attempt: int
@@ -100,6 +133,9 @@ class Request(msgspec.Struct, frozen=True, gc=False, array_like=True):
     ratio: float
     at_least: int
     choice: str
+    deploy: tuple[str, ...] = ()
+    stage: int = 0
+    near: tuple[str, ...] = ()
 
 
 class Probe(Message, frozen=True):
@@ -168,8 +204,9 @@ def decode_request(data: bytes) -> tuple[Request, Plan]:
     """
     request = msgspec.msgpack.decode(data, type=Request)
     plan = Plan.from_bytes(request.plan)
-    if request.candidates.keys() != plan.operators.keys() or not all(request.candidates.values()):
-        raise ValueError("candidates: expected at least one for each operator of the plan")
+    offered = {operator for operator, peers in request.candidates.items() if peers}
+    if request.candidates.keys() != plan.operators.keys() or not plan.operators.keys() - set(request.deploy) <= offered:
+        raise ValueError("candidates: expected at least one for each operator of the plan that is not to be deployed")
     if not 0.0 < request.ratio <= 1.0 or request.at_least < 1:
         raise ValueError(f"ratio, at_least: {request.ratio}, {request.at_least}; expected 0 < ratio <= 1 <= at_least")
     return request, plan

@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from synergy_nb.algorithms.composition import places
 from synergy_nb.algorithms.composition.messages import (
     Acknowledged,
     CompositionConfig,
@@ -26,6 +27,7 @@ from synergy_nb.graph import ROUNDING, Hop, Ledger
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.peer import Peer, Protocol, Timer
 from synergy_nb.plan import Plan
+from synergy_nb.plan.sharing import TAP, Provider, provider
 
 __all__ = ["Probing"]
 
@@ -61,6 +63,12 @@ class Probing(Protocol):
         Probes that it has processed.
     processing : callable (plan, operator) -> float
         Processing time τ of a component at this peer, in seconds; by default as the plan profiles it.
+    running : callable (application, operator) -> float or None
+        Seconds from a source until a tuple is done by a component of this peer; None if it has no such component.
+    hosts : callable (component name) -> bool
+        Whether a component that this peer does not offer may be deployed here.
+    known : callable () -> sequence of str
+        Addresses of other peers, neighbours in the overlay first.
     """
 
     def __init__(
@@ -77,6 +85,9 @@ class Probing(Protocol):
         self.offers: set[str] = set()
         self.probes = 0
         self.processing: Callable[[Plan, str], float] = Plan.processing_time
+        self.running: Callable[[Provider], float | None] = lambda _component: None
+        self.hosts: Callable[[str], bool] = lambda _name: True
+        self.known: Callable[[], Sequence[str]] = tuple
         self._held: dict[str, tuple[int, Timer]] = {}
         self._seen: dict[str, set[tuple[str, tuple[tuple[str, str], ...]]]] = {}
         self._waiting: dict[str, _Waiting] = {}
@@ -142,7 +153,9 @@ class Probing(Protocol):
             transmission = self._transmission(before.peer, probe.sent)
             if bandwidth > 0.0:
                 transmission += plan.tuple_bytes(before.operator) / bandwidth
-        hop = Hop(operator, address, capacity, bandwidth, self.processing(plan, operator), transmission)
+        given_by = self._given_by(plan, operator)
+        processing = self.processing(plan, operator) if given_by is None else given_by
+        hop = Hop(operator, address, capacity, bandwidth, processing, transmission)
 
         via = tuple({hop.peer for hop in probe.path})
 
@@ -151,8 +164,10 @@ class Probing(Protocol):
                 name, request.attempt, operator, address, condition, asked, available, via, probe.weight
             )
 
-        if component_name(plan, operator) not in self.offers:
+        if given_by is None and not self._offered(request, plan, operator):
             return dropped("operator", 1.0, 0.0)
+        if not self.config.enforce:
+            return hop, None
         load = plan.load(operator)
         left = capacity - sum(plan.load(before_it.operator) for before_it in probe.path if before_it.peer == address)
         if left < load - ROUNDING * ledger.cores:
@@ -172,6 +187,21 @@ class Probing(Protocol):
             if so_far > limit:
                 return dropped("delay", limit, so_far)
         return hop, None
+
+    def _offered(self, request: Request, plan: Plan, operator: str) -> bool:
+        """Whether this peer has a component of an operator, or may be given one by this request."""
+        if plan.operators[operator].kind == TAP:
+            return False
+        name = component_name(plan, operator)
+        return name in self.offers or (operator in request.deploy and self.hosts(name))
+
+    def _given_by(self, plan: Plan, operator: str) -> float | None:
+        """Seconds from its source until a tuple of a running stream is here; None if the operator is no such stream."""
+        asked = plan.operators[operator]
+        if asked.kind != TAP:
+            return None
+        component = provider(asked, self.peer.address)
+        return None if component is None else self.running(component)
 
     def _transmission(self, upstream: str, sent: float) -> float:
         """Time from the upstream peer, in seconds: measured by pings, else what the probe itself took."""
@@ -207,12 +237,20 @@ class Probing(Protocol):
         Where several routes of the plan meet, all probers choose alike, and more than the budget says if it is down to
         one, for one component that is full must not fail all paths; but once a path, which leaves a budget of nought.
         """
-        candidates = request.candidates[operator]
         meets = _routes_meet(plan, operator)
+        candidates: Sequence[str] = request.candidates[operator]
+        beside = self.config.deployment == "collocated" and path and path[-1].operator in request.deploy
+        if beside and not meets and self.peer.address in candidates:
+            return [self.peer.address]  # what was deployed here is here for the sake of this one
+        if operator in request.deploy:
+            candidates = self._places(request, plan, operator, path, meets=meets)
+            budget = max(budget, request.at_least)  # else one place that is full would end the path
         wanted = max(math.ceil(request.ratio * len(candidates)), request.at_least)
         allowed = max(budget, request.at_least) if meets and budget > 0 else budget
         many = max(1, min(wanted, allowed, len(candidates)))
-        if request.choice == "nearest":
+        if operator in request.deploy and self.config.deployment == "collocated":
+            return list(candidates[:many])  # in the order of preference
+        if request.choice == "nearest" or (operator in request.deploy and self.config.deployment == "nearest"):
             own = self.peer.address
 
             def distance(address: str) -> float:
@@ -226,6 +264,15 @@ class Probing(Protocol):
         if not meets:
             salt += "/".join(hop.peer for hop in path)
         return sorted(candidates, key=lambda address: zlib.crc32((salt + address).encode()))[:many]
+
+    def _places(
+        self, request: Request, plan: Plan, operator: str, path: tuple[Hop, ...], *, meets: bool
+    ) -> Sequence[str]:
+        """Where a component may be deployed that is missing."""
+        if self.config.deployment == "collocated":
+            own = self.peer.address
+            return places.places(request, plan, operator, path, own, meets=meets, near=self.known)
+        return request.near if meets else (*self.known(), self.peer.address)
 
     def _acknowledge(self, owed: tuple[str, str, int], operator: str, weight: int) -> None:
         """Answer for a probe soon, together with others: nobody misses an answer before a twenty times longer time."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -18,13 +18,16 @@ from synergy_nb.algorithms.composition.messages import (
     component_name,
     encode_request,
 )
+from synergy_nb.algorithms.composition.places import COMPLETE, NEIGHBOURS, deployable
 from synergy_nb.algorithms.composition.probing import Probing
-from synergy_nb.graph import ComponentGraph, Hop, Report, merge
+from synergy_nb.algorithms.composition.ways import Way, sharing_way
+from synergy_nb.graph import ComponentGraph, Hop, Report, Use, merge
 from synergy_nb.overlay.directory import Directory, Entry
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.peer import Peer, Protocol, Timer
 from synergy_nb.plan import Plan
 from synergy_nb.plan.parts import parts_of
+from synergy_nb.plan.sharing import TAP
 
 __all__ = ["Composition", "Establish"]
 
@@ -32,7 +35,8 @@ ROUTES: Final = 256  # of a plan, from sources to sinks: each is probed, and spl
 UNITS: Final = {"processing capacity": " cores", "bandwidth": " bytes/s", "delay": " s"}
 SHOWN: Final = 32  # graphs, and drops, that the journal tells of, a request
 
-Establish = Callable[[str, Plan, dict[str, str], Callable[[str], None]], None]
+Establish = Callable[[str, Plan, ComponentGraph, Mapping[str, tuple[Use, ...]], Callable[[str], None]], None]
+Found = Mapping[str, tuple[Entry, ...]]
 
 
 class _Pending:
@@ -40,27 +44,33 @@ class _Pending:
 
     __slots__ = (
         "attempt",
-        "before",
+        "deploy",
         "dropped",
         "graphs",
         "heard",
-        "otherwise",
         "paths",
         "plan",
         "probed",
         "qualified",
         "request",
+        "round",
+        "stage",
         "timer",
         "total",
         "tried",
+        "way",
+        "ways",
     )
 
-    def __init__(self, request: str, plan: Plan, otherwise: Plan | None) -> None:
+    def __init__(self, request: str, plan: Plan) -> None:
         self.request = request
-        self.plan = plan
-        self.otherwise = otherwise
-        self.attempt = 0
-        self.before = 0  # attempts for another plan: peers know attempts by number
+        self.plan = plan  # as it was asked for
+        self.way = Way(plan)  # how it is being composed
+        self.ways: list[Way] | None = None  # other ways, once it is known which there are
+        self.attempt = 0  # rounds of probes so far: peers know them by number
+        self.round = 0  # of the present way
+        self.stage = 0  # of deployment
+        self.deploy: set[str] = set()  # operators that are to be deployed
         self.total = 0
         self.heard = 0
         self.paths: dict[tuple[tuple[str, str], ...], tuple[Hop, ...]] = {}
@@ -87,6 +97,16 @@ class Composition(Protocol):
         Sets a session up (``Session.establish``).
     config
         Parameters.
+
+    Attributes
+    ----------
+    placed : callable (request, plan, entries) -> list of Plan
+        Plans to compose for one that was asked for, the preferred one first: with its parts on Spark. It is given what
+        the directory has, by name; by default the plan as it is.
+    profiles : bool
+        Whether ``placed`` wants what is known of the plan's streams.
+    also : tuple of str
+        Components that plans made by ``placed`` ask for besides those of the plan.
     """
 
     def __init__(
@@ -104,6 +124,9 @@ class Composition(Protocol):
         self.membership = membership
         self.establish = establish
         self.config = config or CompositionConfig()
+        self.placed: Callable[[str, Plan, Found], list[Plan]] = lambda _request, plan, _found: [plan]
+        self.profiles = False
+        self.also: tuple[str, ...] = ()
         self._pending: dict[str, _Pending] = {}
         self.handlers = {Returned: self._returned, Dropped: self._dropped}
 
@@ -114,15 +137,12 @@ class Composition(Protocol):
 
     # -- step 1: at the origin ---------------------------------------------------------------------------------------
 
-    def submit(self, request: str, plan: Plan, otherwise: Plan | None = None) -> None:
-        """Compose and start the application that ``plan`` asks for; what comes of it is reported to the driver.
-
-        If that is not possible, ``otherwise`` is composed: the same plan with less of it on Spark.
-        """
+    def submit(self, request: str, plan: Plan) -> None:
+        """Compose and start the application that ``plan`` asks for; what comes of it is reported to the driver."""
         peer = self.peer
         if request in self._pending:
             raise ValueError(f"request: {request!r}; expected an identifier that is not in use")
-        pending = self._pending[request] = _Pending(request, plan, otherwise)
+        pending = self._pending[request] = _Pending(request, plan)
         asked = {name: value for name, value in msgspec.structs.asdict(plan.qos).items() if value is not None}
         peer.record("request_submitted", request, plan=plan.name, operators=list(plan.operators), qos=asked)
         routes = _count_routes(plan)
@@ -132,10 +152,15 @@ class Composition(Protocol):
         self._discover(pending)
 
     def _discover(self, pending: _Pending) -> None:
-        """Ask who offers the components of the plan, to probe them."""
+        """Ask who offers the components of the plan, to probe them, and at first which of its streams run."""
         pending.probed.clear()
-        names = sorted({component_name(pending.plan, operator) for operator in pending.plan.operators})
-        self.directory.lookup(names, lambda found: self._discovered(pending, found), self.config.discovery)
+        plan = pending.way.plan
+        names = {component_name(plan, name) for name, each in plan.operators.items() if each.kind != TAP}
+        if pending.ways is None:
+            names.update(self.also)
+            if self.profiles or self.config.sharing != "off":
+                names.update(plan.stream_name(name) for name, each in plan.operators.items() if each.kind != "sink")
+        self.directory.lookup(sorted(names), lambda found: self._discovered(pending, found), self.config.discovery)
 
     def cancel(self, request: str) -> bool:
         """Give up a request that is being composed; False if it is not."""
@@ -151,35 +176,67 @@ class Composition(Protocol):
         if found is None:
             self._reject(pending, "the directory did not answer in time")
             return
-        plan = pending.plan
+        if pending.ways is None:
+            pending.ways = self._ways(pending, found)
+            pending.way = pending.ways.pop(0)
+            if pending.way.shared:
+                points = {tap: sorted(hosts) for tap, hosts in pending.way.shared.items()}
+                self.peer.record("sharing_found", pending.request, points=points)
+        candidates, missing = self._candidates(pending.way.plan, found)
+        self.peer.record("candidates_found", pending.request, candidates={o: list(c) for o, c in candidates.items()})
+        lacking = {operator for operator in missing if not deployable(pending.way.plan, operator)}
+        if missing and (lacking or pending.ways or self.config.deployment == "off"):
+            self._next_way(pending, "; ".join(missing.values()))
+            return
+        if missing:
+            pending.deploy.update(missing)
+            pending.stage = max(pending.stage, 1)
+        self._probe_all(pending, candidates)
+
+    def _ways(self, pending: _Pending, found: Found) -> list[Way]:
+        """How the plan can be composed, the preferred way first."""
+        ways: list[Way] = []
+        if self.config.sharing != "off":
+            everything = self.config.sharing == "all"
+            shared = sharing_way(pending.plan, found, self.membership.is_dead, everything=everything)
+            if shared is not None:
+                ways.append(Way(self.placed(pending.request, shared.plan, found)[0], shared.shared))
+        ways.extend(Way(plan) for plan in self.placed(pending.request, pending.plan, found))
+        return ways
+
+    def _candidates(self, plan: Plan, found: Found) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
+        """Who may execute each operator, and what is missing of which."""
         candidates: dict[str, tuple[str, ...]] = {}
-        missing: list[str] = []
+        missing: dict[str, str] = {}
         for operator, asked in plan.operators.items():
+            if asked.kind == "sink":
+                candidates[operator] = (self.peer.address,)
+                continue
+            if asked.kind == TAP:
+                candidates[operator] = tuple(sorted(asked.params["providers"]))
+                continue
             name = component_name(plan, operator)
             entries = [entry for entry in found.get(name, ()) if not self.membership.is_dead(entry.host)]
             if asked.at is not None:
                 entries = [entry for entry in entries if asked.at in (entry.host, entry.attributes.get("peer"))]
-            hosts = (self.peer.address,) if asked.kind == "sink" else tuple(sorted({entry.host for entry in entries}))
-            if not hosts:
+            candidates[operator] = tuple(sorted({entry.host for entry in entries}))
+            if not entries:
                 where = f" at {asked.at!r}" if asked.at is not None else ""
-                missing.append(f"{operator}: no component offers {name!r}{where}")
-            candidates[operator] = hosts
-        self.peer.record("candidates_found", pending.request, candidates={o: list(c) for o, c in candidates.items()})
-        if missing:
-            self._reject(pending, "; ".join(missing))
-            return
-        self._probe_all(pending, candidates)
+                missing[operator] = f"{operator}: no component offers {name!r}{where}"
+        return candidates, missing
 
     def _probe_all(self, pending: _Pending, candidates: dict[str, tuple[str, ...]]) -> None:
-        """Send the probes of the next attempt, each attempt with twice the ratio and budget of the one before."""
-        config, plan = self.config, pending.plan
-        scale = 1 << (pending.attempt - pending.before)
+        """Send the probes of the next round, each round with twice the ratio and budget of the one before."""
+        config, plan = self.config, pending.way.plan
+        scale = 1 << min(pending.round, config.attempts - 1)
+        pending.round += 1
         pending.attempt += 1
         pending.paths.clear()
         pending.dropped.clear()
         pending.heard = 0
         pending.tried = 0
         pending.total = UNIT * len(plan.sources)
+        wide = pending.deploy and (pending.stage >= NEIGHBOURS or config.deployment != "collocated")
         request = Request(
             pending.request,
             pending.attempt,
@@ -189,7 +246,12 @@ class Composition(Protocol):
             min(1.0, config.ratio * scale),
             config.at_least * scale,
             config.choice,
+            tuple(sorted(pending.deploy)),
+            pending.stage,
+            tuple(self.probing.known()) if wide else (),
         )
+        if pending.deploy:
+            self.peer.record("deploying", pending.request, operators=sorted(pending.deploy), stage=pending.stage)
         data = encode_request(request)
         pending.timer = self.peer.after(config.probing, self._select, pending)
         for source in plan.sources:
@@ -241,14 +303,14 @@ class Composition(Protocol):
             return
         pending.timer.cancel()
         pending.timer = None
-        plan = pending.plan
+        plan = pending.way.plan
         graphs = merge(plan, pending.paths.values())
         pending.graphs = len(graphs)
         pending.qualified = []
         shown = 0
         for graph in graphs:
             delay, phi = graph.delay(plan), graph.balance(plan)
-            unqualified = self._unqualified(plan, delay, phi)
+            unqualified = self._unqualified(plan, delay, phi) if self.config.enforce else ""
             if not unqualified:
                 pending.qualified.append((phi, graph))
             if shown < SHOWN:
@@ -294,9 +356,8 @@ class Composition(Protocol):
             return
         phi, graph = pending.qualified.pop()
         pending.tried += 1
-        self.peer.record(
-            "graph_selected", pending.request, peers=graph.peers, phi=phi, delay_s=graph.delay(pending.plan)
-        )
+        plan = pending.way.plan
+        self.peer.record("graph_selected", pending.request, peers=graph.peers, phi=phi, delay_s=graph.delay(plan))
 
         def established(refusal: str) -> None:
             if self._pending.get(pending.request) is not pending:
@@ -306,17 +367,52 @@ class Composition(Protocol):
             else:
                 self._settle(pending)
 
-        self.establish(pending.request, pending.plan, graph.peers, established)
+        shared = {tap: hosts[graph.peers[tap]] for tap, hosts in pending.way.shared.items()}
+        self.establish(pending.request, plan, graph, shared, established)
 
     def _again(self, pending: _Pending, reason: str) -> None:
-        """Another attempt with more probes, or rejection with what stood in the way."""
+        """Another round with more probes, another way, new components, or rejection with what stood in the way."""
         why = reason or self._summary(pending)
-        if pending.attempt - pending.before < self.config.attempts:
-            self.peer.record("attempt_failed", pending.request, attempt=pending.attempt, reason=why)
+        ways = pending.ways or []
+        self.peer.record("attempt_failed", pending.request, attempt=pending.attempt, reason=why)
+        if not pending.stage and pending.round < (1 if pending.way.shared else self.config.attempts):
             self._free(pending)
             self._discover(pending)
+        elif ways:
+            self._next_way(pending, why)
+        elif self._widen(pending):
+            self._free(pending)
+            self._discover(pending)
+        else:
+            self._reject(pending, why)
+
+    def _next_way(self, pending: _Pending, reason: str) -> None:
+        """Compose the plan in another way, or reject it if there is none."""
+        if not pending.ways:
+            self._reject(pending, reason)
             return
-        self._reject(pending, why)
+        if pending.attempt:
+            self._free(pending)
+        given_up, pending.way = pending.way, pending.ways.pop(0)
+        if given_up.shared:
+            self.peer.record("sharing_given_up", pending.request, reason=reason)
+        else:
+            self.peer.record("engines_changed", pending.request, reason=reason, parts=parts_of(pending.way.plan))
+        pending.round = 0
+        self._discover(pending)
+
+    def _widen(self, pending: _Pending) -> bool:
+        """Have what failed deployed, in the next wider choice of places; False if there is nothing more to try."""
+        last = COMPLETE if self.config.deployment == "collocated" else 1
+        if self.config.deployment == "off" or pending.stage >= last:
+            return False
+        plan = pending.way.plan
+        pending.stage += 1
+        failed = {drop.operator for drop in pending.dropped} if pending.stage < COMPLETE else set(plan.operators)
+        pending.deploy.update(operator for operator in failed if deployable(plan, operator))
+        if not pending.deploy and pending.stage < COMPLETE:  # what failed is tied to its place, or nothing was heard
+            return self._widen(pending)
+        return bool(pending.deploy)
 
     @staticmethod
     def _summary(pending: _Pending) -> str:
@@ -354,14 +450,6 @@ class Composition(Protocol):
         del self._pending[pending.request]
 
     def _reject(self, pending: _Pending, reason: str) -> None:
-        if pending.otherwise is not None:
-            parts = parts_of(pending.otherwise)
-            self.peer.record("engines_changed", pending.request, reason=reason, parts=parts)
-            if pending.attempt:
-                self._free(pending)
-            pending.plan, pending.otherwise, pending.before = pending.otherwise, None, pending.attempt
-            self._discover(pending)
-            return
         self._give_up(pending)
         self.peer.record("application_rejected", pending.request, reason=reason)
         self.peer.instruct(Report(pending.request, "rejected", reason))

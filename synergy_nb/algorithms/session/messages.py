@@ -4,13 +4,30 @@ from __future__ import annotations
 
 import msgspec
 
+from synergy_nb.graph import Use
 from synergy_nb.peer import Message
 
-__all__ = ["Begin", "Confirm", "Confirmed", "End", "Feedback", "Graph", "Lost", "Refused", "SessionConfig"]
+__all__ = ["Begin", "Confirm", "Confirmed", "End", "Feedback", "Graph", "Lost", "Refused", "SessionConfig", "Share"]
 
 
 class Graph(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What a confirmation carries: the application and its component graph λ."""
+    """What a confirmation carries: the application and its component graph λ.
+
+    Parameters
+    ----------
+    application, attempt, origin
+        Which, which try to set it up, and the peer that leads it.
+    plan
+        ``Plan.to_bytes()`` of what is composed: streams of others that it uses stand in it as taps.
+    peers
+        Operator to address: λ.
+    discipline
+        Order in which queued tuples are served.
+    shared
+        Tap to the components of other applications that its stream is made by.
+    reached
+        Operator to the seconds from a source until a tuple is done, as probes found it.
+    """
 
     application: str
     attempt: int
@@ -18,6 +35,24 @@ class Graph(msgspec.Struct, frozen=True, gc=False, array_like=True):
     plan: bytes
     peers: dict[str, str]
     discipline: str
+    shared: dict[str, tuple[Use, ...]] = {}
+    reached: dict[str, float] = {}
+
+    @property
+    def addresses(self) -> list[str]:
+        """Every peer that takes part."""
+        return sorted({*self.peers.values(), *self.sharing})
+
+    def at(self, address: str) -> list[str]:
+        """What of it is at a peer, for people."""
+        own = sorted(operator for operator, peer in self.peers.items() if peer == address)
+        used = {f"{name} of {of}" for uses in self.shared.values() for of, name, peer in uses if peer == address}
+        return own + sorted(used)
+
+    @property
+    def sharing(self) -> set[str]:
+        """Peers with components of other applications that this one uses."""
+        return {peer for uses in self.shared.values() for _, _, peer in uses}
 
 
 class Confirm(Message, frozen=True):
@@ -28,8 +63,17 @@ class Confirm(Message, frozen=True):
     consumer: str
 
 
+class Share(Message, frozen=True):
+    """Keep the components at the receiver that an application uses of others, as long as it runs."""
+
+    graph: Graph
+
+
 class Confirmed(Message, frozen=True):
-    """A source of the application and everything downstream of it is deployed."""
+    """A source of the application and everything downstream of it is deployed.
+
+    Where ``operator`` is the sender's address: what the application uses of others there will stay.
+    """
 
     application: str
     attempt: int

@@ -9,6 +9,11 @@ that has been confirmed says so to the origin; when all have, the origin starts 
 promise refuses, and the origin takes the whole graph back. A part on Spark is confirmed when its query runs, which
 takes seconds: its driver says when.
 
+*Sharing* (section 2.3.3). A tap of the plan stands for a stream of another application. Its producers on all peers are
+told that one more application uses them (:class:`Share`) before anything starts; a component goes when its last user
+has gone (:mod:`synergy_nb.algorithms.session.components`), whoever had it deployed. Streams are offered to others from
+when their application runs.
+
 *Keeping* (section 2.3.4). The origin, where the sinks are, sends the measured end-to-end execution time t̂ to all
 peers of the graph once a second. This feedback is also the lease of the session: a peer that hears none for a while
 gives its share back. The origin watches the peers of the graph through the failure detector.
@@ -20,8 +25,9 @@ was not stopped; a late message of it is refused by name.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+from synergy_nb.algorithms.session.components import Component, ComponentId, Components
 from synergy_nb.algorithms.session.messages import (
     Begin,
     Confirm,
@@ -32,58 +38,20 @@ from synergy_nb.algorithms.session.messages import (
     Lost,
     Refused,
     SessionConfig,
+    Share,
 )
-from synergy_nb.graph import Deploy, Ledger, Report, Start, Undeploy
+from synergy_nb.algorithms.session.records import Member, Owned, made_by, plan_of
+from synergy_nb.graph import ComponentGraph, Deploy, Ledger, Report, Start, Use
 from synergy_nb.overlay.membership import Membership
-from synergy_nb.peer import Peer, Protocol, Timer
+from synergy_nb.overlay.streams import Streams
+from synergy_nb.peer import Peer, Protocol
 from synergy_nb.plan import Plan
 from synergy_nb.plan.parts import PART, expanded
+from synergy_nb.plan.sharing import TAP, provider
 
 __all__ = ["Session"]
 
 MEMORY = 4096  # ended sessions that a peer remembers, to refuse their late messages by name
-
-
-class _Member:
-    """This peer's part of an application."""
-
-    __slots__ = (
-        "confirmed",
-        "delay",
-        "deployed",
-        "graph",
-        "heard",
-        "operators",
-        "plan",
-        "preparing",
-        "started",
-        "timer",
-    )
-
-    def __init__(self, graph: Graph, plan: Plan, address: str, now: float) -> None:
-        self.graph = graph
-        self.plan = plan
-        self.operators = {operator for operator, peer in graph.peers.items() if peer == address}
-        self.confirmed: dict[str, set[str]] = {}
-        self.deployed: set[str] = set()
-        self.preparing: set[str] = set()  # of these, parts on Spark that are not ready
-        self.delay = -1.0
-        self.started = False
-        self.heard = now
-        self.timer: Timer | None = None
-
-
-class _Owned:
-    """An application of which this peer is the origin."""
-
-    __slots__ = ("established", "graph", "pending", "running", "timer")
-
-    def __init__(self, graph: Graph, pending: set[str], established: Callable[[str], None]) -> None:
-        self.graph = graph
-        self.pending = pending
-        self.established = established
-        self.running = False
-        self.timer: Timer | None = None
 
 
 class Session(Protocol):
@@ -99,19 +67,38 @@ class Session(Protocol):
         Failure detector: the origin watches its peers, they watch the origin.
     config
         Times.
+    streams
+        Where streams are offered to others; None where they are not.
+
+    Attributes
+    ----------
+    components : Components
+        What this peer executes, and for whom.
+    on_deploy : callable (plan, operator)
+        Told of each component that this peer is to execute.
     """
 
-    def __init__(self, peer: Peer, ledger: Ledger, membership: Membership, config: SessionConfig | None = None) -> None:
+    def __init__(
+        self,
+        peer: Peer,
+        ledger: Ledger,
+        membership: Membership,
+        config: SessionConfig | None = None,
+        streams: Streams | None = None,
+    ) -> None:
         super().__init__(peer)
         self.ledger = ledger
         self.membership = membership
         self.config = config or SessionConfig()
-        self._members: dict[str, _Member] = {}
-        self._owned: dict[str, _Owned] = {}
+        self.components = Components(peer, ledger, streams)
+        self.on_deploy: Callable[[Plan, str], None] = lambda _plan, _operator: None
+        self._members: dict[str, Member] = {}
+        self._owned: dict[str, Owned] = {}
         self._ended: OrderedDict[str, int] = OrderedDict()
         membership.on_dead.append(self._peer_died)
         self.handlers = {
             Confirm: self._confirm,
+            Share: self._share,
             Confirmed: self._source_confirmed,
             Refused: self._refused,
             Begin: self._begin,
@@ -126,26 +113,39 @@ class Session(Protocol):
         self,
         application: str,
         plan: Plan,
-        peers: dict[str, str],
+        chosen: ComponentGraph,
+        shared: Mapping[str, tuple[Use, ...]],
         established: Callable[[str], None],
         discipline: str = "fcfs",
     ) -> None:
         """Set the session of a component graph up, from this peer as its origin.
 
+        ``shared`` gives for each tap of the plan the components of other applications that its stream is made by.
         ``established`` is called once: with an empty text when all sources have been started, or with the reason why
         not, after the graph has been taken back.
         """
         attempt = self._ended.get(application, 0) + 1
-        graph = Graph(application, attempt, self.peer.address, plan.to_bytes(), peers, discipline)
-        owned = self._owned[application] = _Owned(graph, set(plan.sources), established)
+        graph = Graph(
+            application,
+            attempt,
+            self.peer.address,
+            plan.to_bytes(),
+            chosen.peers,
+            discipline,
+            dict(shared),
+            chosen.reached(plan),
+        )
+        owned = self._owned[application] = Owned(graph, {*plan.sources, *graph.sharing}, established)
         seconds = self.config.setup + self._preparation(plan)
         owned.timer = self.peer.after(
             seconds, self._setup_failed, application, attempt, "no answer from every source in time"
         )
-        for address in sorted(set(peers.values())):
+        for address in graph.addresses:
             self.membership.watch(address)
+        for address in sorted(graph.sharing):
+            self.peer.send(address, Share(graph))
         for sink in plan.sinks:
-            self.peer.send(peers[sink], Confirm(graph, sink, ""))
+            self.peer.send(graph.peers[sink], Confirm(graph, sink, ""))
 
     def measured(self, application: str, delay: float) -> None:
         """The driver's report of the end-to-end execution time at the sinks, in seconds."""
@@ -168,12 +168,15 @@ class Session(Protocol):
 
     def component_failed(self, application: str, operator: str, reason: str) -> None:
         """The driver's report that an operator cannot go on at this peer."""
-        member = self._members.get(application)
-        if member is not None:
-            text = f"{operator} at {self.peer.address}: {reason}"
+        component = self.components.get((application, operator))
+        users = {application} if component is None else component.users
+        known = [self._members[user].graph for user in sorted(users) if user in self._members]
+        if known:
             self.peer.record("component_failed", application, operator=operator, reason=reason)
-            graph = member.graph
-            self.peer.send(graph.origin, Lost(application, graph.attempt, text))
+        for graph in known:
+            whose = "" if graph.application == application else f" of {application}"
+            text = f"{operator}{whose} at {self.peer.address}: {reason}"
+            self.peer.send(graph.origin, Lost(graph.application, graph.attempt, text))
 
     def stop(self, application: str) -> bool:
         """End an application of this origin, or forget the results of one that has finished; False if unknown."""
@@ -210,30 +213,51 @@ class Session(Protocol):
     def _refuse(self, application: str, what: str, sender: str, reason: str) -> None:
         self.peer.record("message_refused", application, message=what, sender=sender, reason=reason)
 
-    def _confirm(self, sender: str, message: Confirm) -> None:
-        graph, operator = message.graph, message.operator
+    def _joined(self, sender: str, graph: Graph, what: str) -> Member | None:
+        """This peer's part of the application that a message is about; None if it is refused."""
         application = graph.application
         member = self._members.get(application)
         current = self._ended.get(application, 0) + 1 if member is None else member.graph.attempt
         if graph.attempt < current:
-            self._refuse(application, "Confirm", sender, "stale attempt")
-            return
+            self._refuse(application, what, sender, "stale attempt")
+            return None
         if graph.origin == self.peer.address and application not in self._owned:  # it has ended, or this peer restarted
-            self._refuse(application, "Confirm", sender, "this peer does not lead the application")
-            return
+            self._refuse(application, what, sender, "this peer does not lead the application")
+            return None
         if member is None or member.graph.attempt < graph.attempt:
             try:
-                plan = _plan_of(graph)
+                plan = plan_of(graph)
             except ValueError as error:
-                self._refuse(application, "Confirm", sender, str(error))
-                return
+                self._refuse(application, what, sender, str(error))
+                return None
             if member is not None:
                 self._leave(application, "a later attempt")
             heard = self.peer.now + self._preparation(plan)
-            member = self._members[application] = _Member(graph, plan, self.peer.address, heard)
+            member = self._members[application] = Member(graph, plan, self.peer.address, heard)
             member.timer = self.peer.after(self.config.lease, self._check_lease, application)
             if graph.origin != self.peer.address:
                 self.membership.watch(graph.origin)
+        return member
+
+    def _share(self, sender: str, message: Share) -> None:
+        graph = message.graph
+        member = self._joined(sender, graph, "Share")
+        if member is None:
+            return
+        address = self.peer.address
+        for tap, uses in graph.shared.items():
+            for application, operator, peer in uses:
+                if peer == address and not self.components.use((application, operator), graph.application):
+                    reason = f"{tap}: {operator} of {application} at {address} has ended"
+                    self.peer.send(graph.origin, Refused(graph.application, graph.attempt, tap, reason))
+                    return
+        self.peer.send(graph.origin, Confirmed(graph.application, graph.attempt, address))
+
+    def _confirm(self, sender: str, message: Confirm) -> None:
+        operator = message.operator
+        member = self._joined(sender, message.graph, "Confirm")
+        if member is None:
+            return
         if operator not in member.operators or operator in member.deployed:
             return  # a duplicate
         consumers = member.confirmed.setdefault(operator, set())
@@ -243,25 +267,33 @@ class Session(Protocol):
             return
         self._deploy(member, operator)
 
-    def _deploy(self, member: _Member, operator: str) -> None:
+    def _deploy(self, member: Member, operator: str) -> None:
         graph, plan, peer = member.graph, member.plan, self.peer
         links = {(graph.peers[up], up): plan.bandwidth(up) for up in plan.upstream(operator)}
         remote = {link: bandwidth for link, bandwidth in links.items() if link[0] != peer.address}
-        refusal = self.ledger.commit(graph.application, operator, plan.load(operator), remote)
+        asked = plan.operators[operator]
+        tapped = provider(asked, peer.address) if asked.kind == TAP else None
+        if asked.kind == TAP and (tapped is None or tapped not in self.components):
+            refusal = "the stream has ended"
+        else:
+            refusal = self.ledger.commit(graph.application, operator, plan.load(operator), remote)
         if refusal:
             reason = f"{operator} at {peer.address}: {refusal}"
             peer.send(graph.origin, Refused(graph.application, graph.attempt, operator, reason))
             return
         member.deployed.add(operator)
+        made = Component(plan, operator, made_by(graph, plan, operator), graph.reached.get(operator, 0.0))
+        self.components.add(graph.application, made)
+        self.on_deploy(plan, operator)
         if member.deployed == member.operators:
             self.ledger.expire(graph.application)  # what was reserved here for graphs that were not chosen
         peer.instruct(Deploy(graph.application, operator, graph.plan, graph.peers, graph.discipline))
-        if plan.operators[operator].kind == PART:
+        if asked.kind == PART:
             member.preparing.add(operator)
         else:
             self._confirm_upstream(member, operator)
 
-    def _confirm_upstream(self, member: _Member, operator: str) -> None:
+    def _confirm_upstream(self, member: Member, operator: str) -> None:
         graph = member.graph
         upstream = member.plan.upstream(operator)
         for name in upstream:
@@ -283,9 +315,10 @@ class Session(Protocol):
         plan = Plan.from_bytes(graph.plan)
         for address in sorted({graph.peers[source] for source in plan.sources}):
             self.peer.send(address, Begin(graph.application, graph.attempt))
-        self.peer.after(self.config.feedback, self._send_feedback, graph.application, graph.attempt)
+        self._send_feedback(graph.application, graph.attempt)  # from it, all know that the application runs
         peers = expanded(plan, graph.peers)
-        self.peer.record("application_running", graph.application, peers=peers)
+        shared = {tap: list(provider(plan.operators[tap], graph.peers[tap]) or ()) for tap in graph.shared}
+        self.peer.record("application_running", graph.application, peers=peers, shared=shared)
         self.peer.instruct(Report(graph.application, "running", "", peers))
         owned.established("")
 
@@ -297,7 +330,7 @@ class Session(Protocol):
             return
         self._start(member)
 
-    def _start(self, member: _Member) -> None:
+    def _start(self, member: Member) -> None:
         """Start the sources here, once."""
         if not member.started:
             member.started = True
@@ -324,7 +357,7 @@ class Session(Protocol):
             return
         member = self._members.get(application)
         message = Feedback(application, attempt, -1.0 if member is None else member.delay)
-        for address in sorted(set(owned.graph.peers.values())):
+        for address in owned.graph.addresses:
             self.peer.send(address, message)
         self.peer.after(self.config.feedback, self._send_feedback, application, attempt)
 
@@ -335,6 +368,9 @@ class Session(Protocol):
             return
         member.heard = self.peer.now
         self._start(member)  # should the word to begin have been lost
+        if not member.running:
+            member.running = True
+            self.components.offer(message.application, member.offered)
         if sender != self.peer.address:
             member.delay = message.delay
 
@@ -361,8 +397,12 @@ class Session(Protocol):
 
     def _peer_died(self, address: str) -> None:
         for application, owned in list(self._owned.items()):
-            if address in owned.graph.peers.values():
-                lost = sorted(operator for operator, peer in owned.graph.peers.items() if peer == address)
+            if address in owned.graph.addresses:
+                graph = owned.graph
+                lost = sorted(operator for operator, peer in graph.peers.items() if peer == address)
+                lost += sorted(
+                    {f"{op} of {of}" for uses in graph.shared.values() for of, op, at in uses if at == address}
+                )
                 self._lost(address, Lost(application, owned.graph.attempt, f"peer {address} died ({', '.join(lost)})"))
         for application, member in list(self._members.items()):
             if member.graph.origin == address:
@@ -378,13 +418,13 @@ class Session(Protocol):
         self._take_back(owned, reason or status, keep_sinks=keep_sinks)
         self.peer.instruct(Report(application, status, reason, expanded(Plan.from_bytes(graph.plan), graph.peers)))
 
-    def _take_back(self, owned: _Owned, reason: str, *, keep_sinks: bool = False) -> None:
+    def _take_back(self, owned: Owned, reason: str, *, keep_sinks: bool = False) -> None:
         graph = owned.graph
         application = graph.application
         if owned.timer is not None:
             owned.timer.cancel()
         del self._owned[application]
-        for address in sorted(set(graph.peers.values())):
+        for address in graph.addresses:
             self.membership.unwatch(address)
             if address != self.peer.address:
                 self.peer.send(address, End(application, graph.attempt, reason))
@@ -397,7 +437,7 @@ class Session(Protocol):
         member = self._members.get(message.application)
         if member is None:
             self._remember(message.application, message.attempt)
-            self.ledger.release(message.application)
+            self.ledger.expire(message.application)
         elif member.graph.attempt <= message.attempt:
             self._leave(message.application, message.reason)
 
@@ -405,10 +445,9 @@ class Session(Protocol):
         """Give back all that this peer holds for an application; results may stay at its sinks."""
         member = self._members[application]
         sinks = frozenset(member.plan.sinks) if keep_sinks else frozenset()
-        for operator in sorted(member.deployed - sinks):
-            self.peer.instruct(Undeploy(application, operator))
+        self.components.leave(application, sinks, self._needs)
         member.deployed &= sinks
-        self.ledger.release(application)
+        self.ledger.expire(application)
         if not keep_sinks:
             if member.timer is not None:
                 member.timer.cancel()
@@ -418,16 +457,14 @@ class Session(Protocol):
             self._remember(application, member.graph.attempt)
         self.peer.record("session_left", application, reason=reason)
 
+    def _needs(self, application: str) -> set[ComponentId]:
+        """All components that an application uses, on any peer."""
+        graph = self._members[application].graph
+        own = {(application, operator) for operator in graph.peers}
+        return own | {(of, operator) for uses in graph.shared.values() for of, operator, _ in uses}
+
     def _remember(self, application: str, attempt: int) -> None:
         self._ended[application] = max(attempt, self._ended.get(application, 0))
         self._ended.move_to_end(application)
         while len(self._ended) > MEMORY:
             self._ended.popitem(last=False)
-
-
-def _plan_of(graph: Graph) -> Plan:
-    """The plan of a component graph; ValueError where they do not belong together."""
-    plan = Plan.from_bytes(graph.plan)
-    if graph.peers.keys() != plan.operators.keys():
-        raise ValueError(f"peers: of {', '.join(graph.peers)}; expected one of each of {', '.join(plan.operators)}")
-    return plan

@@ -1,0 +1,172 @@
+"""The components of a peer, and the applications that use each: directly, or through a stream that they share.
+
+A component is known by the application that had it deployed and the operator's id in that one's plan. It stays when
+that application ends, as long as another one uses its stream, or a stream that is made of it further downstream; the
+last user that goes takes it away, so that no producer outlives its consumers (section 2.3.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import TypeAlias
+
+import msgspec
+
+from synergy_nb.graph import Detach, Ledger, Undeploy, Use
+from synergy_nb.overlay.streams import Streams
+from synergy_nb.peer import Peer
+from synergy_nb.plan import Plan
+
+__all__ = ["Component", "ComponentId", "Components"]
+
+ComponentId: TypeAlias = tuple[str, str]
+"""Application that had it deployed, and operator."""
+
+
+class Component:
+    """A component of this peer.
+
+    Parameters
+    ----------
+    plan
+        Of the application that had it deployed.
+    operator
+        Its operator there.
+    uses
+        What its stream is made of: all components upstream of it, wherever they are, and itself.
+    reached
+        Seconds from a source until a tuple is done here, as probes found it.
+
+    Attributes
+    ----------
+    users : set of str
+        Applications that use its stream.
+    detached : set of str
+        Operators of its plan that no longer read it.
+    offered : bool
+        Whether its stream is in the directory.
+    """
+
+    __slots__ = ("detached", "offered", "operator", "plan", "reached", "users", "uses")
+
+    def __init__(self, plan: Plan, operator: str, uses: tuple[Use, ...], reached: float) -> None:
+        self.plan = plan
+        self.operator = operator
+        self.uses = uses
+        self.reached = reached
+        self.users: set[str] = set()
+        self.detached: set[str] = set()
+        self.offered = False
+
+
+class Components:
+    """Which components a peer has, who uses them, and which of their streams others can find.
+
+    Parameters
+    ----------
+    peer
+        The peer.
+    ledger
+        Its resources: a component holds its share as long as it is there.
+    streams
+        Where streams are offered; None where they are not.
+    """
+
+    def __init__(self, peer: Peer, ledger: Ledger, streams: Streams | None) -> None:
+        self.peer = peer
+        self.ledger = ledger
+        self.streams = streams
+        self._components: dict[ComponentId, Component] = {}
+
+    def __contains__(self, component: object) -> bool:
+        return component in self._components
+
+    def __getitem__(self, component: ComponentId) -> Component:
+        return self._components[component]
+
+    def __len__(self) -> int:
+        return len(self._components)
+
+    def get(self, component: ComponentId) -> Component | None:
+        """The component, or None."""
+        return self._components.get(component)
+
+    def items(self) -> Iterable[tuple[ComponentId, Component]]:
+        """All of them."""
+        return self._components.items()
+
+    def add(self, application: str, component: Component) -> None:
+        """Take a component that an application has had deployed here."""
+        component.users.add(application)
+        self._components[application, component.operator] = component
+
+    def use(self, component: ComponentId, application: str) -> bool:
+        """Let an application use a component; False if it is not here."""
+        found = self._components.get(component)
+        if found is None:
+            return False
+        found.users.add(application)
+        return True
+
+    def used_by(self, application: str) -> list[ComponentId]:
+        """Components here that an application uses."""
+        return sorted(name for name, component in self._components.items() if application in component.users)
+
+    def offer(self, application: str, operators: Iterable[str]) -> None:
+        """Put streams of an application that runs in the directory."""
+        if self.streams is None:
+            return
+        for operator in sorted(operators):
+            component = self._components.get((application, operator))
+            if component is not None and not component.offered:
+                component.offered = True
+                uses = msgspec.json.encode(component.uses).decode()
+                name = component.plan.stream_name(operator)
+                attributes: dict[str, str | float | int] = {"uses": uses, "reached": component.reached}
+                self.streams.offer(name, application, operator, attributes)
+
+    def leave(
+        self,
+        application: str,
+        keep: Collection[str],
+        needs: Callable[[str], Collection[ComponentId]],
+    ) -> None:
+        """An application has gone: components that nobody uses any more go with it.
+
+        Parameters
+        ----------
+        application
+            Which.
+        keep
+            Operators of it that stay, without their share: results at its sinks.
+        needs
+            Gives for an application that is still here all the components that it uses, on any peer.
+        """
+        for name in self.used_by(application):
+            owner, operator = name
+            if owner == application and operator in keep:
+                self.ledger.drop(*name)
+                continue
+            component = self._components[name]
+            component.users.discard(application)
+            if not component.users:
+                self._remove(name)
+        for (owner, operator), component in sorted(self._components.items()):
+            if owner in component.users:
+                continue
+            needed = {reader for user in component.users for (of, reader) in needs(user) if of == owner}
+            gone = [
+                reader
+                for reader in component.plan.downstream(operator)
+                if reader not in needed and reader not in component.detached
+            ]
+            if gone:
+                component.detached.update(gone)
+                self.peer.instruct(Detach(owner, operator, tuple(gone)))
+
+    def _remove(self, name: ComponentId) -> None:
+        component = self._components.pop(name)
+        if component.offered and self.streams is not None:
+            self.streams.withdraw(component.plan.stream_name(component.operator), *name)
+        self.ledger.drop(*name)
+        self.peer.instruct(Undeploy(*name))

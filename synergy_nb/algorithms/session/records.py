@@ -1,0 +1,84 @@
+"""What a peer remembers of the sessions that it takes part in, and of those that it leads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from synergy_nb.algorithms.session.messages import Graph
+from synergy_nb.graph import Use
+from synergy_nb.peer import Timer
+from synergy_nb.plan import Plan
+from synergy_nb.plan.sharing import TAP, taps_of
+
+__all__ = ["Member", "Owned", "made_by", "plan_of"]
+
+
+class Member:
+    """This peer's part of an application."""
+
+    __slots__ = (
+        "confirmed",
+        "delay",
+        "deployed",
+        "graph",
+        "heard",
+        "operators",
+        "plan",
+        "preparing",
+        "running",
+        "started",
+        "timer",
+    )
+
+    def __init__(self, graph: Graph, plan: Plan, address: str, now: float) -> None:
+        self.graph = graph
+        self.plan = plan
+        self.operators = {operator for operator, peer in graph.peers.items() if peer == address}
+        self.confirmed: dict[str, set[str]] = {}
+        self.deployed: set[str] = set()
+        self.preparing: set[str] = set()  # of these, parts on Spark that are not ready
+        self.delay = -1.0
+        self.started = False
+        self.running = False
+        self.heard = now
+        self.timer: Timer | None = None
+
+    @property
+    def offered(self) -> list[str]:
+        """Operators here whose streams others may use."""
+        return [operator for operator in self.deployed if self.plan.operators[operator].kind not in ("sink", TAP)]
+
+
+class Owned:
+    """An application of which this peer is the origin."""
+
+    __slots__ = ("established", "graph", "pending", "running", "timer")
+
+    def __init__(self, graph: Graph, pending: set[str], established: Callable[[str], None]) -> None:
+        self.graph = graph
+        self.pending = pending
+        self.established = established
+        self.running = False
+        self.timer: Timer | None = None
+
+
+def plan_of(graph: Graph) -> Plan:
+    """The plan of a component graph; ValueError where they do not belong together."""
+    plan = Plan.from_bytes(graph.plan)
+    if graph.peers.keys() != plan.operators.keys():
+        raise ValueError(f"peers: of {', '.join(graph.peers)}; expected one of each of {', '.join(plan.operators)}")
+    if graph.shared.keys() != set(taps_of(plan)):
+        raise ValueError(f"shared: {', '.join(graph.shared)}; expected what each tap of the plan is made by")
+    return plan
+
+
+def made_by(graph: Graph, plan: Plan, operator: str) -> tuple[Use, ...]:
+    """All components that the stream of an operator is made by, those of other applications among them."""
+    found: set[Use] = set()
+    waiting = [operator]
+    while waiting:
+        name = waiting.pop()
+        found.add((graph.application, name, graph.peers[name]))
+        found.update(graph.shared.get(name, ()))
+        waiting.extend(plan.upstream(name))
+    return tuple(sorted(found))
