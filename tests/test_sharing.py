@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from synergy_nb.algorithms.composition import CompositionConfig
@@ -99,9 +100,10 @@ def test_a_producer_stays_for_its_consumers_and_goes_with_the_last() -> None:
     asked: list[Detach] = []
     carry_out = ring.simulation.on_instruction
 
-    def note(address: str, instruction: object) -> None:
+    def note(address: str, instruction: msgspec.Struct) -> None:
         if isinstance(instruction, Detach):
             asked.append(instruction)
+        assert carry_out is not None
         carry_out(address, instruction)
 
     ring.simulation.on_instruction = note
