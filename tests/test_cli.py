@@ -76,7 +76,7 @@ def command(*arguments: str, timeout: float = 60.0) -> subprocess.CompletedProce
 def test_help_and_version() -> None:
     helped = synergy("--help")
     assert helped.exit_code == 0
-    for name in ("demo", "run", "plan", "up", "data", "bench", "doctor"):
+    for name in ("demo", "run", "plan", "up", "data", "bench", "reproduce", "doctor"):
         assert re.search(rf"\b{name}\b", helped.stdout)
     assert synergy("--version").stdout == f"{__version__}\n"
     assert synergy("demo", "--help").exit_code == synergy("plan", "--help").exit_code == 0

@@ -265,6 +265,62 @@ def bench(
 
 
 @app.command()
+def reproduce(
+    claims: Annotated[list[str] | None, typer.Argument(metavar="ID...|all", help="Claims, such as C5.")] = None,
+    list_them: Annotated[bool, typer.Option("--list", help="Say which there are, and what can be set.")] = False,
+    scale: Annotated[str, typer.Option(metavar="quick|paper", help="Size of the set-up.")] = "quick",
+    seed: Annotated[int, typer.Option(metavar="N", help="Of all that is random.")] = 1,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the set-up; may be repeated."),
+    ] = None,
+    repeat: Annotated[
+        int | None, typer.Option(metavar="N", help="Repetitions, each from a seed of its own. [default: by claim]")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="DIR", help="Draw the figures into this folder, as SVG.")] = None,
+    processes: Annotated[int, typer.Option(metavar="N", help="Processes that measure.")] = 2,
+    as_json: Json = False,
+) -> None:
+    """Reproduce figures and tables of the papers: ours beside the paper's, with a verdict."""
+    at_least("--seed", seed, 0)
+    at_least("--processes", processes, 1)
+    if repeat is not None:
+        at_least("--repeat", repeat, 1)
+    if plot is not None and plot.exists() and not plot.is_dir():
+        refuse(f"--plot: {str(plot)!r}; expected a folder")
+    from synergy_nb.experiments.claims import find
+    from synergy_nb.experiments.claims.setups import SCALES, parse
+    from synergy_nb.plan.units import WrongValue, nearest
+
+    chosen = next((each for each in SCALES if each == scale), None)
+    if chosen is None:
+        refuse(f"--scale: {WrongValue(scale, 'quick or paper', nearest(scale, SCALES))}")
+    if not claims and not list_them:
+        refuse("ID: none given; expected all, or claims such as C5; --list says which there are")
+    with bad_input("ID"):
+        found = find(claims or ["all"])
+    with bad_input("--set"):
+        given = parse(settings or [], [claim.parameters for claim in found])
+    from synergy_nb.cli import reproducing
+
+    if list_them:
+        if as_json:
+            print_json(reproducing.list_dict(found))
+        else:
+            reproducing.show_list(found, parameters=bool(claims))
+        return
+    reproducing.run(
+        list(zip(found, given, strict=True)),
+        scale=chosen,
+        seed=seed,
+        repeat=repeat,
+        processes=processes,
+        plot=plot,
+        as_json=as_json,
+    )
+
+
+@app.command()
 def doctor(as_json: Json = False) -> None:
     """See whether this machine is ready, and what to do where it is not."""
     from synergy_nb.cli.console import Bars

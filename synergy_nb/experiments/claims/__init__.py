@@ -1,0 +1,48 @@
+"""The quantitative claims of the papers, each reproduced by a command: ``synergy reproduce C5``.
+
+What a claim is: :mod:`~synergy_nb.experiments.claims.claim`. How set-ups, repetitions, intervals, verdicts and figures
+come about: ``setups``, ``running``, ``measured``, ``verdicts``, ``figures``. The other modules are the experiments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Final
+
+from synergy_nb.experiments.claims.claim import Claim
+from synergy_nb.plan.units import WrongValue, nearest
+
+__all__ = ["CLAIMS", "find"]
+
+#: Claim to the module that has it, in the order of the papers. Modules are imported when a claim is asked for.
+CLAIMS: Final[Mapping[str, str]] = {"C12": "selectivity"}
+
+
+def find(names: list[str]) -> list[Claim]:
+    """Claims by name, in the order asked for; ``all`` for all of them.
+
+    Raises
+    ------
+    ValueError
+        If there is no such claim.
+
+    Examples
+    --------
+    >>> find(["c12"])[0].title
+    'traffic that each operator of the top-k monitor lets through'
+    """
+    wanted: dict[str, None] = {}
+    for name in names:
+        if name == "all":
+            wanted.update(dict.fromkeys(CLAIMS))
+        elif name.upper() in CLAIMS:
+            wanted[name.upper()] = None
+        else:
+            raise WrongValue(name, f"all, or one of {', '.join(CLAIMS)}", nearest(name, [*CLAIMS, "all"]))
+    return [_claims(CLAIMS[name])[name] for name in wanted]
+
+
+def _claims(module: str) -> dict[str, Claim]:
+    found: tuple[Claim, ...] = import_module(f"{__name__}.{module}").CLAIMED
+    return {claim.id: claim for claim in found}

@@ -1,0 +1,163 @@
+"""What a claim of the papers is to us: a set-up, cells that are measured, checks, and a figure.
+
+A *cell* is one point of an experiment under one policy, measured once from one seed; a *repetition* is all cells with
+the same seed, so that policies are compared on the same network and the same requests. Cells give :class:`Point`
+values; over repetitions these become :class:`Row` values with intervals, and checks hold them against the paper's
+numbers with tolerances that they state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from synergy_nb.experiments.claims.measured import Measured, Place, Point, Row
+from synergy_nb.experiments.claims.setups import Parameter, Setup
+
+__all__ = ["Cell", "Check", "Claim", "Panel", "Place", "Point", "Result", "Row", "Verdict"]
+
+Verdict: TypeAlias = Literal["holds", "holds in part", "does not hold", "not comparable"]
+
+
+class Check(NamedTuple):
+    """A statement of the paper beside ours.
+
+    Parameters
+    ----------
+    name
+        What is compared.
+    paper, ours
+        Numbers, or a statement in words.
+    verdict
+        Computed by ``rule``.
+    rule
+        The tolerance.
+    """
+
+    name: str
+    paper: float | str
+    ours: float | str | None
+    verdict: Verdict
+    rule: str
+
+
+class Cell(NamedTuple):
+    """One measurement: a module's function, and its arguments but for the seed, which comes last.
+
+    So it can be sent to another process, and equal ones of two claims are measured once.
+    """
+
+    function: Callable[..., Sequence[Point]]
+    arguments: tuple[Hashable, ...]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A part of a figure.
+
+    Parameters
+    ----------
+    metric
+        What is drawn: rows of this metric.
+    ylabel
+        With the unit.
+    kind
+        ``lines`` over numbers, ``bars`` over groups, or ``curves``: many points without markers.
+    factor
+        From the unit of the rows to that of the axis.
+    bounds
+        Horizontal lines, such as a limit, in the unit of the rows; with their labels.
+    logarithmic
+        Whether the vertical axis is.
+    """
+
+    metric: str
+    ylabel: str
+    kind: Literal["lines", "bars", "curves"] = "lines"
+    factor: float = 1.0
+    bounds: tuple[tuple[float, str], ...] = ()
+    logarithmic: bool = False
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A figure or table of a paper, and how it is reproduced.
+
+    Parameters
+    ----------
+    id, title
+        Such as ``C5``, and one line.
+    source
+        Section and figure.
+    says
+        What the paper says, with its numbers.
+    parameters
+        Of the set-up, by name.
+    cells
+        All cells of a set-up.
+    checks
+        Compares what was measured with the paper.
+    panels, xlabel
+        Of the figure.
+    derive
+        More points from those of one repetition, such as gains of one policy over another.
+    paper
+        Numbers of the paper, as points; drawn in the figure.
+    repeat
+        Repetitions at the two scales.
+    """
+
+    id: str
+    title: str
+    source: str
+    says: str
+    parameters: Mapping[str, Parameter]
+    cells: Callable[[Setup], Iterable[Cell]]
+    checks: Callable[[Measured, Setup], Iterable[Check]]
+    panels: Sequence[Panel]
+    xlabel: str
+    derive: Callable[[Sequence[Point]], Iterable[Point]] | None = None
+    paper: Sequence[Point] = ()
+    repeat: tuple[int, int] = (3, 5)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of reproducing a claim: what ``--json`` prints.
+
+    Parameters
+    ----------
+    claim
+        Which.
+    setup
+        Its parameters, with ``seed``, ``repeat`` and ``scale``.
+    rows, checks
+        What was measured, and what follows.
+    seconds
+        That the repetitions took, over all processes.
+    """
+
+    claim: Claim
+    setup: Mapping[str, Any]
+    rows: Sequence[Row]
+    checks: Sequence[Check]
+    seconds: float
+    figures: Sequence[str] = field(default=())
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        found: dict[str, Any] = {
+            "id": self.claim.id,
+            "title": self.claim.title,
+            "setup": {name: list(value) if isinstance(value, tuple) else value for name, value in self.setup.items()},
+            "rows": [row._asdict() for row in self.rows],
+            "paper": {
+                "source": self.claim.source,
+                "says": self.claim.says,
+                "points": [point._asdict() for point in self.claim.paper],
+            },
+            "checks": [check._asdict() for check in self.checks],
+            "seconds": round(self.seconds, 3),
+        }
+        return found | ({"figures": list(self.figures)} if self.figures else {})

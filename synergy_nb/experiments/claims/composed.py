@@ -1,0 +1,277 @@
+"""Requests composed by simulated peers, and executed tuple by tuple: what the dissertation's simulations measure.
+
+Theory of operation
+-------------------
+:func:`compose` puts whole Synergy peers on the kernel, all in the ring and their components in the directory, and
+submits every request of a scenario at its origin when it arrives. An application that is admitted begins at that moment
+in the flow simulator, which runs on the same virtual clock, so tuples of all admitted applications queue at the same
+peers. When all requests are decided, what was measured so far is forgotten, and the tuples of a stated time are
+counted.
+
+*Feedback.* Projection needs the end-to-end time t̂ of running applications, "measured by the receiver of a stream
+processing session and communicated to all nodes participating in it" (section 2.3.4). So once a virtual second each
+origin is given the mean delay of the tuples that have come to its sinks since, smoothed: what its own sink would have
+measured. Formulas for queues at the current loads would be without noise and without the lag of a second, better than
+what a peer can know, and they would not hold for streams that others tap, nor for arrivals that are not Poisson. The
+flow simulator takes a few per cent of a run.
+
+*Delays between peers* are known to all, where a policy asks for the nearest: a perfect "delay monitoring service". A
+peer of capacity 2 takes half the processing time, in what its probes are told and in the flow simulator alike.
+
+What is counted
+---------------
+``delay`` is the mean over admitted applications of the mean delay of an application's tuples: processing, transmission
+and queueing. A request succeeds if it is admitted and the mean delay of its tuples is within its QoS requirement;
+``success`` is the share of all requests that do. ``on_time`` is the share of all tuples that were within theirs.
+Set-up time is virtual, from submission to the confirmation of the last source; ``discovery`` is the part of it that
+waits for the directory, ``probing`` the rest.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import msgspec
+
+from synergy_nb.assembly import PeerConfig, SynergyPeer
+from synergy_nb.dataflow.measures import Ewma
+from synergy_nb.experiments.claims.scenario import Outcome, Scenario, Served, world
+from synergy_nb.graph import Deploy, Report
+from synergy_nb.journal import Event, Journal
+from synergy_nb.overlay.assembled import assemble
+from synergy_nb.overlay.latency import Latency
+from synergy_nb.plan import Plan
+from synergy_nb.simulator.applications import Application, from_plan
+from synergy_nb.simulator.flow import Flow
+from synergy_nb.simulator.kernel import Simulation
+from synergy_nb.simulator.network import Topology
+from synergy_nb.simulator.workload import Request, Workload
+
+__all__ = ["Composed", "compose"]
+
+SETTLED: Final = 12.0  # virtual seconds after which the directory knows all components of a fresh ring
+AT_REST: Final = 2.0  # and of the overlay alone, to know what it sends
+FEEDBACK: Final = 1.0  # between two measurements of t̂, as sessions send them
+SMOOTHING: Final = 0.5  # weight of a new measurement
+DECIDED: Final = 60.0  # after the last request, by when all are decided
+QUEUES: Final = 10.0  # virtual seconds of tuples before those that count
+
+
+class _Known(Latency):
+    """Delays as they are, to all peers."""
+
+    __slots__ = ("_own", "_topology")
+
+    def __init__(self, topology: Topology, own: str) -> None:
+        super().__init__()
+        self._topology = topology
+        self._own = own
+
+    def one_way(self, address: str) -> float | None:
+        """Delay of one direction in seconds."""
+        return self._topology.delay(self._own, address)
+
+
+class _Story(Journal):
+    """A journal that keeps the stages of each request, and nothing else of what a run of many peers would fill it with.
+
+    Attributes
+    ----------
+    requests : dict
+        Request to what came of it.
+    """
+
+    def __init__(self, requests: dict[str, Served]) -> None:
+        super().__init__(capacity=1)
+        self.requests = requests
+        self._asked: dict[str, float] = {}  # when the directory was asked for a request
+        self._submitted: dict[str, float] = {}
+
+    def append(self, event: Event) -> Event:
+        """Take a note."""
+        served = self.requests.get(event.subject)
+        if served is None:
+            return event
+        match event.kind:
+            case "request_submitted":
+                self._submitted[event.subject] = self._asked[event.subject] = event.time
+            case "attempt_failed":
+                self._asked[event.subject] = event.time
+            case "candidates_found":
+                served.discovery += event.time - self._asked[event.subject]
+            case "graph_selected":
+                served.phi = float(event.detail["phi"])
+            case "application_running":
+                served.setup = event.time - self._submitted[event.subject]
+        return event
+
+
+class Composed:
+    """A scenario under way.
+
+    Parameters
+    ----------
+    scenario
+        What is simulated.
+    seed
+        Of the network, the requests, the peers and the tuples. Policies meet the same ones.
+
+    Attributes
+    ----------
+    simulation, flow : Simulation, Flow
+        Messages and tuples, on one virtual clock.
+    peers : dict
+        Address to peer.
+    """
+
+    def __init__(self, scenario: Scenario, seed: int) -> None:
+        self.scenario = scenario
+        self.topology, self.workload = world(scenario.workload, scenario.peers, scenario.delays, seed)
+        self.served = {request.name: Served(request) for request in self.workload.requests}
+        self.simulation = Simulation(seed, self.topology, keep_instructions=False, journal=_Story(self.served))
+        self.simulation.on_instruction = self._carry_out
+        self.flow = Flow(
+            self.topology, bandwidth=self.topology.bandwidth, speeds=self.topology.cores, seed=seed, keep=2
+        )
+        self.peers = _peers(self.topology, self.workload, scenario, seed)
+        self._orders: dict[str, Deploy] = {}
+        self._delays: dict[str, Ewma] = {}  # t̂ of what runs
+        self._undecided = set(self.served)
+        self._next = 0.0  # feedback
+        for each in self.peers.values():
+            self.simulation.add(each.peer)
+        assemble([each.pastry for each in self.peers.values()], rtt=self._round_trip, seed=seed)
+        for address, each in self.peers.items():
+            self.simulation.start(address)
+            self.simulation.call(address, _offer, each)
+
+    def _round_trip(self, one: str, other: str) -> float:
+        return 2.0 * self.topology.delay(one, other)
+
+    def _carry_out(self, address: str, instruction: msgspec.Struct) -> None:
+        if isinstance(instruction, Deploy):
+            self._orders[instruction.application] = instruction
+        elif isinstance(instruction, Report):
+            served = self.served[instruction.application]
+            served.status, served.reason = instruction.status, instruction.reason
+            self._undecided.discard(instruction.application)
+            if instruction.status == "running":
+                self._begin(served, self._orders[instruction.application])
+            elif instruction.application in self._delays:
+                del self._delays[instruction.application]
+                self.flow.remove(instruction.application)
+
+    def _begin(self, served: Served, order: Deploy) -> None:
+        """Tuples of an application begin to flow."""
+        served.plan, served.peers = Plan.from_bytes(order.plan), order.peers
+        self.flow.run(self.simulation.now)
+        self.flow.add(executed(served.request.name, served.plan, served.peers))
+        self._delays[served.request.name] = Ewma(SMOOTHING)
+
+    def _feed_back(self) -> None:
+        """Give each origin the t̂ that its sinks measured."""
+        self.flow.run(self.simulation.now)
+        for name, smoothed in self._delays.items():
+            delay = self.flow.recent(name)
+            if not math.isnan(delay):
+                smoothed.add(delay)
+            if smoothed.count:
+                origin = self.served[name].request.origin
+                self.simulation.call(origin, self.peers[origin].session.measured, name, smoothed.moving)
+
+    def advance(self, until: float) -> None:
+        """Let virtual time pass, with feedback."""
+        while self._next <= until:
+            self.simulation.run(self._next)
+            self._feed_back()
+            self._next += FEEDBACK
+        self.simulation.run(until)
+
+    def submit(self, request: Request) -> None:
+        """Ask for a query at its origin now."""
+        synergy = self.peers[request.origin]
+        self.simulation.call(request.origin, synergy.submit, request.name, self.workload.plan(request))
+
+    def run(self) -> Outcome:
+        """Compose all requests, execute what is admitted, and count."""
+        simulation = self.simulation
+        simulation.run(SETTLED - AT_REST)
+        sent = simulation.messages
+        simulation.run(SETTLED)
+        at_rest = (simulation.messages - sent) / AT_REST
+        sent, self._next = simulation.messages, SETTLED
+        for request in self.workload.requests:
+            self.advance(SETTLED + request.arrival)
+            self.submit(request)
+        limit = simulation.now + DECIDED
+        while self._undecided and simulation.now < limit:
+            self.advance(simulation.now + FEEDBACK)
+        if self._undecided:
+            raise RuntimeError(f"{len(self._undecided)} requests are not decided {DECIDED:g} s after the last one")
+        virtual = simulation.now - SETTLED
+        self._count()
+        return Outcome(
+            served=list(self.served.values()),
+            probes=sum(each.probing.probes for each in self.peers.values()),
+            messages=round(simulation.messages - sent - at_rest * virtual),
+            events=simulation.events,
+            component_tuples=self.flow.served,
+            loads=[self.flow.load(peer) for peer in self.topology.peers],
+            virtual=virtual,
+        )
+
+    def _count(self) -> None:
+        self.flow.run(self.simulation.now + QUEUES)
+        self.flow.clear()
+        self.flow.run(self.flow.now + self.scenario.window)
+        for name in self._delays:
+            found, served = self.flow.delays(name), self.served[name]
+            served.delay, served.tuples, served.late = found.mean, found.tuples, found.late
+
+
+def compose(scenario: Scenario, seed: int) -> Outcome:
+    """Run a scenario.
+
+    Examples
+    --------
+    >>> from synergy_nb.simulator.workload import Parameters
+    >>> outcome = compose(Scenario(Parameters(components=20, requests=5), peers=20), seed=1)
+    >>> [each.status for each in outcome.served]
+    ['running', 'running', 'running', 'running', 'running']
+    """
+    return Composed(scenario, seed).run()
+
+
+def executed(name: str, plan: Plan, peers: dict[str, str]) -> Application:
+    """An application as the flow simulator has it."""
+    return from_plan(name, plan, peers)
+
+
+def _peers(topology: Topology, workload: Workload, scenario: Scenario, seed: int) -> dict[str, SynergyPeer]:
+    config = scenario.config()
+    peers: dict[str, SynergyPeer] = {}
+    for number, (address, cores) in enumerate(topology.cores.items()):
+        offers = workload.offers(address)
+        settings = PeerConfig(address, offers, cores, seed=seed * 1_000_003 + number, composition=config)
+        peers[address] = each = SynergyPeer(address, settings)
+        each.probing.latency = _Known(topology, address)
+        _equip(each, topology, address, cores)
+    return peers
+
+
+def _equip(each: SynergyPeer, topology: Topology, address: str, cores: float) -> None:
+    def bandwidth_from(upstream: str) -> float:
+        return topology.bandwidth(upstream, address)
+
+    def processing(plan: Plan, operator: str) -> float:
+        return plan.processing_time(operator) / cores
+
+    each.ledger.bandwidth_from = bandwidth_from
+    each.probing.processing = processing
+
+
+def _offer(each: SynergyPeer) -> None:
+    for component in each.config.components:
+        if component != "sink":
+            each.directory.register(component, "component", {"peer": each.config.name})

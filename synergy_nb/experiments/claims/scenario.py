@@ -1,0 +1,156 @@
+"""What is simulated: peers on a network, requests, and a policy; and what came of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from synergy_nb.algorithms.composition import CompositionConfig
+from synergy_nb.plan import Plan
+from synergy_nb.simulator.network import Topology, TransitStub, measured, transit_stub
+from synergy_nb.simulator.workload import Parameters, Request, Workload, generate
+
+__all__ = ["Outcome", "Scenario", "Served", "world"]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Peers, a network, requests, and a policy.
+
+    Parameters
+    ----------
+    workload
+        Components and requests.
+    peers
+        Their number.
+    delays
+        Path of a matrix of measured round-trip times; empty for the transit-stub network of 1500 routers.
+    policy
+        How requests are composed.
+    ratio, at_least, budget, choice
+        Of :class:`~synergy_nb.algorithms.composition.CompositionConfig`.
+    window
+        Virtual seconds of tuples that are counted, after all requests are decided.
+    """
+
+    workload: Parameters = field(default_factory=Parameters)
+    peers: int = 500
+    delays: str = ""
+    policy: str = "composition"
+    ratio: float = 0.1
+    at_least: int = 2
+    budget: int = 8
+    choice: str = "nearest"
+    window: float = 60.0
+
+    def config(self) -> CompositionConfig:
+        """Parameters of composition at every peer."""
+        return CompositionConfig(ratio=self.ratio, at_least=self.at_least, budget=self.budget, choice=self.choice)
+
+
+@lru_cache(maxsize=4)
+def world(workload: Parameters, peers: int, delays: str, seed: int) -> tuple[Topology, Workload]:
+    """Network and requests of a scenario: the same for all policies."""
+    topology = measured(delays, peers, seed=seed) if delays else transit_stub(peers, TransitStub(), seed=seed)
+    return topology, generate(topology, workload, seed=seed)
+
+
+@dataclass
+class Served:
+    """What came of one request.
+
+    Parameters
+    ----------
+    request
+        Which.
+    status, reason
+        ``running`` or ``rejected``, and why.
+    plan, peers
+        What was set up: the plan, reduced where streams are shared, and its component graph λ.
+    discovery, setup
+        Virtual seconds that it waited for the directory, in all attempts; and until it ran.
+    phi
+        φ of the graph that was chosen.
+    delay, tuples, late
+        Mean delay of its tuples in seconds, how many there were, and how many of them were late.
+    """
+
+    request: Request
+    status: str = ""
+    reason: str = ""
+    plan: Plan | None = None
+    peers: Mapping[str, str] = field(default_factory=dict)
+    discovery: float = 0.0
+    setup: float = math.nan
+    phi: float = math.nan
+    delay: float = math.nan
+    tuples: int = 0
+    late: int = 0
+
+    @property
+    def admitted(self) -> bool:
+        """Whether it runs."""
+        return self.status == "running"
+
+    @property
+    def success(self) -> bool:
+        """Whether it runs and the mean delay of its tuples is within its requirement."""
+        return self.admitted and self.delay <= self.request.limit
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a scenario.
+
+    Parameters
+    ----------
+    served
+        Each request, in the order of arrival.
+    probes
+        That peers have processed.
+    messages
+        Of all kinds, beyond what the overlay would have sent without requests.
+    events
+        Messages received and wake-ups in the kernel.
+    component_tuples
+        Executed in the flow simulator.
+    loads
+        Of all peers, while tuples were counted: work that came as a share of the time.
+    virtual
+        Seconds of virtual time from the first request to the end of composition.
+    """
+
+    served: Sequence[Served]
+    probes: int
+    messages: int
+    events: int
+    component_tuples: int
+    loads: Sequence[float]
+    virtual: float
+
+    def metrics(self) -> dict[str, float]:
+        """Means over applications; not a number where there is nothing to take the mean of."""
+        admitted = [each for each in self.served if each.admitted]
+        flowing = [each for each in admitted if each.tuples]
+        tuples = sum(each.tuples for each in admitted)
+        requests = max(len(self.served), 1)
+        return {
+            "delay": _mean([each.delay for each in flowing]),
+            "success": sum(each.success for each in self.served) / requests,
+            "admitted": len(admitted) / requests,
+            "on_time": 1.0 - sum(each.late for each in admitted) / tuples if tuples else math.nan,
+            "relative_delay": _mean([each.delay / each.request.isolated for each in flowing]),
+            "probes": self.probes / requests,
+            "messages": self.messages / requests,
+            "setup": _mean([each.setup for each in admitted]),
+            "discovery": _mean([each.discovery for each in admitted]),
+            "probing": _mean([each.setup - each.discovery for each in admitted]),
+            "load": _mean(self.loads),
+            "most_load": max(self.loads, default=math.nan),
+        }
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values) if values else math.nan

@@ -1,0 +1,245 @@
+"""Set-ups of experiments: named parameters, their values at each scale, and what a user sets them to.
+
+A parameter has a value for a quick run and one for a run at the paper's scale. ``--set name=value`` replaces either;
+a name that no experiment has, or a value that a parameter cannot take, is one clear error before anything runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+from synergy_nb.plan.units import WrongValue, nearest
+
+__all__ = [
+    "SCALES",
+    "Parameter",
+    "Scale",
+    "Setup",
+    "Value",
+    "at_scale",
+    "choice",
+    "files",
+    "number",
+    "numbers",
+    "parse",
+    "several",
+    "whole",
+    "wholes",
+]
+
+Scale: TypeAlias = Literal["quick", "paper"]
+Value: TypeAlias = bool | int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...] | None
+Setup: TypeAlias = Mapping[str, Value]
+
+SCALES: Final[tuple[Scale, ...]] = ("quick", "paper")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of an experiment.
+
+    Made by :func:`whole`, :func:`number`, :func:`choice`, :func:`wholes`, :func:`numbers`, :func:`several` or
+    :func:`files`.
+
+    Parameters
+    ----------
+    about
+        What it is, with its unit.
+    quick, paper
+        Its values at the two scales.
+    read
+        The value that a text stands for; raises :class:`~synergy_nb.plan.units.WrongValue` for one that stands for
+        none.
+    """
+
+    about: str
+    quick: Value
+    paper: Value
+    read: Callable[[str], Value]
+
+
+def _one(text: str, expected: str, least: float, most: float, kind: Callable[[str], float]) -> float:
+    try:
+        value = kind(text)
+    except ValueError:
+        raise WrongValue(text, expected) from None
+    if not least <= value <= most or not math.isfinite(value):
+        raise WrongValue(text, expected)
+    return value
+
+
+def _bounds(noun: str, least: float, most: float) -> str:
+    return f"{noun} from {least:g}" + (f" to {most:g}" if most < math.inf else "")
+
+
+def whole(about: str, quick: int, paper: int | None = None, *, least: int = 1, most: float = math.inf) -> Parameter:
+    """A whole number; ``paper`` is ``quick`` where it is not given, here and below.
+
+    >>> whole("peers", 100, 500).read("88")
+    88
+    """
+    expected = _bounds("a whole number", least, most)
+    return Parameter(
+        about, quick, quick if paper is None else paper, lambda text: int(_one(text, expected, least, most, int))
+    )
+
+
+def number(
+    about: str, quick: float, paper: float | None = None, *, least: float = 0.0, most: float = math.inf
+) -> Parameter:
+    """A number."""
+    expected = _bounds("a number", least, most)
+    return Parameter(
+        about, quick, quick if paper is None else paper, lambda text: _one(text, expected, least, most, float)
+    )
+
+
+def wholes(
+    about: str,
+    quick: Sequence[int],
+    paper: Sequence[int] | None = None,
+    *,
+    least: int = 1,
+    most: float = math.inf,
+    count: int | None = None,
+) -> Parameter:
+    """Whole numbers, separated by commas, in ascending order; exactly ``count`` of them where that is given.
+
+    >>> wholes("requests", [100], [100, 500]).read("20,40")
+    (20, 40)
+    """
+    each = _bounds("whole numbers", least, most)
+    expected = f"{count or 'some'} {each}, separated by commas"
+
+    def read(text: str) -> tuple[int, ...]:
+        found = tuple(int(_one(part, expected, least, most, int)) for part in _parts(text, expected, count))
+        _check_rising(found, text, expected)
+        return found
+
+    return Parameter(about, tuple(quick), tuple(quick if paper is None else paper), read)
+
+
+def numbers(
+    about: str,
+    quick: Sequence[float],
+    paper: Sequence[float] | None = None,
+    *,
+    least: float = 0.0,
+    most: float = math.inf,
+    count: int | None = None,
+) -> Parameter:
+    """Numbers, separated by commas, in ascending order."""
+    each = _bounds("numbers", least, most)
+    expected = f"{count or 'some'} {each}, separated by commas"
+
+    def read(text: str) -> tuple[float, ...]:
+        found = tuple(_one(part, expected, least, most, float) for part in _parts(text, expected, count))
+        _check_rising(found, text, expected)
+        return found
+
+    return Parameter(about, tuple(quick), tuple(quick if paper is None else paper), read)
+
+
+def choice(about: str, of: Sequence[str], quick: str | None = None, paper: str | None = None) -> Parameter:
+    """One of some names, by default the first.
+
+    >>> choice("network", ["transit-stub", "measured"]).read("mesured")
+    Traceback (most recent call last):
+        ...
+    synergy_nb.plan.units.WrongValue: 'mesured'; expected one of transit-stub, measured; did you mean 'measured'?
+    """
+    first = of[0] if quick is None else quick
+
+    def read(text: str) -> str:
+        if text not in of:
+            raise WrongValue(text, f"one of {', '.join(of)}", nearest(text, of))
+        return text
+
+    return Parameter(about, first, first if paper is None else paper, read)
+
+
+def several(about: str, of: Sequence[str], quick: Sequence[str] | None = None) -> Parameter:
+    """Some of some names, separated by commas, by default all."""
+    expected = f"some of {', '.join(of)}, separated by commas"
+
+    def read(text: str) -> tuple[str, ...]:
+        chosen = tuple(_parts(text, expected, None))
+        for each in chosen:
+            if each not in of:
+                raise WrongValue(each, expected, nearest(each, of))
+        return chosen
+
+    default = tuple(of if quick is None else quick)
+    return Parameter(about, default, default, read)
+
+
+def files(about: str) -> Parameter:
+    """Paths of files that are there, separated by commas; none by default."""
+
+    def read(text: str) -> tuple[str, ...]:
+        expected = "files that are there, separated by commas"
+        chosen = tuple(_parts(text, expected, None))
+        for each in chosen:
+            if not Path(each).is_file():
+                raise WrongValue(each, expected)
+        return chosen
+
+    return Parameter(about, (), (), read)
+
+
+def _parts(text: str, expected: str, count: int | None) -> list[str]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(parts) or (count is not None and len(parts) != count) or len(set(parts)) < len(parts) != count:
+        raise WrongValue(text, expected)
+    return parts
+
+
+def _check_rising(found: Sequence[float], text: str, expected: str) -> None:
+    if list(found) != sorted(found):
+        raise WrongValue(text, f"{expected}, in ascending order")
+
+
+def at_scale(parameters: Mapping[str, Parameter], scale: Scale) -> dict[str, Value]:
+    """The set-up of an experiment at a scale."""
+    return {name: each.quick if scale == "quick" else each.paper for name, each in parameters.items()}
+
+
+def parse(given: Iterable[str], known: Sequence[Mapping[str, Parameter]]) -> list[dict[str, Value]]:
+    """What ``--set`` texts say, one mapping for each experiment; each takes the names that it has.
+
+    Parameters
+    ----------
+    given
+        Texts ``name=value``.
+    known
+        Parameters of the experiments that are to run.
+
+    Raises
+    ------
+    ValueError
+        Naming a parameter that none of them has, or a value that it cannot take.
+
+    Examples
+    --------
+    >>> parse(["peers=88"], [{"peers": whole("peers", 100)}, {"rate": number("tuples/s", 20.0)}])
+    [{'peers': 88}, {}]
+    """
+    chosen: list[dict[str, Value]] = [{} for _ in known]
+    names = sorted({name for parameters in known for name in parameters})
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise WrongValue(text, "name=value")
+        if name not in names:
+            raise WrongValue(name, f"one of {', '.join(names)}", nearest(name, names))
+        for parameters, values in zip(known, chosen, strict=True):
+            if name in parameters:
+                try:
+                    values[name] = parameters[name].read(value.strip())
+                except WrongValue as error:
+                    raise ValueError(f"{name}: {error}") from None
+    return chosen

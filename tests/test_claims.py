@@ -1,0 +1,346 @@
+"""Reproducing claims: set-ups, repetitions, intervals, verdicts, figures, and the command over them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy import stats
+from typer.testing import CliRunner, Result
+
+from synergy_nb.cli.commands import app
+from synergy_nb.experiments import claims
+from synergy_nb.experiments.claims import figures, running, setups, verdicts
+from synergy_nb.experiments.claims.claim import Cell, Check, Claim, Panel
+from synergy_nb.experiments.claims.measured import Measured, Point, interval
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+# -- an experiment that takes no time ----------------------------------------------------------------------------------
+
+
+def throw(sides: int, throws: int, seed: int) -> list[Point]:
+    """Mean of throws of a die, and of one that is loaded."""
+    from random import Random
+
+    rng = Random(f"{sides}/{seed}")
+    mean = sum(rng.randint(1, sides) for _ in range(throws)) / throws
+    return [Point(sides, "fair", "eyes", mean), Point(sides, "loaded", "eyes", float(sides))]
+
+
+def _cells(setup: setups.Setup) -> Iterator[Cell]:
+    assert isinstance(setup["sides"], tuple)
+    for sides in setup["sides"]:
+        yield Cell(throw, (sides, setup["throws"]))
+
+
+def _checks(measured: Measured, setup: setups.Setup) -> Iterator[Check]:
+    yield verdicts.reduction("eyes", 0.4, measured.gain(6, "fair", "loaded", "eyes"))
+    both = [(x, (measured.mean(x, "fair", "eyes") or 0.0) < float(x)) for x in measured.xs("eyes")]
+    yield verdicts.at_all("fewer eyes", "always", both)
+
+
+DICE = Claim(
+    id="X1",
+    title="dice",
+    source="nowhere, figure 0",
+    says="loaded dice show more",
+    parameters={
+        "sides": setups.wholes("sides of a die", [6, 20], [6, 20, 100]),
+        "throws": setups.whole("throws", 10, 1000),
+    },
+    cells=_cells,
+    checks=_checks,
+    panels=(Panel("eyes", "eyes"), Panel("gain", "gain", "curves")),
+    xlabel="sides",
+    derive=lambda points: [Point(x, "gain", "gain", 1.0 - y / float(x)) for x, who, _, y in points if who == "fair"],
+    paper=(Point(6, "fair", "eyes", 3.5),),
+    repeat=(3, 5),
+)  # fmt: skip
+
+
+def run(claim: Claim = DICE, chosen: dict[str, setups.Value] | None = None, **options: Any) -> Any:
+    (result,) = running.reproduce([(claim, chosen or {})], **options)
+    return result
+
+
+# -- set-ups -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_set_up_has_values_at_both_scales() -> None:
+    assert setups.at_scale(DICE.parameters, "quick") == {"sides": (6, 20), "throws": 10}
+    assert setups.at_scale(DICE.parameters, "paper") == {"sides": (6, 20, 100), "throws": 1000}
+
+
+@pytest.mark.parametrize(
+    ("parameter", "text", "value"),
+    [
+        (setups.whole("n", 1), "12", 12),
+        (setups.number("x", 1.0), "0.25", 0.25),
+        (setups.wholes("n", [1]), "1, 2,3", (1, 2, 3)),
+        (setups.numbers("x", [1.0, 2.0], count=2), "0.5,0.5", (0.5, 0.5)),
+        (setups.choice("c", ["one", "two"]), "two", "two"),
+        (setups.several("c", ["one", "two", "three"]), "three,one", ("three", "one")),
+    ],
+)
+def test_values_are_read(parameter: setups.Parameter, text: str, value: setups.Value) -> None:
+    assert setups.parse([f"name={text}"], [{"name": parameter}]) == [{"name": value}]
+
+
+@pytest.mark.parametrize(
+    ("parameter", "text", "message"),
+    [
+        (setups.whole("n", 1), "1.5", "name: '1.5'; expected a whole number from 1"),
+        (setups.whole("n", 1, most=9), "10", "name: '10'; expected a whole number from 1 to 9"),
+        (setups.number("x", 1.0), "nan", "name: 'nan'; expected a number from 0"),
+        (setups.number("x", 1.0), "inf", "name: 'inf'; expected a number from 0"),
+        (setups.wholes("n", [1]), "1,,2", "name: '1,,2'; expected some whole numbers from 1, separated by commas"),
+        (setups.wholes("n", [1]), "2,1", "in ascending order"),
+        (setups.wholes("n", [1]), "1,1", "name: '1,1'; expected some"),
+        (setups.numbers("x", [1.0], count=2), "1", "name: '1'; expected 2 numbers from 0, separated by commas"),
+        (setups.choice("c", ["one", "two"]), "on", "name: 'on'; expected one of one, two; did you mean 'one'?"),
+        (setups.several("c", ["one", "two"]), "one,twoo", "did you mean 'two'?"),
+        (setups.files("f"), "no-such-file", "name: 'no-such-file'; expected files that are there"),
+    ],
+)
+def test_a_value_that_cannot_be_is_one_clear_error(parameter: setups.Parameter, text: str, message: str) -> None:
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the text is what is compared
+        setups.parse([f"name={text}"], [{"name": parameter}])
+    assert message in str(caught.value)
+
+
+def test_a_name_that_no_experiment_has_is_refused_with_the_nearest() -> None:
+    with pytest.raises(ValueError, match=r"'throw'; expected one of sides, throws; did you mean 'throws'\?"):
+        setups.parse(["throw=3"], [DICE.parameters])
+    with pytest.raises(ValueError, match=r"'throws'; expected name=value"):
+        setups.parse(["throws"], [DICE.parameters])
+    other = {"other": setups.whole("n", 1)}
+    assert setups.parse(["throws=3", "other=4"], [DICE.parameters, other]) == [{"throws": 3}, {"other": 4}]
+
+
+# -- intervals, comparisons and verdicts -------------------------------------------------------------------------------
+
+
+def test_intervals_are_students() -> None:
+    values = [3.1, 2.9, 4.0, 3.6, 2.2]
+    mean, low, high = interval(values)
+    expected = stats.t.interval(0.95, 4, loc=mean, scale=stats.sem(values))
+    assert (low, high) == pytest.approx(expected)
+    assert mean == pytest.approx(sum(values) / 5)
+
+
+def test_comparisons_are_within_repetitions() -> None:
+    nan = float("nan")
+    measured = Measured(
+        [
+            [Point(1, "a", "m", 1.0), Point(1, "b", "m", 2.0)],
+            [Point(1, "a", "m", 8.0), Point(1, "b", "m", nan)],
+            [Point(1, "a", "m", 3.0), Point(1, "b", "m", 4.0)],
+        ]
+    )
+    assert measured.gain(1, "a", "b", "m") == pytest.approx((0.5 + 0.25) / 2)
+    assert measured.ahead(1, "a", "b", "m") == pytest.approx(-1.0)
+    assert measured.mean(1, "a", "m") == pytest.approx(4.0)
+    assert measured.mean(2, "a", "m") is measured.gain(2, "a", "b", "m") is None
+    assert measured.xs("m") == [1]
+    assert measured.algorithms("m") == ["a", "b"]
+    assert [row.value for row in measured.rows()] == [4.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    ("check", "verdict"),
+    [
+        (verdicts.reduction("", 0.45, 0.36), "holds"),
+        (verdicts.reduction("", 0.45, 0.9), "holds"),
+        (verdicts.reduction("", 0.45, 0.34), "holds in part"),
+        (verdicts.reduction("", 0.45, 0.0), "does not hold"),
+        (verdicts.reduction("", 0.45, None), "not comparable"),
+        (verdicts.at_least("", 0.8, 0.79, 0.0), "does not hold"),
+        (verdicts.near("", 0.5, 0.55, 0.1, 0.2), "holds"),
+        (verdicts.near("", 0.5, 0.35, 0.1, 0.2), "holds in part"),
+        (verdicts.near("", 0.5, 0.75, 0.1, 0.2), "does not hold"),
+        (verdicts.at_all("", "", [(1, True), (2, True)]), "holds"),
+        (verdicts.at_all("", "", [(1, True), (2, False)]), "does not hold"),
+        (verdicts.at_all("", "", []), "not comparable"),
+        (verdicts.unlike("", 1.0, 2.0, "another machine"), "not comparable"),
+    ],
+)
+def test_verdicts_follow_their_rules(check: Check, verdict: str) -> None:
+    assert check.verdict == verdict
+    assert check.rule
+
+
+# -- repetitions -------------------------------------------------------------------------------------------------------
+
+
+def test_a_result_has_the_documented_form() -> None:
+    result = run(seed=4)
+    found = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+    assert set(found) == {"id", "title", "setup", "rows", "paper", "checks", "seconds"}
+    assert found["setup"] == {"sides": [6, 20], "throws": 10, "seed": 4, "repeat": 3, "scale": "quick"}
+    assert set(found["rows"][0]) == {"x", "algorithm", "metric", "value", "low", "high"}
+    assert [row["x"] for row in found["rows"]] == [6, 6, 20, 20, 6, 20]
+    assert set(found["checks"][0]) == {"name", "paper", "ours", "verdict", "rule"}
+    assert found["paper"]["points"] == [{"x": 6, "algorithm": "fair", "metric": "eyes", "value": 3.5}]
+    fair = next(row for row in found["rows"] if row["algorithm"] == "fair")
+    assert fair["low"] < fair["value"] < fair["high"]
+    loaded = next(row for row in found["rows"] if row["algorithm"] == "loaded")
+    assert loaded["low"] == loaded["value"] == loaded["high"] == 6.0
+
+
+def test_a_run_is_a_function_of_its_seed_whatever_measures() -> None:
+    assert run(seed=4).rows == run(seed=4).rows != run(seed=5).rows
+    assert run(seed=4, processes=2).rows == run(seed=4).rows
+
+
+def test_seeds_of_repetitions_are_apart() -> None:
+    one, two = run(seed=1, repeat=1), run(seed=1, repeat=2)
+    first = [row.value for row in one.rows if row.algorithm == "fair"]
+    assert first == throw_means(seed=1000)
+    assert two.rows != one.rows
+    assert one.rows[0].low is None
+
+
+def throw_means(seed: int) -> list[float]:
+    return [throw(sides, 10, seed)[0].value for sides in (6, 20)]
+
+
+def test_a_cell_that_two_claims_share_is_measured_once() -> None:
+    told: list[tuple[str, int, int]] = []
+    other = replace(DICE, id="X2")
+    found = list(running.reproduce([(DICE, {}), (other, {})], progress=lambda *how: told.append(how)))
+    assert told[0] == ("X1", 0, 6)
+    assert told[-2:] == [("X1", 6, 6), ("X2", 6, 6)]
+    assert found[0].rows == found[1].rows
+    assert found[0].seconds == found[1].seconds > 0.0
+
+
+def test_processes_end_with_whoever_started_them(tmp_path: Path) -> None:
+    """Killed without a chance to tell anybody."""
+    (tmp_path / "slow.py").write_text(
+        "import os, threading\n"
+        "def cell(number, seed):\n"
+        "    print(os.getpid(), flush=True)\n"
+        "    threading.Event().wait()\n"
+    )
+    code = (
+        "import slow\n"
+        "from synergy_nb.experiments.claims.claim import Cell\n"
+        "from synergy_nb.experiments.claims.running import _Pool\n"
+        "if __name__ == '__main__':\n"
+        "    with _Pool(2) as pool:\n"
+        "        list(pool.measure([(Cell(slow.cell, (number,)), 1) for number in range(2)]))\n"
+    )
+    (tmp_path / "main.py").write_text(code)
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"}
+    with subprocess.Popen(
+        [sys.executable, str(tmp_path / "main.py")], env=environment, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        workers = [int(process.stdout.readline()) for _ in range(2)]
+        assert len(set(workers)) == 2
+        process.send_signal(signal.SIGKILL)
+        assert process.stdout.read() == ""  # they have closed it: both have ended
+
+
+# -- figures -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_figure_is_drawn_as_vectors_with_the_papers_numbers(tmp_path: Path) -> None:
+    path = figures.draw(run(), tmp_path)
+    assert path == tmp_path / "X1.svg"
+    text = path.read_text("utf-8")
+    ET.fromstring(text)
+    for shown in ("X1: dice", "fair, paper", "loaded", "sides", "eyes"):
+        assert f">{shown}</text>" in text or shown in text
+    assert "<image" not in text
+    assert figures.draw(run(), tmp_path).read_text("utf-8") == text
+
+
+def test_bars_are_drawn_over_groups(tmp_path: Path) -> None:
+    bars = replace(DICE, panels=(Panel("eyes", "eyes", "bars", bounds=((3.5, "half"),)),))
+    assert ">half<" in figures.draw(run(bars, repeat=1), tmp_path).read_text("utf-8")
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Two claims that take no time are all there are."""
+    both = {claim.id: claim for claim in (DICE, replace(DICE, id="X2"))}
+    monkeypatch.setattr(claims, "CLAIMS", dict.fromkeys(both, "dice"))
+    monkeypatch.setattr(claims, "_claims", lambda module: both)
+    monkeypatch.setenv("COLUMNS", "160")
+    return tmp_path
+
+
+def synergy(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["reproduce", *arguments, "--processes", "1"])
+
+
+def test_the_command_prints_ours_beside_the_papers(known: Path) -> None:
+    result = synergy("x1", "--repeat", "2", "--set", "throws=50", "--plot", str(known / "figures"))
+    assert result.exit_code == 0, result.output
+    for text in ("X1  dice", "throws 50", "fair", "±", "0.4", "holds", "X1.svg"):
+        assert text in result.stdout
+    assert "reproducing X1" in result.stderr
+    assert (known / "figures" / "X1.svg").is_file()
+
+
+def test_the_command_gives_json(known: Path) -> None:
+    one = json.loads(synergy("X2", "--json", "--scale", "paper", "--seed", "3", "--repeat", "1").stdout)
+    assert (one["id"], one["setup"]["scale"], one["setup"]["seed"]) == ("X2", "paper", 3)
+    assert [each["id"] for each in json.loads(synergy("all", "--json").stdout)] == ["X1", "X2"]
+
+
+def test_the_command_lists_claims(known: Path) -> None:
+    shown = synergy("--list")
+    assert shown.exit_code == 0
+    assert "X2" in shown.stdout
+    assert "throws" not in shown.stdout
+    assert "throws" in synergy("X1", "--list").stdout
+    assert json.loads(synergy("--list", "--json").stdout)[0]["parameters"]["throws"]["paper"] == 1000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "ID: none given; expected all, or claims such as C5; --list says which there are"),
+        (["X12"], "ID: 'X12'; expected all, or one of X1, X2; did you mean"),
+        (["X1", "--set", "throw=1"], "--set: 'throw'; expected one of sides, throws; did you mean 'throws'?"),
+        (["X1", "--set", "throws=0"], "--set: throws: '0'; expected a whole number from 1"),
+        (["X1", "--scale", "papr"], "--scale: 'papr'; expected quick or paper; did you mean 'paper'?"),
+        (["X1", "--repeat", "0"], "--repeat: 0; expected a whole number of at least 1"),
+        (["X1", "--plot", __file__], f"--plot: {__file__!r}; expected a folder"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_runs(known: Path, arguments: list[str], said: str) -> None:
+    result = synergy(*arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert f"synergy: {said}" in result.stderr
+
+
+def test_every_claim_of_the_registry_is_whole() -> None:
+    found = claims.find(["all"])
+    assert [claim.id for claim in found] == list(claims.CLAIMS)
+    for claim in found:
+        for scale in setups.SCALES:
+            setup = setups.at_scale(claim.parameters, scale)
+            cells = list(claim.cells(setup))
+            assert cells
+            assert len({*cells}) == len(cells)  # they can be told apart
+        assert claim.title
+        assert claim.says
+        assert min(claim.repeat) >= 1
