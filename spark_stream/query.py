@@ -28,7 +28,8 @@ from spark_stream.inputs import Port
 from spark_stream.java import SparkUnavailable
 from spark_stream.progress import Progress, progress_of
 from spark_stream.spool import Inlet, Spool
-from spark_stream.staging import Files, Layout, Staged, convert, direct, supported_source
+from spark_stream.staging import Files, Layout, Staged, convert, direct
+from spark_stream.supported import supported_source
 from spark_stream.tables import POSITION, arrow_schema
 from synergy_nb.dataflow.tuples import Item
 from synergy_nb.plan import Operator, Plan
@@ -227,7 +228,7 @@ class PartQuery:
                 tries = tries + 1 if self._last == told else 1
                 told = self._last
                 again = lost or isinstance(error, Ended) or (is_passing(error) and tries < TRIES)
-                if not again or (self._folder is None and self._committed):  # there is no checkpoint to go on from
+                if not again:
                     raise
                 self.restarts += 1
             finally:
@@ -237,10 +238,6 @@ class PartQuery:
                     with contextlib.suppress(Exception):
                         query.stop()
                 self._leave(session, lost)
-
-    @property
-    def _committed(self) -> bool:
-        return self._exchange is not None and self._exchange.batch >= 0
 
     def _session(self) -> SparkSession | None:
         """A session, as soon as there is a server that takes one; None if it is stopped before."""
@@ -284,8 +281,7 @@ class PartQuery:
             ordered=True,
         )
         writer = result.writeStream.format(FORMAT).options(**options).queryName(self.name).outputMode("append")
-        if self._folder is not None:
-            writer = writer.option("checkpointLocation", str(self._folder / "checkpoint"))
+        writer = writer.option("checkpointLocation", self._checkpoint(session))
         query = writer.trigger(processingTime="0 seconds").start()
         with self._state:
             self._query = query
@@ -293,6 +289,14 @@ class PartQuery:
             self._is_ready = True
             self._on_ready()
         self._watch(query, exchange)
+
+    def _checkpoint(self, session: SparkSession) -> str:
+        """Where the query keeps its checkpoint: here, or where a Spark elsewhere has such or its tables."""
+        if self._folder is not None:
+            return str(self._folder / "checkpoint")
+        place = session.conf.get("spark.sql.streaming.checkpointLocation", None)
+        place = place or session.conf.get("spark.sql.warehouse.dir")
+        return f"{str(place).rstrip('/')}/{self.name}"
 
     def _prepare(self) -> Exchange:
         """Find out what the query reads, and begin to stage what Spark reads itself."""

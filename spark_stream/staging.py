@@ -23,9 +23,8 @@ from spark_stream.spool import FIRST, Offset, Spool
 from synergy_nb import traces
 from synergy_nb.dataflow.tuples import END, START, Punctuation
 from synergy_nb.plan import Operator
-from synergy_nb.plan.engines import off_spark
 
-__all__ = ["Files", "Layout", "Staged", "convert", "direct", "supported_source"]
+__all__ = ["Files", "Layout", "Staged", "convert", "direct"]
 
 AHEAD: Final = 2  # files that are staged before they are read
 FILE_ROWS: Final = 500_000  # of a file that is converted
@@ -71,20 +70,6 @@ class Layout(NamedTuple):
 
     clock: str = "time"
     zoneless: frozenset[str] = frozenset()
-
-
-def supported_source(operator: Operator, local: bool) -> str:
-    """Why Spark does not read a source itself; empty if it does.
-
-    Parameters
-    ----------
-    operator
-        The source.
-    local
-        Whether Spark runs on this machine.
-    """
-    why = off_spark(operator.kind, operator.params)
-    return why or ("" if local else "the trace is on this machine, and Spark is on another")
 
 
 def direct(operator: Operator, columns: Mapping[str, str]) -> tuple[Staged, Layout] | None:

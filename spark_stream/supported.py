@@ -13,7 +13,7 @@ from synergy_nb.plan.engines import off_spark
 if TYPE_CHECKING:
     from synergy_nb.plan import Operator, Plan
 
-__all__ = ["KINDS", "supported"]
+__all__ = ["KINDS", "supported", "supported_source"]
 
 #: Kinds of operators that there are on Spark, sources aside.
 KINDS: Final = frozenset(
@@ -67,3 +67,17 @@ def _translated(operator: Operator, plan: Plan) -> None:
     elif operator.kind == "aggregate":
         for name, text in params["values"].items():
             aggregate(text, plan.schema(operator.inputs[0]), plan.schema(operator.id)[name])
+
+
+def supported_source(operator: Operator, local: bool) -> str:
+    """Why Spark does not read a source itself; empty if it does.
+
+    Parameters
+    ----------
+    operator
+        The source.
+    local
+        Whether Spark runs on this machine.
+    """
+    why = off_spark(operator.kind, operator.params)
+    return why or ("" if local else "the trace is on this machine, and Spark is on another")

@@ -21,7 +21,8 @@ from spark_stream.door import Door
 from spark_stream.exchange import Exchange, Refused, Slice
 from spark_stream.sources import Reader, Writer, Written
 from spark_stream.spool import FIRST, Offset, Spool
-from spark_stream.staging import Files, Staged, convert, direct, supported_source
+from spark_stream.staging import Files, Staged, convert, direct
+from spark_stream.supported import supported_source
 from spark_stream.tables import MARK, arrow_schema
 from synergy_nb import source, traces
 from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation

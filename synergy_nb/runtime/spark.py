@@ -223,10 +223,13 @@ class SparkHost:
     @property
     def offer(self) -> Offer:
         """What this peer knows of Spark: the time of a micro-batch as it has measured, and what Spark can execute."""
-        from spark_stream.supported import supported  # noqa: PLC0415 - only who uses Spark needs it
+        from spark_stream.supported import supported, supported_source  # noqa: PLC0415 - only who uses Spark needs it
+
+        local = not self.ready or bool(self._news.folder)
 
         def refuses(plan: Plan, operator: str, inside: Collection[str]) -> str:
-            return supported(plan.operators[operator], plan, inside)
+            asked = plan.operators[operator]
+            return supported_source(asked, local) if asked.kind == "source" else supported(asked, plan, inside)
 
         known = {"micro_batch": self._micro_batch.moving} if self._micro_batch.count else {}
         return Offer(**known, refuses=refuses)
