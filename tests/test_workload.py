@@ -13,7 +13,7 @@ from synergy_nb.assembly import PeerConfig
 from synergy_nb.simulator.applications import from_plan
 from synergy_nb.simulator.flow import Flow
 from synergy_nb.simulator.network import Topology, TransitStub, transit_stub
-from synergy_nb.simulator.workload import Parameters, Query, Request, Workload, generate
+from synergy_nb.simulator.workload import TUPLE_BYTES, Parameters, Query, Request, Workload, generate
 from tests.simulated import Ring
 
 SMALL = TransitStub(transit_domains=2, transit_routers=2, stub_domains=2, stub_routers=4)
@@ -84,7 +84,7 @@ def test_loads_are_those_of_rates_and_costs() -> None:
     rate = workload.feeds[query.source].rate
     for step in query.steps:
         assert plan.load(step.name) == pytest.approx(rate * workload.components[step.component].cost)
-        assert plan.tuple_bytes(step.name) == 16.0
+        assert plan.tuple_bytes(step.name) == TUPLE_BYTES
 
 
 def tried(topology: Topology, workload: Workload, request: Request) -> list[float]:
@@ -103,7 +103,7 @@ def tried(topology: Topology, workload: Workload, request: Request) -> list[floa
 
         def sent(upstream: str, to: str, peer: dict[str, str] = peer, done: dict[str, float] = done) -> float:
             pair = peer[upstream], peer[to]
-            return done[upstream] + topology.delay(*pair) + 16.0 / topology.bandwidth(*pair)
+            return done[upstream] + topology.delay(*pair) + TUPLE_BYTES / topology.bandwidth(*pair)
 
         for step in query.steps:
             cost = 0.0 if step.component == "union" else workload.components[step.component].cost

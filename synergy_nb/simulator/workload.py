@@ -26,12 +26,12 @@ from synergy_nb.delaymatrix import Matrix
 from synergy_nb.plan import Plan, Stream, source
 from synergy_nb.simulator.network import Topology
 
-__all__ = ["COLUMNS", "Feed", "Parameters", "Query", "Request", "Step", "Unique", "Workload", "generate"]
+__all__ = ["TUPLE_BYTES", "Feed", "Parameters", "Query", "Request", "Step", "Unique", "Workload", "generate"]
 
 Places = npt.NDArray[np.int64]  # numbers of peers
 
-#: Of every stream of a workload; with the time, a tuple has 16 bytes.
-COLUMNS: Final[Mapping[str, str]] = {"value": "float"}
+#: Bytes of a tuple of every stream of a workload: of packets, for streams without a beginning can be shared.
+TUPLE_BYTES: Final = 80.0
 SOURCE: Final = "source"
 
 
@@ -120,11 +120,12 @@ class Unique:
 
 @dataclass(frozen=True)
 class Feed:
-    """A source stream: the peer that it is at, and its tuples/s."""
+    """A source stream: the peer that it is at, its tuples/s, and the seed that tells it from others."""
 
     name: str
     peer: str
     rate: float
+    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -203,7 +204,7 @@ class Workload:
         """The request as a query plan ξ with its QoS requirement."""
         query = self.queries[request.query]
         feed = self.feeds[query.source]
-        pinned = source("python", name=feed.name, columns=dict(COLUMNS), rate=feed.rate, at=feed.peer, id=SOURCE)
+        pinned = source("packets", seed=feed.seed, rate=feed.rate, at=feed.peer, id=SOURCE)
         streams: dict[str, Stream] = {SOURCE: pinned}
         for step in query.steps:
             first, *others = (streams[each] for each in step.inputs)
@@ -249,7 +250,7 @@ def generate(topology: Topology, parameters: Parameters | None = None, *, seed: 
     feeds: dict[str, Feed] = {}
     for number in range(given.sources):
         place, rate = int(for_feeds.integers(len(peers))), round(float(for_feeds.uniform(*given.rates)), 3)
-        feeds[f"s{number}"] = Feed(f"s{number}", peers[place], rate)
+        feeds[f"s{number}"] = Feed(f"s{number}", peers[place], rate, number)
     chosen = _choices(given, for_choices)
     offered = tuple(components)
     queries: list[Query] = []
@@ -282,7 +283,7 @@ def _offered(
         for peer in unique.peers:
             offers[peer].append(f"delay:{unique.name}")
     for peer in {feed.peer for feed in feeds.values()}:
-        offers[peer].append("source:python")
+        offers[peer].append("source:packets")
     return {peer: tuple(sorted(names)) for peer, names in offers.items()}
 
 
@@ -332,7 +333,7 @@ class _Distances:
         self._number = {peer: number for number, peer in enumerate(topology.peers)}
         self._everywhere = np.arange(len(topology))
         sent = topology.delays()
-        sent += 16.0 / topology.bandwidths()  # transmission of a tuple of 16 bytes
+        sent += TUPLE_BYTES / topology.bandwidths()  # transmission of a tuple
         self._sent: Matrix = sent
         self._cores = np.array([topology.cores[peer] for peer in topology.peers])
         self._least = isolated == "least"
