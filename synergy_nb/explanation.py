@@ -19,6 +19,14 @@ HELD: Final = {
     "availability": "availability of {:.6g}, not promised: components have no replicas",
 }
 
+#: How far the search for a place goes (section 2.3.2).
+STAGES: Final = {
+    1: "beside what comes before or after",
+    2: "on the other side",
+    3: "at neighbours in the overlay and along the path",
+    4: "as a complete graph",
+}
+
 
 class Explanation:
     """An account of how a request was composed.
@@ -51,6 +59,14 @@ class Explanation:
         Operator id to (engine, reason), of operators that might be executed by Spark.
     parts : dict
         Operator that stands for a part on Spark to all operators of the part.
+    shared : dict
+        Operator whose stream ran already to the application and operator that give it; empty unless it is used.
+    sharable : dict
+        Maximum sharable points that were found: operator to the peers that give its stream.
+    unshared : str
+        Why streams that were found are not used.
+    deployed : list of dict
+        What was to be deployed for want of components: ``operators``, and the ``stage`` of the search for a place.
     outcome : str
         What became of the request, in a sentence.
 
@@ -72,6 +88,10 @@ class Explanation:
         self.engines: dict[str, tuple[str, str]] = {}
         self.parts: dict[str, list[str]] = {}
         self.changed = ""
+        self.shared: dict[str, tuple[str, str]] = {}
+        self.sharable: dict[str, list[str]] = {}
+        self.unshared = ""
+        self.deployed: list[dict[str, Any]] = []
         self.attempts: list[dict[str, Any]] = []
         self.refused: list[str] = []
         self.outcome = "being composed"
@@ -91,6 +111,12 @@ class Explanation:
                 for operator, (engine, _) in self.engines.items():
                     if engine == "spark" and not any(operator in part for part in self.parts.values()):
                         self.engines[operator] = ("peer", f"on Spark: {self.changed}")
+            elif event.kind == "sharing_found":
+                self.sharable = {o: [self._name(peer) for peer in peers] for o, peers in detail["points"].items()}
+            elif event.kind == "sharing_given_up":
+                self.unshared = self._readable(detail["reason"])
+            elif event.kind == "deploying":
+                self.deployed.append(dict(detail))
             elif event.kind == "candidates_found":
                 self.candidates = {o: [self._name(peer) for peer in peers] for o, peers in detail["candidates"].items()}
             elif event.kind == "probe_accepted":
@@ -112,6 +138,8 @@ class Explanation:
                 self.outcome = f"{status}: {reason}" if reason else status
                 if status == "running" and submitted is not None:
                     self.setup_s = event.time - submitted
+                if status == "running":
+                    self.shared = {tap: (of, op) for tap, (of, op) in detail.get("shared", {}).items()}
                 if status == "rejected":
                     self.selected = None
 
@@ -129,8 +157,15 @@ class Explanation:
         if self.selected is None:
             return self.outcome
         operator = next((name for name, part in self.parts.items() if operator in part), operator)
-        peer = self.selected["peers"][operator]
+        if operator not in self.selected["peers"]:
+            return "not executed: what follows from it runs already"
         offering = self.candidates.get(operator, [])
+        if operator in self.shared:
+            of, other = self.shared[operator]
+            return f"its stream runs there already, as {other} of {of}"
+        peer = self.selected["peers"][operator]
+        if peer not in offering:
+            return "deployed there, for want of a component elsewhere"
         if offering == [peer]:
             return "its only candidate"  # pinned there, a sink, or offered by no other
         probed = sorted({graph["peers"][operator] for graph in self.graphs})
@@ -158,6 +193,10 @@ class Explanation:
             "refused": self.refused,
             "engines": {operator: {"engine": engine, "why": why} for operator, (engine, why) in self.engines.items()},
             "parts": self.parts,
+            "sharable": self.sharable,
+            "shared": self.shared,
+            "unshared": self.unshared,
+            "deployed": self.deployed,
         }
 
     def _lines(self) -> list[str]:
@@ -172,6 +211,11 @@ class Explanation:
         lines.extend(
             f"    {', '.join(part)}: one part, composed as {name}" for name, part in self.parts.items() if len(part) > 1
         )
+        if self.sharable:
+            found = "; ".join(f"{operator} at {', '.join(peers)}" for operator, peers in self.sharable.items())
+            used = f"; not used: {self.unshared}" if self.unshared else ""
+            lines.append(f"  running streams: {found}{used}")
+        lines.extend(f"  deployed: {', '.join(each['operators'])}, {STAGES[each['stage']]}" for each in self.deployed)
         lines.extend(
             f"  probes: {attempt['paths']} paths returned, {attempt['dropped']} dropped; "
             f"{attempt['graphs']} complete graphs, {attempt['qualified']} qualified"

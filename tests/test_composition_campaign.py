@@ -15,9 +15,13 @@ REQUESTS = 8
 
 
 def query(rng: random.Random) -> Plan:
-    """A chain, or the DAG of figure 2.6, that takes a good part of a peer."""
-    cost = f"{rng.randint(20, 200)} us"
-    stream = source("python", name="n", columns={"v": "float"}, rate=1000.0)
+    """A chain, or the DAG of figure 2.6, that takes a good part of a peer; half of them have streams that are shared."""
+    if rng.random() < 0.5:
+        cost = f"{rng.randint(20, 200)} us"
+        stream = source("python", name="n", columns={"v": "float"}, rate=1000.0)
+    else:
+        cost = rng.choice(["50 us", "150 us"])
+        stream = source("packets", rate=1000.0, seed=rng.randint(1, 2))
     if rng.random() < 0.5:
         for number in range(rng.randint(1, 4)):
             stream = stream.delay(cost, id=f"o{number}")
@@ -77,16 +81,24 @@ def run(seed: int) -> tuple[Ring, list[str]]:
 def check(ring: Ring, requests: list[str]) -> None:
     """Nothing is left but what applications that run hold, and these hold all of theirs."""
     led = {request: address for address, each in ring.synergy.items() for request in each.session.led}
-    expected = set()
+    expected: set[tuple[str, str, str]] = set()
     for request, origin in led.items():
         assert ring.status(request) == "running"
-        peers = ring.reports[request][-1].peers
-        assert peers["sink"] == origin
-        expected |= {(peer, request, operator) for operator, peer in peers.items()}
-    assert set(ring.deployed) == expected
+        graph = ring.synergy[origin].session.graph(request)
+        assert graph is not None
+        assert graph.peers == ring.reports[request][-1].peers
+        assert graph.peers["sink"] == origin
+        expected |= {(peer, request, operator) for operator, peer in graph.peers.items()}
+        used = {(peer, of, operator) for uses in graph.shared.values() for of, operator, peer in uses}
+        assert used <= set(ring.deployed), "a stream is used whose producer has gone"
+        expected |= used
+    assert set(ring.deployed) == expected, "a producer without a user, or the other way round"
     for address, each in ring.synergy.items():
         assert not each.ledger.reservations, "a reservation has leaked"
         assert each.ledger.requests == {request for peer, request, _ in expected if peer == address}
+        assert {(application, operator) for peer, application, operator in expected if peer == address} == {
+            name for name, _ in each.session.components.items()
+        }
         assert not each.composition.pending
     for request in requests:
         decided = ring.status(request)
@@ -107,6 +119,14 @@ def test_no_overbooking_and_no_leak_in_many_schedules(block: int) -> None:
             check(*run(seed))
         except AssertionError as error:
             raise AssertionError(f"schedule {seed}: {error}") from error
+
+
+def test_the_schedules_share_streams() -> None:
+    shared = 0
+    for seed in range(6):
+        ring, requests = run(seed)
+        shared += sum(bool(event.detail["shared"]) for r in requests for event in ring.events(r, "application_running"))
+    assert shared >= 6
 
 
 def test_a_schedule_replays_from_its_seed() -> None:

@@ -323,7 +323,10 @@ class Composition(Protocol):
                     delay_s=delay,
                     unqualified=unqualified,
                 )
-        pending.qualified.sort(key=lambda ranked: (ranked[0], sorted(ranked[1].peers.items())), reverse=True)
+        pending.qualified.sort(  # of graphs that balance the load alike, the faster one
+            key=lambda ranked: (round(ranked[0], 9), ranked[1].delay(plan), sorted(ranked[1].peers.items())),
+            reverse=True,
+        )
         self.peer.record(
             "probing_ended",
             pending.request,

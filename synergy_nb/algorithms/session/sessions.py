@@ -199,6 +199,11 @@ class Session(Protocol):
         """Applications of which this peer is the origin."""
         return frozenset(self._owned)
 
+    def graph(self, application: str) -> Graph | None:
+        """The component graph of an application in which this peer takes part."""
+        member = self._members.get(application)
+        return None if member is None else member.graph
+
     def delay(self, application: str) -> float | None:
         """Last known end-to-end execution time t̂ of an application, in seconds."""
         member = self._members.get(application)
