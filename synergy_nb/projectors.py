@@ -1,0 +1,261 @@
+"""How long tuples take at a peer of a given load: the projectors of section 2.3.4, on one interface.
+
+A peer serves the tuples of all its components first come first served. Whatever the projector, the mean execution time
+of a component with processing time τ there is ``stretch * τ + waiting`` (:class:`Stay`), both being the same for all
+components of the peer; so the impact on an application follows from the longest path of its local components.
+
+=============  ===========================  ===========================================================================
+projector      of a load p                  what it knows
+=============  ===========================  ===========================================================================
+``mm1``        τ / (1 - p)                  the load alone (equations 2.6 and 2.10): as if a component waited for its
+                                            like only
+``mg1``        τ + W, by Pollaczek and      the processing times of all components and how they vary: a quick component
+               Khinchine                    waits for slow ones as long as these do
+``gg1``        τ + W, by Kingman            also how arrivals vary, superposed over all streams
+``transient``  τ + W(t)                     also how long the load has been what it is: a queue takes time to fill and
+                                            to empty. Without segments, as ``gg1``
+=============  ===========================  ===========================================================================
+
+The transient projector follows the unfinished work of the peer through the segments by the pointwise stationary fluid
+flow approximation [1]_. Work comes in at p seconds a second and is done while the server is busy; how often it is busy
+when W seconds of work are left is taken from the steady state that has that W, W = K p / (1 - p):
+
+    dW/dt = p - W / (W + K)
+
+with K from Kingman's formula. The equation is solved exactly in each segment. The window is taken to repeat itself, as
+signatures do, so it begins with what it ends with.
+
+References
+----------
+.. [1] W.-P. Wang, D. Tipper, S. Banerjee, "A simple approximation for modeling nonstationary queues", *Proceedings of
+   IEEE INFOCOM*, 1996.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from synergy_nb.queueing import execution_time, waiting_time
+
+__all__ = ["PROJECTORS", "Stay", "Traffic", "execution", "stay", "through"]
+
+PROJECTORS: Final = ("mm1", "mg1", "gg1", "transient")
+CLOSE: Final = 1e-4  # loads so close to 1 are taken for that far from it: nothing else is in the way of exact formulas
+ROUNDS: Final = 8  # of the window, at most, until it ends as it began
+
+Array = npt.NDArray[np.float64]
+Amount: TypeAlias = float | Array
+
+
+class Traffic(NamedTuple):
+    """What a peer has to do: sums over its components, each a number, or an array with one a segment.
+
+    Parameters
+    ----------
+    load
+        Share of its capacity, p = Σ λ τ.
+    rate
+        Tuples/s, Σ λ.
+    second
+        Σ λ τ² (1 + c_s²), seconds: twice the mean residual service that an arriving tuple finds.
+    excess
+        Σ λ (c_a² - 1), tuples/s: how much more than Poisson arrivals vary.
+
+    Examples
+    --------
+    >>> Traffic.of(load=0.5, tau=0.1)
+    Traffic(load=0.5, rate=5.0, second=0.1, excess=0.0)
+    """
+
+    load: Amount = 0.0
+    rate: Amount = 0.0
+    second: Amount = 0.0
+    excess: Amount = 0.0
+
+    @classmethod
+    def of(cls, load: Amount, tau: float, scv: float = 1.0, scv_arrivals: float = 1.0) -> Traffic:
+        """Of one component: its load, and processing time τ in seconds at this peer.
+
+        Parameters
+        ----------
+        load
+            Share of the peer's capacity; a number, or one a segment.
+        tau
+            Seconds.
+        scv, scv_arrivals
+            c_s² of the processing time, c_a² of the times between arrivals.
+        """
+        if not tau:
+            return cls(load)
+        rate = load / tau
+        return cls(load, rate, load * (tau * (1.0 + scv)), rate * (scv_arrivals - 1.0))
+
+    def plus(self, other: Traffic) -> Traffic:
+        """Both together."""
+        return Traffic(
+            self.load + other.load, self.rate + other.rate, self.second + other.second, self.excess + other.excess
+        )
+
+    @classmethod
+    def together(cls, parts: Iterable[Traffic]) -> Traffic:
+        """All of them together."""
+        load: Amount = 0.0
+        rate: Amount = 0.0
+        second: Amount = 0.0
+        excess: Amount = 0.0
+        for more_load, more_rate, more_second, more_excess in parts:
+            load = load + more_load  # not in place: an array may be somebody's
+            rate = rate + more_rate
+            second = second + more_second
+            excess = excess + more_excess
+        return cls(load, rate, second, excess)
+
+
+class Stay(NamedTuple):
+    """Mean execution times at a peer: ``stretch * τ + waiting`` for a component of processing time τ, in seconds."""
+
+    stretch: Amount
+    waiting: Amount
+
+
+def stay(projector: str, traffic: Traffic, lengths: Array | None = None) -> Stay:
+    """What tuples meet at a peer.
+
+    Parameters
+    ----------
+    projector
+        One of :data:`PROJECTORS`.
+    traffic
+        At the peer; of components with processing times, where the projector needs more than the load.
+    lengths
+        Seconds of the segments, where the load is one a segment; only ``transient`` looks at them, and needs them.
+
+    Returns
+    -------
+    Stay
+        Infinite where the load is 1 or more; for ``transient`` where it is so on average over the window.
+
+    Examples
+    --------
+    Two components, of 1 ms and 100 ms, as a tuple of the quick one meets them:
+
+    >>> both = Traffic.of(0.01, 0.001).plus(Traffic.of(0.49, 0.1))
+    >>> [round(execution(each, 0.001, both), 4) for each in PROJECTORS]
+    [0.002, 0.099, 0.099, 0.099]
+    """
+    if projector == "mm1":
+        return Stay(execution_time(1.0, traffic.load), 0.0)
+    scale = kernel(projector, traffic)
+    if not isinstance(traffic.load, np.ndarray):
+        return Stay(1.0, waiting_time(float(scale), traffic.load))
+    if projector == "transient":
+        if lengths is None or lengths.shape != traffic.load.shape:
+            found = None if lengths is None else lengths.shape
+            raise ValueError(f"lengths: shape {found}; expected one for each of {len(traffic.load)} segments")
+        return Stay(1.0, through(traffic.load, np.broadcast_to(scale, traffic.load.shape), lengths))
+    return Stay(1.0, scale * waiting_time(1.0, traffic.load))
+
+
+def kernel(projector: str, traffic: Traffic) -> Amount:
+    """K of W = K p / (1 - p): seconds, the mean service of all that is served times (c_a² + c_s²) / 2."""
+    if projector not in PROJECTORS:
+        raise ValueError(f"projector: {projector!r}; expected {', '.join(PROJECTORS)}")
+    load, rate, second, excess = traffic
+    if isinstance(load, np.ndarray):
+        scales = np.divide(second, 2.0 * load, out=np.zeros(load.shape), where=load > 0.0)
+        if projector != "mg1":
+            squares = np.broadcast_to(np.square(rate), load.shape)
+            scales += np.divide(excess * load, 2.0 * squares, out=np.zeros(load.shape), where=squares > 0.0)
+        return np.asarray(np.maximum(scales, 0.0), dtype=np.float64)
+    if isinstance(second, np.ndarray) or isinstance(rate, np.ndarray) or not load > 0.0:
+        return 0.0
+    scale = second / (2.0 * load)
+    if projector != "mg1" and rate > 0.0:
+        scale += float(excess) * load / (2.0 * rate * rate)
+    return max(scale, 0.0)
+
+
+def execution(projector: str, tau: float, traffic: Traffic, lengths: Array | None = None) -> Amount:
+    """Mean execution time x of a component at a peer, in seconds: :func:`stay` for its processing time τ."""
+    stretch, waiting = stay(projector, traffic, lengths)
+    return stretch * tau + waiting
+
+
+# -- through segments --------------------------------------------------------------------------------------------------
+
+
+def through(load: Array, scale: Array, lengths: Array, start: float | None = None) -> Array:
+    """Mean waiting time in each segment of a window, by the fluid flow approximation.
+
+    Parameters
+    ----------
+    load, scale, lengths
+        p, K in seconds, and seconds of each segment, shape (segments,).
+    start
+        Unfinished work at the start, seconds; if not given, the window repeats itself.
+
+    Returns
+    -------
+    ndarray
+        Seconds, shape (segments,); infinite if the window repeats itself and its mean load is 1 or more.
+
+    Examples
+    --------
+    Short segments see the mean of both loads, long ones each its own steady state:
+
+    >>> loads, scale = np.array([0.75, 0.25]), np.full(2, 0.1)
+    >>> through(loads, scale, np.full(2, 0.001)).round(3).tolist(), (loads / (1.0 - loads) * 0.1).round(3).tolist()
+    ([0.1, 0.1], [0.3, 0.033])
+    >>> through(loads, scale, np.full(2, 1000.0)).round(3).tolist()
+    [0.3, 0.033]
+    """
+    segments = list(zip(load.tolist(), np.maximum(scale, 1e-12).tolist(), lengths.tolist(), strict=True))
+    means = np.empty(len(segments))
+    work = start
+    if work is None:
+        mean = float(np.dot(load, lengths) / lengths.sum())
+        if mean >= 1.0:
+            return np.full(len(segments), math.inf)
+        work = float(scale.mean()) * mean / (1.0 - mean)
+    for _ in range(ROUNDS):
+        begun = work
+        for number, (p, k, seconds) in enumerate(segments):
+            work, means[number] = _segment(work, p, k, seconds)
+        if start is not None or abs(work - begun) <= 1e-3 * max(work, begun):
+            break
+    return means
+
+
+def _segment(work: float, p: float, k: float, seconds: float) -> tuple[float, float]:
+    """Unfinished work at the end of a segment of constant load, and its mean over the segment.
+
+    With q = 1 - p and the steady state W* = K p / q, the equation has the solution
+    q t = (K / q) y - (W* - W0) (1 - exp(-y)), where W = W* - (W* - W0) exp(-y); y is found by Newton's method, from the
+    side from which it converges steadily.
+    """
+    q = 1.0 - p
+    if abs(q) < CLOSE:
+        q = CLOSE if q >= 0.0 else -CLOSE
+        p = 1.0 - q
+    steady = k * p / q
+    gap = steady - work
+    if q > 0.0:
+        y = max((q * seconds + max(gap, 0.0)) * q / k if gap > 0.0 else (q * seconds + gap) * q / k, 0.0)
+    else:
+        y = -math.log1p(p * seconds / -gap)
+    for _ in range(60):
+        left = math.exp(-y)
+        step = (k / q * y - gap * (1.0 - left) - q * seconds) / (k / q - gap * left)
+        y -= step
+        if abs(step) <= 1e-12 * max(abs(y), 1e-12):
+            break
+    end = steady - gap * math.exp(-y)
+    moved = end - work
+    area = (steady * (steady + k) * y - (steady + k) * moved - (end + work) / 2.0 * moved) / q
+    low, high = (work, end) if work < end else (end, work)
+    return max(end, 0.0), min(max(area / seconds, low), high)
