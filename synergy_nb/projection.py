@@ -188,8 +188,6 @@ class Application:
             if not (0.0 <= most < math.inf and 0.0 <= each.tau < math.inf and (each.tau or not most)):
                 what = f"application {name!r}, {each.operator!r}: tau {each.tau} s, load {load}"
                 raise ValueError(f"{what}; expected numbers from 0, and a processing time where there is load")
-        if not self.components:
-            raise ValueError(f"application {name!r}, components: none; expected those that it has here")
         taus = {each.operator: each.tau for each in self.components}
         self.path = _longest(taus, upstream or {})  # seconds of processing, on the longest path of components here
         self.most = _longest(dict.fromkeys(taus, 1.0), upstream or {})  # components here on one path
@@ -324,7 +322,7 @@ def _judged(applications: Sequence[Application], more: _More) -> list[Impact]:
     found = []
     for each in applications:
         before, limit = each.time, each.limit
-        after = before + each.path * stretch + each.most * waiting
+        after = before + each.path * stretch + each.most * waiting if each.most else before
         acceptable = limit is None or after <= limit * WITHIN
         found.append(Impact(each.name, before, after, limit, acceptable, 0, after))
     return found
