@@ -64,6 +64,9 @@ class ProjectionConfig(msgspec.Struct, frozen=True):
         ``minimum`` or ``maximum``.
     window
         Length W of signatures, seconds.
+    confidence
+        0: mean execution times are projected. Otherwise the probability with which their mean over a segment is to be
+        no longer than projected; over the window, for regular traffic.
 
     Raises
     ------
@@ -75,6 +78,7 @@ class ProjectionConfig(msgspec.Struct, frozen=True):
     load: str = "maximum"
     segments: str = "every"
     window: float = 10.0
+    confidence: float = 0.0
 
     def __post_init__(self) -> None:
         for field, known in (("projector", PROJECTORS), ("load", LOADS), ("segments", SEGMENTS)):
@@ -82,6 +86,8 @@ class ProjectionConfig(msgspec.Struct, frozen=True):
                 raise ValueError(f"{field}: {getattr(self, field)!r}; expected {' or '.join(known)}")
         if not 0.0 < self.window < math.inf:
             raise ValueError(f"window: {self.window}; expected a positive number of seconds")
+        if not (self.confidence == 0.0 or 0.5 <= self.confidence < 1.0):
+            raise ValueError(f"confidence: {self.confidence}; expected 0, or a probability from 0.5 to below 1")
 
 
 class Profiled(NamedTuple):
@@ -296,7 +302,9 @@ def impacts(
         before = Traffic.together([each.traffic(config.load) for each in running])
     if background:
         before, new = _with_background(before, new, background)
-    was, will = stay(config.projector, before, lengths), stay(config.projector, before.plus(new), lengths)
+    spans, after = config.window if lengths is None else lengths, before.plus(new)
+    was = stay(config.projector, before, spans)
+    will = stay(config.projector, after, spans, config.confidence)
     if lengths is None:
         found = _judged(running, _more(will, was))
         return found + _judged((asking,), _more(will, ALONE))

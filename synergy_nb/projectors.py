@@ -123,7 +123,7 @@ class Stay(NamedTuple):
     waiting: Amount
 
 
-def stay(projector: str, traffic: Traffic, lengths: Array | None = None) -> Stay:
+def stay(projector: str, traffic: Traffic, lengths: Array | float | None = None, confidence: float = 0.0) -> Stay:
     """What tuples meet at a peer.
 
     Parameters
@@ -133,12 +133,20 @@ def stay(projector: str, traffic: Traffic, lengths: Array | None = None) -> Stay
     traffic
         At the peer; of components with processing times, where the projector needs more than the load.
     lengths
-        Seconds of the segments, where the load is one a segment; only ``transient`` looks at them, and needs them.
+        Seconds of the segments, one for each where the load is one a segment; ``transient`` needs them, and confidence.
+    confidence
+        0 for the mean; else the probability with which the mean over a segment, as it turns out, is not above this.
 
     Returns
     -------
     Stay
         Infinite where the load is 1 or more; for ``transient`` where it is so on average over the window.
+
+    Notes
+    -----
+    With confidence, unfinished work is taken to be exponential while there is some. A mean over T seconds varies less:
+    by f(u) = 2 (u - 1 + exp(-u)) / u² of the variance, u = T / T', for work that is forgotten as exp(-t / T'). T' is
+    twice what the equation above has for small deviations, (W + K)² / K.
 
     Examples
     --------
@@ -147,18 +155,49 @@ def stay(projector: str, traffic: Traffic, lengths: Array | None = None) -> Stay
     >>> both = Traffic.of(0.01, 0.001).plus(Traffic.of(0.49, 0.1))
     >>> [round(execution(each, 0.001, both), 4) for each in PROJECTORS]
     [0.002, 0.099, 0.099, 0.099]
+
+    Over one second the mean of what it waits may be four times as long, over an hour hardly longer:
+
+    >>> [round(float(stay("mg1", both, seconds, 0.95).waiting), 3) for seconds in (1.0, 3600.0)]
+    [0.39, 0.105]
     """
+    found = _mean(projector, traffic, lengths)
+    if not confidence:
+        return found
+    if lengths is None:
+        raise ValueError("lengths: None; expected the seconds over which the mean is taken")
+    if projector != "mm1":
+        return Stay(1.0, _exceeded(found.waiting, kernel(projector, traffic), lengths, confidence))
+    # a component waits for its like: in units of their processing time, of which the mean over all components is known
+    unit = np.asarray(kernel("mg1", traffic))
+    spans = np.divide(lengths, unit, out=np.zeros(np.broadcast_shapes(np.shape(lengths), unit.shape)), where=unit > 0.0)
+    return Stay(1.0 + _exceeded(found.stretch - 1.0, 1.0, spans, confidence), 0.0)
+
+
+def _mean(projector: str, traffic: Traffic, lengths: Array | float | None) -> Stay:
     if projector == "mm1":
         return Stay(execution_time(1.0, traffic.load), 0.0)
     scale = kernel(projector, traffic)
     if not isinstance(traffic.load, np.ndarray):
         return Stay(1.0, waiting_time(float(scale), traffic.load))
     if projector == "transient":
-        if lengths is None or lengths.shape != traffic.load.shape:
-            found = None if lengths is None else lengths.shape
-            raise ValueError(f"lengths: shape {found}; expected one for each of {len(traffic.load)} segments")
+        if not isinstance(lengths, np.ndarray) or lengths.shape != traffic.load.shape:
+            raise ValueError(f"lengths: {lengths}; expected one for each of {len(traffic.load)} segments")
         return Stay(1.0, through(traffic.load, np.broadcast_to(scale, traffic.load.shape), lengths))
     return Stay(1.0, scale * waiting_time(1.0, traffic.load))
+
+
+def _exceeded(waiting: Amount, scale: Amount, lengths: Array | float, confidence: float) -> Amount:
+    """What the mean waiting time over a segment exceeds with probability 1 - confidence, from its expectation."""
+    expected, k, seconds = np.broadcast_arrays(np.asarray(waiting, dtype=np.float64), scale, lengths)
+    some = np.isfinite(expected) & (expected > 0.0)
+    held = expected[some] + k[some]  # work, while there is some
+    moment = held * np.log(np.maximum(expected[some] / held / (1.0 - confidence), 1.0))
+    u = np.maximum(seconds[some] * k[some] / (2.0 * held * held), 1e-4)
+    share = 2.0 * (u + np.expm1(-u)) / (u * u)
+    most = expected.copy()
+    most[some] += np.sqrt(share) * np.maximum(moment - expected[some], 0.0)
+    return most if most.ndim else float(most)
 
 
 def kernel(projector: str, traffic: Traffic) -> Amount:
@@ -180,9 +219,11 @@ def kernel(projector: str, traffic: Traffic) -> Amount:
     return max(scale, 0.0)
 
 
-def execution(projector: str, tau: float, traffic: Traffic, lengths: Array | None = None) -> Amount:
-    """Mean execution time x of a component at a peer, in seconds: :func:`stay` for its processing time τ."""
-    stretch, waiting = stay(projector, traffic, lengths)
+def execution(
+    projector: str, tau: float, traffic: Traffic, lengths: Array | float | None = None, confidence: float = 0.0
+) -> Amount:
+    """Execution time x of a component at a peer, in seconds: :func:`stay` for its processing time τ."""
+    stretch, waiting = stay(projector, traffic, lengths, confidence)
     return stretch * tau + waiting
 
 
