@@ -121,10 +121,12 @@ class SynergyPeer:
         ):
             peer.add(protocol)
         self.probing.offers.update(config.components)
-        self.probing.processing = self._processing
         self.spark: engines.Offer | None = None
         self.on_parts: Callable[[str], None] | None = None
         self.probing.running = self._running
+        self.probing.project = self.session.impacts.project
+        self.session.impacts.config = config.composition.projection
+        self.session.impacts.processing = self._processing
         self.probing.known = self._known
         self.session.on_deploy = self._deployed
         self.composition.placed = self._placed

@@ -246,7 +246,7 @@ class Explanation:
             lines.append(f"  and {len(others) - 4} more graphs")
         lines.extend(
             f"  dropped: {drop['operator']} at {drop['at']}: {drop['condition']}: "
-            f"{drop['asked']:.4g} asked, {drop['available']:.4g} there"
+            + (self._readable(drop.get("detail", "")) or f"{drop['asked']:.4g} asked, {drop['available']:.4g} there")
             for drop in self.dropped[:8]
         )
         lines.extend(f"  refused at set-up: {reason}" for reason in self.refused)

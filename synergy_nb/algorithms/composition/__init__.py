@@ -32,7 +32,8 @@ divides its weight among its children, and what is dropped or returned gives its
 from __future__ import annotations
 
 from synergy_nb.algorithms.composition.messages import CompositionConfig, component_name
+from synergy_nb.algorithms.composition.policies import POLICIES
 from synergy_nb.algorithms.composition.probing import Probing
 from synergy_nb.algorithms.composition.selection import Composition, Establish
 
-__all__ = ["Composition", "CompositionConfig", "Establish", "Probing", "component_name"]
+__all__ = ["POLICIES", "Composition", "CompositionConfig", "Establish", "Probing", "component_name"]

@@ -10,6 +10,7 @@ import msgspec
 from synergy_nb.graph import Hop
 from synergy_nb.peer import Message
 from synergy_nb.plan import Plan
+from synergy_nb.projection import ProjectionConfig
 
 __all__ = [
     "UNIT",
@@ -72,6 +73,8 @@ class CompositionConfig(msgspec.Struct, frozen=True):
     deployment
         Where components go that are missing or that no candidate can take on: ``collocated`` with what comes before or
         after them, to the peer ``nearest`` to what comes before them, to a ``random`` one, or nowhere (``off``).
+    projection
+        How the impact on the QoS of applications that run is projected; None: it is not.
     enforce
         Whether capacity, bandwidth and QoS are checked at all; only policies to compare with go without.
     """
@@ -88,6 +91,7 @@ class CompositionConfig(msgspec.Struct, frozen=True):
     attempts: int = 2
     sharing: str = "live"
     deployment: str = "collocated"
+    projection: ProjectionConfig | None = ProjectionConfig()
     enforce: bool = True
 
     def __post_init__(self) -> None:
@@ -169,7 +173,7 @@ class Returned(Message, frozen=True):
 class Dropped(Message, frozen=True):
     """A probe for ``operator`` at peer ``at`` failed a condition; with what was asked and what there was.
 
-    It came ``via`` peers that have reserved for it.
+    It came ``via`` peers that have reserved for it. ``detail`` says more where numbers do not say enough.
     """
 
     request: str
@@ -181,6 +185,7 @@ class Dropped(Message, frozen=True):
     available: float
     via: tuple[str, ...]
     weight: int
+    detail: str = ""
 
 
 class Release(Message, frozen=True):

@@ -28,8 +28,11 @@ from synergy_nb.overlay.latency import Latency
 from synergy_nb.peer import Peer, Protocol, Timer
 from synergy_nb.plan import Plan
 from synergy_nb.plan.sharing import TAP, Provider, provider
+from synergy_nb.projection import Impact, refused
 
 __all__ = ["Probing"]
+
+Project = Callable[[str, Plan, str, Sequence[str], float], tuple[float, list[Impact]]]
 
 MEMORY: Final = 4096  # closed requests that a peer remembers, to refuse their late probes by name
 
@@ -61,8 +64,9 @@ class Probing(Protocol):
         Directory names of the components that this peer has.
     probes : int
         Probes that it has processed.
-    processing : callable (plan, operator) -> float
-        Processing time τ of a component at this peer, in seconds; by default as the plan profiles it.
+    project : callable (request, plan, operator, beside, so_far) -> (float, list of Impact)
+        Execution time of a component here with all that it waits for, and the impact on the applications here; by
+        default the processing time that the plan profiles, and none.
     running : callable (application, operator) -> float or None
         Seconds from a source until a tuple is done by a component of this peer; None if it has no such component.
     hosts : callable (component name) -> bool
@@ -84,7 +88,7 @@ class Probing(Protocol):
         self.config = config or CompositionConfig()
         self.offers: set[str] = set()
         self.probes = 0
-        self.processing: Callable[[Plan, str], float] = Plan.processing_time
+        self.project: Project = lambda _request, plan, operator, _beside, _so_far: (plan.processing_time(operator), [])
         self.running: Callable[[Provider], float | None] = lambda _component: None
         self.hosts: Callable[[str], bool] = lambda _name: True
         self.known: Callable[[], Sequence[str]] = tuple
@@ -154,14 +158,18 @@ class Probing(Protocol):
             if bandwidth > 0.0:
                 transmission += plan.tuple_bytes(before.operator) / bandwidth
         given_by = self._given_by(plan, operator)
-        processing = self.processing(plan, operator) if given_by is None else given_by
+        so_far = sum(each.processing + each.transmission for each in probe.path) + transmission
+        beside = [each.operator for each in probe.path if each.peer == address]
+        processing, impacts = (
+            (given_by, []) if given_by is not None else self.project(name, plan, operator, beside, so_far)
+        )
         hop = Hop(operator, address, capacity, bandwidth, processing, transmission)
 
         via = tuple({hop.peer for hop in probe.path})
 
-        def dropped(condition: str, asked: float, available: float) -> tuple[Hop, Dropped]:
+        def dropped(condition: str, asked: float, available: float, detail: str = "") -> tuple[Hop, Dropped]:
             return hop, Dropped(
-                name, request.attempt, operator, address, condition, asked, available, via, probe.weight
+                name, request.attempt, operator, address, condition, asked, available, via, probe.weight, detail
             )
 
         if given_by is None and not self._offered(request, plan, operator):
@@ -182,10 +190,11 @@ class Probing(Protocol):
             if spare < asked * (1.0 - ROUNDING):
                 return dropped("bandwidth", asked, spare)
         limit = plan.qos.delay
-        if limit is not None:
-            so_far = hop.processing + hop.transmission + sum(h.processing + h.transmission for h in probe.path)
-            if so_far > limit:
-                return dropped("delay", limit, so_far)
+        if limit is not None and so_far + processing > limit:
+            return dropped("delay", limit, so_far + processing)
+        victim = refused(impacts)
+        if victim is not None:
+            return dropped("QoS impact", victim.limit or 0.0, victim.after, str(victim))
         return hop, None
 
     def _offered(self, request: Request, plan: Plan, operator: str) -> bool:

@@ -32,7 +32,7 @@ from synergy_nb.plan.sharing import TAP
 __all__ = ["Composition", "Establish"]
 
 ROUTES: Final = 256  # of a plan, from sources to sinks: each is probed, and splits that join again double them
-UNITS: Final = {"processing capacity": " cores", "bandwidth": " bytes/s", "delay": " s"}
+UNITS: Final = {"processing capacity": " cores", "bandwidth": " bytes/s", "delay": " s", "QoS impact": " s"}
 SHOWN: Final = 32  # graphs, and drops, that the journal tells of, a request
 
 Establish = Callable[[str, Plan, ComponentGraph, Mapping[str, tuple[Use, ...]], Callable[[str], None]], None]
@@ -285,6 +285,7 @@ class Composition(Protocol):
                 condition=message.condition,
                 asked=message.asked,
                 available=message.available,
+                detail=message.detail,
             )
         self._count(pending, message.weight)
 
@@ -437,6 +438,11 @@ class Composition(Protocol):
                 continue
             nearest = min(drops, key=lambda drop: abs(drop.asked - drop.available))
             peers, unit = len({drop.at for drop in drops}), UNITS.get(condition, "")
+            if condition == "QoS impact":
+                parts.append(
+                    f"operator {operator}: QoS impact at {peers} peer{'s' if peers > 1 else ''}: {nearest.detail}"
+                )
+                continue
             verb = "is needed" if condition != "delay" else "is allowed"
             parts.append(
                 f"operator {operator}: {condition} at {peers} peer{'s' if peers > 1 else ''}, at best "

@@ -16,6 +16,7 @@ from synergy_nb.graph import Detach, Ledger, Undeploy, Use
 from synergy_nb.overlay.streams import Streams
 from synergy_nb.peer import Peer
 from synergy_nb.plan import Plan
+from synergy_nb.signatures import Segment
 
 __all__ = ["Component", "ComponentId", "Components"]
 
@@ -45,9 +46,12 @@ class Component:
         Operators of its plan that no longer read it.
     offered : bool
         Whether its stream is in the directory.
+    load : tuple of Segment or None
+        Its load as a signature of the stream that it takes in, once the driver has measured one; shares of the peer's
+        capacity.
     """
 
-    __slots__ = ("detached", "offered", "operator", "plan", "reached", "users", "uses")
+    __slots__ = ("detached", "load", "offered", "operator", "plan", "reached", "users", "uses")
 
     def __init__(self, plan: Plan, operator: str, uses: tuple[Use, ...], reached: float) -> None:
         self.plan = plan
@@ -57,6 +61,7 @@ class Component:
         self.users: set[str] = set()
         self.detached: set[str] = set()
         self.offered = False
+        self.load: tuple[Segment, ...] | None = None
 
 
 class Components:
@@ -70,12 +75,18 @@ class Components:
         Its resources: a component holds its share as long as it is there.
     streams
         Where streams are offered; None where they are not.
+
+    Attributes
+    ----------
+    version : int
+        Another one whenever components, their users or loads have changed.
     """
 
     def __init__(self, peer: Peer, ledger: Ledger, streams: Streams | None) -> None:
         self.peer = peer
         self.ledger = ledger
         self.streams = streams
+        self.version = 0
         self._components: dict[ComponentId, Component] = {}
 
     def __contains__(self, component: object) -> bool:
@@ -99,6 +110,7 @@ class Components:
         """Take a component that an application has had deployed here."""
         component.users.add(application)
         self._components[application, component.operator] = component
+        self.version += 1
 
     def use(self, component: ComponentId, application: str) -> bool:
         """Let an application use a component; False if it is not here."""
@@ -106,11 +118,19 @@ class Components:
         if found is None:
             return False
         found.users.add(application)
+        self.version += 1
         return True
 
     def used_by(self, application: str) -> list[ComponentId]:
         """Components here that an application uses."""
         return sorted(name for name, component in self._components.items() if application in component.users)
+
+    def observed(self, component: ComponentId, load: tuple[Segment, ...]) -> None:
+        """The driver's report of a component's load: the signature of the stream that it takes in."""
+        found = self._components.get(component)
+        if found is not None and load:
+            found.load = load
+            self.version += 1
 
     def offer(self, application: str, operators: Iterable[str]) -> None:
         """Put streams of an application that runs in the directory."""
@@ -142,6 +162,7 @@ class Components:
         needs
             Gives for an application that is still here all the components that it uses, on any peer.
         """
+        self.version += 1
         for name in self.used_by(application):
             owner, operator = name
             if owner == application and operator in keep:

@@ -44,6 +44,11 @@ class Member:
         self.timer: Timer | None = None
 
     @property
+    def time(self) -> float:
+        """End-to-end execution time t̂ in seconds: measured, or until then as it was projected."""
+        return self.delay if self.delay >= 0.0 else max(self.graph.reached.values(), default=0.0)
+
+    @property
     def offered(self) -> list[str]:
         """Operators here whose streams others may use."""
         return [operator for operator in self.deployed if self.plan.operators[operator].kind not in ("sink", TAP)]

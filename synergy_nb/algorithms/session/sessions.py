@@ -28,6 +28,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 
 from synergy_nb.algorithms.session.components import Component, ComponentId, Components
+from synergy_nb.algorithms.session.impact import Impacts
 from synergy_nb.algorithms.session.messages import (
     Begin,
     Confirm,
@@ -48,6 +49,7 @@ from synergy_nb.peer import Peer, Protocol
 from synergy_nb.plan import Plan
 from synergy_nb.plan.parts import PART, expanded
 from synergy_nb.plan.sharing import TAP, provider
+from synergy_nb.projection import refused
 
 __all__ = ["Session"]
 
@@ -74,6 +76,8 @@ class Session(Protocol):
     ----------
     components : Components
         What this peer executes, and for whom.
+    impacts : Impacts
+        Projects what more would do to applications here.
     on_deploy : callable (plan, operator)
         Told of each component that this peer is to execute.
     """
@@ -96,6 +100,7 @@ class Session(Protocol):
         self._owned: dict[str, Owned] = {}
         self._ended: OrderedDict[str, int] = OrderedDict()
         membership.on_dead.append(self._peer_died)
+        self.impacts = Impacts(self.components, self._members, ledger)
         self.handlers = {
             Confirm: self._confirm,
             Share: self._share,
@@ -281,7 +286,8 @@ class Session(Protocol):
         if asked.kind == TAP and (tapped is None or tapped not in self.components):
             refusal = "the stream has ended"
         else:
-            refusal = self.ledger.commit(graph.application, operator, plan.load(operator), remote)
+            refusal = self._harm(member, operator)
+            refusal = refusal or self.ledger.commit(graph.application, operator, plan.load(operator), remote)
         if refusal:
             reason = f"{operator} at {peer.address}: {refusal}"
             peer.send(graph.origin, Refused(graph.application, graph.attempt, operator, reason))
@@ -297,6 +303,16 @@ class Session(Protocol):
             member.preparing.add(operator)
         else:
             self._confirm_upstream(member, operator)
+
+    def _harm(self, member: Member, operator: str) -> str:
+        """What an operator would do to applications here that came first; empty if they bear it.
+
+        Probes have asked the same, but since then others may have come, and a graph may have more here than one path.
+        """
+        name, plan = member.graph.application, member.plan
+        _, projected = self.impacts.project(name, plan, operator, sorted(member.deployed), 0.0)
+        victim = refused(projected)
+        return "" if victim is None else f"QoS impact on {victim}"
 
     def _confirm_upstream(self, member: Member, operator: str) -> None:
         graph = member.graph

@@ -1,0 +1,135 @@
+"""The third condition of step 2 (section 2.3.1): what one more application does to the QoS of those at this peer.
+
+All that is needed is here: the components of the peer and who uses each, the limits q_t and what was measured end to
+end, t̂, by the feedback of their origins. Before the first measurement t̂ is what was projected when the application was
+composed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from synergy_nb.algorithms.session.components import Component, ComponentId, Components
+from synergy_nb.algorithms.session.records import Member
+from synergy_nb.graph import Ledger
+from synergy_nb.plan import Plan
+from synergy_nb.plan.parts import PART
+from synergy_nb.projection import Application, Impact, Load, Local, ProjectionConfig, impacts
+
+__all__ = ["Impacts"]
+
+QUEUED: Final = 1e-9  # seconds: less work than this is none
+
+
+class Impacts:
+    """Projected impact of requests on the applications at one peer.
+
+    Parameters
+    ----------
+    components, members, ledger
+        Of the peer's session.
+
+    Attributes
+    ----------
+    config : ProjectionConfig or None
+        How impact is projected; None: not at all.
+    processing : callable (plan, operator) -> float
+        Processing time τ of a component at this peer, seconds.
+    """
+
+    def __init__(self, components: Components, members: Mapping[str, Member], ledger: Ledger) -> None:
+        self.config: ProjectionConfig | None = None
+        self.processing: Callable[[Plan, str], float] = Plan.processing_time
+        self._components = components
+        self._members = members
+        self._ledger = ledger
+        self._known: dict[str, Application] = {}
+        self._version = -1
+
+    def project(
+        self, request: str, plan: Plan, operator: str, beside: Sequence[str], so_far: float
+    ) -> tuple[float, list[Impact]]:
+        """Of executing one more operator here.
+
+        Parameters
+        ----------
+        request, plan, operator
+            What asks, and for what.
+        beside
+            Operators of the same request that would be here as well.
+        so_far
+            Seconds until a tuple of the request comes here.
+
+        Returns
+        -------
+        float
+            Execution time x of the operator here, waiting included, in seconds.
+        list of Impact
+            On each application at this peer, but for the request itself.
+        """
+        tau = self.processing(plan, operator)
+        if self.config is None:
+            return tau, []
+        queued = self._queued(plan, operator, tau)
+        background = sum(self._share(plan, each) for each in beside if each != operator)
+        load = self._share(plan, operator) if queued > QUEUED else 0.0
+        asking = Application(request, [Local(operator, queued, load)], time=so_far + tau, limit=None)
+        running = [each for name, each in self.running().items() if name != request]
+        projected = impacts(running, asking, self.config, background)
+        return projected[-1].after - so_far, projected[:-1]
+
+    def running(self) -> dict[str, Application]:
+        """Applications with components here, as projection sees them."""
+        if self._version != self._components.version:
+            self._version = self._components.version
+            local: dict[str, list[tuple[ComponentId, Component]]] = {}
+            for name, component in self._components.items():
+                for user in component.users:
+                    local.setdefault(user, []).append((name, component))
+            known = {user: self._application(user, here) for user, here in local.items() if user in self._members}
+            self._known = {user: application for user, application in known.items() if application.components}
+        for user, application in self._known.items():
+            application.time = self._members[user].time
+        return self._known
+
+    def _application(self, user: str, here: Sequence[tuple[ComponentId, Component]]) -> Application:
+        member = self._members[user]
+        parts: list[Local] = []
+        upstream: dict[str, tuple[str, ...]] = {name: member.plan.upstream(name) for name in member.plan.operators}
+        before: dict[str, str] = {}  # of a tap, the last component that its stream is made by here
+        for (owner, operator), component in sorted(here, key=lambda each: each[0]):
+            queued = self._queued(component.plan, operator, self.processing(component.plan, operator))
+            if queued <= QUEUED:
+                continue
+            name = operator
+            if owner != user:
+                name = f"{owner}/{operator}"
+                for tap in self._taps(member, (owner, operator)):
+                    upstream[name] = (before[tap],) if tap in before else ()
+                    upstream[tap] = (name,)
+                    before[tap] = name
+            counted = owner == user or (owner not in component.users and user == min(component.users))
+            load: Load = 0.0
+            if counted:  # a component that several use does its work once
+                load = component.load or self._share(component.plan, operator)
+            parts.append(Local(name, queued, load))
+        return Application(user, parts, upstream, time=member.time, limit=member.plan.qos.delay)
+
+    @staticmethod
+    def _taps(member: Member, component: ComponentId) -> Iterator[str]:
+        for tap, uses in member.graph.shared.items():
+            if any((of, name) == component for of, name, _ in uses):
+                yield tap
+
+    def _share(self, plan: Plan, operator: str) -> float:
+        """Load of an operator, as a share of this peer's capacity."""
+        return plan.load(operator) / self._ledger.cores
+
+    @staticmethod
+    def _queued(plan: Plan, operator: str, tau: float) -> float:
+        """Seconds that a tuple keeps others waiting: of a part on Spark its share of a micro-batch, not all of it."""
+        if plan.operators[operator].kind != PART:
+            return tau
+        rate = plan.input_rate(operator)
+        return plan.load(operator) / rate if rate else 0.0

@@ -1,0 +1,123 @@
+"""QoS impact projection as the third condition of a probe (sections 2.3.1 and 2.3.4)."""
+
+from __future__ import annotations
+
+import pytest
+
+from synergy_nb.algorithms.composition import CompositionConfig
+from synergy_nb.assembly import PeerConfig
+from synergy_nb.explanation import Explanation
+from synergy_nb.plan import Plan, source
+from synergy_nb.projection import ProjectionConfig
+from tests.simulated import Ring
+
+WORKERS = ("delay", "sink")
+
+
+def work(cost: str, *, rate: float = 20.0, delay: str | None = None, at: str = "peer-1") -> Plan:
+    """One component that is pinned, so that applications meet there."""
+    stream = source("python", name="n", columns={"v": "float"}, rate=rate, at="peer-0")
+    return stream.delay(cost, id="work", at=at).sink("out", delay=delay)
+
+
+def ring(seed: int, projection: ProjectionConfig | None) -> Ring:
+    config = CompositionConfig(projection=projection, deployment="off")
+    return Ring(4, seed=seed, config=lambda n: PeerConfig(f"peer-{n}", seed=n, composition=config))
+
+
+def test_an_admission_is_refused_for_the_harm_that_it_would_do() -> None:
+    made = ring(1, ProjectionConfig())
+    made.submit("peer-2", "a", work("10 ms", delay="150 ms"))  # load 0.2: 12.5 ms of execution, and the network
+    assert made.until_decided("a").status == "running"
+    made.run(2.0)
+    made.submit("peer-3", "b", work("37 ms"))  # load 0.74: a would take 10 ms / (1 - 0.94), 167 ms
+    report = made.until_decided("b")
+    assert report.status == "rejected"
+    assert "QoS impact" in report.reason
+    assert "a: " in report.reason
+    assert "limit 0.15 s" in report.reason
+    made.run(2.0)
+    assert made.status("a") == "running"
+    explained = str(Explanation("b", made.events("b"), {}))
+    assert "dropped: work at peer-1: QoS impact: a: " in explained
+    drops = [event.detail for event in made.events("b", "probe_dropped")]
+    assert all(drop["available"] > drop["asked"] == pytest.approx(0.15) for drop in drops)
+
+
+def test_without_projection_it_is_admitted() -> None:
+    made = ring(1, None)
+    made.submit("peer-2", "a", work("10 ms", delay="150 ms"))
+    made.until_decided("a")
+    made.submit("peer-3", "b", work("37 ms"))
+    assert made.until_decided("b").status == "running"
+
+
+def test_what_is_there_counts_for_the_new_one_too() -> None:
+    made = ring(2, ProjectionConfig())
+    made.submit("peer-2", "a", work("40 ms"))  # load 0.8
+    made.until_decided("a")
+    made.submit("peer-3", "b", work("8 ms", delay="210 ms"))  # 8 ms alone, 8 / (1 - 0.96) = 200 ms there
+    report = made.until_decided("b")
+    assert report.status == "rejected"
+    assert "delay" in report.reason
+    made.submit("peer-3", "c", work("2 ms", delay="250 ms"))  # 2 / (1 - 0.84) = 12.5 ms
+    assert made.until_decided("c").status == "running"
+
+
+def test_another_peer_is_chosen_where_nobody_is_harmed() -> None:
+    made = ring(3, ProjectionConfig())
+    made.submit("peer-2", "a", work("10 ms", delay="150 ms"))
+    made.until_decided("a")
+    made.run(2.0)
+    stream = source("python", name="n", columns={"v": "float"}, rate=20.0, at="peer-0")
+    made.submit("peer-3", "b", stream.delay("37 ms", id="work").sink("out"))
+    report = made.until_decided("b")
+    assert report.status == "running", report.reason
+    assert report.peers["work"] != "peer-1"
+
+
+def test_what_was_measured_takes_the_place_of_what_was_projected() -> None:
+    made = ring(4, ProjectionConfig())
+    made.submit("peer-2", "a", work("10 ms", delay="150 ms"))
+    made.until_decided("a")
+    made.run(1.0)
+    made.simulation.call("peer-2", made.synergy["peer-2"].session.measured, "a", 0.149)
+    made.run(2.0)
+    made.submit("peer-3", "b", work("5 ms"))
+    report = made.until_decided("b")
+    assert report.status == "rejected"
+    assert "a: 0.149 s now" in report.reason
+
+
+def test_two_that_are_probed_at_once_do_not_both_harm() -> None:
+    """Each alone is bearable; the second to be confirmed is refused when its component is committed."""
+    made = ring(5, ProjectionConfig())
+    made.submit("peer-2", "a", work("10 ms", delay="150 ms"))
+    made.until_decided("a")
+    made.run(2.0)
+    for origin, name in (("peer-3", "b"), ("peer-2", "c")):
+        made.submit(origin, name, work("18 ms"))  # load 0.36 each: with both 10 / (1 - 0.92) = 125 ms more than now
+    made.run(30.0)
+    decided = sorted(made.reports[name][0].status for name in ("b", "c"))
+    assert decided == ["rejected", "running"]
+    reports = [made.reports[name][0] for name in ("b", "c")]
+    assert any("QoS impact" in report.reason for report in reports)
+
+
+def test_a_stream_that_is_shared_is_counted_once_and_for_all_who_use_it() -> None:
+    made = ring(6, ProjectionConfig())
+    stream = source("packets", rate=20.0, seed=1, at="peer-0").delay("10 ms", id="work", at="peer-1")
+    made.submit("peer-2", "a", stream.sink("out", delay="2 s"))
+    made.until_decided("a")
+    made.run(2.0)
+    made.submit("peer-3", "b", stream.sink("out", delay="150 ms"))
+    assert made.until_decided("b").status == "running"
+    made.run(2.0)
+    running = made.synergy["peer-1"].session.impacts.running()
+    assert {name: len(each.components) for name, each in running.items()} == {"a": 1, "b": 1}
+    loads = [local.load for each in running.values() for local in each.components]
+    assert sorted(map(repr, loads)) == ["0.0", "0.2"]
+    made.submit("peer-2", "c", work("37 ms"))
+    report = made.until_decided("c")
+    assert report.status == "rejected"
+    assert "b: " in report.reason
