@@ -10,7 +10,9 @@ Of applications that run, t̂ is measured at their sinks and has all waiting in 
 processing and transmission times that its probe has met so far; processing times are profiled and free of waiting, so
 its δ is all of the waiting that is to come here, rather than the difference to the load before.
 
-Where streams have signatures, all of this is done for each segment of the window.
+Where streams have signatures, all of this is done for each segment of the window: not of one length w, as in the
+dissertation, but from each change of a stream to the next. Where segments are equal that is the same; where they are
+not, pieces of length w average the end of a burst with what follows.
 
 Examples
 --------
@@ -376,7 +378,7 @@ def _through_window(running: Sequence[Application], config: ProjectionConfig) ->
             else:
                 steady.append(Traffic.of(_count(each.load, config.load), each.tau, each.scv, each.scv_arrivals))
     start = max(segments[-1].end for segments in signatures) - config.window
-    pieces = aggregate(signatures, start, config.window)
+    pieces = aggregate(signatures, start, config.window, "every")
     parts = [
         Traffic.of(loads, each.tau, each.scv, each.scv_arrivals)
         for each, loads in zip(bursty, pieces.loads, strict=True)
@@ -390,5 +392,4 @@ def _with_background(before: Traffic, new: Traffic, load: float) -> tuple[Traffi
     if not np.all(like.load):
         return before._replace(load=before.load + load), new
     share = load / like.load
-    more = Traffic(load, like.rate * share, like.second * share, like.excess * share)
-    return before.plus(more), new
+    return before.plus(Traffic(load, like.residual * share, like.varied * share)), new

@@ -11,10 +11,15 @@ projector      of a load p                  what it knows
                                             like only
 ``mg1``        τ + W, by Pollaczek and      the processing times of all components and how they vary: a quick component
                Khinchine                    waits for slow ones as long as these do
-``gg1``        τ + W, by Kingman            also how arrivals vary, superposed over all streams
+``gg1``        τ + W, by Kingman            also how arrivals vary, superposed over all streams, each for the work
+                                            that it brings
 ``transient``  τ + W(t)                     also how long the load has been what it is: a queue takes time to fill and
                                             to empty. Without segments, as ``gg1``
 =============  ===========================  ===========================================================================
+
+Superposed streams are weighed by work rather than by tuples (Whitt's average, :func:`synergy_nb.queueing.superposed`):
+variances of independent work add up, W = Σ λ τ² (c_a² + c_s²) / 2 / (1 - p). It is Kingman's formula for one stream and
+Pollaczek's and Khinchine's for Poisson ones; and one more stream never lowers it, as it may lower the average c_a².
 
 The transient projector follows the unfinished work of the peer through the segments by the pointwise stationary fluid
 flow approximation [1]_. Work comes in at p seconds a second and is done while the server is busy; how often it is busy
@@ -59,23 +64,21 @@ class Traffic(NamedTuple):
     ----------
     load
         Share of its capacity, p = Σ λ τ.
-    rate
-        Tuples/s, Σ λ.
-    second
-        Σ λ τ² (1 + c_s²), seconds: twice the mean residual service that an arriving tuple finds.
-    excess
-        Σ λ (c_a² - 1), tuples/s: how much more than Poisson arrivals vary.
+    residual
+        Σ λ τ² (1 + c_s²) / 2, seconds: service that is still to be done on the tuple in service, as a new one finds it.
+    varied
+        Σ λ τ² (c_a² + c_s²) / 2, seconds: the same where arrivals are not Poisson; how much the work that comes in
+        varies in the long run.
 
     Examples
     --------
-    >>> Traffic.of(load=0.5, tau=0.1)
-    Traffic(load=0.5, rate=5.0, second=0.1, excess=0.0)
+    >>> Traffic.of(load=0.5, tau=0.1, scv_arrivals=4.0)
+    Traffic(load=0.5, residual=0.05, varied=0.125)
     """
 
     load: Amount = 0.0
-    rate: Amount = 0.0
-    second: Amount = 0.0
-    excess: Amount = 0.0
+    residual: Amount = 0.0
+    varied: Amount = 0.0
 
     @classmethod
     def of(cls, load: Amount, tau: float, scv: float = 1.0, scv_arrivals: float = 1.0) -> Traffic:
@@ -90,30 +93,24 @@ class Traffic(NamedTuple):
         scv, scv_arrivals
             c_s² of the processing time, c_a² of the times between arrivals.
         """
-        if not tau:
-            return cls(load)
-        rate = load / tau
-        return cls(load, rate, load * (tau * (1.0 + scv)), rate * (scv_arrivals - 1.0))
+        work = load * (tau / 2.0)
+        return cls(load, work * (1.0 + scv), work * (scv_arrivals + scv))
 
     def plus(self, other: Traffic) -> Traffic:
         """Both together."""
-        return Traffic(
-            self.load + other.load, self.rate + other.rate, self.second + other.second, self.excess + other.excess
-        )
+        return Traffic(self.load + other.load, self.residual + other.residual, self.varied + other.varied)
 
     @classmethod
     def together(cls, parts: Iterable[Traffic]) -> Traffic:
         """All of them together."""
         load: Amount = 0.0
-        rate: Amount = 0.0
-        second: Amount = 0.0
-        excess: Amount = 0.0
-        for more_load, more_rate, more_second, more_excess in parts:
+        residual: Amount = 0.0
+        varied: Amount = 0.0
+        for more_load, more_residual, more_varied in parts:
             load = load + more_load  # not in place: an array may be somebody's
-            rate = rate + more_rate
-            second = second + more_second
-            excess = excess + more_excess
-        return cls(load, rate, second, excess)
+            residual = residual + more_residual
+            varied = varied + more_varied
+        return cls(load, residual, varied)
 
 
 class Stay(NamedTuple):
@@ -201,22 +198,13 @@ def _exceeded(waiting: Amount, scale: Amount, lengths: Array | float, confidence
 
 
 def kernel(projector: str, traffic: Traffic) -> Amount:
-    """K of W = K p / (1 - p): seconds, the mean service of all that is served times (c_a² + c_s²) / 2."""
+    """K of W = K p / (1 - p): seconds, the mean service of a second of work times (c_a² + c_s²) / 2."""
     if projector not in PROJECTORS:
         raise ValueError(f"projector: {projector!r}; expected {', '.join(PROJECTORS)}")
-    load, rate, second, excess = traffic
+    load, work = traffic.load, traffic.residual if projector == "mg1" else traffic.varied
     if isinstance(load, np.ndarray):
-        scales = np.divide(second, 2.0 * load, out=np.zeros(load.shape), where=load > 0.0)
-        if projector != "mg1":
-            squares = np.broadcast_to(np.square(rate), load.shape)
-            scales += np.divide(excess * load, 2.0 * squares, out=np.zeros(load.shape), where=squares > 0.0)
-        return np.asarray(np.maximum(scales, 0.0), dtype=np.float64)
-    if isinstance(second, np.ndarray) or isinstance(rate, np.ndarray) or not load > 0.0:
-        return 0.0
-    scale = second / (2.0 * load)
-    if projector != "mg1" and rate > 0.0:
-        scale += float(excess) * load / (2.0 * rate * rate)
-    return max(scale, 0.0)
+        return np.asarray(np.divide(work, load, out=np.zeros(load.shape), where=load > 0.0), dtype=np.float64)
+    return work / load if load > 0.0 else 0.0
 
 
 def execution(
