@@ -1,0 +1,90 @@
+"""Sharing and impact projection between real peers, each a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from synergy_nb import Cluster, NotAdmitted, Plan, source
+from synergy_nb.plan.builder import Stream
+
+pytestmark = pytest.mark.timeout(90)
+
+
+def stem() -> Stream:
+    return source("packets", rate="400 tuples/s", seed=1, id="packets").filter("bytes > 100", id="large")
+
+
+def by(column: str) -> Plan:
+    return stem().aggregate(column, "200 ms", n="count(*)", id=f"by_{column}").sink(column)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(4, cores=1.0, spark=False) as cluster:
+        yield cluster
+
+
+def components(cluster: Cluster) -> dict[tuple[str, str], dict[str, Any]]:
+    """What is measured of each component, by application and operator."""
+    states = [state for state in cluster.states().values() if state is not None]
+    return {(each["application"], each["operator"]): each for state in states for each in state.components}
+
+
+def test_two_plans_that_begin_alike_share_a_stream(cluster: Cluster) -> None:
+    first = cluster.submit(by("link"), at="peer-1")
+    rows = iter(first)
+    next(rows)  # it runs
+    second = cluster.submit(by("source"), at="peer-2")
+    others = iter(second)
+    joined = next(others)
+    assert set(joined.columns) == {"time", "window_start", "window_end", "source", "n"}
+    explained = second.explain()
+    assert explained.shared == {"large": (first.id, "large")}
+    assert second.graph["large"] == first.graph["large"]
+    assert "packets" not in second.graph
+
+    there = components(cluster)
+    assert {operator for application, operator in there if application == second.id} == {"large", "by_source", "sink"}
+    saved, made = there[second.id, "large"], there[first.id, "large"]
+    assert saved["load"] == 0.0
+    assert made["load"] > 0.0
+    assert (second.id, "packets") not in there
+
+    first.stop()
+    for _ in range(3):  # it goes on without the one that had the producers deployed
+        assert next(others).height
+    there = components(cluster)
+    assert {operator for application, operator in there if application == first.id} == {"packets", "large"}
+    second.stop()
+    assert not components(cluster)
+
+
+def test_the_same_query_needs_no_processing_and_gives_the_same(cluster: Cluster) -> None:
+    first = cluster.submit(by("link"), at="peer-1")
+    rows = iter(first)
+    next(rows)
+    second = cluster.submit(by("link"), at="peer-3")
+    others = iter(second)
+    table = next(others)
+    wanted = {tuple(row) for row in table.rows()}
+    seen: set[tuple[Any, ...]] = set()
+    while not wanted <= seen:  # the first reader gets the same rows
+        seen |= {tuple(row) for row in next(rows).rows()}
+    assert set(second.graph) == {"by_link", "sink"}
+    first.stop()
+    second.stop()
+
+
+def test_who_would_be_harmed_is_named_with_the_numbers(cluster: Cluster) -> None:
+    def work(cost: str, delay: str | None = None) -> Plan:
+        stream = source("packets", rate=20, seed=3, count=10_000, at="peer-1")
+        return stream.delay(cost, id="work", at="peer-2").sink("out", delay=delay)
+
+    first = cluster.submit(work("10 ms", "100 ms"), at="peer-1")
+    with pytest.raises(NotAdmitted, match=rf"QoS impact.*{first.id}: .* s projected, limit 0\.1 s"):
+        cluster.submit(work("38 ms"), at="peer-3")
+    assert first.status == "running"
+    first.stop()
