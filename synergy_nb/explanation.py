@@ -177,6 +177,23 @@ class Explanation:
             f" ({', '.join(probed)}){rest}"
         )
 
+    @property
+    def impacts(self) -> dict[str, dict[str, Any]]:
+        """What each application that ran is projected to take with the chosen graph.
+
+        ``before`` and ``after`` in seconds, its ``limit``, and the ``operator`` and peer (``at``) that harm it most.
+        """
+        found: dict[str, dict[str, Any]] = {}
+        chosen = {} if self.selected is None else self.selected["peers"]
+        for probe in self.accepted:
+            if chosen.get(probe["operator"]) != probe["at"]:
+                continue
+            for name, before, after, limit in probe.get("impacts", ()):
+                if name not in found or after > found[name]["after"]:
+                    where = {"operator": probe["operator"], "at": probe["at"]}
+                    found[name] = {"before": before, "after": after, "limit": limit, **where}
+        return found
+
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values."""
         return {
@@ -197,6 +214,7 @@ class Explanation:
             "shared": self.shared,
             "unshared": self.unshared,
             "deployed": self.deployed,
+            "impacts": self.impacts,
         }
 
     def _lines(self) -> list[str]:
@@ -236,6 +254,11 @@ class Explanation:
                 f"    {operator:<{width}}  {peer}: {self.why(operator)}"
                 for operator, peer in self.selected["peers"].items()
             )
+        lines.extend(
+            f"  projected: {name}: {each['before'] * 1e3:.3g} ms now, {each['after'] * 1e3:.3g} ms with it, of "
+            f"{each['limit'] * 1e3:.4g} ms ({each['operator']} at {each['at']})"
+            for name, each in self.impacts.items()
+        )
         others = [graph for graph in self.graphs if self.selected is None or graph["peers"] != self.selected["peers"]]
         others.sort(key=lambda graph: float("inf") if graph["phi"] is None else graph["phi"])
         for graph in others[:4]:

@@ -76,6 +76,21 @@ def test_another_peer_is_chosen_where_nobody_is_harmed() -> None:
     assert report.peers["work"] != "peer-1"
 
 
+def test_an_explanation_tells_what_is_projected_for_those_who_run() -> None:
+    made = ring(3, ProjectionConfig())
+    made.submit("peer-2", "a", work("10 ms", delay="500 ms"))
+    made.until_decided("a")
+    made.run(2.0)
+    made.submit("peer-3", "b", work("15 ms"))  # 10 ms / (1 - 0.2) now, 10 ms / (1 - 0.5) with it
+    made.until_decided("b")
+    explained = Explanation("b", made.events("b"), {})
+    impact = explained.impacts["a"]
+    assert impact["after"] - impact["before"] == pytest.approx(0.0075)
+    assert (impact["operator"], impact["at"], impact["limit"]) == ("work", "peer-1", 0.5)
+    assert "projected: a: " in str(explained)
+    assert "of 500 ms (work at peer-1)" in str(explained)
+
+
 def test_what_was_measured_takes_the_place_of_what_was_projected() -> None:
     made = ring(4, ProjectionConfig())
     made.submit("peer-2", "a", work("10 ms", delay="150 ms"))

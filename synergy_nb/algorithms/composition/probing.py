@@ -119,7 +119,7 @@ class Probing(Protocol):
             return  # a duplicate
         seen.add(trail)
         before = probe.path[-1] if probe.path else None
-        hop, refusal = self._check(request, plan, probe, before)
+        hop, impacts, refusal = self._check(request, plan, probe, before)
         upstream = before.peer if before is not None else request.origin
         self._acknowledge((upstream, name, request.attempt), operator, probe.weight)
         if refusal is not None:
@@ -139,6 +139,7 @@ class Probing(Protocol):
             capacity=hop.capacity,
             bandwidth=hop.bandwidth if math.isfinite(hop.bandwidth) else None,
             so_far_s=sum(each.processing + each.transmission for each in path),
+            impacts=[[each.application, each.before, each.after, each.limit] for each in impacts if each.limit],
         )
         following = plan.downstream(operator)
         if following:
@@ -146,8 +147,10 @@ class Probing(Protocol):
         else:
             self.peer.send(request.origin, Returned(name, request.attempt, path, probe.weight))
 
-    def _check(self, request: Request, plan: Plan, probe: Probe, before: Hop | None) -> tuple[Hop, Dropped | None]:
-        """Conditions of step 2: the hop as it would be, and the first condition that fails, if any."""
+    def _check(
+        self, request: Request, plan: Plan, probe: Probe, before: Hop | None
+    ) -> tuple[Hop, list[Impact], Dropped | None]:
+        """Conditions of step 2: the hop as it would be, the impact on others, and the first condition that fails."""
         name, operator, ledger = request.request, probe.operator, self.ledger
         address = self.peer.address
         capacity = ledger.residual_cores(name)
@@ -167,15 +170,17 @@ class Probing(Protocol):
 
         via = tuple({hop.peer for hop in probe.path})
 
-        def dropped(condition: str, asked: float, available: float, detail: str = "") -> tuple[Hop, Dropped]:
-            return hop, Dropped(
-                name, request.attempt, operator, address, condition, asked, available, via, probe.weight, detail
-            )
+        def dropped(
+            condition: str, asked: float, available: float, detail: str = ""
+        ) -> tuple[Hop, list[Impact], Dropped]:
+            attempt, weight = request.attempt, probe.weight
+            drop = Dropped(name, attempt, operator, address, condition, asked, available, via, weight, detail)
+            return hop, impacts, drop
 
         if given_by is None and not self._offered(request, plan, operator):
             return dropped("operator", 1.0, 0.0)
         if not self.config.enforce:
-            return hop, None
+            return hop, impacts, None
         load = plan.load(operator)
         left = capacity - sum(plan.load(before_it.operator) for before_it in probe.path if before_it.peer == address)
         if left < load - ROUNDING * ledger.cores:
@@ -195,7 +200,7 @@ class Probing(Protocol):
         victim = refused(impacts)
         if victim is not None:
             return dropped("QoS impact", victim.limit or 0.0, victim.after, str(victim))
-        return hop, None
+        return hop, impacts, None
 
     def _offered(self, request: Request, plan: Plan, operator: str) -> bool:
         """Whether this peer has a component of an operator, or may be given one by this request."""
