@@ -10,12 +10,13 @@ likelihood of a change is greatest:
 * *Back to a rate known.* Bursty traffic goes to and fro (the ON/OFF model), so the high and the low rates of the recent
   past make two levels. A CUSUM chart [1]_ from the present rate to each level sums up the log likelihood ratio of every
   observation. Knowing both rates about doubles what an arrival tells: at 30 and 10 tuples/s by turns, 1.25 s each,
-  the first test finds a third of the changes before the next one comes, both together more than four in five.
+  the first test finds a third of the changes before the next one comes, both together three in four.
 
-Both have thresholds of about ln(A), A being ``false_alarm``. On a Poisson stream of constant rate the mean number of
-tuples from one false alarm to the next is at least A [2]_. A change from r to r' is found after about
-ln(A) / (r' ln(r'/r) - r' + r) seconds if r' is a known level, else after twice that, and the 4 tuples of a block. What
-ends before that is not found: with Poisson arrivals a few tuples tell little of their rate, whatever the test.
+Both have thresholds of about ln(A), A being ``false_alarm``. On a stream of constant rate the mean number of tuples
+from one false alarm to the next is at least A (Lorden [2]_ bounds it so for a chart whose rates are known). A change
+from r to r' that tells I = r' ln(r' / r) - r' + r nats a second is found after 1.5 ln(A) / I seconds on average at
+most, if r' is a known level, and otherwise after 2.5 ln(A) / I and the 4 tuples of a block. What ends before that is
+not found: with Poisson arrivals a few tuples tell little of their rate, whatever the test.
 
 Thresholds are multiplied by how variable the stream is from one block to the next, 1 for Poisson arrivals. So a stream
 with bursts of few tuples has no more false alarms, and a regular one is followed faster.
@@ -44,7 +45,7 @@ KEPT: Final = 3  # candidates of each
 APART: Final = 1.3  # ratio of rates from which on levels are two
 BELIEF: Final = 16.0  # tuples that a known level counts for, in an estimate of the present rate
 VARIABILITY: Final = 256.0  # blocks over which it is averaged
-DOUBT: Final = 1.5  # times the variability of Poisson arrivals that may be an error of measurement
+DOUBT: Final = 1.2  # times the variability of Poisson arrivals that may be an error of measurement
 
 Mark = tuple[float, int, float]
 """How much had come by a time: the time, tuples, seconds of work. A plain tuple, as each arrival makes one."""
@@ -121,11 +122,11 @@ class RateChanges:
         "start",
     )
 
-    def __init__(self, memory: float = 10.0, *, start: float = 0.0, false_alarm: float = 500.0) -> None:
+    def __init__(self, memory: float = 10.0, *, start: float = 0.0, false_alarm: float = 300.0) -> None:
         if not 0.0 < memory < math.inf:
             raise ValueError(f"memory: {memory}; expected a positive number of seconds")
-        if not 100.0 <= false_alarm < math.inf:
-            raise ValueError(f"false_alarm: {false_alarm}; expected a number of tuples from 100")
+        if not 200.0 <= false_alarm < math.inf:
+            raise ValueError(f"false_alarm: {false_alarm}; expected a number of tuples from 200")
         self.memory = memory
         self.false_alarm = false_alarm
         self.changes = 0
@@ -315,7 +316,9 @@ class RateChanges:
     def _caution(self) -> float:
         """What thresholds are multiplied by."""
         value = self._scatter / self._weight
-        return max(value / DOUBT, 1.0) if value > 1.0 else max(min(value * DOUBT, 1.0), 0.25)
+        if value > 1.0:
+            return max(min(value, 1.0 + 2.0 * (value - DOUBT)), 1.0)
+        return max(min(value * DOUBT, 1.0), 0.25)
 
     @property
     def scv(self) -> float:

@@ -83,7 +83,7 @@ class Signature:
 
     __slots__ = ("_closed", "_rate", "window")
 
-    def __init__(self, window: float = 10.0, *, start: float = 0.0, false_alarm: float = 500.0) -> None:
+    def __init__(self, window: float = 10.0, *, start: float = 0.0, false_alarm: float = 300.0) -> None:
         if not 0.0 < window < math.inf:
             raise ValueError(f"window: {window}; expected a positive number of seconds")
         self.window = window
