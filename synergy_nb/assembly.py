@@ -12,7 +12,8 @@ import msgspec
 from synergy_nb.algorithms import engines
 from synergy_nb.algorithms.composition import Composition, CompositionConfig, Probing, component_name
 from synergy_nb.algorithms.session import Session, SessionConfig
-from synergy_nb.graph import Ledger, Report
+from synergy_nb.graph import Report
+from synergy_nb.ledger import Ledger
 from synergy_nb.overlay.directory import Directory
 from synergy_nb.overlay.entries import Entry
 from synergy_nb.overlay.latency import Latency

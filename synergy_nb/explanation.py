@@ -13,9 +13,9 @@ __all__ = ["Explanation", "readable"]
 # What is done about each requirement, said with it.
 HELD: Final = {
     "delay": "delay at most {:g} s, checked by every probe",
-    "miss_rate": "miss rate at most {:.4g}, measured at the sinks",
-    "throughput": "throughput of {:g} bytes/s, measured at the sinks",
-    "throughput_tuples": "throughput of {:g} tuples/s, measured at the sinks",
+    "miss_rate": "miss rate at most {:.4g}, projected for every graph",
+    "throughput": "throughput of {:g} bytes/s, projected for every graph",
+    "throughput_tuples": "throughput of {:g} tuples/s, projected for every graph",
     "availability": "availability of {:.6g}, not promised: components have no replicas",
 }
 

@@ -23,7 +23,8 @@ from synergy_nb.algorithms.composition.messages import (
     component_name,
     decode_request,
 )
-from synergy_nb.graph import ROUNDING, Hop, Ledger
+from synergy_nb.graph import Hop, late
+from synergy_nb.ledger import ROUNDING, Ledger
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.peer import Peer, Protocol, Timer
 from synergy_nb.plan import Plan
@@ -197,6 +198,11 @@ class Probing(Protocol):
         limit = plan.qos.delay
         if limit is not None and so_far + processing > limit:
             return dropped("delay", limit, so_far + processing)
+        if limit is not None and plan.qos.miss_rate is not None:
+            path = (*probe.path, hop)
+            missed = late(path, [each.transmission for each in path], plan, limit)
+            if missed > plan.qos.miss_rate:
+                return dropped("miss rate", plan.qos.miss_rate, missed)
         victim = refused(impacts)
         if victim is not None:
             return dropped("QoS impact", victim.limit or 0.0, victim.after, str(victim))

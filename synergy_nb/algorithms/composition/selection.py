@@ -18,13 +18,14 @@ from synergy_nb.algorithms.composition.messages import (
     component_name,
     encode_request,
 )
+from synergy_nb.algorithms.composition.pending import Pending, failing
 from synergy_nb.algorithms.composition.places import COMPLETE, NEIGHBOURS, deployable
 from synergy_nb.algorithms.composition.probing import Probing
 from synergy_nb.algorithms.composition.ways import Way, sharing_way
-from synergy_nb.graph import ComponentGraph, Hop, Report, Use, merge
+from synergy_nb.graph import ComponentGraph, Report, Use, merge
 from synergy_nb.overlay.directory import Directory, Entry
 from synergy_nb.overlay.membership import Membership
-from synergy_nb.peer import Peer, Protocol, Timer
+from synergy_nb.peer import Peer, Protocol
 from synergy_nb.plan import Plan
 from synergy_nb.plan.parts import parts_of
 from synergy_nb.plan.sharing import TAP
@@ -32,54 +33,10 @@ from synergy_nb.plan.sharing import TAP
 __all__ = ["Composition", "Establish"]
 
 ROUTES: Final = 256  # of a plan, from sources to sinks: each is probed, and splits that join again double them
-UNITS: Final = {"processing capacity": " cores", "bandwidth": " bytes/s", "delay": " s", "QoS impact": " s"}
 SHOWN: Final = 32  # graphs, and drops, that the journal tells of, a request
 
 Establish = Callable[[str, Plan, ComponentGraph, Mapping[str, tuple[Use, ...]], Callable[[str], None]], None]
 Found = Mapping[str, tuple[Entry, ...]]
-
-
-class _Pending:
-    """A request at its origin."""
-
-    __slots__ = (
-        "attempt",
-        "deploy",
-        "dropped",
-        "graphs",
-        "heard",
-        "paths",
-        "plan",
-        "probed",
-        "qualified",
-        "request",
-        "round",
-        "stage",
-        "timer",
-        "total",
-        "tried",
-        "way",
-        "ways",
-    )
-
-    def __init__(self, request: str, plan: Plan) -> None:
-        self.request = request
-        self.plan = plan  # as it was asked for
-        self.way = Way(plan)  # how it is being composed
-        self.ways: list[Way] | None = None  # other ways, once it is known which there are
-        self.attempt = 0  # rounds of probes so far: peers know them by number
-        self.round = 0  # of the present way
-        self.stage = 0  # of deployment
-        self.deploy: set[str] = set()  # operators that are to be deployed
-        self.total = 0
-        self.heard = 0
-        self.paths: dict[tuple[tuple[str, str], ...], tuple[Hop, ...]] = {}
-        self.dropped: list[Dropped] = []
-        self.probed: set[str] = set()
-        self.graphs = 0
-        self.tried = 0  # graphs that were to be set up, this attempt
-        self.qualified: list[tuple[float, ComponentGraph]] = []
-        self.timer: Timer | None = None
 
 
 class Composition(Protocol):
@@ -127,7 +84,7 @@ class Composition(Protocol):
         self.placed: Callable[[str, Plan, Found], list[Plan]] = lambda _request, plan, _found: [plan]
         self.profiles = False
         self.also: tuple[str, ...] = ()
-        self._pending: dict[str, _Pending] = {}
+        self._pending: dict[str, Pending] = {}
         self.handlers = {Returned: self._returned, Dropped: self._dropped}
 
     @property
@@ -142,7 +99,7 @@ class Composition(Protocol):
         peer = self.peer
         if request in self._pending:
             raise ValueError(f"request: {request!r}; expected an identifier that is not in use")
-        pending = self._pending[request] = _Pending(request, plan)
+        pending = self._pending[request] = Pending(request, plan)
         asked = {name: value for name, value in msgspec.structs.asdict(plan.qos).items() if value is not None}
         peer.record("request_submitted", request, plan=plan.name, operators=list(plan.operators), qos=asked)
         routes = _count_routes(plan)
@@ -151,7 +108,7 @@ class Composition(Protocol):
             return
         self._discover(pending)
 
-    def _discover(self, pending: _Pending) -> None:
+    def _discover(self, pending: Pending) -> None:
         """Ask who offers the components of the plan, to probe them, and at first which of its streams run."""
         pending.probed.clear()
         plan = pending.way.plan
@@ -170,7 +127,7 @@ class Composition(Protocol):
         self._give_up(pending)
         return True
 
-    def _discovered(self, pending: _Pending, found: dict[str, tuple[Entry, ...]] | None) -> None:
+    def _discovered(self, pending: Pending, found: dict[str, tuple[Entry, ...]] | None) -> None:
         if self._pending.get(pending.request) is not pending:
             return
         if found is None:
@@ -193,7 +150,7 @@ class Composition(Protocol):
             pending.stage = max(pending.stage, 1)
         self._probe_all(pending, candidates)
 
-    def _ways(self, pending: _Pending, found: Found) -> list[Way]:
+    def _ways(self, pending: Pending, found: Found) -> list[Way]:
         """How the plan can be composed, the preferred way first."""
         ways: list[Way] = []
         if self.config.sharing != "off":
@@ -225,7 +182,7 @@ class Composition(Protocol):
                 missing[operator] = f"{operator}: no component offers {name!r}{where}"
         return candidates, missing
 
-    def _probe_all(self, pending: _Pending, candidates: dict[str, tuple[str, ...]]) -> None:
+    def _probe_all(self, pending: Pending, candidates: dict[str, tuple[str, ...]]) -> None:
         """Send the probes of the next round, each round with twice the ratio and budget of the one before."""
         config, plan = self.config, pending.way.plan
         scale = 1 << min(pending.round, config.attempts - 1)
@@ -289,16 +246,16 @@ class Composition(Protocol):
             )
         self._count(pending, message.weight)
 
-    def _current(self, request: str, attempt: int) -> _Pending | None:
+    def _current(self, request: str, attempt: int) -> Pending | None:
         pending = self._pending.get(request)
         return pending if pending is not None and pending.attempt == attempt and pending.timer is not None else None
 
-    def _count(self, pending: _Pending, weight: int) -> None:
+    def _count(self, pending: Pending, weight: int) -> None:
         pending.heard += weight
         if pending.heard >= pending.total:
             self._select(pending)
 
-    def _select(self, pending: _Pending) -> None:
+    def _select(self, pending: Pending) -> None:
         """Merge the paths, drop what does not qualify, and try the graph of least φ."""
         if pending.timer is None:
             return
@@ -308,12 +265,16 @@ class Composition(Protocol):
         graphs = merge(plan, pending.paths.values())
         pending.graphs = len(graphs)
         pending.qualified = []
+        pending.unqualified = ""
         shown = 0
         for graph in graphs:
             delay, phi = graph.delay(plan), graph.balance(plan)
-            unqualified = self._unqualified(plan, delay, phi) if self.config.enforce else ""
-            if not unqualified:
+            failed = failing(plan, graph, delay, phi) if self.config.enforce else ""
+            if not failed:
                 pending.qualified.append((phi, graph))
+                pending.unqualified = ""
+            elif not pending.qualified:
+                pending.unqualified = failed
             if shown < SHOWN:
                 shown += 1
                 self.peer.record(
@@ -322,7 +283,7 @@ class Composition(Protocol):
                     peers=graph.peers,
                     phi=phi if math.isfinite(phi) else None,
                     delay_s=delay,
-                    unqualified=unqualified,
+                    unqualified=failed,
                 )
         pending.qualified.sort(  # of graphs that balance the load alike, the faster one
             key=lambda ranked: (round(ranked[0], 9), ranked[1].delay(plan), sorted(ranked[1].peers.items())),
@@ -340,18 +301,9 @@ class Composition(Protocol):
         )
         self._try_next(pending, "")
 
-    @staticmethod
-    def _unqualified(plan: Plan, delay: float, phi: float) -> str:
-        """Which of the selection conditions a complete graph fails; 2.1 holds by how paths are merged."""
-        if plan.qos.delay is not None and delay > plan.qos.delay:
-            return f"delay {delay:.4g} s exceeds {plan.qos.delay:g} s (2.2)"
-        if not math.isfinite(phi):
-            return "processing capacity or bandwidth of its peers does not suffice (2.3, 2.4)"
-        return ""
-
     # -- step 5 ------------------------------------------------------------------------------------------------------
 
-    def _try_next(self, pending: _Pending, reason: str) -> None:
+    def _try_next(self, pending: Pending, reason: str) -> None:
         dead = self.membership.is_dead
         while pending.qualified and any(map(dead, pending.qualified[-1][1].peers.values())):
             pending.qualified.pop()
@@ -374,9 +326,9 @@ class Composition(Protocol):
         shared = {tap: hosts[graph.peers[tap]] for tap, hosts in pending.way.shared.items()}
         self.establish(pending.request, plan, graph, shared, established)
 
-    def _again(self, pending: _Pending, reason: str) -> None:
+    def _again(self, pending: Pending, reason: str) -> None:
         """Another round with more probes, another way, new components, or rejection with what stood in the way."""
-        why = reason or self._summary(pending)
+        why = reason or pending.summary()
         ways = pending.ways or []
         self.peer.record("attempt_failed", pending.request, attempt=pending.attempt, reason=why)
         if not pending.stage and pending.round < (1 if pending.way.shared else self.config.attempts):
@@ -385,12 +337,13 @@ class Composition(Protocol):
         elif ways:
             self._next_way(pending, why)
         elif self._widen(pending):
+            pending.why = pending.why or why
             self._free(pending)
             self._discover(pending)
         else:
-            self._reject(pending, why)
+            self._reject(pending, f"{pending.why}; with new components: {why}" if pending.why else why)
 
-    def _next_way(self, pending: _Pending, reason: str) -> None:
+    def _next_way(self, pending: Pending, reason: str) -> None:
         """Compose the plan in another way, or reject it if there is none."""
         if not pending.ways:
             self._reject(pending, reason)
@@ -405,7 +358,7 @@ class Composition(Protocol):
         pending.round = 0
         self._discover(pending)
 
-    def _widen(self, pending: _Pending) -> bool:
+    def _widen(self, pending: Pending) -> bool:
         """Have what failed deployed, in the next wider choice of places; False if there is nothing more to try."""
         last = COMPLETE if self.config.deployment == "collocated" else 1
         if self.config.deployment == "off" or pending.stage >= last:
@@ -418,52 +371,20 @@ class Composition(Protocol):
             return self._widen(pending)
         return bool(pending.deploy)
 
-    @staticmethod
-    def _summary(pending: _Pending) -> str:
-        """Which conditions failed where, most frequent first."""
-        if not pending.dropped:
-            return (
-                "the selection conditions hold for none of the composed graphs"
-                if pending.graphs
-                else "no probe has returned in time"
-            )
-        failed: dict[tuple[str, str], list[Dropped]] = {}
-        for drop in pending.dropped:
-            failed.setdefault((drop.operator, drop.condition), []).append(drop)
-        parts = []
-        for (operator, condition), drops in sorted(failed.items(), key=lambda item: -len(item[1]))[:4]:
-            if condition == "acknowledgement":
-                silent = ", ".join(sorted({drop.at for drop in drops}))
-                parts.append(f"operator {operator}: no acknowledgement from {silent}")
-                continue
-            nearest = min(drops, key=lambda drop: abs(drop.asked - drop.available))
-            peers, unit = len({drop.at for drop in drops}), UNITS.get(condition, "")
-            if condition == "QoS impact":
-                parts.append(
-                    f"operator {operator}: QoS impact at {peers} peer{'s' if peers > 1 else ''}: {nearest.detail}"
-                )
-                continue
-            verb = "is needed" if condition != "delay" else "is allowed"
-            parts.append(
-                f"operator {operator}: {condition} at {peers} peer{'s' if peers > 1 else ''}, at best "
-                f"{nearest.available:.4g}{unit} where {nearest.asked:.4g}{unit} {verb} ({nearest.at})"
-            )
-        return "; ".join(parts)
-
-    def _free(self, pending: _Pending) -> None:
+    def _free(self, pending: Pending) -> None:
         for address in sorted(pending.probed | {self.peer.address}):
             self.peer.send(address, Release(pending.request, pending.attempt))
 
-    def _settle(self, pending: _Pending) -> None:
+    def _settle(self, pending: Pending) -> None:
         self._free(pending)
         del self._pending[pending.request]
 
-    def _reject(self, pending: _Pending, reason: str) -> None:
+    def _reject(self, pending: Pending, reason: str) -> None:
         self._give_up(pending)
         self.peer.record("application_rejected", pending.request, reason=reason)
         self.peer.instruct(Report(pending.request, "rejected", reason))
 
-    def _give_up(self, pending: _Pending) -> None:
+    def _give_up(self, pending: Pending) -> None:
         if pending.timer is not None:
             pending.timer.cancel()
             pending.timer = None

@@ -12,7 +12,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from synergy_nb.graph import Detach, Ledger, Undeploy, Use
+from synergy_nb.graph import Detach, Undeploy, Use
+from synergy_nb.ledger import Ledger
 from synergy_nb.overlay.streams import Streams
 from synergy_nb.peer import Peer
 from synergy_nb.plan import Plan

@@ -12,7 +12,7 @@ from typing import Final
 
 from synergy_nb.algorithms.session.components import Component, ComponentId, Components
 from synergy_nb.algorithms.session.records import Member
-from synergy_nb.graph import Ledger
+from synergy_nb.ledger import Ledger
 from synergy_nb.plan import Plan
 from synergy_nb.plan.parts import PART
 from synergy_nb.projection import Application, Impact, Load, Local, ProjectionConfig, impacts

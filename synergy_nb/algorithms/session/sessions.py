@@ -42,7 +42,8 @@ from synergy_nb.algorithms.session.messages import (
     Share,
 )
 from synergy_nb.algorithms.session.records import Member, Owned, made_by, plan_of
-from synergy_nb.graph import ComponentGraph, Deploy, Ledger, Report, Start, Use
+from synergy_nb.graph import ComponentGraph, Deploy, Report, Start, Use
+from synergy_nb.ledger import Ledger
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.streams import Streams
 from synergy_nb.peer import Peer, Protocol

@@ -1,0 +1,115 @@
+"""A request at its origin, until it is decided, and what its graphs are held to (section 2.3.1, step 4)."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from synergy_nb.algorithms.composition.messages import Dropped
+from synergy_nb.algorithms.composition.ways import Way
+from synergy_nb.graph import ComponentGraph, Hop
+from synergy_nb.peer import Timer
+from synergy_nb.plan import Plan
+
+__all__ = ["Pending", "failing"]
+
+UNITS: Final = {"processing capacity": " cores", "bandwidth": " bytes/s", "delay": " s", "QoS impact": " s"}
+
+
+class Pending:
+    """A request at its origin."""
+
+    __slots__ = (
+        "attempt",
+        "deploy",
+        "dropped",
+        "graphs",
+        "heard",
+        "paths",
+        "plan",
+        "probed",
+        "qualified",
+        "request",
+        "round",
+        "stage",
+        "timer",
+        "total",
+        "tried",
+        "unqualified",
+        "way",
+        "ways",
+        "why",
+    )
+
+    def __init__(self, request: str, plan: Plan) -> None:
+        self.request = request
+        self.plan = plan  # as it was asked for
+        self.way = Way(plan)  # how it is being composed
+        self.ways: list[Way] | None = None  # other ways, once it is known which there are
+        self.attempt = 0  # rounds of probes so far: peers know them by number
+        self.round = 0  # of the present way
+        self.stage = 0  # of deployment
+        self.deploy: set[str] = set()  # operators that are to be deployed
+        self.total = 0
+        self.heard = 0
+        self.paths: dict[tuple[tuple[str, str], ...], tuple[Hop, ...]] = {}
+        self.dropped: list[Dropped] = []
+        self.probed: set[str] = set()
+        self.graphs = 0
+        self.why = ""  # components that there are do not do
+        self.unqualified = ""  # what the last graph that does not qualify fails
+        self.tried = 0  # graphs that were to be set up, this attempt
+        self.qualified: list[tuple[float, ComponentGraph]] = []
+        self.timer: Timer | None = None
+
+    def summary(self) -> str:
+        """Which conditions failed where, most frequent first."""
+        if self.graphs and not self.dropped and not self.unqualified:
+            return "none of the composed graphs could be set up"
+        if not self.graphs and not self.dropped:
+            return "no probe has returned in time"
+        parts = []
+        if self.unqualified:
+            parts.append(f"the selection conditions hold for none of the composed graphs: {self.unqualified}")
+        failed: dict[tuple[str, str], list[Dropped]] = {}
+        for drop in self.dropped:
+            failed.setdefault((drop.operator, drop.condition), []).append(drop)
+        for (operator, condition), drops in sorted(failed.items(), key=lambda item: -len(item[1]))[:4]:
+            if condition == "acknowledgement":
+                silent = ", ".join(sorted({drop.at for drop in drops}))
+                parts.append(f"operator {operator}: no acknowledgement from {silent}")
+                continue
+            nearest = min(drops, key=lambda drop: abs(drop.asked - drop.available))
+            peers, unit = len({drop.at for drop in drops}), UNITS.get(condition, "")
+            if condition == "QoS impact":
+                parts.append(
+                    f"operator {operator}: QoS impact at {peers} peer{'s' if peers > 1 else ''}: {nearest.detail}"
+                )
+                continue
+            verb = "is needed" if condition != "delay" else "is allowed"
+            parts.append(
+                f"operator {operator}: {condition} at {peers} peer{'s' if peers > 1 else ''}, at best "
+                f"{nearest.available:.4g}{unit} where {nearest.asked:.4g}{unit} {verb} ({nearest.at})"
+            )
+        return "; ".join(parts)
+
+
+def failing(plan: Plan, graph: ComponentGraph, delay: float, phi: float) -> str:
+    """Which of the selection conditions a complete graph fails; 2.1 holds by how paths are merged."""
+    asked = plan.qos
+    if asked.delay is not None and delay > asked.delay:
+        return f"delay {delay:.4g} s exceeds {asked.delay:g} s (2.2)"
+    if not math.isfinite(phi):
+        return "processing capacity or bandwidth of its peers does not suffice (2.3, 2.4)"
+    if asked.miss_rate is not None and asked.delay is not None:
+        missed = graph.miss_rate(plan, asked.delay)
+        if missed > asked.miss_rate:
+            return f"miss rate {missed:.3g} exceeds {asked.miss_rate:g} (2.2)"
+    if asked.throughput_tuples is not None or asked.throughput is not None:
+        tuples = graph.throughput(plan)
+        size = min(plan.tuple_bytes(sink) for sink in plan.sinks)
+        if asked.throughput_tuples is not None and tuples < asked.throughput_tuples:
+            return f"throughput {tuples:.4g} tuples/s is below {asked.throughput_tuples:g} (2.2)"
+        if asked.throughput is not None and tuples * size < asked.throughput:
+            return f"throughput {tuples * size:.4g} bytes/s is below {asked.throughput:g} (2.2)"
+    return ""
