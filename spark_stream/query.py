@@ -101,7 +101,7 @@ class PartQuery:
     on_items
         Takes results, in order; Spark waits until it returns.
     on_ready
-        Called when the query runs.
+        Called when the query runs: if it reads streams of peers, when its first micro-batch, without tuples, is done.
     on_failed
         Called with the reason when it cannot go on.
     on_progress
@@ -285,9 +285,6 @@ class PartQuery:
         query = writer.trigger(processingTime="0 seconds").start()
         with self._state:
             self._query = query
-        if not self._is_ready:
-            self._is_ready = True
-            self._on_ready()
         self._watch(query, exchange)
 
     def _checkpoint(self, session: SparkSession) -> str:
@@ -323,6 +320,7 @@ class PartQuery:
             self._attach(exchange, name, inlet, Layout(), readings[name], numbered=name in numbered)
         staging = [self._source(exchange, each, readings[each.id], numbered=each.id in numbered)
                    for each in members if each.kind == "source" and readings[each.id]]  # fmt: skip
+        exchange.warm()
         self._door.admit(exchange)
         with self._state:
             self._exchange = exchange
@@ -370,6 +368,9 @@ class PartQuery:
     def _watch(self, query: StreamingQuery, exchange: Exchange) -> None:
         """Look after a query until it is over."""
         while not self._stopped.is_set():
+            if not self._is_ready and (not self.part.inputs or exchange.begun(3.0 * LOOK)):
+                self._is_ready = True
+                self._on_ready()
             ended = query.awaitTermination(LOOK)  # raises what it has failed with
             if not ended and exchange.batch > self._last:
                 self._tell(query.recentProgress)

@@ -20,7 +20,10 @@ import polars as pl
 from spark_stream.tables import POSITION
 from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
 
-__all__ = ["FIRST", "INPUT_BYTES", "MICRO_BATCH_ROWS", "Inlet", "Offset", "Spool"]
+__all__ = ["FIRST", "INPUT_BYTES", "MICRO_BATCH_ROWS", "WARM", "Inlet", "Offset", "Spool"]
+
+#: Time of a punctuation that says nothing, as no event is older: the first day that can be written, in microseconds.
+WARM: Final = -62_135_596_800_000_000
 
 INPUT_BYTES: Final = 32 << 20  # what waits in a spool to be read before it is full
 MICRO_BATCH_ROWS: Final = 300_000  # of one input, at most
