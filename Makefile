@@ -26,7 +26,7 @@ lint:
 	@$(PY) -m mypy
 
 test: lint
-	@$(PY) -m pytest $(ARGS)
+	@$(PY) -m pytest --numprocesses 2 --dist loadfile $(ARGS)
 
 lab:
 	@.ci/setup lab

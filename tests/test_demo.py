@@ -291,9 +291,8 @@ def test_the_demo_on_a_trace_goes_on_when_a_peer_is_killed(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_the_demo_on_the_real_trace(tmp_path: Path, real_data: Path) -> None:
-    code, found, said = demo(tmp_path, "--peers", "3", "--speed", "40000", data=real_data)
+    code, found, said = demo(tmp_path, "--peers", "3", "--speed", "40000", "--spark", "off", data=real_data)
     assert code == 0, said
-    assert set(found.pop("spark")["operators"]) <= set(found["placement"])
     checked(found, peers=3, rows=282)
     assert found["input"] == {"name": "sdsc-http.txt.gz", "tuples": 28338, "real": True}
 

@@ -214,7 +214,7 @@ def _timed(work: Callable[[], pl.DataFrame]) -> tuple[float, pl.DataFrame]:
 
 def delay(*, small: bool = False) -> dict[str, Any]:
     """Delay that parts on Spark add at 1000 tuples/s: one without state, and one with windows of a second."""
-    seconds = 4 if small else 20
+    seconds = 2 if small else 20
     found: dict[str, dict[str, float]] = {}
     before = surroundings()
     with _cluster(2) as cluster:
@@ -295,7 +295,7 @@ def _windows(plan: Plan) -> pl.DataFrame:
 
 def kill(*, small: bool = False) -> dict[str, Any]:
     """Seconds until results come again after the server was killed, and rows that were lost or doubled."""
-    seconds = 8 if small else 30
+    seconds = 4 if small else 30
     before = surroundings()
     plan = (
         source("packets", seed=11, rate="1000 tuples/s", duration=f"{seconds} s", id="packets")
