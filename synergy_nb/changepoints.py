@@ -10,7 +10,7 @@ likelihood of a change is greatest:
 * *Back to a rate known.* Bursty traffic goes to and fro (the ON/OFF model), so the high and the low rates of the recent
   past make two levels. A CUSUM chart [1]_ from the present rate to each level sums up the log likelihood ratio of every
   observation. Knowing both rates about doubles what an arrival tells: at 30 and 10 tuples/s by turns, 1.25 s each,
-  the first test finds a third of the changes before the next one comes, both together three in four.
+  the first test finds two changes in five before the next one comes, both together four in five.
 
 Both have thresholds of about ln(A), A being ``false_alarm``. On a stream of constant rate the mean number of tuples
 from one false alarm to the next is at least A (Lorden [2]_ bounds it so for a chart whose rates are known). A change

@@ -25,6 +25,7 @@ __all__ = ["Pieces", "Segment", "Signature", "aggregate", "constant"]
 
 SEGMENTS: Final = 1024  # of the past, at most
 PIECES: Final = 512
+SHORTEST: Final = 1e-9  # of a window: changes of two streams that are closer are one
 
 Array = npt.NDArray[np.float64]
 
@@ -213,9 +214,9 @@ def aggregate(
     end = start + window
     edges: Array
     if cut == "every":
-        inner = {each.end for segments in signatures for each in segments if start < each.end < end}
-        edges = np.array([start, *sorted(inner), end])
-        edges = edges[np.r_[True, np.diff(edges[:-1]) > 1e-9 * window, True]]
+        inner = np.array(sorted({each.end for segments in signatures for each in segments} | {start}))
+        inner = inner[(inner >= start) & (inner < end - SHORTEST * window)]
+        edges = np.append(inner[np.diff(inner, prepend=-math.inf) > SHORTEST * window], end)
     if cut != "every" or len(edges) > PIECES + 1:
         whole = [each.length for segments in signatures for each in segments if start < each.end < end]
         shortest = max(min(whole, default=window), window / PIECES)
