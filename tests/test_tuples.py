@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import struct
+import subprocess
+import sys
 import zlib
 from typing import Any
 
@@ -225,3 +227,30 @@ def test_conform_casts_what_loses_nothing_and_names_what_does_not_fit() -> None:
         conform(table.with_columns(time=pl.lit(None, pl.Int64())), schema)
     with pytest.raises(ValueError, match="column 'n': String; expected int: conversion"):
         conform(table.with_columns(n=pl.lit("one")), schema)
+
+
+WRITTEN_AND_READ = """
+import sys, threading
+import polars as pl
+from synergy_nb.dataflow.tuples import encode_table
+
+table = pl.DataFrame({"a": range(50), "b": [str(number) for number in range(50)]})
+reading = True
+
+def write():
+    while reading:
+        encode_table(table)
+
+thread = threading.Thread(target=write)
+thread.start()
+sys.setswitchinterval(1e-5)
+for _ in range(100_000):
+    table.height
+reading = False
+thread.join()
+"""
+
+
+def test_a_batch_may_be_encoded_while_another_thread_looks_at_it() -> None:
+    """In a process of its own: two threads that wait for one another also hold up whoever would tell."""
+    subprocess.run([sys.executable, "-c", WRITTEN_AND_READ], check=True, timeout=60.0)
