@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 import random
 from collections import deque
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synergy_nb.dataflow.channels import Inlet, Outlet, Parcel, PositionGap
-from synergy_nb.dataflow.hosting import DISCIPLINES, Hosting, Work, contemporary
+from synergy_nb.dataflow.hosting import DISCIPLINES, Component, Hosting, Work, contemporary
+from synergy_nb.dataflow.tuples import END
 
 IN, OUT = "a/s>o:0", "a/o>t:0"
 
@@ -355,6 +357,77 @@ def test_every_tuple_is_processed_exactly_once_and_in_order(
     assert position == sum(up.total for up in upstreams)
 
 
+# -- without some, and for taps ----------------------------------------------------------------------------------------
+
+
+def opened(component: Component) -> bool:
+    return component.open
+
+
+class Tapping:
+    """Takes what leaves a component, if it keeps up."""
+
+    wire = False
+
+    def __init__(self, *, keeps_up: bool) -> None:
+        self.open = keeps_up
+        self.taken: list[Parcel] = []
+
+    def take(self, parcels: Sequence[Parcel]) -> None:
+        self.taken.extend(parcels)
+
+    def lose(self, why: str) -> None:
+        raise AssertionError(why)
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_a_consumer_that_is_detached_stops_nobody_any_longer(local: bool) -> None:
+    hosting = Hosting(window_bytes=100)
+    component = hosting.add("a", "o", inputs=[IN], outputs=[OUT, "side"], local=[OUT] if local else [])
+    if local:
+        hosting.add("a", "t", inputs=[OUT])
+    for position in range(4):
+        hosting.offer(IN, batch(position, size=1), 0.0)
+    hosting.done(work_of(hosting), [batch(position, size=40) for position in range(4)], 0.0, 0.0)
+    assert len(hosting.credit("side", 80, 0.0)) == 2
+    hosting.credit("side", 160, 0.0)
+    assert not opened(component), "its other consumer has half of it in its window"
+    assert hosting.detach(OUT)
+    assert not hosting.detach(OUT)
+    assert opened(component)
+    assert (hosting.outlet(OUT), hosting.writer(OUT), hosting.credit(OUT, 40, 0.0)) == (None, None, [])
+    inlet = hosting.inlet(OUT)
+    assert inlet is None or (inlet.upstream, len(inlet.queue)) == (None, 2)
+    while (work := hosting.next(0.0)) is not None:
+        hosting.done(work, [batch(9, size=1)] if work.component is component else [], 0.0, 0.0)
+        hosting.credit("side", 1 << 20, 0.0)
+    assert not component.inlets[0].queue
+    assert hosting.remove("a", "o")
+
+
+def test_taps_get_all_that_leaves_and_only_on_their_own_set_the_pace() -> None:
+    hosting = Hosting(window_bytes=100)
+    component = hosting.add("a", "o", inputs=[IN], outputs=[OUT])
+    quick, slow = Tapping(keeps_up=True), Tapping(keeps_up=False)
+    component.taps += [quick, slow]
+    assert (opened(component), component.position, component.until, component.ended) == (True, 0, None, False)
+    sent = [batch(0, 2, 60), punctuation(7, 2), batch(2, 3, 60)]
+    assert [delivery.parcel for delivery in hosting.emit(component, sent, 0.0)] == sent[:2]
+    assert [parcel is other for tap in (quick, slow) for parcel, other in zip(tap.taken, sent, strict=True)] == [
+        True
+    ] * 6
+    assert (component.position, component.until) == (5, 7)
+    assert not opened(component), "it waits for its own consumer, whatever taps do"
+    hosting.detach(OUT)
+    assert opened(component)
+    quick.open = False
+    assert not opened(component)
+    component.taps.clear()
+    assert opened(component)
+    hosting.emit(component, [punctuation(END, 5)], 0.0)
+    assert (component.ended, component.position) == (True, 5)
+
+
 # -- disciplines -----------------------------------------------------------------------------------------------------
 
 
@@ -508,6 +581,20 @@ def test_what_is_measured_of_a_component() -> None:
     assert (stats["bytes_in"], stats["bytes_out"]) == (48120, 19200)
     assert (stats["late"], stats["queue_bytes"], stats["queue_tuples"]) == (1, 120, 5)
     assert hosting.stats(20.0) == [stats]
+
+
+def test_a_tuple_costs_what_it_took_and_what_punctuations_took_meanwhile() -> None:
+    hosting = Hosting()
+    component = hosting.add("a", "o", inputs=[IN])
+    assert component.stats(0.0)["cost"] is None
+    hosting.offer(IN, batch(0, 10), 0.0)
+    hosting.done(work_of(hosting), [], 0.0, 1.0)
+    hosting.offer(IN, punctuation(1, 10), 1.0)
+    hosting.done(work_of(hosting, 1.0), [], 1.0, 1.5)
+    assert component.stats(2.0)["processing_s"] == pytest.approx(0.1)
+    assert component.stats(2.0)["cost"] == pytest.approx(0.15)
+    component.elsewhere = True
+    assert component.stats(2.0)["cost"] is None
 
 
 def test_inlet_and_outlet_stay_consistent_across_a_lost_grant() -> None:

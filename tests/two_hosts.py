@@ -103,7 +103,8 @@ def play(scenario: Callable[[], Awaitable[None]]) -> None:
 
     async def whole() -> None:
         try:
-            await scenario()
+            async with asyncio.timeout(3 * DEADLINE):
+                await scenario()
         finally:
             while OPENED:
                 await OPENED.pop().close()

@@ -25,7 +25,7 @@ from synergy_nb.runtime.driver import PeerRuntime
 from synergy_nb.runtime.host import Host
 from synergy_nb.runtime.measuring import Measuring
 from synergy_nb.runtime.monitor import Counters, Row, read_counters, sample
-from synergy_nb.runtime.rates import Rates
+from synergy_nb.runtime.profiles import Profiles
 from synergy_nb.runtime.requests import (
     ApplicationState,
     Fetch,
@@ -107,10 +107,10 @@ class Service:
             measure_s=MEASURE,
             spark=self.spark,
         )
-        directory = synergy.directory
-        self._rates = Rates(
-            lambda name, attributes: runtime.call(directory.register, name, "stream", attributes),
-            lambda name: runtime.call(directory.unregister, name, "stream"),
+        streams = synergy.streams
+        self._profiles = Profiles(
+            lambda name, measured: runtime.call(streams.profile, name, measured),
+            lambda name: runtime.call(streams.forget, name),
         )
         self.measuring = Measuring(runtime, lambda: (synergy.ledger.cores, synergy.ledger.load), self._at_work)
         synergy.ledger.bandwidth_from = self._bandwidth_from
@@ -224,14 +224,18 @@ class Service:
         self._into_peer(self.synergy.membership.suspect, address)
 
     def _at_work(self) -> list[dict[str, Any]]:
-        """What is measured of each component, but for sinks whose application has ended and that only keep results."""
+        """What is measured of each component, but for sinks whose application has ended and that only keep results.
+
+        Other components of such an application are those whose streams are shared.
+        """
         found = [
             stats
             for stats in self.host.stats()
-            if (state := self._states.get(stats["application"])) is None or state.status in LASTING
+            if stats["kind"] != "sink"
+            or (state := self._states.get(stats["application"])) is None
+            or state.status in LASTING
         ]
-        if self.synergy.spark is not None:  # who decides for an engine asks for rates
-            self._rates.note(found)
+        self._profiles.note(found)
         return found
 
     def _samples(self) -> list[Row]:

@@ -1,0 +1,147 @@
+"""What a peer measures of its operators and tells the directory: rate, cost and selectivity by the name of a stream."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from distributed import LocalCluster
+
+from synergy_nb import connect_cluster, source
+from synergy_nb.overlay.streams import KEPT
+from synergy_nb.plan.parts import PART
+from synergy_nb.plan.sharing import TAP
+from synergy_nb.runtime import measuring, service
+from synergy_nb.runtime.plugin import runtime_of
+from synergy_nb.runtime.profiles import SETTLED, Profiles
+from tests.two_hosts import Pair, play, reading, trace
+
+Measured = dict[str, Any]
+
+
+def stats(stream: str = "s", rate: float = 100.0, kind: str = "filter", **other: Any) -> Measured:
+    return {"stream": stream, "kind": kind, "output_rate": rate, "cost": 1e-5, "selectivity": 0.5, **other}
+
+
+class Told:
+    """What has been told, and what is told still."""
+
+    def __init__(self) -> None:
+        self.all: list[tuple[str, Measured]] = []
+        self.now: dict[str, Measured] = {}
+        self.profiles = Profiles(self._tell, self._forget)
+
+    def _tell(self, name: str, measured: Mapping[str, float]) -> None:
+        self.all.append((name, dict(measured)))
+        self.now[name] = dict(measured)
+
+    def _forget(self, name: str) -> None:
+        del self.now[name]
+
+    def note(self, *components: Measured, times: int = SETTLED) -> None:
+        for _ in range(times):
+            self.profiles.note(components)
+
+
+def test_what_has_settled_is_told_once_and_again_when_some_of_it_changes_by_a_quarter() -> None:
+    told = Told()
+    told.note(stats(), times=SETTLED - 1)
+    assert told.all == []
+    told.note(stats(), stats())
+    assert told.all == [("s", {"rate": 100.0, "cost": 1e-5, "selectivity": 0.5})]
+    told.note(stats(rate=124.0, cost=0.8e-5, selectivity=0.6))
+    assert len(told.all) == 1
+    changes: list[Measured] = [{"rate": 126.0}, {"rate": 126.0, "cost": 0.7e-5}, {"cost": 0.7e-5, "selectivity": 0.7}]
+    for changed in changes:
+        before = len(told.all)
+        told.note(stats(**changed))
+        assert len(told.all) == before + 1
+        assert told.now["s"].items() >= changed.items()
+
+
+def test_who_has_been_away_has_to_settle_again() -> None:
+    told = Told()
+    told.note(stats())
+    told.note(times=1)
+    told.note(stats(rate=900.0), times=SETTLED - 1)
+    assert len(told.all) == 1
+    told.note(stats(rate=900.0), times=1)
+    assert len(told.all) == 2
+
+
+def test_only_what_an_operator_costs_itself_is_told_under_its_name() -> None:
+    told = Told()
+    told.note(
+        stats("a", kind="sink"), stats("b", kind=TAP), stats("c", kind="source", cost=None), stats("d", kind=PART)
+    )
+    assert told.now == {"c": {"rate": 100.0}, "d": {"rate": 100.0}}
+    told.note(stats("e", cost=None), stats("f", cost=0.0), stats("g", selectivity=None), stats("h", rate=0.0))
+    assert told.now.keys() == {"c", "d", "e", "f", "g"}
+    assert told.now["e"] == told.now["f"] == told.now["g"] == {"rate": 100.0}
+    told.note(stats("e"))
+    assert told.now["e"] == {"rate": 100.0, "cost": 1e-5, "selectivity": 0.5}
+
+
+def test_of_several_components_of_one_name_the_busiest_counts() -> None:
+    told = Told()
+    told.note(stats(rate=10.0, cost=3e-5), stats(rate=40.0, cost=2e-5), stats(rate=20.0, kind="sink"))
+    assert told.all == [("s", {"rate": 40.0, "cost": 2e-5, "selectivity": 0.5})]
+
+
+def test_a_peer_goes_on_telling_of_the_latest() -> None:
+    told = Told()
+    for number in range(KEPT + 3):
+        told.note(stats(f"s{number}"))
+    assert list(told.now) == [f"s{number}" for number in range(3, KEPT + 3)]
+
+
+def test_what_a_host_measures_is_what_is_told() -> None:
+    async def scenario() -> None:
+        pair = Pair(read=reading(30, 100))
+        plan = trace().filter("bytes % 4 = 0").sink()
+        pair.deploy("app", plan, dict.fromkeys(plan.operators, "a"))
+        await pair.results("a", "app")
+        told = Told()
+        told.note(*pair.net["a"].stats())
+        assert told.now.keys() == {plan.stream_name("source"), plan.stream_name("filter")}
+        assert told.now[plan.stream_name("source")].keys() == {"rate"}
+        measured = told.now[plan.stream_name("filter")]
+        assert measured["selectivity"] == 0.25
+        assert 0.0 < measured["cost"] < 1e-3
+
+    play(scenario)
+
+
+def test_a_running_peer_keeps_its_profiles_in_the_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "EVERY", 0.02)
+    plan = source("packets", rate="5000 tuples/s").filter("bytes > 0").sink("all")
+
+    async def main() -> dict[str, Measured]:
+        options = {"processes": False, "n_workers": 1, "threads_per_worker": 1, "dashboard_address": None}
+        async with LocalCluster(asynchronous=True, silence_logs=50, **options) as existing:  # type: ignore[no-untyped-call]
+            cluster = await connect_cluster(existing.scheduler_address)
+            try:
+                running = await cluster.submit(plan)
+                host = runtime_of(next(iter(existing.workers.values()))).host
+                assert isinstance(host, service.Service)
+                told, known = asyncio.Event(), host.synergy.streams.profile
+
+                def profile(name: str, measured: Mapping[str, float]) -> None:
+                    known(name, measured)
+                    if name == plan.stream_name("filter") and "cost" in measured:
+                        told.set()
+
+                monkeypatch.setattr(host.synergy.streams, "profile", profile)
+                await asyncio.wait_for(told.wait(), 20.0)
+                said = {entry.name: dict(entry.attributes) for entry in host.synergy.directory.registered}
+                await running.stop()
+            finally:
+                await cluster.close()
+        return said
+
+    said = asyncio.run(main())
+    assert said[plan.stream_name("filter")]["selectivity"] == pytest.approx(1.0, abs=0.01)
+    assert 0.0 < said[plan.stream_name("filter")]["cost"] < 1e-2
+    assert said[plan.stream_name("source")]["rate"] > 0.0
