@@ -192,9 +192,15 @@ class Exchange:
             self._changed.notify_all()
 
     def begun(self, seconds: float) -> bool:
-        """Wait until a micro-batch has been handed over; False if none has within so many seconds."""
+        """Wait until Spark is at work; False if it is not within so many seconds.
+
+        It is when a micro-batch has been handed over, or, of files only, when it has asked for the first ones: then the
+        Python processes that ask for it have been started.
+        """
+        files_only = all(isinstance(inlet, Files) for inlet in self.inlets)
         with self._changed:
-            return self._changed.wait_for(lambda: self.batch >= 0 or self._closed, seconds) and self.batch >= 0
+            self._changed.wait_for(lambda: self.batch >= 0 or self._closed or (files_only and self._seen), seconds)
+            return self.batch >= 0 or (files_only and bool(self._seen))
 
     def stage(self, port: int, file: Staged) -> bool:
         """Take the next file of a source, and wait until another one is wanted; False if none is, ever."""
@@ -258,7 +264,9 @@ class Exchange:
         with self._changed:
             self._check(run)
             key = port, tap
-            self._seen.add(key)
+            if key not in self._seen:
+                self._seen.add(key)
+                self._changed.notify_all()
             self._asked[key] = start
             self._rounds[key] += 1
             inlet = self.inlets[port]

@@ -101,7 +101,8 @@ class PartQuery:
     on_items
         Takes results, in order; Spark waits until it returns.
     on_ready
-        Called when the query runs: if it reads streams of peers, when its first micro-batch, without tuples, is done.
+        Called when the query is at work: if it reads streams of peers, when its first micro-batch, without tuples, is
+        done.
     on_failed
         Called with the reason when it cannot go on.
     on_progress
@@ -368,7 +369,7 @@ class PartQuery:
     def _watch(self, query: StreamingQuery, exchange: Exchange) -> None:
         """Look after a query until it is over."""
         while not self._stopped.is_set():
-            if not self._is_ready and (not self.part.inputs or exchange.begun(3.0 * LOOK)):
+            if not self._is_ready and exchange.begun(3.0 * LOOK):
                 self._is_ready = True
                 self._on_ready()
             ended = query.awaitTermination(LOOK)  # raises what it has failed with

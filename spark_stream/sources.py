@@ -3,17 +3,6 @@
 It is shipped to Spark by value (:func:`register`) and needs nothing there but pyarrow, so a cluster needs nothing of
 ours installed. Spark has no address of a peer but those in the options of a source or sink:
 
-======== ======= ============ ==============================
-micro-batch                           sink    foreachBatch foreachBatch and mapInArrow
-===================================== ======= ============ ==============================
-50 rows filtered, to the result       0.18 s  0.17 s       0.19 s
-50 rows in windows (two micro-batches) 1.46 s 1.21 s       1.30 s
-250,000 rows filtered                 0.97 s  1.00 s       0.96 s
-===================================== ======= ============ ==============================
-
-So speed does not decide. The sink streams: ``toArrow`` holds a micro-batch's result in the heap of Spark's driver; and
-``foreachBatch`` takes a Python process a query that speaks Spark Connect, with a session of its own.
-
 ======== =====================================================================
 option   meaning
 ======== =====================================================================

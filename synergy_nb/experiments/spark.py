@@ -122,7 +122,7 @@ def _cluster(peers: int, spark: bool | str = True) -> Iterator[Cluster]:
 
 
 def _run(cluster: Cluster, plan: Plan) -> tuple[float, pl.DataFrame]:
-    """Seconds from the start of the sources to the end at the sink, and the rows."""
+    """Seconds from the start of the sources to the end at the sink, and the rows; set-up is before, as of any plan."""
     application = cluster.submit(plan, timeout=120.0)
     table = application.results()
     seconds = _span(application)
