@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from synergy_nb.algorithms.composition import CompositionConfig
+from synergy_nb.algorithms.composition.adaptive import History, adapted
 from synergy_nb.algorithms.composition.messages import Probe, Release, Request, encode_request
 from synergy_nb.algorithms.session.messages import Confirm, Graph
 from synergy_nb.assembly import ALL_COMPONENTS, PeerConfig, SynergyPeer
@@ -395,3 +396,17 @@ def test_an_explanation_says_what_is_done_about_each_requirement() -> None:
     assert "delay at most 2 s, checked by every probe" in str(account)
     assert "availability of 0.99, not promised: components have no replicas" in str(account)
     assert {probe["operator"] for probe in account.accepted} == {"source", "sink"}
+
+
+def test_an_adaptive_ratio_follows_what_requests_need() -> None:
+    easy, tight = chain(delay="10 s"), chain(operators=3, cost="300 us", delay="1 ms")
+    history = History()
+    assert adapted(0.1, easy, history) == pytest.approx(0.1, rel=0.01)
+    assert adapted(0.1, tight, history) == pytest.approx(0.19, rel=0.02)
+    for _ in range(50):
+        history.add(2)
+    assert adapted(0.1, easy, history) == pytest.approx(0.2, rel=0.01)
+    config = CompositionConfig(adaptive=True, ratio=0.2, at_least=1)
+    ring = Ring(12, seed=30, config=lambda n: PeerConfig(f"peer-{n}", seed=n, composition=config))
+    ring.submit("peer-0", "r", chain())
+    assert ring.until_decided("r").status == "running"

@@ -50,6 +50,8 @@ class CompositionConfig(msgspec.Struct, frozen=True):
     ----------
     ratio
         Probing ratio: share of an operator's candidates that is probed, in (0, 1].
+    adaptive
+        Whether the ratio follows what requests need, see :mod:`synergy_nb.algorithms.composition.adaptive`.
     at_least
         Candidates probed in any case, where there are as many.
     budget
@@ -93,6 +95,7 @@ class CompositionConfig(msgspec.Struct, frozen=True):
     deployment: str = "collocated"
     projection: ProjectionConfig | None = ProjectionConfig()
     enforce: bool = True
+    adaptive: bool = False
 
     def __post_init__(self) -> None:
         if not 0.0 < self.ratio <= 1.0:

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from synergy_nb.algorithms.composition import places
+from synergy_nb.algorithms.composition.adaptive import share
 from synergy_nb.algorithms.composition.messages import (
     Acknowledged,
     CompositionConfig,
@@ -265,7 +266,9 @@ class Probing(Protocol):
         if operator in request.deploy:
             candidates = self._places(request, plan, operator, path, meets=meets)
             budget = max(budget, request.at_least)  # else one place that is full would end the path
-        wanted = max(math.ceil(request.ratio * len(candidates)), request.at_least)
+        many = len(candidates)
+        portion = share(request.ratio, many) if self.config.adaptive else math.ceil(request.ratio * many)
+        wanted = max(portion, request.at_least)
         allowed = max(budget, request.at_least) if meets and budget > 0 else budget
         many = max(1, min(wanted, allowed, len(candidates)))
         if operator in request.deploy and self.config.deployment == "collocated":

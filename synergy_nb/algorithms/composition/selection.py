@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from synergy_nb.algorithms.composition.adaptive import History, adapted
 from synergy_nb.algorithms.composition.messages import (
     UNIT,
     CompositionConfig,
@@ -84,6 +85,7 @@ class Composition(Protocol):
         self.placed: Callable[[str, Plan, Found], list[Plan]] = lambda _request, plan, _found: [plan]
         self.profiles = False
         self.also: tuple[str, ...] = ()
+        self._history = History()
         self._pending: dict[str, Pending] = {}
         self.handlers = {Returned: self._returned, Dropped: self._dropped}
 
@@ -194,13 +196,14 @@ class Composition(Protocol):
         pending.tried = 0
         pending.total = UNIT * len(plan.sources)
         wide = pending.deploy and (pending.stage >= NEIGHBOURS or config.deployment != "collocated")
+        ratio = adapted(config.ratio, plan, self._history) if config.adaptive else config.ratio
         request = Request(
             pending.request,
             pending.attempt,
             self.peer.address,
             plan.to_bytes(),
             candidates,
-            min(1.0, config.ratio * scale),
+            min(1.0, ratio * scale),
             config.at_least * scale,
             config.choice,
             tuple(sorted(pending.deploy)),
@@ -376,6 +379,7 @@ class Composition(Protocol):
             self.peer.send(address, Release(pending.request, pending.attempt))
 
     def _settle(self, pending: Pending) -> None:
+        self._history.add(pending.attempt)
         self._free(pending)
         del self._pending[pending.request]
 
