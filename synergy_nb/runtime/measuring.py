@@ -26,6 +26,7 @@ PORTION: Final = 1000  # events in one answer
 STATS: Final = (
     "application",
     "operator",
+    "kind",
     "rate",
     "output_rate",
     "load",
