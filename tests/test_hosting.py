@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synergy_nb.dataflow.channels import Inlet, Outlet, Parcel, PositionGap
+from synergy_nb.dataflow.components import RESOLUTION
 from synergy_nb.dataflow.hosting import DISCIPLINES, Component, Hosting, Work, contemporary
 from synergy_nb.dataflow.tuples import END
 
@@ -609,3 +610,17 @@ def test_inlet_and_outlet_stay_consistent_across_a_lost_grant() -> None:
                 inlet.granted = inlet.consumed
                 outlet.acknowledge(inlet.consumed)
         assert not outlet.outbox
+
+
+def test_a_load_that_comes_and_goes_has_a_signature() -> None:
+    """Five seconds at 20 tuples/s, five at 200, of 2 ms each: two segments; at one rate there is nothing to tell."""
+    component = Component("a", "o", limit=None, remaining=0.0, measure_s=1.0, now=0.0)
+    component.executed(1, 0.002, 0.0)
+    for number in range(1, 101):
+        component.arrived(1, number / 20)
+    assert len(component.segments(5.0)) == 1
+    for number in range(1, 1001):
+        component.arrived(1, 5.0 + number / 200)
+    found = component.segments(10.0)
+    assert [round(segment.load, 1) for segment in found] == [0.0, 0.4]
+    assert abs(found[1].start - 5.0) <= 2 * RESOLUTION

@@ -9,6 +9,7 @@ from synergy_nb.assembly import PeerConfig
 from synergy_nb.explanation import Explanation
 from synergy_nb.plan import Plan, source
 from synergy_nb.projection import ProjectionConfig
+from synergy_nb.signatures import Segment
 from tests.simulated import Ring
 
 WORKERS = ("delay", "sink")
@@ -136,3 +137,20 @@ def test_a_stream_that_is_shared_is_counted_once_and_for_all_who_use_it() -> Non
     report = made.until_decided("c")
     assert report.status == "rejected"
     assert "b: " in report.reason
+
+
+def test_a_load_that_comes_and_goes_counts_at_its_highest() -> None:
+    """On average there is room for both, but not while what runs has its bursts (equation 2.11)."""
+    made = ring(7, ProjectionConfig())
+    made.submit("peer-2", "a", work("10 ms", delay="600 ms"))
+    made.until_decided("a")
+    made.run(2.0)
+    burst = (Segment(0.0, 2.0, 0.85, 85.0), Segment(2.0, 8.0, 0.04, 4.0))
+    made.simulation.call("peer-1", made.synergy["peer-1"].session.components.observed, ("a", "work"), burst)
+    made.submit("peer-3", "b", work("7 ms"))  # load 0.14: 0.99 with the burst
+    report = made.until_decided("b")
+    assert report.status == "rejected"
+    assert "QoS impact" in report.reason
+    made.simulation.call("peer-1", made.synergy["peer-1"].session.components.observed, ("a", "work"), ())
+    made.submit("peer-3", "c", work("7 ms"))
+    assert made.until_decided("c").status == "running"

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from synergy_nb.dataflow.channels import Inlet, Outlet, Parcel
 from synergy_nb.dataflow.measures import Ewma, Rate
 from synergy_nb.dataflow.tuples import END
+from synergy_nb.signatures import Segment, Signature
 
-__all__ = ["Component", "Reader"]
+__all__ = ["RESOLUTION", "Component", "Reader"]
+
+#: Seconds between two observations of a signature: tuples come in batches, and of less time no mean load can be told.
+RESOLUTION: Final = 0.25
 
 
 class Reader(Protocol):
@@ -67,6 +71,8 @@ class Component:
         self.elsewhere = False  # executed by another engine, which says itself what it took
         self.removed = False
         self.arrivals = Rate(measure_s, now)
+        self._signature = Signature(start=now)  # of the load that arrives
+        self._signed, self._unsigned = now, 0  # until when, and tuples since
         self.departures = Rate(measure_s, now)
         self.busy = Rate(measure_s, now)
         self.tuple_s = Ewma()
@@ -109,6 +115,23 @@ class Component:
         self.departures.add(rows, now)
         for tap in tuple(self.taps):  # it leaves when it has all
             tap.take(parcels)
+
+    def arrived(self, tuples: int, now: float) -> None:
+        """``tuples`` have come in that were not there before."""
+        self.arrivals.add(tuples, now)
+        self._unsigned += tuples
+        if now >= self._signed + RESOLUTION:
+            self._sign(now)
+
+    def segments(self, now: float) -> tuple[Segment, ...]:
+        """Its load lately as a signature (section 2.3.4), in cores: segments of constant load, the earliest first."""
+        if now >= self._signed + RESOLUTION:
+            self._sign(now)
+        return self._signature.segments()
+
+    def _sign(self, now: float) -> None:
+        self._signature.observe(now, self._unsigned, self._unsigned * self.tuple_s.moving)
+        self._signed, self._unsigned = now, 0
 
     def executed(self, tuples: int, seconds: float, finished: float) -> None:
         """``tuples`` were executed together within ``seconds``, until ``finished``."""

@@ -23,6 +23,7 @@ from typing import Any, Final, NamedTuple
 
 from synergy_nb.dataflow.channels import Inlet, Outlet, Parcel, PositionGap
 from synergy_nb.dataflow.components import Component
+from synergy_nb.signatures import Segment
 
 __all__ = [
     "DISCIPLINES",
@@ -270,6 +271,14 @@ class Hosting:
         sender = self._outlets.get(channel)
         return sender[1] if sender is not None else None
 
+    def signatures(self, now: float) -> dict[tuple[str, str], tuple[Segment, ...]]:
+        """Loads that come and go, by application and operator: segments of constant load, in cores.
+
+        Components whose load is one segment are left out: what they are promised says as much.
+        """
+        found = {name: component.segments(now) for name, component in self._components.items() if component.inlets}
+        return {name: segments for name, segments in found.items() if len(segments) > 1}
+
     def stats(self, now: float) -> list[dict[str, Any]]:
         """What was measured of each component, see :meth:`Component.stats`."""
         return [component.stats(now) for component in self._components.values()]
@@ -303,7 +312,7 @@ class Hosting:
         component: Component = inlet.component
         component.tuples_in += fresh.fresh
         component.bytes_in += fresh.size
-        component.arrivals.add(fresh.fresh, now)
+        component.arrived(fresh.fresh, now)
         return True
 
     # -- work ----------------------------------------------------------------------------------------------------
@@ -424,7 +433,7 @@ class Hosting:
             if not component.inlets:
                 rows = sum(parcel.rows for parcel in outputs)
                 component.tuples_in += rows
-                component.arrivals.add(rows, now)
+                component.arrived(rows, now)
             self._produce(component, outputs, now, deliveries)
         return deliveries
 

@@ -19,6 +19,7 @@ from synergy_nb.runtime.sinks import Sink, Sinks
 from synergy_nb.runtime.sources import Feed, PushFeed, Sample, Stream
 from synergy_nb.runtime.spark import SparkHost
 from synergy_nb.runtime.taps import TAP_BYTES, Tap
+from synergy_nb.signatures import Segment
 
 __all__ = ["Host", "Runtime"]
 
@@ -343,6 +344,10 @@ class Host:
     def stats(self) -> list[dict[str, Any]]:
         """What is measured of each component, see :meth:`Component.stats`."""
         return self.hosting.stats(self._clock())
+
+    def signatures(self) -> dict[tuple[str, str], tuple[Segment, ...]]:
+        """Loads that come and go, see :meth:`Hosting.signatures <synergy_nb.dataflow.hosting.Hosting.signatures>`."""
+        return self.hosting.signatures(self._clock())
 
     def measure(self) -> None:
         """Journal and report the quality of service of each sink since the last time."""

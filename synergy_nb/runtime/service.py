@@ -43,6 +43,7 @@ from synergy_nb.runtime.requests import (
     unpack,
 )
 from synergy_nb.runtime.spark import SparkHost
+from synergy_nb.signatures import Segment
 
 __all__ = ["FACTORY", "Service", "make"]
 
@@ -236,7 +237,16 @@ class Service:
             or state.status in LASTING
         ]
         self._profiles.note(found)
+        self._into_peer(self._note_loads, self.host.signatures())
         return found
+
+    def _note_loads(self, signatures: Mapping[tuple[str, str], tuple[Segment, ...]]) -> None:
+        """Tell the peer of loads that come and go, as shares of its capacity; the others are as they were promised."""
+        cores = self.synergy.ledger.cores
+        components = self.synergy.session.components
+        for name, _ in tuple(components.items()):
+            segments = signatures.get(name, ())
+            components.observed(name, tuple(each._replace(load=each.load / cores) for each in segments))
 
     def _samples(self) -> list[Row]:
         """Load and memory of this machine since the last time, and what the overlay's pings took."""

@@ -295,7 +295,8 @@ class Probing(Protocol):
         if self.config.deployment == "collocated":
             own = self.peer.address
             return places.places(request, plan, operator, path, own, meets=meets, near=self.known)
-        return request.near if meets else (*self.known(), self.peer.address)
+        # To the peer nearest to the upstream one, or to any: another than that itself, which would be collocation.
+        return request.near if meets else tuple(self.known()) or (self.peer.address,)
 
     def _acknowledge(self, owed: tuple[str, str, int], operator: str, weight: int) -> None:
         """Answer for a probe soon, together with others: nobody misses an answer before a twenty times longer time."""

@@ -127,10 +127,10 @@ class Components:
         return sorted(name for name, component in self._components.items() if application in component.users)
 
     def observed(self, component: ComponentId, load: tuple[Segment, ...]) -> None:
-        """The driver's report of a component's load: the signature of the stream that it takes in."""
+        """The driver's report of a component's load as a signature; empty where it is as it was promised."""
         found = self._components.get(component)
-        if found is not None and load:
-            found.load = load
+        if found is not None and (load or found.load):
+            found.load = load or None
             self.version += 1
 
     def offer(self, application: str, operators: Iterable[str]) -> None:
