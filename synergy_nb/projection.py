@@ -38,7 +38,7 @@ import numpy as np
 import numpy.typing as npt
 
 from synergy_nb.projectors import PROJECTORS, Stay, Traffic, stay
-from synergy_nb.signatures import Segment, aggregate
+from synergy_nb.signatures import Profiled, Segment, aggregate
 
 __all__ = ["Application", "Impact", "Local", "Profiled", "ProjectionConfig", "impacts", "refused"]
 
@@ -67,8 +67,11 @@ class ProjectionConfig(msgspec.Struct, frozen=True):
     window
         Length W of signatures, seconds.
     confidence
-        0: mean execution times are projected. Otherwise the probability with which their mean over a segment is to be
-        no longer than projected; over the window, for regular traffic.
+        0: mean execution times are projected. Otherwise the probability with which their mean over ``interval``
+        seconds, or over a segment if that is shorter, is to be no longer than projected.
+    interval
+        Seconds over which execution times are averaged before they are compared with a limit: from one feedback to the
+        next.
 
     Raises
     ------
@@ -81,35 +84,17 @@ class ProjectionConfig(msgspec.Struct, frozen=True):
     segments: str = "every"
     window: float = 10.0
     confidence: float = 0.0
+    interval: float = 1.0
 
     def __post_init__(self) -> None:
         for field, known in (("projector", PROJECTORS), ("load", LOADS), ("segments", SEGMENTS)):
             if getattr(self, field) not in known:
                 raise ValueError(f"{field}: {getattr(self, field)!r}; expected {' or '.join(known)}")
-        if not 0.0 < self.window < math.inf:
-            raise ValueError(f"window: {self.window}; expected a positive number of seconds")
+        for field in ("window", "interval"):
+            if not 0.0 < getattr(self, field) < math.inf:
+                raise ValueError(f"{field}: {getattr(self, field)}; expected a positive number of seconds")
         if not (self.confidence == 0.0 or 0.5 <= self.confidence < 1.0):
             raise ValueError(f"confidence: {self.confidence}; expected 0, or a probability from 0.5 to below 1")
-
-
-class Profiled(NamedTuple):
-    """Profiled load of a component, as shares of a peer's capacity."""
-
-    maximum: float
-    mean: float
-    minimum: float
-
-    @classmethod
-    def of(cls, segments: Sequence[Segment]) -> Profiled:
-        """That of a signature.
-
-        >>> Profiled.of([Segment(0.0, 1.0, 0.4), Segment(1.0, 3.0, 0.2)])
-        Profiled(maximum=0.4, mean=0.25, minimum=0.2)
-        """
-        loads = [each.load for each in segments]
-        seconds = sum(each.length for each in segments)
-        mean = sum(each.length * each.load for each in segments) / seconds
-        return cls(max(loads), min(max(mean, min(loads)), max(loads)), min(loads))
 
 
 _More: TypeAlias = tuple[float, float]  # seconds more: for each second of processing, and for each component
@@ -304,9 +289,9 @@ def impacts(
         before = Traffic.together([each.traffic(config.load) for each in running])
     if background:
         before, new = _with_background(before, new, background)
-    spans, after = config.window if lengths is None else lengths, before.plus(new)
-    was = stay(config.projector, before, spans)
-    will = stay(config.projector, after, spans, config.confidence)
+    was = stay(config.projector, before, lengths)
+    spans = config.interval if lengths is None else lengths
+    will = stay(config.projector, before.plus(new), spans, config.confidence, config.interval)
     if lengths is None:
         found = _judged(running, _more(will, was))
         return found + _judged((asking,), _more(will, ALONE))

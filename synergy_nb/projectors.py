@@ -120,7 +120,13 @@ class Stay(NamedTuple):
     waiting: Amount
 
 
-def stay(projector: str, traffic: Traffic, lengths: Array | float | None = None, confidence: float = 0.0) -> Stay:
+def stay(
+    projector: str,
+    traffic: Traffic,
+    lengths: Array | float | None = None,
+    confidence: float = 0.0,
+    over: float = math.inf,
+) -> Stay:
     """What tuples meet at a peer.
 
     Parameters
@@ -132,7 +138,10 @@ def stay(projector: str, traffic: Traffic, lengths: Array | float | None = None,
     lengths
         Seconds of the segments, one for each where the load is one a segment; ``transient`` needs them, and confidence.
     confidence
-        0 for the mean; else the probability with which the mean over a segment, as it turns out, is not above this.
+        0 for the mean. Otherwise the probability with which the mean over a segment, as it turns out, is not above what
+        is returned.
+    over
+        Seconds for which the mean is taken, where a segment is longer.
 
     Returns
     -------
@@ -163,6 +172,7 @@ def stay(projector: str, traffic: Traffic, lengths: Array | float | None = None,
         return found
     if lengths is None:
         raise ValueError("lengths: None; expected the seconds over which the mean is taken")
+    lengths = np.minimum(lengths, over)
     if projector != "mm1":
         return Stay(1.0, _exceeded(found.waiting, kernel(projector, traffic), lengths, confidence))
     # a component waits for its like: in units of their processing time, of which the mean over all components is known
@@ -208,10 +218,15 @@ def kernel(projector: str, traffic: Traffic) -> Amount:
 
 
 def execution(
-    projector: str, tau: float, traffic: Traffic, lengths: Array | float | None = None, confidence: float = 0.0
+    projector: str,
+    tau: float,
+    traffic: Traffic,
+    lengths: Array | float | None = None,
+    confidence: float = 0.0,
+    over: float = math.inf,
 ) -> Amount:
     """Execution time x of a component at a peer, in seconds: :func:`stay` for its processing time τ."""
-    stretch, waiting = stay(projector, traffic, lengths, confidence)
+    stretch, waiting = stay(projector, traffic, lengths, confidence, over)
     return stretch * tau + waiting
 
 

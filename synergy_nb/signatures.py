@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from synergy_nb.changepoints import Mark, RateChanges
 
-__all__ = ["Pieces", "Segment", "Signature", "aggregate", "constant"]
+__all__ = ["Pieces", "Profiled", "Segment", "Signature", "aggregate", "constant"]
 
 SEGMENTS: Final = 1024  # of the past, at most
 PIECES: Final = 512
@@ -117,6 +117,11 @@ class Signature:
         return self._rate.changes
 
     @property
+    def since(self) -> float:
+        """When the rate changed last: the start of the segment that is going on, seconds."""
+        return self._rate.start[0]
+
+    @property
     def scv(self) -> float:
         """c_a² within segments, as :attr:`synergy_nb.changepoints.RateChanges.scv` measures it; 1 for Poisson."""
         return self._rate.scv
@@ -150,6 +155,41 @@ def constant(load: float, *, start: float = 0.0, window: float = 10.0, rate: flo
     if not 0.0 <= load < math.inf:
         raise ValueError(f"load: {load}; expected a share of the capacity from 0")
     return (Segment(start, window, load, rate),)
+
+
+class Profiled(NamedTuple):
+    """Profiled load of a component, as shares of a peer's capacity."""
+
+    maximum: float
+    mean: float
+    minimum: float
+
+    @classmethod
+    def of(cls, segments: Sequence[Segment], spared: float = 0.05) -> Profiled:
+        """That of a signature.
+
+        A segment of few tuples seems to have a higher or a lower rate than it has, the more so where a false alarm has
+        made it. So the maximum is what at most a share ``spared`` of the work exceeds, the minimum what load is below
+        for at most that share of the time.
+
+        >>> Profiled.of([Segment(0.0, 1.0, 0.4), Segment(1.0, 3.0, 0.2)])
+        Profiled(maximum=0.4, mean=0.25, minimum=0.2)
+        >>> Profiled.of([Segment(0.0, 5.0, 0.4), Segment(5.0, 0.01, 0.9), Segment(5.01, 5.0, 0.4)]).maximum
+        0.4
+        """
+        rising = sorted(segments, key=lambda each: each.load)
+        seconds = sum(each.length for each in rising)
+        work = sum(each.length * each.load for each in rising)
+        above = below = 0.0
+        for most in reversed(rising):
+            above += most.length * most.load
+            if above > spared * work:
+                break
+        for least in rising:
+            below += least.length
+            if below > spared * seconds:
+                break
+        return cls(most.load, min(max(work / seconds, least.load), most.load), least.load)
 
 
 class Pieces(NamedTuple):

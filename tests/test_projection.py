@@ -351,6 +351,7 @@ def test_components_that_cannot_be_are_refused(local: Local) -> None:
         ({"load": "average"}, "load: 'average'; expected maximum or mean or minimum"),
         ({"segments": "all"}, "segments: 'all'; expected every or mean or minimum or maximum"),
         ({"window": 0.0}, "window: 0.0; expected a positive number of seconds"),
+        ({"interval": -1.0}, "interval: -1.0; expected a positive number of seconds"),
         ({"confidence": 0.2}, "confidence: 0.2; expected 0, or a probability from 0.5 to below 1"),
         ({"confidence": 1.0}, "confidence: 1.0"),
     ],
