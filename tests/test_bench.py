@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
-from synergy_nb.experiments import bench
+from synergy_nb import Cluster
+from synergy_nb.experiments import bench, spark
 from synergy_nb.experiments.rivals import RIVALS, missing, reference
 from synergy_nb.experiments.throughput import tuples
 
@@ -20,6 +23,7 @@ DETAIL = {
     "dht": {"rings", "messages_a_lookup"},
     "kernel": {"overlay", "light", "events_a_virtual_second"},
     "flow": {"sizes"},
+    "sim": {"sizes", "seconds"},
     "idle": {"cpu_cores", "memory_mb", "memory_mb_a_peer"},
     "view": {"points", "bytes_an_update", "opening_a_page", "reading_the_journal"},
     "spark-ready": {"server_s", "session_s"},
@@ -42,7 +46,7 @@ def test_names_are_the_documented_ones() -> None:
     assert set(bench.NAMES) == set(DETAIL)
 
 
-@pytest.mark.parametrize("name", ["dht", "kernel", "view"])
+@pytest.mark.parametrize("name", ["dht", "kernel", "sim", "view"])
 def test_a_measurement_without_processes_gives_its_keys(name: str) -> None:
     result = bench.run(name, small=True)
     check(result, name)
@@ -51,11 +55,30 @@ def test_a_measurement_without_processes_gives_its_keys(name: str) -> None:
     assert result["peers"] == []
 
 
+@pytest.fixture(scope="module")
+def spark_peers() -> Iterator[Cluster]:
+    """Peers with a Spark server, for all measurements of it: a server of its own for each would take a minute more."""
+    with Cluster(2, cores=4.0) as cluster:
+        yield cluster
+
+
 @pytest.mark.slow
-@pytest.mark.timeout(400)  # some start a Spark server
-@pytest.mark.parametrize(
-    "name", ["ready", "compose", "hop", "idle", "dataflow", "spark-topk", "spark-delay", "spark-sessions"]
-)
+@pytest.mark.timeout(400)  # starts a Spark server
+@pytest.mark.parametrize("name", ["spark-topk", "spark-delay", "spark-sessions", "spark-kill"])
+def test_a_measurement_of_spark_gives_its_keys(
+    name: str, spark_peers: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark, "_cluster", lambda _peers: nullcontext(spark_peers))
+    result = bench.run(name, small=True)
+    check(result, name)
+    assert set(result["detail"]) >= DETAIL[name] | {"load"}
+    assert len(result["peers"]) == {"spark-topk": 2}.get(name, 0)
+    if name == "spark-kill":
+        assert result["detail"]["lost"] == result["detail"]["doubled"] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ready", "compose", "hop", "idle", "dataflow"])
 def test_a_measurement_on_processes_gives_its_keys(name: str) -> None:
     result = bench.run(name, small=True)
     check(result, name)
@@ -63,7 +86,7 @@ def test_a_measurement_on_processes_gives_its_keys(name: str) -> None:
     for peer in result["peers"]:
         check(peer, peer["name"])
         assert peer["value"] > 0 or peer["detail"]["note"]
-    assert len(result["peers"]) == {"ready": 1, "dataflow": len(RIVALS), "spark-topk": 2}.get(name, 0)
+    assert len(result["peers"]) == {"ready": 1, "dataflow": len(RIVALS)}.get(name, 0)
 
 
 def test_every_lookup_is_answered_and_short() -> None:

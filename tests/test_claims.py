@@ -235,11 +235,10 @@ def test_processes_end_with_whoever_started_them(tmp_path: Path) -> None:
     )
     code = (
         "import slow\n"
-        "from synergy_nb.experiments.claims.claim import Cell\n"
         "from synergy_nb.experiments.claims.running import _Pool\n"
         "if __name__ == '__main__':\n"
         "    with _Pool(2) as pool:\n"
-        "        list(pool.measure([(Cell(slow.cell, (number,)), 1) for number in range(2)]))\n"
+        "        list(pool.measure([(slow.cell, (number,), 1) for number in range(2)]))\n"
     )
     (tmp_path / "main.py").write_text(code)
     environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"}

@@ -13,7 +13,7 @@ import difflib
 from collections.abc import Callable
 from typing import Any, Final
 
-from synergy_nb.experiments import flows, local_peers, simulated, spark, throughput, view
+from synergy_nb.experiments import flows, local_peers, simulated, simulations, spark, throughput, view
 
 __all__ = ["NAMES", "run"]
 
@@ -25,6 +25,7 @@ _MEASUREMENTS: Final[dict[str, Callable[..., dict[str, Any]]]] = {
     "dht": simulated.dht,
     "kernel": simulated.kernel,
     "flow": flows.flow,
+    "sim": simulations.sim,
     "idle": local_peers.idle,
     "view": view.view,
     "spark-ready": spark.ready,

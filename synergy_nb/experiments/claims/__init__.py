@@ -16,7 +16,22 @@ from synergy_nb.plan.units import WrongValue, nearest
 __all__ = ["CLAIMS", "find"]
 
 #: Claim to the module that has it, in the order of the papers. Modules are imported when a claim is asked for.
-CLAIMS: Final[Mapping[str, str]] = {"C12": "selectivity"}
+CLAIMS: Final[Mapping[str, str]] = {
+    "C1": "prototype",
+    "C2": "prototype",
+    "C3": "prototype",
+    "C4": "prototype",
+    "C5": "loads",
+    "C6": "loads",
+    "C7": "loads",
+    "C8": "sensitivity",
+    "C9": "sensitivity",
+    "C10": "sensitivity",
+    "C11": "deployment",
+    "C12": "selectivity",
+    "C13": "accuracy",
+    "C14": "accuracy",
+}
 
 
 def find(names: list[str]) -> list[Claim]:

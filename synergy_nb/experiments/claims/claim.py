@@ -43,13 +43,22 @@ class Check(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """One measurement: a module's function, and its arguments but for the seed, which comes last.
+    """One measurement: where it is in the figure, a module's function, and its arguments but for the seed, the last.
 
-    So it can be sent to another process, and equal ones of two claims are measured once.
+    So it can be sent to another process, and what two claims measure alike is measured once. The function gives metrics
+    by name, which are points at ``x`` of ``algorithm``, or points.
     """
 
-    function: Callable[..., Sequence[Point]]
+    function: Callable[..., Mapping[str, float] | Sequence[Point]]
     arguments: tuple[Hashable, ...]
+    x: Place = ""
+    algorithm: str = ""
+
+    def points(self, found: Mapping[str, float] | Sequence[Point]) -> list[Point]:
+        """What the function gave, as points."""
+        if isinstance(found, Mapping):
+            return [Point(self.x, self.algorithm, metric, value) for metric, value in found.items()]
+        return list(found)
 
 
 @dataclass(frozen=True)

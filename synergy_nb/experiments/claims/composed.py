@@ -21,15 +21,22 @@ peer of capacity 2 takes half the processing time, in what its probes are told a
 What is counted
 ---------------
 ``delay`` is the mean over admitted applications of the mean delay of an application's tuples: processing, transmission
-and queueing. A request succeeds if it is admitted and the mean delay of its tuples is within its QoS requirement;
+and queueing, from the source to the sink. ``own_delay`` is the part of it that an application has to itself: of one
+that shares a stream, from where the stream is shared. The papers seem to count so, for "some of the requests (fully or
+partially) only transmission and no processing time is required" (Middleware 2006, section 4.1).
+
+A request succeeds if it is admitted and the mean delay of its tuples, from the source, is within its QoS requirement;
 ``success`` is the share of all requests that do. ``on_time`` is the share of all tuples that were within theirs.
+
 Set-up time is virtual, from submission to the confirmation of the last source; ``discovery`` is the part of it that
 waits for the directory, ``probing`` the rest.
 """
 
 from __future__ import annotations
 
+import heapq
 import math
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -42,19 +49,21 @@ from synergy_nb.journal import Event, Journal
 from synergy_nb.overlay.assembled import assemble
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.plan import Plan
-from synergy_nb.simulator.applications import Application, from_plan
+from synergy_nb.plan.sharing import provider, taps_of
+from synergy_nb.simulator.applications import Application, Component, Tap, from_plan
 from synergy_nb.simulator.flow import Flow
 from synergy_nb.simulator.kernel import Simulation
 from synergy_nb.simulator.network import Topology
 from synergy_nb.simulator.workload import Request, Workload
 
-__all__ = ["Composed", "compose"]
+__all__ = ["Composed", "compose", "executed"]
 
 SETTLED: Final = 12.0  # virtual seconds after which the directory knows all components of a fresh ring
 AT_REST: Final = 2.0  # and of the overlay alone, to know what it sends
 FEEDBACK: Final = 1.0  # between two measurements of t̂, as sessions send them
 SMOOTHING: Final = 0.5  # weight of a new measurement
 DECIDED: Final = 60.0  # after the last request, by when all are decided
+NEAREST: Final = 8  # peers that one to which components go by delay knows of
 QUEUES: Final = 10.0  # virtual seconds of tuples before those that count
 
 
@@ -137,8 +146,12 @@ class Composed:
         self.peers = _peers(self.topology, self.workload, scenario, seed)
         self._orders: dict[str, Deploy] = {}
         self._delays: dict[str, Ewma] = {}  # t̂ of what runs
+        self._taps: dict[str, list[Tap]] = {}  # streams that an application shares
+        self._watched: dict[Tap, str] = {}
         self._undecided = set(self.served)
         self._next = 0.0  # feedback
+        self._sent = 0  # messages before the first request
+        self._at_rest = 0.0  # messages a virtual second without requests
         for each in self.peers.values():
             self.simulation.add(each.peer)
         assemble([each.pastry for each in self.peers.values()], rtt=self._round_trip, seed=seed)
@@ -166,8 +179,18 @@ class Composed:
         """Tuples of an application begin to flow."""
         served.plan, served.peers = Plan.from_bytes(order.plan), order.peers
         self.flow.run(self.simulation.now)
-        self.flow.add(executed(served.request.name, served.plan, served.peers))
+        application = executed(served.request.name, served.plan, served.peers)
+        self.flow.add(application)
         self._delays[served.request.name] = Ewma(SMOOTHING)
+        for tap in {tap for each in application.components.values() for tap in each.inputs if not isinstance(tap, str)}:
+            self._watch(tap)
+            self._taps.setdefault(served.request.name, []).append(tap)
+
+    def _watch(self, tap: Tap) -> None:
+        """Measure how old the tuples of a stream are where it is shared."""
+        if tap not in self._watched:
+            self._watched[tap] = name = f"age of {tap[1]} of {tap[0]}"
+            self.flow.add(Application(name, {"seen": Component(inputs=[tap])}))
 
     def _feed_back(self) -> None:
         """Give each origin the t̂ that its sinks measured."""
@@ -193,14 +216,24 @@ class Composed:
         synergy = self.peers[request.origin]
         self.simulation.call(request.origin, synergy.submit, request.name, self.workload.plan(request))
 
-    def run(self) -> Outcome:
-        """Compose all requests, execute what is admitted, and count."""
+    def settle(self) -> None:
+        """Let the directory get to know all components, and see what the overlay sends without requests."""
         simulation = self.simulation
         simulation.run(SETTLED - AT_REST)
         sent = simulation.messages
         simulation.run(SETTLED)
-        at_rest = (simulation.messages - sent) / AT_REST
-        sent, self._next = simulation.messages, SETTLED
+        self._at_rest = (simulation.messages - sent) / AT_REST
+        self._sent, self._next = simulation.messages, SETTLED
+
+    def serve(self) -> None:
+        """Submit all requests, and wait until each is decided.
+
+        Raises
+        ------
+        RuntimeError
+            If one is not.
+        """
+        simulation = self.simulation
         for request in self.workload.requests:
             self.advance(SETTLED + request.arrival)
             self.submit(request)
@@ -209,25 +242,28 @@ class Composed:
             self.advance(simulation.now + FEEDBACK)
         if self._undecided:
             raise RuntimeError(f"{len(self._undecided)} requests are not decided {DECIDED:g} s after the last one")
+
+    def count(self) -> Outcome:
+        """Forget what was measured while requests were composed, and execute what is admitted."""
+        simulation, flow = self.simulation, self.flow
+        flow.run(simulation.now + QUEUES)
+        flow.clear()
+        flow.run(flow.now + self.scenario.window)
+        for name in self._delays:
+            found, served = flow.delays(name), self.served[name]
+            served.delay, served.tuples, served.late = found.mean, found.tuples, found.late
+            ages = [flow.delays(self._watched[tap]).mean for tap in self._taps.get(name, ())]
+            served.own_delay = found.mean - max(ages, default=0.0)
         virtual = simulation.now - SETTLED
-        self._count()
         return Outcome(
             served=list(self.served.values()),
             probes=sum(each.probing.probes for each in self.peers.values()),
-            messages=round(simulation.messages - sent - at_rest * virtual),
+            messages=round(simulation.messages - self._sent - self._at_rest * virtual),
             events=simulation.events,
-            component_tuples=self.flow.served,
-            loads=[self.flow.load(peer) for peer in self.topology.peers],
+            component_tuples=flow.served,
+            loads=[flow.load(peer) for peer in self.topology.peers],
             virtual=virtual,
         )
-
-    def _count(self) -> None:
-        self.flow.run(self.simulation.now + QUEUES)
-        self.flow.clear()
-        self.flow.run(self.flow.now + self.scenario.window)
-        for name in self._delays:
-            found, served = self.flow.delays(name), self.served[name]
-            served.delay, served.tuples, served.late = found.mean, found.tuples, found.late
 
 
 def compose(scenario: Scenario, seed: int) -> Outcome:
@@ -240,12 +276,18 @@ def compose(scenario: Scenario, seed: int) -> Outcome:
     >>> [each.status for each in outcome.served]
     ['running', 'running', 'running', 'running', 'running']
     """
-    return Composed(scenario, seed).run()
+    composed = Composed(scenario, seed)
+    composed.settle()
+    composed.serve()
+    return composed.count()
 
 
-def executed(name: str, plan: Plan, peers: dict[str, str]) -> Application:
-    """An application as the flow simulator has it."""
-    return from_plan(name, plan, peers)
+def executed(name: str, plan: Plan, peers: Mapping[str, str]) -> Application:
+    """An application as the flow simulator has it: what it shares is executed by those that it shares with."""
+    shared = {tap: provider(plan.operators[tap], peers[tap]) for tap in taps_of(plan)}
+    taps = {tap: found for tap, found in shared.items() if found is not None}
+    own = {operator: peer for operator, peer in peers.items() if operator not in shared}
+    return from_plan(name, plan, own, taps=taps)
 
 
 def _peers(topology: Topology, workload: Workload, scenario: Scenario, seed: int) -> dict[str, SynergyPeer]:
@@ -255,20 +297,28 @@ def _peers(topology: Topology, workload: Workload, scenario: Scenario, seed: int
         offers = workload.offers(address)
         settings = PeerConfig(address, offers, cores, seed=seed * 1_000_003 + number, composition=config)
         peers[address] = each = SynergyPeer(address, settings)
-        each.probing.latency = _Known(topology, address)
         _equip(each, topology, address, cores)
     return peers
 
 
 def _equip(each: SynergyPeer, topology: Topology, address: str, cores: float) -> None:
+    """Let a peer know the network, and how fast it is itself."""
+
     def bandwidth_from(upstream: str) -> float:
         return topology.bandwidth(upstream, address)
 
     def processing(plan: Plan, operator: str) -> float:
         return plan.processing_time(operator) / cores
 
+    def nearest() -> list[str]:
+        others = [peer for peer in topology.peers if peer != address]
+        return heapq.nsmallest(NEAREST, others, key=lambda peer: topology.delay(address, peer))
+
     each.ledger.bandwidth_from = bandwidth_from
-    each.probing.processing = processing
+    each.session.impacts.processing = processing
+    each.probing.latency = _Known(topology, address)
+    if each.config.composition.deployment == "nearest":
+        each.probing.known = nearest
 
 
 def _offer(each: SynergyPeer) -> None:

@@ -18,6 +18,7 @@ from synergy_nb.experiments.claims.measured import Place, Point, Row
 __all__ = ["check", "draw"]
 
 SIZE: Final = (5.2, 3.6)  # inches of a panel
+COLUMNS: Final = 4  # of panels, at most
 
 
 class _Style(NamedTuple):
@@ -74,9 +75,11 @@ def draw(result: Result, folder: Path) -> Path:
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": claim.id, "font.size": 9.0, "axes.grid": True,
                          "grid.alpha": 0.3, "axes.axisbelow": True, "axes.spines.top": False,
                          "axes.spines.right": False, "hatch.linewidth": 0.5}):  # fmt: skip
-        figure = Figure(figsize=(SIZE[0] * max(len(panels), 1), SIZE[1]), layout="constrained")
+        columns = min(max(len(panels), 1), COLUMNS)
+        rows_of_panels = -(-max(len(panels), 1) // columns)
+        figure = Figure(figsize=(SIZE[0] * columns, SIZE[1] * rows_of_panels), layout="constrained")
         for number, panel in enumerate(panels, start=1):
-            axes = figure.add_subplot(1, len(panels), number)
+            axes = figure.add_subplot(rows_of_panels, columns, number)
             rows = [row for row in result.rows if row.metric == panel.metric]
             paper = [point for point in claim.paper if point.metric == panel.metric]
             (_bars if panel.kind == "bars" else _lines)(axes, panel, rows, paper)

@@ -11,11 +11,11 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from synergy_nb.experiments.claims.claim import Cell, Claim, Result
+from synergy_nb.experiments.claims.claim import Claim, Result
 from synergy_nb.experiments.claims.measured import Measured, Point
 from synergy_nb.experiments.claims.setups import Scale, Value, at_scale
 
@@ -24,8 +24,8 @@ __all__ = ["Progress", "reproduce", "seed_of"]
 Progress: TypeAlias = Callable[[str, int, int], None]
 """Is told the claim, how many of its cells are measured, and how many there are."""
 
-Key: TypeAlias = tuple[Cell, int]
-Timed: TypeAlias = tuple[Sequence[Point], float]
+Key: TypeAlias = tuple[Callable[..., Any], tuple[Hashable, ...], int]
+Timed: TypeAlias = tuple[Any, float]
 
 APART: Final = 1000  # seeds of two runs whose seeds differ by one
 
@@ -67,7 +67,11 @@ def reproduce(
             setup = {**at_scale(claim.parameters, scale), **chosen}
             times = repeat if repeat is not None else claim.repeat[scale == "paper"]
             cells = list(dict.fromkeys(claim.cells(setup)))
-            wanted = [(cell, seed_of(seed, number)) for number in range(times) for cell in cells]
+            wanted = list(
+                dict.fromkeys(
+                    (cell.function, cell.arguments, seed_of(seed, number)) for number in range(times) for cell in cells
+                )
+            )
             done = sum(key in known for key in wanted)
             if progress is not None:
                 progress(claim.id, done, len(wanted))
@@ -78,7 +82,9 @@ def reproduce(
                     progress(claim.id, done, len(wanted))
             repetitions: list[list[Point]] = []
             for number in range(times):
-                points = [point for cell in cells for point in known[cell, seed_of(seed, number)][0]]
+                points: list[Point] = []
+                for cell in cells:
+                    points += cell.points(known[cell.function, cell.arguments, seed_of(seed, number)][0])
                 derived = claim.derive(points) if claim.derive is not None else ()
                 repetitions.append([*points, *derived])
             measured = Measured(repetitions)
@@ -122,10 +128,10 @@ class _Pool:
             yield asked[future], future.result()
 
 
-def _measure(cell: Cell, seed: int) -> Timed:
+def _measure(function: Callable[..., Any], arguments: tuple[Hashable, ...], seed: int) -> Timed:
     began = time.perf_counter()
-    points = cell.function(*cell.arguments, seed)
-    return points, time.perf_counter() - began
+    found = function(*arguments, seed)
+    return found, time.perf_counter() - began
 
 
 def _begin(parent: int) -> None:

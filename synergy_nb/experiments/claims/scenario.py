@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from synergy_nb.algorithms.composition import CompositionConfig
+import msgspec
+
+from synergy_nb.algorithms.composition import POLICIES, CompositionConfig
 from synergy_nb.plan import Plan
 from synergy_nb.simulator.network import Topology, TransitStub, measured, transit_stub
 from synergy_nb.simulator.workload import Parameters, Request, Workload, generate
@@ -28,9 +30,12 @@ class Scenario:
     delays
         Path of a matrix of measured round-trip times; empty for the transit-stub network of 1500 routers.
     policy
-        How requests are composed.
+        One of :data:`~synergy_nb.algorithms.composition.POLICIES`.
     ratio, at_least, budget, choice
-        Of :class:`~synergy_nb.algorithms.composition.CompositionConfig`.
+        Of :class:`~synergy_nb.algorithms.composition.CompositionConfig`, for the policies that probe.
+    deployment
+        Where components go that are missing or that no candidate can take on: a rule of
+        :class:`~synergy_nb.algorithms.composition.CompositionConfig`, by default nowhere; empty for the policy's own.
     window
         Virtual seconds of tuples that are counted, after all requests are decided.
     """
@@ -42,12 +47,20 @@ class Scenario:
     ratio: float = 0.1
     at_least: int = 2
     budget: int = 8
-    choice: str = "nearest"
+    choice: str = "random"
+    deployment: str = "off"
     window: float = 60.0
 
     def config(self) -> CompositionConfig:
         """Parameters of composition at every peer."""
-        return CompositionConfig(ratio=self.ratio, at_least=self.at_least, budget=self.budget, choice=self.choice)
+        config = POLICIES[self.policy]
+        if self.deployment:
+            config = msgspec.structs.replace(config, deployment=self.deployment)
+        if not config.enforce:
+            return config  # they take one candidate of each operator, as it comes
+        return msgspec.structs.replace(
+            config, ratio=self.ratio, at_least=self.at_least, budget=self.budget, choice=self.choice
+        )
 
 
 @lru_cache(maxsize=4)
@@ -73,8 +86,9 @@ class Served:
         Virtual seconds that it waited for the directory, in all attempts; and until it ran.
     phi
         φ of the graph that was chosen.
-    delay, tuples, late
-        Mean delay of its tuples in seconds, how many there were, and how many of them were late.
+    delay, own_delay, tuples, late
+        Mean delay of its tuples in seconds, from the source and from the stream that it shares; how many there were,
+        and how many of them were late.
     """
 
     request: Request
@@ -86,6 +100,7 @@ class Served:
     setup: float = math.nan
     phi: float = math.nan
     delay: float = math.nan
+    own_delay: float = math.nan
     tuples: int = 0
     late: int = 0
 
@@ -138,11 +153,13 @@ class Outcome:
         requests = max(len(self.served), 1)
         return {
             "delay": _mean([each.delay for each in flowing]),
+            "own_delay": _mean([each.own_delay for each in flowing]),
             "success": sum(each.success for each in self.served) / requests,
             "admitted": len(admitted) / requests,
             "on_time": 1.0 - sum(each.late for each in admitted) / tuples if tuples else math.nan,
             "relative_delay": _mean([each.delay / each.request.isolated for each in flowing]),
             "probes": self.probes / requests,
+            "all_probes": float(self.probes),
             "messages": self.messages / requests,
             "setup": _mean([each.setup for each in admitted]),
             "discovery": _mean([each.discovery for each in admitted]),
