@@ -80,8 +80,9 @@ SAME: Final = "same window: "
 PACKETS: Final = "generated packets"
 SENSORS: Final = "generated sensors"
 SPAN: Final = 3.0  # seconds of the figure of the sensors: a burst, and silence
+GIVEN: Final = "trace "
 AT_HAND: Final = ("lbl-tcp-3", "sdsc-http", "nasa-http-rate")
-FIGURES: Final = ("trace 1", "trace 2", *AT_HAND, PACKETS, SENSORS)
+FIGURES: Final = (f"{GIVEN}1", f"{GIVEN}2", *AT_HAND, PACKETS, SENSORS)
 ALL: Final = 0.8  # share of the changes that is all of them, as chance leaves some out
 CLOSE: Final = 0.05  # what a mean may be below another for a verdict, as chance moves both
 NOT_THEIRS: Final = "not the paper's inputs: give them by --set traces=FILE,..."
@@ -173,7 +174,7 @@ def recorded(
     Of the two others, which take ``beside`` together, one gets regular traffic, the other the same input, but from its
     middle on. A window holds ``a_window`` tuples on average, or four bursts of sensors.
     """
-    label = Path(input_).name
+    label = Path(input_).name if figure.startswith(GIVEN) else figure
     if input_ == SENSORS:  # they take much longer to come
         tuples = max(tuples // 10, 30 * BURST)
     times = arrivals_of(input_, tuples, seed)
@@ -213,7 +214,7 @@ def _inputs(setup: Setup) -> dict[str, str]:
     given = setup["traces"]
     assert isinstance(given, tuple)
     if given:
-        return {str(Path(str(path)).resolve()): f"trace {number}" for number, path in enumerate(given, start=1)}
+        return {str(Path(str(path)).resolve()): f"{GIVEN}{number}" for number, path in enumerate(given, start=1)}
     at_hand = {name: datasets.find(name).path for name in AT_HAND}
     found = {path: name for name, path in at_hand.items() if path is not None}
     return found | {PACKETS: PACKETS, SENSORS: SENSORS}

@@ -19,6 +19,7 @@ __all__ = ["check", "draw"]
 
 SIZE: Final = (5.2, 3.6)  # inches of a panel
 COLUMNS: Final = 4  # of panels, at most
+BESIDE: Final = 48  # letters of groups' names that have room beside each other
 
 
 class _Style(NamedTuple):
@@ -194,4 +195,6 @@ def _bars(axes: Any, panel: Panel, rows: Sequence[Row], paper: Sequence[Point]) 
                 markeredgecolor="black",
                 label=f"{name}, paper",
             )
-    axes.set_xticks(range(len(places)), [str(place) for place in places])
+    labels = [str(place) for place in places]
+    slanted = {"rotation": 25, "ha": "right"} if sum(map(len, labels)) > BESIDE else {}
+    axes.set_xticks(range(len(places)), labels, **slanted)

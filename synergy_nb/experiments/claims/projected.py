@@ -43,7 +43,7 @@ __all__ = [
     "scores",
 ]
 
-PAPER: Final = "paper"  # M/M/1, the component's maximum load in every segment (equation 2.11)
+PAPER: Final = "mm1, maximum"  # the component's maximum load in every segment (equation 2.11)
 CONFIDENCE: Final = 0.999
 BOUND: Final = f"transient, {CONFIDENCE:.1%}"
 FLOOR: Final = "mean known"  # what the mean actual time in segments of high, and of low rate would project
@@ -273,7 +273,7 @@ def compare(done: Run, *, same: bool, segment: float | None = None) -> Found:
 
 
 def scores(found: Found, x: str, prefix: str = "") -> Iterator[Point]:
-    """How good the projectors were: points at ``x``.
+    """How good the projectors were: points at ``x``. A bound is no estimate, and has no errors.
 
     ``error`` is the mean relative error of single segments, ``error of means`` that of the means over all segments of
     high, and of low rate. Both are weighted by tuples, as a segment of few tuples tells little, and taken where no
@@ -293,7 +293,9 @@ def scores(found: Found, x: str, prefix: str = "") -> Iterator[Point]:
         weights, actual, guess = found.tuples[both], found.actual[both], projected[both]
         if not len(weights):
             continue
-        yield Point(x, name, f"{prefix}error", float(np.dot(weights, np.abs(guess - actual)) / np.dot(weights, actual)))
+        off = float(np.dot(weights, np.abs(guess - actual)) / np.dot(weights, actual))
+        if name != BOUND:
+            yield Point(x, name, f"{prefix}error", off)
         logs = np.log(np.stack([guess, actual]))
         logs -= np.average(logs, axis=1, weights=weights)[:, None]
         spread = math.sqrt(math.prod(np.average(logs * logs, axis=1, weights=weights).tolist()))
@@ -310,7 +312,8 @@ def scores(found: Found, x: str, prefix: str = "") -> Iterator[Point]:
             yield Point(x, name, f"{prefix}at {where} rate", ratio)
             above = found.actual[found.high == upper] <= projected[found.high == upper]
             yield Point(x, name, f"{prefix}{what}", float(np.mean(above != upper)))
-        yield Point(x, name, f"{prefix}error of means", float(np.mean(ratios)))
+        if name != BOUND:
+            yield Point(x, name, f"{prefix}error of means", float(np.mean(ratios)))
         overloaded = ~np.isfinite(projected)
         yield Point(x, name, f"{prefix}overload", float(found.tuples[overloaded].sum() / found.tuples.sum()))
 
@@ -328,7 +331,7 @@ def caught(done: Run, changes: Array, segment: float) -> float:
 
 
 def curves(done: Run, metric: str, span: float | None = None) -> Iterator[Point]:
-    """Delay over time, in the window after the first signatures that count: points as of a figure.
+    """Delay over time, in a window half way through: points as of a figure.
 
     Parameters
     ----------
@@ -339,8 +342,9 @@ def curves(done: Run, metric: str, span: float | None = None) -> Iterator[Point]
     span
         Seconds that are looked at, from the beginning of the window; by default all of it.
     """
-    pieces, found = project(done, LEARNT)
-    began = (LEARNT + 1) * done.window
+    number = done.windows // 2
+    pieces, found = project(done, number)
+    began = (number + 1) * done.window
     edges = (done.window if span is None else span) / BINS * np.arange(BINS + 1)
     middles = (edges[:-1] + edges[1:]) / 2.0
     places = np.searchsorted(done.births, began + edges)
