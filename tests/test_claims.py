@@ -332,8 +332,9 @@ def test_bad_input_is_refused_before_anything_runs(known: Path, arguments: list[
 
 
 def test_every_claim_of_the_registry_is_whole() -> None:
-    found = claims.find(["all"])
+    found = claims.find(["all", *claims.CLAIMS])
     assert [claim.id for claim in found] == list(claims.CLAIMS)
+    assert [claim.id for claim in claims.find(["all"])] == [f"C{number}" for number in range(1, 15)]
     for claim in found:
         for scale in setups.SCALES:
             setup = setups.at_scale(claim.parameters, scale)

@@ -48,7 +48,7 @@ def _run(peers: int, requests: int) -> dict[str, Any]:
         took[stage] = round(now - began, 3)
         began = now
 
-    composed = Composed(Scenario(workload, peers=peers, policy="synergy"), seed=1)
+    composed = Composed(Scenario(workload, peers=peers, policy="synergy", pings=0.5), seed=1)
     lap("setting_up")
     composed.settle()
     lap("settling")

@@ -298,6 +298,8 @@ def _peers(topology: Topology, workload: Workload, scenario: Scenario, seed: int
         settings = PeerConfig(address, offers, cores, seed=seed * 1_000_003 + number, composition=config)
         peers[address] = each = SynergyPeer(address, settings)
         _equip(each, topology, address, cores)
+        each.membership.period = scenario.pings
+        each.membership.suspicion = 2.0 * scenario.pings
     return peers
 
 

@@ -36,6 +36,9 @@ class Scenario:
     deployment
         Where components go that are missing or that no candidate can take on: a rule of
         :class:`~synergy_nb.algorithms.composition.CompositionConfig`, by default nowhere; empty for the policy's own.
+    pings
+        Seconds between pings of the failure detector. No peer fails here, and with the half second that peers have in
+        earnest two of three messages are pings.
     window
         Virtual seconds of tuples that are counted, after all requests are decided.
     """
@@ -49,6 +52,7 @@ class Scenario:
     budget: int = 8
     choice: str = "random"
     deployment: str = "off"
+    pings: float = 4.0
     window: float = 60.0
 
     def config(self) -> CompositionConfig:
