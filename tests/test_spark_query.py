@@ -185,7 +185,7 @@ def expected(plan: Plan, end: str, tables: dict[str, pl.DataFrame], items: Feed)
 
 
 @pytest.mark.parametrize(
-    ("name", "ordered"), [("stateless", True), ("windows", True), ("chained", True), ("by position", True)]
+    ("name", "ordered"), [("stateless", False), ("windows", True), ("chained", True), ("by position", False)]
 )
 def test_a_query_gives_what_peers_give(run: Callable[..., Run], name: str, ordered: bool) -> None:
     made = {
@@ -202,6 +202,10 @@ def test_a_query_gives_what_peers_give(run: Callable[..., Run], name: str, order
     wanted, late = expected(plan, "end", {"a": table}, items)
     started = run(plan, "f end").give(items)
     same(started.table(), wanted, ordered=ordered)
+    for item in started.items:  # how much comes in a micro-batch is Spark's business, but its rows are in order
+        if isinstance(item, Batch):
+            following = iter(wanted.rows())
+            assert all(row in following for row in item.table.rows())
     assert started.query.late == late
     assert name == "by position" or late > 0
     assert sum(each.late for each in started.progress) == 0  # Spark has nothing to drop
