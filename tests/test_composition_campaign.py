@@ -15,7 +15,7 @@ REQUESTS = 8
 
 
 def query(rng: random.Random) -> Plan:
-    """A chain, or the DAG of figure 2.6, that takes a good part of a peer; the streams of half of them can be shared."""
+    """A chain, or the DAG of figure 2.6, that takes a good part of a peer; half of them have streams to share."""
     if rng.random() < 0.5:
         cost = f"{rng.randint(20, 200)} us"
         stream = source("python", name="n", columns={"v": "float"}, rate=1000.0)
