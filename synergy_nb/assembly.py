@@ -64,6 +64,8 @@ class PeerConfig(msgspec.Struct, frozen=True):
         Of each incoming virtual link, in bytes/s.
     seed
         Of its random generator.
+    pings
+        Seconds between pings of the failure detector; more where many peers share a machine.
     composition, session
         Parameters of the algorithms.
     """
@@ -73,6 +75,7 @@ class PeerConfig(msgspec.Struct, frozen=True):
     cores: float = 1.0
     bandwidth: float = 125e6
     seed: int = 0
+    pings: float = 0.5
     composition: CompositionConfig = CompositionConfig()
     session: SessionConfig = SessionConfig()
 
@@ -103,7 +106,7 @@ class SynergyPeer:
         self.latency = Latency()
         self.ledger = Ledger(config.cores, config.bandwidth)
         self.pastry = Pastry(peer, self.latency)
-        self.membership = Membership(peer, self.pastry)
+        self.membership = Membership(peer, self.pastry, config.pings)
         self.directory = Directory(peer, self.pastry, self.membership)
         self.streams = Streams(self.directory)
         offered = self.streams if config.composition.sharing != "off" else None

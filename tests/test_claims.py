@@ -225,6 +225,22 @@ def test_a_cell_that_two_claims_share_is_measured_once() -> None:
     assert found[0].seconds == found[1].seconds > 0.0
 
 
+def test_what_is_measured_on_the_clock_is_measured_alone() -> None:
+    """In this process, whatever the others do."""
+
+    def cells(setup: setups.Setup) -> Iterator[Cell]:
+        for sides in (2, 3, 4, 5):
+            yield Cell(pid, (sides,), sides, "who", alone=sides > 3)
+
+    claim = replace(DICE, cells=cells, checks=lambda _measured, _setup: [])
+    rows = [row for row in run(claim, repeat=1, processes=2).rows if row.metric == "pid"]
+    assert [row.value == os.getpid() for row in rows] == [False, False, True, True]
+
+
+def pid(sides: int, seed: int) -> dict[str, float]:
+    return {"pid": float(os.getpid())}
+
+
 def test_processes_end_with_whoever_started_them(tmp_path: Path) -> None:
     """Killed without a chance to tell anybody."""
     (tmp_path / "slow.py").write_text(

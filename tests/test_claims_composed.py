@@ -9,7 +9,7 @@ import pytest
 
 from synergy_nb.experiments.claims import find, running, setups
 from synergy_nb.experiments.claims.composed import Composed, compose, executed
-from synergy_nb.experiments.claims.scenario import Outcome, Scenario, world
+from synergy_nb.experiments.claims.scenario import Outcome, Scenario
 from synergy_nb.experiments.claims.sweeps import SIMULATED, scenario
 from synergy_nb.plan.sharing import taps_of
 from synergy_nb.simulator.workload import Parameters
@@ -72,7 +72,7 @@ def test_policies_meet_the_same_network_and_the_same_requests() -> None:
     one, other = (Composed(small(policy), seed=5) for policy in ("synergy", "random"))
     assert one.workload is other.workload
     assert one.topology is other.topology
-    assert world(small().workload, 24, "", 6)[1].requests != one.workload.requests
+    assert small().world(6)[1].requests != one.workload.requests
 
 
 @pytest.mark.parametrize("policy", ["synergy", "composition+projection", "composition"])

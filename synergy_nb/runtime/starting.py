@@ -39,8 +39,13 @@ async def start_cluster(
     spark: bool | str = True,
     security: Security | None = None,
     per_process: int = 1,
+    of: Mapping[str, Mapping[str, Any]] | None = None,
+    joining: float = 15.0,
 ) -> AsyncCluster:
     """Start peers on this machine; see :class:`~synergy_nb.runtime.cluster.Cluster` for the parameters.
+
+    Beside these, ``per_process`` peers live in one process, ``of`` says by name what single peers have that others have
+    not (fields of :class:`~synergy_nb.assembly.PeerConfig`), and all are to be in one ring within ``joining`` seconds.
 
     Raises
     ------
@@ -53,6 +58,7 @@ async def start_cluster(
     config = _config(share if cores is None else cores, bandwidth, keys, composition, seed)
     where = checked(spark)
     config["spark"] = bool(where)
+    config["of"] = {name: dict(own) for name, own in (of or {}).items()}
     area = _area(wide_area, peers, seed)
     started = start(
         peers,
@@ -71,7 +77,7 @@ async def start_cluster(
 
     arguments = {} if security is None else security.get_connection_args("client")
     cluster = AsyncCluster(client_links(arguments), started.peers, close, local=started, spark=where)
-    return await _joined(cluster, area)
+    return await _joined(cluster, area, joining)
 
 
 async def connect_cluster(
@@ -120,14 +126,14 @@ async def connect_cluster(
     return await _joined(cluster, area)
 
 
-async def _joined(cluster: AsyncCluster, area: WideArea | None) -> AsyncCluster:
+async def _joined(cluster: AsyncCluster, area: WideArea | None, seconds: float = 15.0) -> AsyncCluster:
     """The cluster, once its peers are on their sites, if there is an area, and in one ring."""
     try:
         if area is not None:
             area.place(list(cluster.peers.values()))
             laid = area.to_bytes()
             await asyncio.gather(*(cluster.ask(peer, "area", laid) for peer in cluster.peers))
-        await cluster.join()
+        await cluster.join(seconds)
     except BaseException:
         await asyncio.shield(cluster.close())
         raise

@@ -46,13 +46,15 @@ class Cell(NamedTuple):
     """One measurement: where it is in the figure, a module's function, and its arguments but for the seed, the last.
 
     So it can be sent to another process, and what two claims measure alike is measured once. The function gives metrics
-    by name, which are points at ``x`` of ``algorithm``, or points.
+    by name, which are points at ``x`` of ``algorithm``, or points. What is measured on the clock of this machine is
+    measured ``alone``.
     """
 
     function: Callable[..., Mapping[str, float] | Sequence[Point]]
     arguments: tuple[Hashable, ...]
     x: Place = ""
     algorithm: str = ""
+    alone: bool = False
 
     def points(self, found: Mapping[str, float] | Sequence[Point]) -> list[Point]:
         """What the function gave, as points."""

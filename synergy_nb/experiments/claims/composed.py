@@ -43,7 +43,7 @@ import msgspec
 
 from synergy_nb.assembly import PeerConfig, SynergyPeer
 from synergy_nb.dataflow.measures import Ewma
-from synergy_nb.experiments.claims.scenario import Outcome, Scenario, Served, world
+from synergy_nb.experiments.claims.scenario import Outcome, Scenario, Served
 from synergy_nb.graph import Deploy, Report
 from synergy_nb.journal import Event, Journal
 from synergy_nb.overlay.assembled import assemble
@@ -83,36 +83,23 @@ class _Known(Latency):
 
 
 class _Story(Journal):
-    """A journal that keeps the stages of each request, and nothing else of what a run of many peers would fill it with.
+    """A journal that takes note of the stages of each request, and keeps nothing of what many peers would fill it with.
 
-    Attributes
+    Parameters
     ----------
-    requests : dict
+    requests
         Request to what came of it.
     """
 
     def __init__(self, requests: dict[str, Served]) -> None:
         super().__init__(capacity=1)
-        self.requests = requests
-        self._asked: dict[str, float] = {}  # when the directory was asked for a request
-        self._submitted: dict[str, float] = {}
+        self._requests = requests
 
     def append(self, event: Event) -> Event:
         """Take a note."""
-        served = self.requests.get(event.subject)
-        if served is None:
-            return event
-        match event.kind:
-            case "request_submitted":
-                self._submitted[event.subject] = self._asked[event.subject] = event.time
-            case "attempt_failed":
-                self._asked[event.subject] = event.time
-            case "candidates_found":
-                served.discovery += event.time - self._asked[event.subject]
-            case "graph_selected":
-                served.phi = float(event.detail["phi"])
-            case "application_running":
-                served.setup = event.time - self._submitted[event.subject]
+        served = self._requests.get(event.subject)
+        if served is not None:
+            served.note(event)
         return event
 
 
@@ -136,7 +123,7 @@ class Composed:
 
     def __init__(self, scenario: Scenario, seed: int) -> None:
         self.scenario = scenario
-        self.topology, self.workload = world(scenario.workload, scenario.peers, scenario.delays, seed)
+        self.topology, self.workload = scenario.world(seed)
         self.served = {request.name: Served(request) for request in self.workload.requests}
         self.simulation = Simulation(seed, self.topology, keep_instructions=False, journal=_Story(self.served))
         self.simulation.on_instruction = self._carry_out
@@ -295,11 +282,10 @@ def _peers(topology: Topology, workload: Workload, scenario: Scenario, seed: int
     peers: dict[str, SynergyPeer] = {}
     for number, (address, cores) in enumerate(topology.cores.items()):
         offers = workload.offers(address)
-        settings = PeerConfig(address, offers, cores, seed=seed * 1_000_003 + number, composition=config)
+        own = seed * 1_000_003 + number
+        settings = PeerConfig(address, offers, cores, seed=own, pings=scenario.pings, composition=config)
         peers[address] = each = SynergyPeer(address, settings)
         _equip(each, topology, address, cores)
-        each.membership.period = scenario.pings
-        each.membership.suspicion = 2.0 * scenario.pings
     return peers
 
 

@@ -34,6 +34,7 @@ from typing import Any, Final, cast
 import numpy as np
 
 from synergy_nb.experiments.claims.claim import Cell, Check, Claim, Panel
+from synergy_nb.experiments.claims.live import live
 from synergy_nb.experiments.claims.measured import Measured, Point
 from synergy_nb.experiments.claims.setups import Parameter, Setup, choice, number, numbers, several, whole, wholes
 from synergy_nb.experiments.claims.sweeps import SIMULATED, algorithms, scenario, simulated
@@ -49,6 +50,8 @@ RATE: Final = 9.0  # requests a second at 88 peers
 _PROTOTYPE: Final[dict[str, Parameter]] = {
     **SIMULATED,
     "peers": whole("peers", PEERS, least=2),
+    "driver": choice("what runs the peers: the simulator, or Dask workers on this machine", ["simulator", "dask"]),
+    "dask_peers": whole("peers that run on Dask workers, with a load in proportion", 32, least=2),
     "network": choice("delays between peers: measured, if the matrix is at hand, or of a transit-stub network",
                       ["measured", "transit-stub"]),
     "components": whole("unique components", 100),
@@ -66,9 +69,17 @@ def _delays(setup: Setup) -> str:
 
 
 def _at(setup: Setup, place: int, **changes: Any) -> Iterator[Cell]:
+    """All policies at one place of a figure; on Dask as many of the peers as this machine carries, loaded alike."""
+    real = setup["driver"] == "dask"
+    chosen: dict[str, Any] = {**setup, **changes}
+    if real:
+        share = min(1.0, chosen["dask_peers"] / chosen["peers"])
+        for name in ("peers", "requests", "components"):
+            chosen[name] = max(1, round(chosen[name] * share))
+        chosen["arrivals"] *= share
     for policy in algorithms(setup):
-        given = scenario(setup, delays=_delays(setup), **changes, policy=policy)
-        yield Cell(simulated, (given,), place, policy)
+        given = scenario(chosen, delays=_delays(setup), equal=True, policy=policy)
+        yield Cell(live if real else simulated, (given,), place, policy, alone=real)
 
 
 def _loads(setup: Setup) -> Iterator[Cell]:
@@ -235,7 +246,7 @@ CLAIMED: Final = (
         parameters=_PROTOTYPE,
         cells=_once,
         checks=_times,
-        panels=(Panel("set-up", "virtual ms", "bars", 1e3),),
+        panels=(Panel("set-up", "ms", "bars", 1e3),),
         xlabel="",
         derive=_parts,
         paper=tuple(

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from itertools import chain
 from typing import Any, Final, TypeAlias
 
 from synergy_nb.experiments.claims.claim import Claim, Result
@@ -75,7 +76,11 @@ def reproduce(
             done = sum(key in known for key in wanted)
             if progress is not None:
                 progress(claim.id, done, len(wanted))
-            for key, timed in pool.measure([key for key in wanted if key not in known]):
+            new = [key for key in wanted if key not in known]
+            alone = {(cell.function, cell.arguments) for cell in cells if cell.alone}
+            together = [key for key in new if key[:2] not in alone]
+            by_itself = ((key, _measure(*key)) for key in new if key[:2] in alone)
+            for key, timed in chain(pool.measure(together), by_itself):
                 known[key] = timed
                 done += 1
                 if progress is not None:

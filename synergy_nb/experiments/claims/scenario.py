@@ -10,11 +10,12 @@ from functools import lru_cache
 import msgspec
 
 from synergy_nb.algorithms.composition import POLICIES, CompositionConfig
+from synergy_nb.journal import Event
 from synergy_nb.plan import Plan
-from synergy_nb.simulator.network import Topology, TransitStub, measured, transit_stub
+from synergy_nb.simulator.network import CAPACITIES, Topology, TransitStub, measured, transit_stub
 from synergy_nb.simulator.workload import Parameters, Request, Workload, generate
 
-__all__ = ["Outcome", "Scenario", "Served", "world"]
+__all__ = ["Outcome", "Scenario", "Served"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ class Scenario:
         Their number.
     delays
         Path of a matrix of measured round-trip times; empty for the transit-stub network of 1500 routers.
+    equal
+        Whether all peers have one core, instead of capacities from discrete classes.
     policy
         One of :data:`~synergy_nb.algorithms.composition.POLICIES`.
     ratio, at_least, budget, choice
@@ -46,6 +49,7 @@ class Scenario:
     workload: Parameters = field(default_factory=Parameters)
     peers: int = 500
     delays: str = ""
+    equal: bool = False
     policy: str = "composition"
     ratio: float = 0.1
     at_least: int = 2
@@ -66,11 +70,19 @@ class Scenario:
             config, ratio=self.ratio, at_least=self.at_least, budget=self.budget, choice=self.choice
         )
 
+    def world(self, seed: int) -> tuple[Topology, Workload]:
+        """Network and requests: the same for all policies."""
+        return _world(self.workload, self.peers, self.delays, self.equal, seed)
+
 
 @lru_cache(maxsize=4)
-def world(workload: Parameters, peers: int, delays: str, seed: int) -> tuple[Topology, Workload]:
-    """Network and requests of a scenario: the same for all policies."""
-    topology = measured(delays, peers, seed=seed) if delays else transit_stub(peers, TransitStub(), seed=seed)
+def _world(workload: Parameters, peers: int, delays: str, equal: bool, seed: int) -> tuple[Topology, Workload]:
+    names = [f"peer-{number}" for number in range(1, peers + 1)]
+    classes = {1.0: 1.0} if equal else CAPACITIES
+    if delays:
+        topology = measured(delays, names, seed=seed, capacities=classes)
+    else:
+        topology = transit_stub(names, TransitStub(), seed=seed, capacities=classes)
     return topology, generate(topology, workload, seed=seed)
 
 
@@ -107,6 +119,22 @@ class Served:
     own_delay: float = math.nan
     tuples: int = 0
     late: int = 0
+    _submitted: float = math.nan
+    _asked: float = math.nan  # the directory, for the last time
+
+    def note(self, event: Event) -> None:
+        """An event of its journal: when it was submitted, discovered, chosen and set up."""
+        match event.kind:
+            case "request_submitted":
+                self._submitted = self._asked = event.time
+            case "attempt_failed" | "sharing_given_up" | "engines_changed":
+                self._asked = event.time
+            case "candidates_found":
+                self.discovery += event.time - self._asked
+            case "graph_selected":
+                self.phi = float(event.detail["phi"])
+            case "application_running":
+                self.setup = event.time - self._submitted
 
     @property
     def admitted(self) -> bool:
