@@ -203,10 +203,15 @@ class Ledger:
 
     def overbooked(self) -> str | None:
         """Which resource is promised beyond its capacity, or None: the invariant that tests hold."""
-        resources = {CORES} | {of for share in self._shares.values() for of in share.limit}
-        for resource in resources:
+        totals: dict[str, float] = {}
+        for share in self._shares.values():
+            for claim in share.committed.values():
+                for (resource, _), amount in claim.items():
+                    totals[resource] = totals.get(resource, 0.0) + amount
+            for resource in {of for claim in share.reserved.values() for of, _ in claim}:
+                totals[resource] = totals.get(resource, 0.0) + share.held(resource)
+        for resource, taken in totals.items():
             capacity = self._capacity(resource)
-            taken = sum(share.promised(resource) + share.held(resource) for share in self._shares.values())
             if taken > capacity * (1.0 + 1e-6):
                 what = "cores" if resource == CORES else f"bytes/s from {resource}"
                 return f"{taken:g} of {capacity:g} {what} promised"
