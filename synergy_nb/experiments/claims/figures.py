@@ -192,7 +192,7 @@ def _bars(axes: Any, panel: Panel, rows: Sequence[Row], paper: Sequence[Point]) 
                 marker="*",
                 markersize=11.0,
                 markerfacecolor="white",
-                markeredgecolor="black",
+                markeredgecolor=style.colour,
                 label=f"{name}, paper",
             )
     labels = [str(place) for place in places]
