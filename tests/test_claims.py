@@ -198,6 +198,7 @@ def test_a_result_has_the_documented_form() -> None:
     assert loaded["low"] == loaded["value"] == loaded["high"] == 6.0
 
 
+@pytest.mark.slow
 def test_a_run_is_a_function_of_its_seed_whatever_measures() -> None:
     assert run(seed=4).rows == run(seed=4).rows != run(seed=5).rows
     assert run(seed=4, processes=2).rows == run(seed=4).rows
@@ -225,6 +226,7 @@ def test_a_cell_that_two_claims_share_is_measured_once() -> None:
     assert found[0].seconds == found[1].seconds > 0.0
 
 
+@pytest.mark.slow
 def test_what_is_measured_on_the_clock_is_measured_alone() -> None:
     """In this process, whatever the others do."""
 
@@ -241,6 +243,7 @@ def pid(sides: int, seed: int) -> dict[str, float]:
     return {"pid": float(os.getpid())}
 
 
+@pytest.mark.slow
 def test_processes_end_with_whoever_started_them(tmp_path: Path) -> None:
     """Killed without a chance to tell anybody."""
     (tmp_path / "slow.py").write_text(
