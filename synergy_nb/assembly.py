@@ -17,6 +17,7 @@ from synergy_nb.ledger import Ledger
 from synergy_nb.overlay.directory import Directory
 from synergy_nb.overlay.entries import Entry
 from synergy_nb.overlay.latency import Latency
+from synergy_nb.overlay.load import Loads
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.pastry import Pastry
 from synergy_nb.overlay.streams import PROFILED, Streams
@@ -110,6 +111,9 @@ class SynergyPeer:
         self.directory = Directory(peer, self.pastry, self.membership)
         self.streams = Streams(self.directory)
         offered = self.streams if config.composition.sharing != "off" else None
+        self.loads = Loads(peer, self.directory, lambda: self.ledger.residual_cores(""))
+        if config.composition.choice == "balanced":
+            self.ledger.on_change = self.loads.changed
         self.session = Session(peer, self.ledger, self.membership, config.session, offered)
         self.probing = Probing(peer, self.ledger, self.latency, config.composition)
         self.composition = Composition(
@@ -140,15 +144,17 @@ class SynergyPeer:
     def join(self, contact: str | None) -> None:
         """Join the ring through ``contact``, or begin a new one, and register what this peer offers."""
         self.pastry.join(contact)
+        self.offer()
+
+    def offer(self) -> None:
+        """Register the components that this peer offers."""
         for component in self.config.components:
             if component != "sink":  # a sink is always where its application was submitted
-                self.directory.register(component, "component", {"peer": self.config.name})
+                self.loads.offer(component, {"peer": self.config.name})
 
     def leave(self) -> None:
         """Unregister and leave the ring."""
-        for component in self.config.components:
-            if component != "sink":
-                self.directory.unregister(component)
+        self.loads.withdraw()
         self.pastry.leave()
 
     def submit(self, request: str, plan: Plan) -> None:
@@ -184,7 +190,7 @@ class SynergyPeer:
         name = component_name(plan, operator)
         if name not in self.probing.offers:
             self.probing.offers.add(name)
-            self.directory.register(name, "component", {"peer": self.config.name})
+            self.loads.offer(name, {"peer": self.config.name})
 
     def _running(self, component: tuple[str, str]) -> float | None:
         """Seconds from a source until a tuple is done by a component of this peer, if it is there for others to use."""

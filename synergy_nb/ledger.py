@@ -71,6 +71,8 @@ class Ledger:
         Bandwidth of the virtual link from an upstream peer; a driver that knows the network sets it.
     enforce : bool
         Whether more than there is can be refused; only policies to compare with go without.
+    on_change : callable ()
+        Called when something was promised for good, or given back.
 
     Notes
     -----
@@ -97,6 +99,7 @@ class Ledger:
         self.cores = cores
         self.enforce = True
         self.bandwidth_from: Callable[[str], float] = lambda _upstream: bandwidth
+        self.on_change: Callable[[], None] = lambda: None
         self._shares: dict[str, _Share] = {}
 
     # -- what is left --------------------------------------------------------------------------------------------
@@ -158,6 +161,7 @@ class Ledger:
         share.committed[operator] = {(CORES, ""): cores, **links}
         for resource in asked:  # of what was not reserved, some was taken from what others left since
             share.limit[resource] = max(self._residual(request, resource), 0.0)
+        self.on_change()
         return ""
 
     def drop(self, request: str, operator: str) -> None:
@@ -165,6 +169,7 @@ class Ledger:
         share = self._shares.get(request)
         if share is not None and share.committed.pop(operator, None) is not None:
             self._tidy(request)
+            self.on_change()
 
     def expire(self, request: str) -> bool:
         """Drop the reservations of a request; its commitments stay."""
@@ -177,7 +182,10 @@ class Ledger:
 
     def release(self, request: str) -> bool:
         """Drop all that a request holds."""
-        return self._shares.pop(request, None) is not None
+        share = self._shares.pop(request, None)
+        if share is not None and share.committed:
+            self.on_change()
+        return share is not None
 
     def _tidy(self, request: str) -> None:
         share = self._shares[request]

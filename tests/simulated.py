@@ -41,13 +41,8 @@ class Ring:
         assemble([each.pastry for each in self.synergy.values()], seed=seed)
         for address, each in self.synergy.items():
             self.simulation.start(address)
-            self.simulation.call(address, self._offer, each)
+            self.simulation.call(address, each.offer)
         self.simulation.run(until=SETTLED)
-
-    @staticmethod
-    def _offer(each: SynergyPeer) -> None:
-        for component in sorted(each.probing.offers - {"sink"}):
-            each.directory.register(component, "component", {"peer": each.config.name})
 
     def make(self, number: int) -> Peer:
         """A new peer, number ``number``; it replaces an earlier one of that number."""

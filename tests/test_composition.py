@@ -244,6 +244,7 @@ def test_a_plan_of_too_many_routes_is_refused_at_once() -> None:
         ("ratio", 0.0),
         ("ratio", float("nan")),
         ("choice", "neareset"),
+        ("objective", "least"),
         ("at_least", 0),
         ("budget", -1),
         ("attempts", 0),
@@ -257,7 +258,12 @@ def test_parameters_of_composition_that_make_no_sense_are_refused(field: str, va
 
 
 def test_an_explanation_says_each_reason_once() -> None:
-    ring = Ring(5, seed=20, config=lambda n: PeerConfig(name=f"peer-{n}", cores=1.0 if n else 0.05, seed=n))
+    anywhere = CompositionConfig(choice="random")
+    ring = Ring(
+        5,
+        seed=20,
+        config=lambda n: PeerConfig(name=f"peer-{n}", cores=1.0 if n else 0.05, seed=n, composition=anywhere),
+    )
     ring.submit("peer-1", "r", chain(operators=3))
     assert ring.until_decided("r").status == "running"
     account = Explanation("r", ring.events("r"), {})

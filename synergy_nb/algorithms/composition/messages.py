@@ -26,7 +26,8 @@ __all__ = [
     "encode_request",
 ]
 
-CHOICES: Final = ("random", "nearest")
+CHOICES: Final = ("balanced", "nearest", "random")
+OBJECTIVES: Final = ("balance", "delay")
 SHARING: Final = ("off", "live", "all")
 DEPLOYMENT: Final = ("off", "collocated", "nearest", "random")
 UNIT: Final = 1 << 48  # weight of one source; divides evenly enough for any budget
@@ -57,7 +58,11 @@ class CompositionConfig(msgspec.Struct, frozen=True):
     budget
         Paths a request may probe from each source.
     choice
-        ``random`` (by request) or ``nearest`` (least measured delay) candidates.
+        Which candidates are probed: those that would add least to φ as far as the directory knows (``balanced``), those
+        of least measured delay (``nearest``), or any, by request (``random``).
+    objective
+        What is least for the graph that is set up, of those that qualify: φ (``balance``), as in the dissertation, or
+        the end-to-end ``delay``.
     discovery, probing
         Time allowed for the directory's answer, and for probes, in seconds.
     acknowledgement
@@ -84,7 +89,8 @@ class CompositionConfig(msgspec.Struct, frozen=True):
     ratio: float = 0.1
     at_least: int = 2
     budget: int = 8
-    choice: str = "random"
+    choice: str = "balanced"
+    objective: str = "balance"
     discovery: float = 3.0
     probing: float = 3.0
     acknowledgement: float = 1.0
@@ -100,7 +106,12 @@ class CompositionConfig(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         if not 0.0 < self.ratio <= 1.0:
             raise ValueError(f"ratio: {self.ratio}; expected more than 0, at most 1")
-        for field, known in (("choice", CHOICES), ("sharing", SHARING), ("deployment", DEPLOYMENT)):
+        for field, known in (
+            ("choice", CHOICES),
+            ("objective", OBJECTIVES),
+            ("sharing", SHARING),
+            ("deployment", DEPLOYMENT),
+        ):
             if getattr(self, field) not in known:
                 raise ValueError(f"{field}: {getattr(self, field)!r}; expected {' or '.join(known)}")
         for field in ("at_least", "budget", "tries", "attempts"):
@@ -130,6 +141,8 @@ class Request(msgspec.Struct, frozen=True, gc=False, array_like=True):
         How far to go for these, see :mod:`synergy_nb.algorithms.composition.places`.
     near
         Neighbours of the origin in the overlay, if the stage asks for them.
+    free
+        Candidate to the cores that it has left, as far as the directory knows.
     """
 
     request: str
@@ -143,6 +156,7 @@ class Request(msgspec.Struct, frozen=True, gc=False, array_like=True):
     deploy: tuple[str, ...] = ()
     stage: int = 0
     near: tuple[str, ...] = ()
+    free: dict[str, float] = {}
 
 
 class Probe(Message, frozen=True):

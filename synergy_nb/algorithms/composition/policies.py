@@ -38,6 +38,7 @@ POLICIES: Final[Mapping[str, CompositionConfig]] = MappingProxyType(
             ratio=1e-9,
             at_least=1,
             budget=1,
+            choice="random",
             attempts=1,
             sharing="off",
             projection=None,

@@ -283,10 +283,37 @@ class Probing(Protocol):
             return sorted(candidates, key=lambda address: (distance(address), address))[:many]
         if many == len(candidates):
             return list(candidates)
+        adds = self._adds(request, plan, operator, () if meets else path) if request.choice == "balanced" else None
         salt = f"{request.request}/{request.attempt}/{operator}/"
         if not meets:
             salt += "/".join(hop.peer for hop in path)
-        return sorted(candidates, key=lambda address: zlib.crc32((salt + address).encode()))[:many]
+
+        def drawn(address: str) -> int:
+            return zlib.crc32((salt + address).encode())
+
+        if adds is not None:
+            return sorted(candidates, key=lambda address: (adds(address), drawn(address)))[:many]
+        return sorted(candidates, key=drawn)[:many]
+
+    def _adds(self, request: Request, plan: Plan, operator: str, path: tuple[Hop, ...]) -> Callable[[str], float]:
+        """What a candidate would add to φ (equation 2.5) after ``path``, by what the directory says that is left.
+
+        The bandwidth of a link is known where it ends; from here it is taken for that of the way back.
+        """
+        load = plan.load(operator)
+        taken: dict[str, float] = {}
+        for hop in path:
+            taken[hop.peer] = taken.get(hop.peer, 0.0) + plan.load(hop.operator)
+        bandwidth = plan.bandwidth(path[-1].operator) if path else 0.0
+
+        def adds(address: str) -> float:
+            free = request.free.get(address, 0.0) - taken.get(address, 0.0)
+            if free < load:
+                return math.inf
+            far = bandwidth / self.ledger.bandwidth_from(address) if path and address != self.peer.address else 0.0
+            return (load / free if load else 0.0) + far
+
+        return adds
 
     def _places(
         self, request: Request, plan: Plan, operator: str, path: tuple[Hop, ...], *, meets: bool

@@ -25,6 +25,7 @@ from synergy_nb.algorithms.composition.probing import Probing
 from synergy_nb.algorithms.composition.ways import Way, sharing_way
 from synergy_nb.graph import ComponentGraph, Report, Use, merge
 from synergy_nb.overlay.directory import Directory, Entry
+from synergy_nb.overlay.load import FREE
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.peer import Peer, Protocol
 from synergy_nb.plan import Plan
@@ -142,7 +143,10 @@ class Composition(Protocol):
                 points = {tap: sorted(hosts) for tap, hosts in pending.way.shared.items()}
                 self.peer.record("sharing_found", pending.request, points=points)
         candidates, missing = self._candidates(pending.way.plan, found)
-        self.peer.record("candidates_found", pending.request, candidates={o: list(c) for o, c in candidates.items()})
+        offering = [entry for entries in found.values() for entry in entries if FREE in entry.attributes]
+        free = {entry.host: float(entry.attributes[FREE]) for entry in offering}
+        known = {operator: list(peers) for operator, peers in candidates.items()}
+        self.peer.record("candidates_found", pending.request, candidates=known, free=free)
         lacking = {operator for operator in missing if not deployable(pending.way.plan, operator)}
         if missing and (lacking or pending.ways or self.config.deployment == "off"):
             self._next_way(pending, "; ".join(missing.values()))
@@ -150,7 +154,7 @@ class Composition(Protocol):
         if missing:
             pending.deploy.update(missing)
             pending.stage = max(pending.stage, 1)
-        self._probe_all(pending, candidates)
+        self._probe_all(pending, candidates, free)
 
     def _ways(self, pending: Pending, found: Found) -> list[Way]:
         """How the plan can be composed, the preferred way first."""
@@ -184,7 +188,7 @@ class Composition(Protocol):
                 missing[operator] = f"{operator}: no component offers {name!r}{where}"
         return candidates, missing
 
-    def _probe_all(self, pending: Pending, candidates: dict[str, tuple[str, ...]]) -> None:
+    def _probe_all(self, pending: Pending, candidates: dict[str, tuple[str, ...]], free: dict[str, float]) -> None:
         """Send the probes of the next round, each round with twice the ratio and budget of the one before."""
         config, plan = self.config, pending.way.plan
         scale = 1 << min(pending.round, config.attempts - 1)
@@ -209,6 +213,7 @@ class Composition(Protocol):
             tuple(sorted(pending.deploy)),
             pending.stage,
             tuple(self.probing.known()) if wide else (),
+            free,
         )
         if pending.deploy:
             self.peer.record("deploying", pending.request, operators=sorted(pending.deploy), stage=pending.stage)
@@ -259,7 +264,7 @@ class Composition(Protocol):
             self._select(pending)
 
     def _select(self, pending: Pending) -> None:
-        """Merge the paths, drop what does not qualify, and try the graph of least φ."""
+        """Merge the paths, drop what does not qualify, and try the best graph."""
         if pending.timer is None:
             return
         pending.timer.cancel()
@@ -288,10 +293,14 @@ class Composition(Protocol):
                     delay_s=delay,
                     unqualified=failed,
                 )
-        pending.qualified.sort(  # of graphs that balance the load alike, the faster one
-            key=lambda ranked: (round(ranked[0], 9), ranked[1].delay(plan), sorted(ranked[1].peers.items())),
-            reverse=True,
-        )
+        by_delay = self.config.objective == "delay"
+
+        def rank(qualified: tuple[float, ComponentGraph]) -> tuple[float, float, list[tuple[str, str]]]:
+            phi, graph = qualified
+            phi, delay = round(phi, 9), graph.delay(plan)
+            return *((delay, phi) if by_delay else (phi, delay)), sorted(graph.peers.items())
+
+        pending.qualified.sort(key=rank, reverse=True)
         self.peer.record(
             "probing_ended",
             pending.request,

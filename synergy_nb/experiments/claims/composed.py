@@ -144,7 +144,7 @@ class Composed:
         assemble([each.pastry for each in self.peers.values()], rtt=self._round_trip, seed=seed)
         for address, each in self.peers.items():
             self.simulation.start(address)
-            self.simulation.call(address, _offer, each)
+            self.simulation.call(address, each.offer)
 
     def _round_trip(self, one: str, other: str) -> float:
         return 2.0 * self.topology.delay(one, other)
@@ -307,9 +307,3 @@ def _equip(each: SynergyPeer, topology: Topology, address: str, cores: float) ->
     each.probing.latency = _Known(topology, address)
     if each.config.composition.deployment == "nearest":
         each.probing.known = nearest
-
-
-def _offer(each: SynergyPeer) -> None:
-    for component in each.config.components:
-        if component != "sink":
-            each.directory.register(component, "component", {"peer": each.config.name})

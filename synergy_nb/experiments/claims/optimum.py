@@ -2,8 +2,15 @@
 
 When a request is submitted, every graph of candidates for what is then composed is looked at, with all that peers know
 at that moment: residual capacities, bandwidths, delays. The best are those of least φ (equation 2.5) and of least
-end-to-end delay, of the graphs that satisfy conditions 2.1 to 2.4. Probing sees a few of them, as ratio and budget say,
-and takes the one of least φ that it sees.
+end-to-end delay, of the graphs that satisfy conditions 2.1 to 2.4. Probing sees a few of them,
+as ratio and budget say, and takes the one of least φ that it sees, or, if asked to, of least delay.
+
+What we found
+-------------
+With candidates at random, as the dissertation has it, eight paths led to a φ a fifth above the least, and it took 128
+to come within a hundredth. With what the directory says of the load of peers (:mod:`synergy_nb.overlay.load`)
+eight paths come within half a hundredth in the mean, so that is the default. The two aims are at odds: the graph of
+least φ takes half as long again as the fastest, and the fastest has half as much again of φ.
 """
 
 from __future__ import annotations
@@ -18,7 +25,7 @@ from synergy_nb.experiments.claims.claim import Cell, Check, Claim, Panel
 from synergy_nb.experiments.claims.composed import Composed
 from synergy_nb.experiments.claims.measured import Measured
 from synergy_nb.experiments.claims.scenario import Scenario
-from synergy_nb.experiments.claims.setups import Setup, number, several, whole, wholes
+from synergy_nb.experiments.claims.setups import Setup, choice, number, several, whole, wholes
 from synergy_nb.experiments.claims.sweeps import SIMULATED, algorithms, scenario
 from synergy_nb.experiments.claims.verdicts import near
 from synergy_nb.experiments.measures import quantile
@@ -32,6 +39,7 @@ APART: Final = 2.0  # virtual seconds between two requests
 STEP: Final = 0.05  # and between two looks whether one is decided
 EXACT: Final = 0.01
 PROBING: Final = ("synergy", "composition+projection", "composition")
+FASTEST: Final = "synergy, least delay"
 
 
 class Best(NamedTuple):
@@ -152,15 +160,20 @@ def _mean(values: Sequence[float]) -> float:
 def _cells(setup: Setup) -> Iterator[Cell]:
     for budget in cast("tuple[int, ...]", setup["budget"]):
         for policy in algorithms(setup):
-            yield Cell(compared, (scenario(setup, budget=budget, policy=policy),), budget, policy)
+            given = (
+                scenario(setup, budget=budget, policy="synergy", choice="nearest", objective="delay")
+                if policy == FASTEST
+                else scenario(setup, budget=budget, policy=policy)
+            )
+            yield Cell(compared, (given,), budget, policy)
 
 
 def _checks(measured: Measured, setup: Setup) -> Iterator[Check]:
-    most = max(cast("tuple[int, ...]", setup["budget"]))
     for policy in algorithms(setup):
-        for metric, what in (("phi", "φ"), ("delay", "delay")):
-            name = f"mean {what} of {policy} over the least, with {most} paths"
-            yield near(name, 0.0, measured.mean(most, policy, metric), 0.05, 0.25)
+        metric, what = ("delay", "delay") if policy == FASTEST else ("phi", "φ")
+        for budget in cast("tuple[int, ...]", setup["budget"]):
+            name = f"mean {what} of {policy} over the least, with {budget} paths"
+            yield near(name, 0.0, measured.mean(budget, policy, metric), 0.05, 0.25)
 
 
 CLAIMED: Final = (
@@ -168,7 +181,7 @@ CLAIMED: Final = (
         id="B1",
         title="composed graphs against the exhaustive optimum",
         source="beyond the papers",
-        says="our aim: φ within 5 % of the least in the mean",
+        says="our aim: φ, or delay if that is asked for, within 5 % of the least in the mean",
         parameters={
             **SIMULATED,
             "peers": whole("peers", 40, least=2),
@@ -177,9 +190,10 @@ CLAIMED: Final = (
             "operators": wholes("least and greatest number of operators of a query", (2, 4), count=2),
             "population": whole("queries that there are to ask for", 100),
             "zipf": number("exponent of their popularity", 0.5),
+            "choice": choice("candidates that are probed", ["balanced", "random", "nearest"]),
             "ratio": number("probing ratio", 1.0, least=1e-9, most=1.0),
             "budget": wholes("paths that are probed", (8, 32, 128), (2, 4, 8, 16, 32, 64, 128, 256)),
-            "algorithms": several("policies compared", PROBING, ("synergy", "composition")),
+            "algorithms": several("policies compared", (*PROBING, FASTEST), ("synergy", FASTEST, "composition")),
         },
         cells=_cells,
         checks=_checks,

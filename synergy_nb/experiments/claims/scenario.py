@@ -34,7 +34,7 @@ class Scenario:
         Whether all peers have one core, instead of capacities from discrete classes.
     policy
         One of :data:`~synergy_nb.algorithms.composition.POLICIES`.
-    ratio, at_least, budget, choice
+    ratio, at_least, budget, choice, objective
         Of :class:`~synergy_nb.algorithms.composition.CompositionConfig`, for the policies that probe.
     deployment
         Where components go that are missing or that no candidate can take on: a rule of
@@ -55,6 +55,7 @@ class Scenario:
     at_least: int = 2
     budget: int = 8
     choice: str = "random"
+    objective: str = "balance"
     deployment: str = "off"
     pings: float = 4.0
     window: float = 60.0
@@ -67,7 +68,12 @@ class Scenario:
         if not config.enforce:
             return config  # they take one candidate of each operator, as it comes
         return msgspec.structs.replace(
-            config, ratio=self.ratio, at_least=self.at_least, budget=self.budget, choice=self.choice
+            config,
+            ratio=self.ratio,
+            at_least=self.at_least,
+            budget=self.budget,
+            choice=self.choice,
+            objective=self.objective,
         )
 
     def world(self, seed: int) -> tuple[Topology, Workload]:

@@ -48,7 +48,7 @@ SIMULATED: Final[Mapping[str, Parameter]] = {
     "ratio": number("probing ratio", 0.1, least=1e-9, most=1.0),
     "at_least": whole("candidates that are probed in any case", 2),
     "budget": whole("paths that are probed", 8),
-    "choice": choice("candidates that are probed", ["random", "nearest"]),
+    "choice": choice("candidates that are probed", ["random", "balanced", "nearest"]),
     "window": number("virtual seconds of tuples that are counted", 60.0, least=1.0),
     "algorithms": several("policies compared", tuple(POLICIES), COMPARED),
 }

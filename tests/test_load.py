@@ -1,0 +1,94 @@
+"""What the directory says of the load of peers, and probes that go where there is capacity left."""
+
+from __future__ import annotations
+
+from synergy_nb.algorithms.composition import CompositionConfig
+from synergy_nb.assembly import PeerConfig
+from synergy_nb.overlay.load import FREE, level
+from tests.simulated import Ring
+from tests.test_composition import chain
+
+
+def ring_of(loaded: dict[str, float], **config: object) -> Ring:
+    """Six peers of two cores of which some have less."""
+
+    def settings(number: int) -> PeerConfig:
+        cores = loaded.get(f"peer-{number}", 2.0)
+        composition = CompositionConfig(**config)  # type: ignore[arg-type]
+        return PeerConfig(name=f"peer-{number}", cores=cores, seed=number, composition=composition)
+
+    return Ring(6, seed=4, config=settings)
+
+
+def free(ring: Ring, name: str = "filter") -> dict[str, float]:
+    """What the directory says."""
+    found: dict[str, float] = {}
+    directory = ring.synergy["peer-0"].directory
+
+    def done(entries: object) -> None:
+        assert isinstance(entries, dict)
+        found.update({entry.host: entry.attributes[FREE] for entry in entries[name]})
+
+    ring.simulation.call("peer-0", directory.lookup, [name], done)
+    ring.run(1.0)
+    return found
+
+
+def test_levels_are_a_fifth_apart() -> None:
+    assert level(0.0) == level(0.009) == 0.0
+    for cores in (0.01, 0.3, 1.0, 7.7, 64.0):
+        assert cores / 1.2**0.5 <= level(cores) <= cores * 1.2**0.5
+
+
+def test_the_directory_follows_what_peers_have_left() -> None:
+    ring = ring_of({"peer-3": 0.5})
+    before = free(ring)
+    assert before == {f"peer-{n}": level(0.5 if n == 3 else 2.0) for n in range(6)}
+    ring.submit("peer-1", "r", chain(rate=3000.0))
+    report = ring.until_decided("r")
+    assert report.status == "running"
+    ring.run(3.0)
+    known = free(ring)
+    assert known == {address: level(each.ledger.residual_cores("")) for address, each in ring.synergy.items()}
+    assert known != before
+    ring.simulation.call("peer-1", ring.synergy["peer-1"].stop, "r")
+    ring.run(5.0)
+    assert free(ring) == before
+
+
+def test_a_deployed_component_says_what_its_peer_has_left_too() -> None:
+    ring = ring_of({})
+    synergy = ring.synergy["peer-2"]
+    ring.simulation.call("peer-2", synergy.loads.offer, "delay:new", {"peer": "peer-2"})
+    ring.run(1.0)
+    assert free(ring, "delay:new") == {"peer-2": level(2.0)}
+    ring.simulation.call("peer-2", synergy.loads.withdraw)
+    ring.run(1.0)
+    assert free(ring, "delay:new") == {}
+
+
+def test_probes_go_to_peers_that_have_capacity_left() -> None:
+    loaded = {"peer-0": 0.4, "peer-2": 0.4, "peer-4": 0.4, "peer-5": 0.4}
+    probed = {}
+    for choice in ("balanced", "random"):
+        ring = ring_of(loaded, choice=choice, ratio=0.1, at_least=2)
+        ring.submit("peer-1", "r", chain(rate=1000.0))
+        assert ring.until_decided("r").status == "running"
+        probed[choice] = {e.detail["via"][-1] for e in ring.events("r", "probe_accepted") if e.detail["via"]}
+    assert probed["balanced"] == {"peer-1", "peer-3"}
+    assert probed["random"] & loaded.keys()
+
+
+def test_the_fastest_graph_is_set_up_if_that_is_asked_for() -> None:
+    chosen = {}
+    for objective in ("balance", "delay"):
+        ring = ring_of({"peer-1": 0.7}, objective=objective, ratio=1.0, budget=256, sharing="off")
+        ring.submit("peer-1", "r", chain(rate=1000.0))
+        assert ring.until_decided("r").status == "running"
+        graphs = [e.detail for e in ring.events("r", "graph_evaluated") if not e.detail["unqualified"]]
+        assert len(graphs) > 1
+        (selected,) = ring.events("r", "graph_selected")
+        chosen[objective] = selected.detail
+        key = "phi" if objective == "balance" else "delay_s"
+        assert selected.detail[key] == min(each[key] for each in graphs)
+    assert chosen["delay"]["delay_s"] < chosen["balance"]["delay_s"]
