@@ -164,6 +164,25 @@ def test_a_failed_component_fails_who_uses_it() -> None:
     assert {operator for _, _, operator in ring.deployed} == {"sink"}  # with its results
 
 
+def test_a_reader_that_takes_nothing_fails_its_application_and_nobody_else() -> None:
+    ring = Ring(8, seed=2)
+    first = started(ring, "peer-3", "a", by_link())
+    started(ring, "peer-5", "b", by_source())
+    report = ("a", "packets", "large", "takes nothing")
+    ring.simulation.call(first["packets"], ring.synergy[first["packets"]].session.reader_failed, *report)
+    ring.run(2.0)
+    assert (ring.status("a"), ring.status("b")) == ("running", "running"), "others need what reads there"
+    report = ("a", "large", "by_link", "takes nothing")
+    ring.simulation.call(first["large"], ring.synergy[first["large"]].session.reader_failed, *report)
+    ring.run(2.0)
+    assert (ring.status("a"), ring.status("b")) == ("failed", "running")
+    assert "by_link" in ring.reports["a"][-1].reason
+    assert "takes nothing" in ring.reports["a"][-1].reason
+    stop(ring, "peer-5", "b")
+    stop(ring, "peer-3", "a")
+    assert not left(ring)
+
+
 def test_if_the_stream_cannot_be_had_components_are_composed_as_if_there_were_none() -> None:
     """A limit that the way over the shared stream breaks, but a graph of its own keeps."""
     ring = Ring(8, seed=8)

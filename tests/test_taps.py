@@ -385,6 +385,36 @@ def test_a_tap_of_a_tap_does_not_depend_on_the_pace_of_the_first() -> None:
     play(scenario)
 
 
+def test_a_consumer_that_takes_nothing_is_reported_where_others_share_its_stream() -> None:
+    async def scenario() -> None:
+        reports: list[tuple[str, str, str, str]] = []
+        pair = Pushing(
+            window_bytes=20_000,
+            result_bytes=20_000,
+            standstill_s=0.04,
+            held_up=lambda *report: reports.append(report),
+        )
+        one = pair.net["a"]
+        pair.deploy("first", pushed(), HERE)
+        made = one._executions["first", "filter"].component
+        while made.open or made.running:  # nobody fetches the results of the first
+            if not next(iter(one._path.feeds.values())).pending:
+                pair.push(20)
+            await asyncio.sleep(0)
+        assert not reports, "nobody shares its stream"
+        plan = filtered()
+        pair.deploy("second", plan, dict.fromkeys(plan.operators, "a"))
+        await until(lambda: bool(reports))
+        assert reports[0][:3] == ("first", "filter", "sink")
+        assert re.fullmatch(r"took nothing for 0\.\d+ s of the stream of filter, which others share", reports[0][3])
+        got: dict[str, list[int]] = {"first": [], "second": []}
+        await pair.finish(got)  # it may still be taken
+        assert got["first"] == list(range(pair.position))
+        assert not pair.failed
+
+    play(scenario)
+
+
 # -- without consumers of its own ------------------------------------------------------------------------------------
 
 

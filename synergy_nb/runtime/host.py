@@ -24,6 +24,7 @@ from synergy_nb.signatures import Segment
 __all__ = ["Host", "Runtime"]
 
 RESULT_BYTES: Final = 64 << 20  # results that a sink keeps until they are fetched
+STANDSTILL_S: Final = 10.0  # that a consumer which takes nothing may hold up those who share its stream
 
 
 class Host:
@@ -39,6 +40,9 @@ class Host:
         Called with (application, operator) when a sink has got the end of its stream.
     measured
         Called with (application, operator, record) of each sink every ``measure_s``; it is also journaled as ``qos``.
+    held_up
+        Called with (application, operator, reader, reason) when an operator, whose stream others share, has waited for
+        one of its own readers for long.
     prepared
         Called with (application, operator) when a part on Spark takes tuples.
     discipline, window_bytes
@@ -47,6 +51,8 @@ class Host:
         Results that a sink keeps until they are fetched; a full sink stops what is upstream of it.
     tap_bytes
         Of a shared stream that may wait for an application that joined it; one that falls behind by more fails.
+    standstill_s
+        Seconds that a consumer which takes nothing may hold up those who share its stream before that is reported.
     threads
         Operators that are executed at the same time.
     keys
@@ -69,11 +75,13 @@ class Host:
         failed: Callable[[str, str, str], None] | None = None,
         finished: Callable[[str, str], None] | None = None,
         measured: Callable[[str, str, dict[str, Any]], None] | None = None,
+        held_up: Callable[[str, str, str, str], None] | None = None,
         prepared: Callable[[str, str], None] | None = None,
         discipline: str = "fcfs",
         window_bytes: int = WINDOW_BYTES,
         result_bytes: int = RESULT_BYTES,
         tap_bytes: int = TAP_BYTES,
+        standstill_s: float = STANDSTILL_S,
         threads: int = 1,
         keys: Mapping[str, bytes] | None = None,
         samples: Callable[[], Iterable[Sample]] | None = None,
@@ -86,6 +94,7 @@ class Host:
         self._clock = runtime.clock
         self._failed = failed
         self._finished = finished
+        self._held_up = held_up
         self._prepared = prepared
         self._path = DataPath(runtime, self.hosting, failed=self._fail, ended=self._ended, threads=threads)
         self._around = Surroundings(
@@ -108,6 +117,9 @@ class Host:
         self._executions: dict[tuple[str, str], Execution] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self._sinks = Sinks(runtime.loop, runtime.clock, runtime.record, measured, measure_s)
+        self._standstill_s = standstill_s
+        self._stands: dict[str, tuple[int, float]] = {}  # channel that has no room: bytes that its reader took, since
+        self._watcher: asyncio.TimerHandle | None = None
         self._closed = False
 
     # -- instructions --------------------------------------------------------------------------------------------
@@ -176,7 +188,33 @@ class Host:
         source = execution.feed.source if isinstance(execution.feed, Tap) else execution.component
         if source.removed and not source.ended:
             raise ValueError(f"{where} has lost the component that makes it")
+        if self._watcher is None:
+            self._watcher = self._runtime.loop.call_later(self._standstill_s / 4, self._watch)
         return source
+
+    def _watch(self) -> None:
+        """See whether a consumer that takes nothing holds up those who share its stream."""
+        now = self._clock()
+        before, self._stands = self._stands, {}
+        shared = [execution for execution in self._executions.values() if execution.component.taps]
+        for execution in shared:
+            for outlet in tuple(execution.component.outlets):
+                taken, since = before.get(outlet.channel, (-1, now))
+                if outlet.open:
+                    continue
+                if taken != outlet.acknowledged:
+                    since = now
+                elif now - since >= self._standstill_s:
+                    self._stands_still(execution, outlet.channel, now - since)
+                    since = now
+                self._stands[outlet.channel] = outlet.acknowledged, since
+        self._watcher = self._runtime.loop.call_later(self._standstill_s / 4, self._watch) if shared else None
+
+    def _stands_still(self, execution: Execution, channel: str, seconds: float) -> None:
+        component = execution.component
+        if self._held_up is not None:
+            reason = f"took nothing for {seconds:.3g} s of the stream of {component.operator}, which others share"
+            self._held_up(component.application, component.operator, execution.readers[channel], reason)
 
     def _fit(self, feed: Feed) -> None:
         """Have a stream encoded, or no longer, as those who share it want it."""
@@ -248,6 +286,8 @@ class Host:
         for application, operator in tuple(self._executions):
             self._undeploy(application, operator)
         self._closed = True
+        if self._watcher is not None:
+            self._watcher.cancel()
         if self._ending:
             await asyncio.gather(*self._ending)
         await self._path.close()

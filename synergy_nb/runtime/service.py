@@ -101,6 +101,7 @@ class Service:
             runtime,
             failed=self._failed,
             finished=self._finished,
+            held_up=self._held_up,
             measured=self._measured,
             keys=keys,
             prepared=self._prepared,
@@ -191,6 +192,9 @@ class Service:
         self.runtime.loop.call_soon(
             self._into_peer, self.synergy.session.component_failed, application, operator, reason
         )
+
+    def _held_up(self, application: str, operator: str, reader: str, reason: str) -> None:
+        self._into_peer(self.synergy.session.reader_failed, application, operator, reader, reason)
 
     def _finished(self, application: str, operator: str) -> None:
         waiting = self._unfinished.get(application)

@@ -184,6 +184,12 @@ class Session(Protocol):
             text = f"{operator}{whose} at {self.peer.address}: {reason}"
             self.peer.send(graph.origin, Lost(graph.application, graph.attempt, text))
 
+    def reader_failed(self, application: str, operator: str, reader: str, reason: str) -> None:
+        """The driver's report that a consumer holds up those who share its component's stream."""
+        others = self.components[application, operator].users - {application}
+        if others and not any((application, reader) in self._needs(user) for user in others):
+            self.component_failed(application, reader, reason)
+
     def stop(self, application: str) -> bool:
         """End an application of this origin, or forget the results of one that has finished; False if unknown."""
         if application in self._owned:
