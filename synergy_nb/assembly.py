@@ -69,6 +69,8 @@ class PeerConfig(msgspec.Struct, frozen=True):
         Seconds between pings of the failure detector; more where many peers share a machine.
     composition, session
         Parameters of the algorithms.
+    tracing
+        Whether the journal gets every message of a request, to step through a decision.
     """
 
     name: str = ""
@@ -79,6 +81,7 @@ class PeerConfig(msgspec.Struct, frozen=True):
     pings: float = 0.5
     composition: CompositionConfig = CompositionConfig()
     session: SessionConfig = SessionConfig()
+    tracing: bool = True
 
 
 class SynergyPeer:
@@ -104,6 +107,7 @@ class SynergyPeer:
     def __init__(self, address: str, config: PeerConfig) -> None:
         self.config = config
         self.peer = peer = Peer(address, config.seed)
+        peer.tracing = config.tracing
         self.latency = Latency()
         self.ledger = Ledger(config.cores, config.bandwidth)
         self.pastry = Pastry(peer, self.latency)

@@ -24,6 +24,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias, Union
 
 import msgspec
@@ -174,16 +175,22 @@ class Timer:
         self.callback = None
 
 
+Traced: TypeAlias = Mapping[type[Message], Callable[[Any], tuple[str, dict[str, Any]]]]
+"""Message type to what gives its subject and details for the journal."""
+
+
 class Protocol:
     """Base of what a peer is made of: messages that it understands, and state.
 
     A subclass sets ``handlers`` in its ``__init__``: message type to bound method ``(sender, message) -> None``.
-    ``payloads`` are types that only arrive inside its other messages. Protocols reach each other only through what
+    ``payloads`` are types that only arrive inside its other messages. ``traced`` gives, for messages that belong to one
+    request or application, which it is and what the journal tells of them. Protocols reach each other only through what
     they are given when they are made.
     """
 
     handlers: Mapping[type[Message], Callable[[str, Any], None]]
     payloads: tuple[type[Message], ...] = ()
+    traced: Traced = MappingProxyType({})
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
@@ -205,6 +212,9 @@ class Peer:
 
     Attributes
     ----------
+    tracing : bool
+        Whether messages of protocols that are added from now on are journaled as they come in, so that one can step
+        through a decision afterwards.
     timers : list
         Heap of (when, sequence, timer), with those that were cancelled; drivers ask :attr:`next_timer`, and only look
         here whether there is any.
@@ -223,13 +233,26 @@ class Peer:
     [Send(to='a', message=Hello(text='hi'))]
     """
 
-    __slots__ = ("_effects", "_handlers", "_local", "_sequence", "address", "key", "now", "protocols", "rng", "timers")
+    __slots__ = (
+        "_effects",
+        "_handlers",
+        "_local",
+        "_sequence",
+        "address",
+        "key",
+        "now",
+        "protocols",
+        "rng",
+        "timers",
+        "tracing",
+    )
 
     def __init__(self, address: str, seed: int) -> None:
         self.address = address
         self.key = key_of(address)
         self.rng = random.Random(seed)
         self.now = 0.0
+        self.tracing = False
         self.protocols: list[Protocol] = []
         self._handlers: dict[type[Message], Callable[[str, Any], None]] = {}
         self.timers: list[tuple[float, int, Timer]] = []
@@ -298,9 +321,23 @@ class Peer:
         for kind, handler in protocol.handlers.items():
             if kind in self._handlers:
                 raise ValueError(f"message {kind.__name__} already belongs to another protocol")
-            self._handlers[kind] = handler
+            told = protocol.traced.get(kind) if self.tracing else None
+            self._handlers[kind] = handler if told is None else self._telling(kind.__name__, handler, told)
         self.protocols.append(protocol)
         return protocol
+
+    def _telling(
+        self,
+        name: str,
+        handler: Callable[[str, Any], None],
+        told: Callable[[Any], tuple[str, dict[str, Any]]],
+    ) -> Callable[[str, Any], None]:
+        def handle(sender: str, message: Message) -> None:
+            subject, detail = told(message)
+            self.record("message", subject, message=name, sender=sender, **detail)
+            handler(sender, message)
+
+        return handle
 
     def send(self, to: str, message: Message) -> None:
         """Send ``message`` to the peer at ``to``; to itself, it is handled at the end of the current call."""

@@ -245,6 +245,7 @@ def test_a_plan_of_too_many_routes_is_refused_at_once() -> None:
         ("ratio", float("nan")),
         ("choice", "neareset"),
         ("objective", "least"),
+        ("tolerance", -0.1),
         ("at_least", 0),
         ("budget", -1),
         ("attempts", 0),
@@ -416,3 +417,33 @@ def test_an_adaptive_ratio_follows_what_requests_need() -> None:
     ring = Ring(12, seed=30, config=lambda n: PeerConfig(f"peer-{n}", seed=n, composition=config))
     ring.submit("peer-0", "r", chain())
     assert ring.until_decided("r").status == "running"
+
+
+def test_a_decision_can_be_stepped_through_message_by_message() -> None:
+    ring = Ring(6, seed=5, codec=True)
+    ring.submit("peer-1", "r", chain(operators=2))
+    assert ring.until_decided("r").status == "running"
+    ring.run(0.5)
+    told = ring.events("r", "message")
+    assert {"Probe", "Acknowledged", "Returned", "Release", "Confirm", "Confirmed", "Begin"} <= {
+        event.detail["message"] for event in told
+    }
+    accepted = [(event.peer, event.detail["operator"]) for event in ring.events("r", "probe_accepted")]
+    probes = [event for event in told if event.detail["message"] == "Probe"]
+    assert {(event.peer, event.detail["operator"]) for event in probes} == set(accepted)
+    for event in probes:  # each came from where its path ends
+        via = event.detail["via"]
+        assert event.detail["sender"] == (via[-1][1] if via else "peer-1")
+        assert event.detail["sent"] <= event.time
+    returned = [event for event in told if event.detail["message"] == "Returned"]
+    (ended,) = ring.events("r", "probing_ended")
+    assert len(returned) == ended.detail["paths"]
+    confirmed = [event.detail["operator"] for event in told if event.detail["message"] == "Confirm"]
+    assert confirmed == ["sink", "o1", "o0", "source"]
+
+
+def test_messages_are_not_told_of_where_nobody_wants_them() -> None:
+    ring = Ring(4, seed=5, config=lambda n: PeerConfig(name=f"peer-{n}", seed=n, tracing=False))
+    ring.submit("peer-1", "r", chain(operators=2))
+    assert ring.until_decided("r").status == "running"
+    assert not ring.events("r", "message")

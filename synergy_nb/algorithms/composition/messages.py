@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from synergy_nb.graph import Hop
-from synergy_nb.peer import Message
+from synergy_nb.peer import Message, Traced
 from synergy_nb.plan import Plan
 from synergy_nb.projection import ProjectionConfig
 
 __all__ = [
+    "TRACED",
     "UNIT",
     "Acknowledged",
     "CompositionConfig",
@@ -63,6 +64,8 @@ class CompositionConfig(msgspec.Struct, frozen=True):
     objective
         What is least for the graph that is set up, of those that qualify: φ (``balance``), as in the dissertation, or
         the end-to-end ``delay``.
+    tolerance
+        Share by which φ may exceed the least for a graph that is faster; 0 is the dissertation's rule.
     discovery, probing
         Time allowed for the directory's answer, and for probes, in seconds.
     acknowledgement
@@ -91,6 +94,7 @@ class CompositionConfig(msgspec.Struct, frozen=True):
     budget: int = 8
     choice: str = "balanced"
     objective: str = "balance"
+    tolerance: float = 0.02
     discovery: float = 3.0
     probing: float = 3.0
     acknowledgement: float = 1.0
@@ -114,6 +118,8 @@ class CompositionConfig(msgspec.Struct, frozen=True):
         ):
             if getattr(self, field) not in known:
                 raise ValueError(f"{field}: {getattr(self, field)!r}; expected {' or '.join(known)}")
+        if not self.tolerance >= 0.0:
+            raise ValueError(f"tolerance: {self.tolerance}; expected at least 0")
         for field in ("at_least", "budget", "tries", "attempts"):
             if getattr(self, field) < 1:
                 raise ValueError(f"{field}: {getattr(self, field)}; expected at least 1")
@@ -211,6 +217,24 @@ class Release(Message, frozen=True):
     request: str
     attempt: int
 
+
+def _probe(probe: Probe) -> tuple[str, dict[str, Any]]:
+    try:
+        request, _ = decode_request(probe.request)
+    except (msgspec.MsgspecError, ValueError):
+        return "", {}  # it will be refused
+    via = [[hop.operator, hop.peer] for hop in probe.path]
+    return request.request, {"operator": probe.operator, "via": via, "budget": probe.budget, "sent": probe.sent}
+
+
+#: What the journal tells of each message where it tells of messages.
+TRACED: Final[Traced] = {
+    Probe: _probe,
+    Acknowledged: lambda message: (message.request, {"operators": sorted(message.weights)}),
+    Returned: lambda message: (message.request, {"via": [[hop.operator, hop.peer] for hop in message.path]}),
+    Dropped: lambda message: (message.request, {"operator": message.operator, "condition": message.condition}),
+    Release: lambda message: (message.request, {"attempt": message.attempt}),
+}
 
 encode_request = msgspec.msgpack.Encoder().encode
 

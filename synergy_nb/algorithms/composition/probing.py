@@ -14,6 +14,7 @@ import msgspec
 from synergy_nb.algorithms.composition import places
 from synergy_nb.algorithms.composition.adaptive import share
 from synergy_nb.algorithms.composition.messages import (
+    TRACED,
     Acknowledged,
     CompositionConfig,
     Dropped,
@@ -99,6 +100,7 @@ class Probing(Protocol):
         self._waiting: dict[str, _Waiting] = {}
         self._owed: dict[tuple[str, str, int], dict[str, int]] = {}  # (upstream, request, attempt) to what is answered
         self._closed: OrderedDict[str, int] = OrderedDict()
+        self.traced = TRACED
         self.handlers = {Probe: self._probe, Acknowledged: self._acknowledged, Release: self._release}
 
     def _probe(self, sender: str, probe: Probe) -> None:

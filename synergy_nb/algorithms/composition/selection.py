@@ -10,6 +10,7 @@ import msgspec
 
 from synergy_nb.algorithms.composition.adaptive import History, adapted
 from synergy_nb.algorithms.composition.messages import (
+    TRACED,
     UNIT,
     CompositionConfig,
     Dropped,
@@ -88,6 +89,7 @@ class Composition(Protocol):
         self.also: tuple[str, ...] = ()
         self._history = History()
         self._pending: dict[str, Pending] = {}
+        self.traced = TRACED
         self.handlers = {Returned: self._returned, Dropped: self._dropped}
 
     @property
@@ -294,10 +296,11 @@ class Composition(Protocol):
                     unqualified=failed,
                 )
         by_delay = self.config.objective == "delay"
+        equal = min((phi for phi, _ in pending.qualified), default=0.0) * (1.0 + self.config.tolerance)
 
         def rank(qualified: tuple[float, ComponentGraph]) -> tuple[float, float, list[tuple[str, str]]]:
             phi, graph = qualified
-            phi, delay = round(phi, 9), graph.delay(plan)
+            phi, delay = round(max(phi, equal), 9), graph.delay(plan)
             return *((delay, phi) if by_delay else (phi, delay)), sorted(graph.peers.items())
 
         pending.qualified.sort(key=rank, reverse=True)

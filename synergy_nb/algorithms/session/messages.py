@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from synergy_nb.graph import Use
-from synergy_nb.peer import Message
+from synergy_nb.peer import Message, Traced
 
-__all__ = ["Begin", "Confirm", "Confirmed", "End", "Feedback", "Graph", "Lost", "Refused", "SessionConfig", "Share"]
+__all__ = [
+    "TRACED",
+    "Begin",
+    "Confirm",
+    "Confirmed",
+    "End",
+    "Feedback",
+    "Graph",
+    "Lost",
+    "Refused",
+    "SessionConfig",
+    "Share",
+]
 
 
 class Graph(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -118,6 +132,21 @@ class Lost(Message, frozen=True):
     application: str
     attempt: int
     reason: str
+
+
+#: What the journal tells of each message where it tells of messages; feedback, which comes every second, is left out.
+TRACED: Final[Traced] = {
+    Confirm: lambda message: (
+        message.graph.application,
+        {"operator": message.operator, "consumer": message.consumer},
+    ),
+    Share: lambda message: (message.graph.application, {"streams": sorted(message.graph.shared)}),
+    Confirmed: lambda message: (message.application, {"operator": message.operator}),
+    Refused: lambda message: (message.application, {"operator": message.operator, "reason": message.reason}),
+    Begin: lambda message: (message.application, {}),
+    End: lambda message: (message.application, {"reason": message.reason}),
+    Lost: lambda message: (message.application, {"reason": message.reason}),
+}
 
 
 class SessionConfig(msgspec.Struct, frozen=True):

@@ -30,6 +30,7 @@ from collections.abc import Callable, Mapping
 from synergy_nb.algorithms.session.components import Component, ComponentId, Components
 from synergy_nb.algorithms.session.impact import Impacts
 from synergy_nb.algorithms.session.messages import (
+    TRACED,
     Begin,
     Confirm,
     Confirmed,
@@ -102,6 +103,7 @@ class Session(Protocol):
         self._ended: OrderedDict[str, int] = OrderedDict()
         membership.on_dead.append(self._peer_died)
         self.impacts = Impacts(self.components, self._members, ledger)
+        self.traced = TRACED
         self.handlers = {
             Confirm: self._confirm,
             Share: self._share,

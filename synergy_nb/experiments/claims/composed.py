@@ -283,7 +283,7 @@ def _peers(topology: Topology, workload: Workload, scenario: Scenario, seed: int
     for number, (address, cores) in enumerate(topology.cores.items()):
         offers = workload.offers(address)
         own = seed * 1_000_003 + number
-        settings = PeerConfig(address, offers, cores, seed=own, pings=scenario.pings, composition=config)
+        settings = PeerConfig(address, offers, cores, seed=own, pings=scenario.pings, composition=config, tracing=False)
         peers[address] = each = SynergyPeer(address, settings)
         _equip(each, topology, address, cores)
     return peers

@@ -191,6 +191,7 @@ CLAIMED: Final = (
             "population": whole("queries that there are to ask for", 100),
             "zipf": number("exponent of their popularity", 0.5),
             "choice": choice("candidates that are probed", ["balanced", "random", "nearest"]),
+            "tolerance": number("share by which φ may exceed the least for a faster graph", 0.02),
             "ratio": number("probing ratio", 1.0, least=1e-9, most=1.0),
             "budget": wholes("paths that are probed", (8, 32, 128), (2, 4, 8, 16, 32, 64, 128, 256)),
             "algorithms": several("policies compared", (*PROBING, FASTEST), ("synergy", FASTEST, "composition")),

@@ -34,7 +34,7 @@ class Scenario:
         Whether all peers have one core, instead of capacities from discrete classes.
     policy
         One of :data:`~synergy_nb.algorithms.composition.POLICIES`.
-    ratio, at_least, budget, choice, objective
+    ratio, at_least, budget, choice, objective, tolerance
         Of :class:`~synergy_nb.algorithms.composition.CompositionConfig`, for the policies that probe.
     deployment
         Where components go that are missing or that no candidate can take on: a rule of
@@ -56,6 +56,7 @@ class Scenario:
     budget: int = 8
     choice: str = "random"
     objective: str = "balance"
+    tolerance: float = 0.0
     deployment: str = "off"
     pings: float = 4.0
     window: float = 60.0
@@ -74,6 +75,7 @@ class Scenario:
             budget=self.budget,
             choice=self.choice,
             objective=self.objective,
+            tolerance=self.tolerance,
         )
 
     def world(self, seed: int) -> tuple[Topology, Workload]:
