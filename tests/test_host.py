@@ -226,11 +226,27 @@ def test_frames_for_nobody_are_journaled_once() -> None:
         for _ in range(3):
             pair.net["a"].on_data("b", "app/source>filter:0", b"")
             pair.net["a"].on_data("b", "credit:app/source>filter:0", b"123")
-            pair.net["a"].on_data("b", "credit:unknown", bytes(8))
+            pair.net["a"].on_data("b", "credit:unknown", bytes(12))
         assert [(kind, subject) for kind, subject, _ in pair.runtimes["a"].events] == [
             ("data_refused", "app/source>filter:0"),
             ("data_refused", "credit:app/source>filter:0"),
         ]
+
+    play(scenario)
+
+
+def test_whoever_sends_data_is_told_what_its_reader_has_left() -> None:
+    async def scenario() -> None:
+        heard: set[tuple[str, float]] = set()
+        pair = Pair(
+            read=reading(30, 100),
+            window_bytes=4000,
+            left=lambda: 0.75,
+            heard=lambda address, cores: heard.add((address, cores)),
+        )
+        pair.deploy("app", trace().filter("bytes >= 0").sink(), {"source": "a", "filter": "b", "sink": "b"})
+        assert sum(batch.table.height for batch in await pair.results("b", "app")) == 3000
+        assert heard == {("b", 0.75)}
 
     play(scenario)
 

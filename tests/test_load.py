@@ -5,6 +5,7 @@ from __future__ import annotations
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.overlay.load import FREE, level
+from synergy_nb.plan import source
 from tests.simulated import Ring
 from tests.test_composition import chain
 
@@ -92,3 +93,32 @@ def test_the_fastest_graph_is_set_up_if_that_is_asked_for() -> None:
         key = "phi" if objective == "balance" else "delay_s"
         assert selected.detail[key] == min(each[key] for each in graphs)
     assert chosen["delay"]["delay_s"] < chosen["balance"]["delay_s"]
+
+
+def test_what_came_with_data_saves_probes_and_is_soon_forgotten() -> None:
+    """Peer 1 knows that two candidates are full, which the directory does not yet."""
+    probed = {}
+    for later in (0.0, 2.0):
+        ring = ring_of({}, ratio=1.0, budget=256, sharing="off")
+        probing = ring.synergy["peer-1"].probing
+        for full in ("peer-2", "peer-3"):
+            ring.simulation.call("peer-1", probing.hear, full, 0.0)
+        ring.run(later)
+        plan = source("packets", rate=1000.0, at="peer-1").filter("bytes > 0", cost="100 us", id="o0").sink()
+        ring.submit("peer-1", "r", plan)
+        assert ring.until_decided("r").status == "running"
+        told = ring.events("r", "probe_accepted")
+        probed[later] = {event.peer for event in told if event.detail["operator"] == "o0"}
+    assert probed == {
+        0.0: {"peer-0", "peer-1", "peer-4", "peer-5"},
+        2.0: {f"peer-{number}" for number in range(6)},
+    }
+
+
+def test_if_all_candidates_are_said_to_be_full_they_are_asked_all_the_same() -> None:
+    ring = ring_of({}, ratio=1.0, budget=256, sharing="off")
+    for peer in range(6):
+        ring.simulation.call("peer-1", ring.synergy["peer-1"].probing.hear, f"peer-{peer}", 0.0)
+    plan = source("packets", rate=1000.0, at="peer-1").filter("bytes > 0", cost="100 us", at="peer-2").sink()
+    ring.submit("peer-1", "r", plan)
+    assert ring.until_decided("r").status == "running"

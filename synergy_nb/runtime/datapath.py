@@ -6,12 +6,15 @@ than :data:`LIGHT_SECONDS` is executed on the loop's thread itself: going to ano
 Items that wait for the same operator are executed together, so whoever is behind has less to do for each of them.
 
 On the wire, data travel on the channel ``application/upstream>operator:port``, and what the reader has consumed on
-``credit:`` + channel, as 8 bytes, little-endian.
+``credit:`` + channel, as 8 bytes, little-endian, with the cores that the reader's peer has left, as 4 bytes of a float.
+So whoever sends data to a peer knows its load and need not ask whether it can take on more (dissertation, section
+2.3.1, step 3; there the load travels with the data, downstream, although it is the upstream peer that probes).
 """
 
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
@@ -31,6 +34,7 @@ LIGHT_ROWS: Final = 64  # tuples of an item that may be executed on the loop's t
 LIGHT_SECONDS: Final = 0.6e-3  # that such items may have been taking: 60 µs in a row, 450 µs after 10 ms of rest
 TURN_SECONDS: Final = 1e-3  # spent on the loop's thread before others get their turn
 CREDIT: Final = "credit:"
+GRANT: Final = struct.Struct("<Qf")  # bytes consumed since the channel began, cores left
 
 
 class DataPath:
@@ -48,6 +52,10 @@ class DataPath:
         Called with a sink that has got the end of its stream.
     threads
         Operators that are executed at the same time.
+    left
+        Cores that this peer has left.
+    heard
+        Told of the cores that another has left.
 
     Attributes
     ----------
@@ -67,6 +75,8 @@ class DataPath:
         failed: Callable[[Execution, BaseException], None],
         ended: Callable[[Sink], None],
         threads: int,
+        left: Callable[[], float],
+        heard: Callable[[str, float], None],
     ) -> None:
         self.hosting = hosting
         self.executions: dict[Component, Execution] = {}
@@ -78,6 +88,8 @@ class DataPath:
         self._failed = failed
         self._ended = ended
         self._threads = threads
+        self._left = left
+        self._heard = heard
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"synergy {runtime.address}")
         self._executing = 0  # in the pool
         self._strangers: set[str] = set()  # channels refused so far, to journal each once
@@ -123,11 +135,12 @@ class DataPath:
         """Take a data frame from another peer: items, or what its reader has consumed."""
         now = self._clock()
         if channel.startswith(CREDIT):
-            if len(payload) == 8:
-                consumed = int.from_bytes(payload, "little")
+            if len(payload) == GRANT.size:
+                consumed, left = GRANT.unpack(payload)
+                self._heard(sender, left)
                 self._dispatch(self.hosting.credit(channel.removeprefix(CREDIT), consumed, now))
             else:
-                self._refuse(channel, f"{len(payload)} bytes; expected 8")
+                self._refuse(channel, f"{len(payload)} bytes; expected {GRANT.size}")
             self.pump()
             return
         inlet = self.hosting.inlet(channel)
@@ -190,7 +203,7 @@ class DataPath:
                 for channel, consumed in self.hosting.grants():
                     sender = self.senders.get(channel)
                     if sender is not None:
-                        self._send(None, sender, CREDIT + channel, consumed.to_bytes(8, "little"))
+                        self._send(None, sender, CREDIT + channel, GRANT.pack(consumed, self._left()))
         finally:
             self._pumping = False
 

@@ -64,6 +64,8 @@ class Host:
         :func:`~synergy_nb.runtime.execution.read_paced`.
     measure_s
         Seconds between two measurements of the sinks.
+    left, heard
+        Cores that this peer has left, which whoever sends data to it is told; and is told of those of others.
     spark
         What this peer has to do with Spark; None: it takes no parts on Spark.
     """
@@ -87,6 +89,8 @@ class Host:
         samples: Callable[[], Iterable[Sample]] | None = None,
         read: Callable[[Mapping[str, Any]], tuple[Stream, bool]] = read_paced,
         measure_s: float = 1.0,
+        left: Callable[[], float] = lambda: 0.0,
+        heard: Callable[[str, float], None] = lambda _address, _cores: None,
         spark: SparkHost | None = None,
     ) -> None:
         self.hosting = Hosting(discipline, window_bytes)
@@ -96,7 +100,15 @@ class Host:
         self._finished = finished
         self._held_up = held_up
         self._prepared = prepared
-        self._path = DataPath(runtime, self.hosting, failed=self._fail, ended=self._ended, threads=threads)
+        self._path = DataPath(
+            runtime,
+            self.hosting,
+            failed=self._fail,
+            ended=self._ended,
+            threads=threads,
+            left=left,
+            heard=heard,
+        )
         self._around = Surroundings(
             address=runtime.address,
             loop=runtime.loop,

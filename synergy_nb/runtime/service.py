@@ -107,6 +107,8 @@ class Service:
             prepared=self._prepared,
             samples=self._samples,
             measure_s=MEASURE,
+            left=lambda: synergy.ledger.residual_cores(""),
+            heard=synergy.probing.hear,
             spark=self.spark,
         )
         streams = synergy.streams

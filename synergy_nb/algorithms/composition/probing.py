@@ -37,6 +37,7 @@ __all__ = ["Probing"]
 
 Project = Callable[[str, Plan, str, Sequence[str], float], tuple[float, list[Impact]]]
 
+FRESH: Final = 2.0  # seconds that what came along with data is believed
 MEMORY: Final = 4096  # closed requests that a peer remembers, to refuse their late probes by name
 
 
@@ -95,6 +96,7 @@ class Probing(Protocol):
         self.running: Callable[[Provider], float | None] = lambda _component: None
         self.hosts: Callable[[str], bool] = lambda _name: True
         self.known: Callable[[], Sequence[str]] = tuple
+        self._heard: dict[str, tuple[float, float]] = {}  # peer to cores that it has left, and when it said so
         self._held: dict[str, tuple[int, Timer]] = {}
         self._seen: dict[str, set[tuple[str, tuple[tuple[str, str], ...]]]] = {}
         self._waiting: dict[str, _Waiting] = {}
@@ -102,6 +104,20 @@ class Probing(Protocol):
         self._closed: OrderedDict[str, int] = OrderedDict()
         self.traced = TRACED
         self.handlers = {Probe: self._probe, Acknowledged: self._acknowledged, Release: self._release}
+
+    def hear(self, address: str, cores: float) -> None:
+        """The driver's report of what came along with data: how many cores another peer has left (step 3)."""
+        self._heard.pop(address, None)
+        self._heard[address] = cores, self.peer.now
+        if len(self._heard) > MEMORY:
+            del self._heard[next(iter(self._heard))]
+
+    def _left(self, request: str, address: str) -> float | None:
+        """Cores that a peer has left, if this one has just been told, or is that peer."""
+        if address == self.peer.address:
+            return self.ledger.residual_cores(request)
+        cores, when = self._heard.get(address, (0.0, -math.inf))
+        return cores if self.peer.now - when < FRESH else None
 
     def _probe(self, sender: str, probe: Probe) -> None:
         try:
@@ -268,6 +284,10 @@ class Probing(Protocol):
         if operator in request.deploy:
             candidates = self._places(request, plan, operator, path, meets=meets)
             budget = max(budget, request.at_least)  # else one place that is full would end the path
+        elif request.choice == "balanced" and not meets:
+            load = plan.load(operator)
+            left = {address: self._left(request.request, address) for address in candidates}
+            candidates = [peer for peer, cores in left.items() if cores is None or cores >= load] or candidates
         many = len(candidates)
         portion = share(request.ratio, many) if self.config.adaptive else math.ceil(request.ratio * many)
         wanted = max(portion, request.at_least)
@@ -285,7 +305,7 @@ class Probing(Protocol):
             return sorted(candidates, key=lambda address: (distance(address), address))[:many]
         if many == len(candidates):
             return list(candidates)
-        adds = self._adds(request, plan, operator, () if meets else path) if request.choice == "balanced" else None
+        adds = self._adds(request, plan, operator, path, alike=meets) if request.choice == "balanced" else None
         salt = f"{request.request}/{request.attempt}/{operator}/"
         if not meets:
             salt += "/".join(hop.peer for hop in path)
@@ -297,22 +317,28 @@ class Probing(Protocol):
             return sorted(candidates, key=lambda address: (adds(address), drawn(address)))[:many]
         return sorted(candidates, key=drawn)[:many]
 
-    def _adds(self, request: Request, plan: Plan, operator: str, path: tuple[Hop, ...]) -> Callable[[str], float]:
-        """What a candidate would add to φ (equation 2.5) after ``path``, by what the directory says that is left.
+    def _adds(
+        self, request: Request, plan: Plan, operator: str, path: tuple[Hop, ...], *, alike: bool
+    ) -> Callable[[str], float]:
+        """What a candidate would add to φ (equation 2.5) after ``path``: by what it has left, as data or directory say.
 
-        The bandwidth of a link is known where it ends; from here it is taken for that of the way back.
+        The bandwidth of a link is known where it ends; from here it is taken for that of the way back. Probers that
+        have to choose ``alike`` go by what all of them know.
         """
         load = plan.load(operator)
         taken: dict[str, float] = {}
-        for hop in path:
-            taken[hop.peer] = taken.get(hop.peer, 0.0) + plan.load(hop.operator)
-        bandwidth = plan.bandwidth(path[-1].operator) if path else 0.0
+        bandwidth = 0.0
+        if path and not alike:
+            bandwidth = plan.bandwidth(path[-1].operator)
+            for hop in path:
+                taken[hop.peer] = taken.get(hop.peer, 0.0) + plan.load(hop.operator)
 
         def adds(address: str) -> float:
-            free = request.free.get(address, 0.0) - taken.get(address, 0.0)
+            left = None if alike else self._left(request.request, address)
+            free = (request.free.get(address, 0.0) if left is None else left) - taken.get(address, 0.0)
             if free < load:
                 return math.inf
-            far = bandwidth / self.ledger.bandwidth_from(address) if path and address != self.peer.address else 0.0
+            far = bandwidth / self.ledger.bandwidth_from(address) if bandwidth and address != self.peer.address else 0.0
             return (load / free if load else 0.0) + far
 
         return adds

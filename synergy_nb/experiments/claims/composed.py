@@ -189,6 +189,18 @@ class Composed:
             if smoothed.count:
                 origin = self.served[name].request.origin
                 self.simulation.call(origin, self.peers[origin].session.measured, name, smoothed.moving)
+        if self.scenario.choice == "balanced":
+            self._piggyback()
+
+    def _piggyback(self) -> None:
+        """Tell each peer what those that it sends data to have left, as credits do on real peers."""
+        left = {address: each.ledger.residual_cores("") for address, each in self.peers.items()}
+        for name in self._delays:
+            served = self.served[name]
+            if served.plan is not None:
+                for operator, peer in served.peers.items():
+                    for up in served.plan.upstream(operator):
+                        self.peers[served.peers[up]].probing.hear(peer, left[peer])
 
     def advance(self, until: float) -> None:
         """Let virtual time pass, with feedback."""
