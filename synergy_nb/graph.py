@@ -20,6 +20,8 @@ __all__ = [
     "Deploy",
     "Detach",
     "Hop",
+    "Moving",
+    "Replicate",
     "Report",
     "Start",
     "Undeploy",
@@ -42,6 +44,11 @@ class Deploy(msgspec.Struct, frozen=True):
         Operator id to the address of the peer that executes it: the component graph λ.
     discipline
         Order in which queued tuples are served: ``fcfs``, ``edf`` or ``least_slack``.
+    backups
+        Operator id to the peers of its backups: the replication graph ρ.
+    resumed
+        Whether it takes the place of another: it goes on from what this peer, as its backup, has got of it, and emits
+        after :class:`Moving`.
     """
 
     application: str
@@ -49,6 +56,44 @@ class Deploy(msgspec.Struct, frozen=True):
     plan: bytes
     peers: dict[str, str]
     discipline: str = "fcfs"
+    backups: dict[str, tuple[str, ...]] = {}
+    resumed: bool = False
+
+
+class Replicate(msgspec.Struct, frozen=True):
+    """Keep what the primary of an operator emits, as its backup.
+
+    Parameters
+    ----------
+    application, operator
+        Of what.
+    plan
+        ``Plan.to_bytes()``.
+    peers, backups
+        Component graph λ and replication graph ρ.
+    """
+
+    application: str
+    operator: str
+    plan: bytes
+    peers: dict[str, str]
+    backups: dict[str, tuple[str, ...]]
+
+
+class Moving(msgspec.Struct, frozen=True):
+    """Send the streams of an application where it now is.
+
+    Parameters
+    ----------
+    application
+        Which.
+    peers, backups
+        Component graph λ and replication graph ρ from now on.
+    """
+
+    application: str
+    peers: dict[str, str]
+    backups: dict[str, tuple[str, ...]]
 
 
 class Start(msgspec.Struct, frozen=True):

@@ -7,16 +7,22 @@ bytes were consumed *since the channel began*: one that is lost, doubled or over
 Items travel in :class:`Parcel` values, which carry what queues need to know (position, rows, size), so nothing here
 looks into a table. A receiving end expects the position after the last one that it took: what it took before is
 dropped, what overlaps is cut (``Parcel.skip``), and a gap raises :class:`PositionGap`.
+
+Where the reader is replicated, the sending end retains what it has sent until every backup of the reader has a state
+that covers it, and sends it once more to the one that takes over (:meth:`Outlet.rewind`).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Final
 
 import msgspec
 
-__all__ = ["Inlet", "Outlet", "Parcel", "PositionGap"]
+__all__ = ["Inlet", "Outlet", "Parcel", "PositionGap", "before"]
+
+RETAIN_BYTES: Final = 8 << 20  # that a channel retains for the backups of its reader; then it waits for them
 
 
 class PositionGap(ValueError):
@@ -61,6 +67,11 @@ class Parcel(msgspec.Struct):
         return self.rows - self.skip
 
 
+def before(parcel: Parcel, position: int) -> bool:
+    """Whether all of a parcel is before a position; a punctuation at the very position may not have been seen."""
+    return parcel.position + max(parcel.rows, 1) <= position
+
+
 class Outlet:
     """Sending end of a channel.
 
@@ -72,9 +83,16 @@ class Outlet:
         Bytes that may be outside.
     local
         Whether the receiving end is on the same peer.
+
+    Attributes
+    ----------
+    keepers : dict
+        Backups of the reader, each with the position up to which its state covers the stream.
+    held : bool
+        Whether nothing may be sent, since there is no reader at the moment.
     """
 
-    __slots__ = ("acknowledged", "channel", "local", "outbox", "sent", "window")
+    __slots__ = ("acknowledged", "channel", "held", "keepers", "local", "outbox", "retained", "sent", "size", "window")
 
     def __init__(self, channel: str, window: int, local: bool) -> None:
         self.channel = channel
@@ -83,6 +101,10 @@ class Outlet:
         self.sent = 0  # bytes since the channel began
         self.acknowledged = 0  # of these, bytes that the other end has consumed
         self.outbox: deque[Parcel] = deque()
+        self.keepers: dict[str, int] = {}
+        self.retained: deque[Parcel] = deque()
+        self.size = 0  # bytes in it
+        self.held = False
 
     @property
     def credit(self) -> int:
@@ -92,6 +114,8 @@ class Outlet:
     @property
     def open(self) -> bool:
         """Whether the component may produce more for this channel."""
+        if self.held or self.size >= RETAIN_BYTES:
+            return False
         return not self.outbox and self.sent - self.acknowledged < self.window
 
     def ready(self) -> bool:
@@ -100,13 +124,50 @@ class Outlet:
         Grants lag by up to a quarter of a window, so a parcel of more than half of it goes out as soon as half of it
         is free: asking for more could wait for ever.
         """
-        return bool(self.outbox) and self.credit >= min(self.outbox[0].size, self.window // 2)
+        return bool(self.outbox) and not self.held and self.credit >= min(self.outbox[0].size, self.window // 2)
 
     def send(self) -> Parcel:
         """Take the first parcel out of the outbox and pay for it."""
         parcel = self.outbox.popleft()
         self.sent += parcel.size
+        if self.keepers:
+            self.retained.append(parcel)
+            self.size += parcel.size
         return parcel
+
+    def settle(self, keeper: str, position: int) -> None:
+        """A backup of the reader has a state that covers all before ``position``: it will not be asked for again."""
+        if keeper in self.keepers:
+            self.keepers[keeper] = max(position, self.keepers[keeper])
+            self._trim()
+
+    def guard(self, keepers: Iterable[str]) -> None:
+        """The reader has these backups from now on; what is retained because of others goes."""
+        self.keepers = {keeper: self.keepers.get(keeper, 0) for keeper in keepers}
+        self._trim()
+
+    def _trim(self) -> None:
+        least = min(self.keepers.values(), default=None)
+        while self.retained and (least is None or before(self.retained[0], least)):
+            self.size -= self.retained.popleft().size
+
+    def rewind(self, prepare: Callable[[Parcel], Parcel], keepers: Iterable[str], *, local: bool) -> None:
+        """Another reader takes the place of the one that there was: send it all that is retained, on a new account.
+
+        Parameters
+        ----------
+        prepare
+            Gives a parcel in the form in which it goes to the new reader.
+        keepers
+            Backups of the new one.
+        local
+            Whether it is on this peer.
+        """
+        self.outbox = deque(prepare(parcel) for parcel in (*self.retained, *self.outbox))
+        self.retained.clear()
+        self.size = self.sent = self.acknowledged = 0
+        self.held, self.local = False, local
+        self.guard(keepers)
 
     def acknowledge(self, consumed: int) -> bool:
         """The other end has consumed ``consumed`` bytes since the channel began; False if that is old news."""
@@ -187,6 +248,10 @@ class Inlet:
         if parcel.position < expected:
             return msgspec.structs.replace(parcel, skip=expected - parcel.position)
         return parcel
+
+    def rewind(self) -> None:
+        """Another sender takes the place of the one that there was, on a new account."""
+        self.consumed = self.granted = 0
 
     def consume(self, size: int) -> bool:
         """``size`` bytes have left the queue for good; True if the sending end, on another peer, should hear of it."""

@@ -214,10 +214,22 @@ class Hosting:
         if sender is None or inlet is None or not sender[1].local:
             return
         outlet = inlet.upstream = sender[1]
-        if outlet.sent:  # a reader that takes the place of another joins the stream where it is
+        if outlet.sent and not outlet.keepers:  # a reader that takes the place of another joins the stream where it is
             outlet.acknowledged = outlet.sent
             inlet.expected = None
         self._flush(outlet, now, [])
+
+    def redirect(
+        self, channel: str, prepare: Callable[[Parcel], Parcel], keepers: Iterable[str], now: float, *, local: bool
+    ) -> list[Delivery]:
+        """The reader of a channel has moved, see :meth:`Outlet.rewind`; gives what has to go to it now."""
+        deliveries: list[Delivery] = []
+        sender = self._outlets.get(channel)
+        if sender is not None:
+            sender[1].rewind(prepare, keepers, local=local)
+            self._tie(channel, now)
+            self._flush(sender[1], now, deliveries)
+        return deliveries
 
     def remove(self, application: str, operator: str) -> bool:
         """Forget a component and all that waits in its queues and outboxes; False if there is none."""

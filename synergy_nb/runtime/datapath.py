@@ -19,11 +19,14 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
+import msgspec
+
 from synergy_nb.dataflow.channels import Parcel
 from synergy_nb.dataflow.hosting import TOGETHER_ROWS, Component, Delivery, Hosting, Work
-from synergy_nb.dataflow.tuples import decode
+from synergy_nb.dataflow.tuples import decode, encode
 from synergy_nb.runtime.execution import Execution, Outcome, Runtime
 from synergy_nb.runtime.packing import parcel_of
+from synergy_nb.runtime.replicas import REPLICA, SETTLED, STATE, Replicas
 from synergy_nb.runtime.sinks import Sink
 from synergy_nb.runtime.sources import Feed
 from synergy_nb.runtime.spark import SparkPart
@@ -33,6 +36,7 @@ __all__ = ["DataPath"]
 LIGHT_ROWS: Final = 64  # tuples of an item that may be executed on the loop's thread
 LIGHT_SECONDS: Final = 0.6e-3  # that such items may have been taking: 60 µs in a row, 450 µs after 10 ms of rest
 TURN_SECONDS: Final = 1e-3  # spent on the loop's thread before others get their turn
+HELD_S: Final = 1.0  # until a reader that could not be reached is tried again
 CREDIT: Final = "credit:"
 GRANT: Final = struct.Struct("<Qf")  # bytes consumed since the channel began, cores left
 
@@ -61,6 +65,8 @@ class DataPath:
     ----------
     executions
         Component to its execution, of those that are at work.
+    replicas
+        The backups that it keeps, and what it sends to those of its own components.
     feeds
         Execution to feed, of what emits here without being executed.
     routes
@@ -79,6 +85,7 @@ class DataPath:
         heard: Callable[[str, float], None],
     ) -> None:
         self.hosting = hosting
+        self.replicas = Replicas(runtime, hosting, self._pump_soon)
         self.executions: dict[Component, Execution] = {}
         self.feeds: dict[Execution, Feed] = {}
         self.routes: dict[str, str | Sink] = {}
@@ -110,6 +117,7 @@ class DataPath:
         self.hosting.remove(component.application, component.operator)
         self.executions.pop(component, None)
         self.feeds.pop(execution, None)
+        self.replicas.remove(component)
         for inlet in component.inlets:
             self.senders.pop(inlet.channel, None)
         for channel in execution.routes:
@@ -126,6 +134,7 @@ class DataPath:
 
     async def close(self) -> None:
         """Return when nothing is executed any more, and no thread is left."""
+        self.replicas.close()
         await self._idle.wait()
         self._pool.shutdown()
 
@@ -143,6 +152,9 @@ class DataPath:
                 self._refuse(channel, f"{len(payload)} bytes; expected {GRANT.size}")
             self.pump()
             return
+        if channel.startswith((REPLICA, STATE, SETTLED)):
+            self._replicate(sender, channel, payload)
+            return
         inlet = self.hosting.inlet(channel)
         if inlet is None:
             self._refuse(channel, "no component on this peer reads it")
@@ -153,6 +165,13 @@ class DataPath:
         except ValueError as error:  # damaged, or tuples are missing
             self._failed(self.executions[inlet.component], error)
         self._pump_soon()  # frames that have come together are executed together
+
+    def _replicate(self, sender: str, channel: str, payload: bytes) -> None:
+        try:
+            if not self.replicas.on_data(sender, channel, payload):
+                self._refuse(channel, "this peer has no such backup")
+        except (ValueError, msgspec.MsgspecError) as error:
+            self._refuse(channel, str(error))
 
     def _refuse(self, channel: str, reason: str) -> None:
         if channel not in self._strangers and len(self._strangers) < 1000:
@@ -172,8 +191,27 @@ class DataPath:
             self._runtime.send_data(to, channel, payload)
         except (OSError, BufferError) as error:  # the link is full or gone: tuples would be missing
             writer = self.hosting.writer(own) if own is not None else None
-            if writer is not None:
+            outlet = self.hosting.outlet(channel)
+            if outlet is not None and outlet.keepers:  # its reader may be dead, and another take its place
+                outlet.held = True
+                self._runtime.loop.call_later(HELD_S, self._try_again, channel)
+            elif writer is not None:
                 self._failed(self.executions[writer], error)
+
+    def _try_again(self, channel: str) -> None:
+        """The reader of a channel could not be reached; by now another may have taken its place."""
+        outlet = self.hosting.outlet(channel)
+        if outlet is not None and outlet.held and channel in self.routes:
+            self.redirect(channel, outlet.keepers)
+
+    def redirect(self, channel: str, keepers: Iterable[str]) -> None:
+        """Send all that the backups of a reader did not cover to where the channel leads now, where it has others."""
+        local = self.routes[channel] == self._runtime.address
+
+        def prepare(parcel: Parcel) -> Parcel:
+            return parcel if local or parcel.payload is not None else parcel_of(parcel.item, encode(parcel.item))
+
+        self._dispatch(self.hosting.redirect(channel, prepare, tuple(keepers), self._clock(), local=local))
 
     def _keep(self, sink: Sink, parcel: Parcel) -> None:
         before = sink.fetched, sink.ended
@@ -278,6 +316,8 @@ class DataPath:
         self.pump()
 
     def _complete(self, execution: Execution, work: Work, outcome: Outcome) -> None:
+        last = work.parcels[-1]
+        execution.taken[work.port] = last.position + last.rows
         late = execution.account(outcome, LIGHT_ROWS)
         deliveries = self.hosting.done(work, outcome.parcels, outcome.started, outcome.finished, late)
         if execution.component.removed:
@@ -287,6 +327,7 @@ class DataPath:
         if outcome.error is not None:
             self._failed(execution, outcome.error)
             return
+        self.replicas.executed(execution)
         if execution.sink is not None:
             for rows, size, born, now in outcome.arrived:
                 execution.sink.measure(rows=rows, size=size, born=born, now=now)

@@ -163,6 +163,10 @@ class Execution:
         Channel to the address that it leads to.
     readers
         Channel to the operator that reads it.
+    writers
+        Channel of each port to the address that it comes from.
+    taken
+        Position up to which the stream of each port has been executed.
     wire
         Whether outputs have to be encoded.
     light_s, light_punctuation_s
@@ -179,6 +183,8 @@ class Execution:
         self.sink: Sink | None = None
         self.routes: dict[str, str] = {}
         self.readers: dict[str, str] = {}
+        self.writers: dict[str, str] = {}
+        self.taken = [0] * len(operator.inputs)
         self.wire = False
         self.light_s = math.inf
         self.light_punctuation_s = math.inf
@@ -307,6 +313,9 @@ def assemble(order: Deploy, hosting: Hosting, around: Surroundings) -> Execution
     component.kind, component.stream = operator.kind, plan.stream_name(operator.id)
     execution = Execution(operator, component, around)
     execution.routes, execution.readers = routes, readers
+    execution.writers = {channel: order.peers.get(up, "") for channel, up in zip(inputs, operator.inputs, strict=True)}
+    for outlet in component.outlets:
+        outlet.keepers = dict.fromkeys(order.backups.get(readers.get(outlet.channel, ""), ()), 0)
     if ends:
         execution.sink = Sink(application, operator.id, results, limit=plan.qos.delay, now=around.clock())
     execution.refit()

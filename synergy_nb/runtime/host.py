@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 from synergy_nb.dataflow.hosting import WINDOW_BYTES, Component, Hosting
-from synergy_nb.graph import Deploy, Detach, Start, Undeploy
+from synergy_nb.graph import Deploy, Detach, Moving, Replicate, Start, Undeploy
 from synergy_nb.plan import Plan
 from synergy_nb.runtime.datapath import DataPath
 from synergy_nb.runtime.execution import Execution, Runtime, Surroundings, assemble, read_paced, warm
@@ -153,22 +153,34 @@ class Host:
                 self._detach(application, operator, consumers)
             case Undeploy(application, operator):
                 self._undeploy(application, operator)
+            case Replicate():
+                self._path.replicas.keep(instruction)
+            case Moving():
+                self._move(instruction)
             case _:
                 kind = type(instruction).__name__
-                raise TypeError(f"instruction: {kind}; expected Deploy, Start, Detach or Undeploy")
+                raise TypeError(f"instruction: {kind}; expected an instruction of synergy_nb.graph")
 
     def _deploy(self, order: Deploy) -> None:
         key = (order.application, order.operator)
         if self._closed or key in self._executions:  # an instruction that came twice has been carried out
             return
+        replicas = self._path.replicas
+        replica = replicas.kept(*key) if order.resumed else None
         try:
             self.hosting.discipline = order.discipline
             execution = assemble(order, self.hosting, self._around)
+            if replica is not None:
+                replica.resume(execution)
         except ValueError as error:
+            self.hosting.remove(*key)
             self._report(*key, error)
             return
         self._executions[key] = execution
         self._path.add(execution)
+        replicas.replicate(execution, order.backups.get(order.operator, ()), replica)
+        execution.refit()
+        replicas.drop(*key)
         if execution.sink is not None:
             self._sinks.add(execution.sink)
         kind = execution.operator.kind
@@ -269,9 +281,37 @@ class Host:
         self._runtime.record("component_detached", application, operator=operator, consumers=list(consumers))
         self._path.pump()
 
+    def _move(self, order: Moving) -> None:
+        """Send streams where their readers are from now on, what may not have been seen there first."""
+        moved: dict[str, tuple[str, ...]] = {}
+        for (application, _), execution in self._executions.items():
+            if application != order.application or execution.failure is not None:
+                continue
+            for channel, reader in execution.readers.items():
+                outlet, to = self.hosting.outlet(channel), order.peers[reader]
+                if outlet is None:
+                    continue
+                keepers = order.backups.get(reader, ())
+                if outlet.held or execution.routes[channel] != to:
+                    execution.routes[channel] = self._path.routes[channel] = to
+                    moved[channel] = keepers
+                else:
+                    outlet.guard(keepers)
+            for inlet, up in zip(execution.component.inlets, execution.operator.inputs, strict=True):
+                if execution.writers[inlet.channel] != order.peers[up]:
+                    execution.writers[inlet.channel] = order.peers[up]
+                    inlet.rewind()
+            execution.refit()
+        for channel, keepers in moved.items():
+            self._path.redirect(channel, keepers)
+        self._path.replicas.move(order.application, order.peers, order.backups)
+        self._runtime.record("streams_moved", order.application, channels=list(moved))
+        self._path.pump()
+
     def _undeploy(self, application: str, operator: str) -> None:
         execution = self._executions.pop((application, operator), None)
         if execution is None:
+            self._path.replicas.drop(application, operator)
             return
         self._remove(execution, "was undeployed")
         if execution.sink is not None:

@@ -12,6 +12,8 @@ from typing import TypeAlias
 
 import msgspec
 
+from synergy_nb.algorithms.session.messages import Graph
+from synergy_nb.algorithms.session.records import made_by
 from synergy_nb.graph import Detach, Undeploy, Use
 from synergy_nb.ledger import Ledger
 from synergy_nb.overlay.streams import Streams
@@ -107,10 +109,11 @@ class Components:
         """All of them."""
         return self._components.items()
 
-    def add(self, application: str, component: Component) -> None:
+    def add(self, graph: Graph, plan: Plan, operator: str) -> None:
         """Take a component that an application has had deployed here."""
-        component.users.add(application)
-        self._components[application, component.operator] = component
+        component = Component(plan, operator, made_by(graph, plan, operator), graph.reached.get(operator, 0.0))
+        component.users.add(graph.application)
+        self._components[graph.application, operator] = component
         self.version += 1
 
     def use(self, component: ComponentId, application: str) -> bool:

@@ -15,7 +15,7 @@ from synergy_nb.algorithms.session.records import Member
 from synergy_nb.ledger import Ledger
 from synergy_nb.plan import Plan
 from synergy_nb.plan.parts import PART
-from synergy_nb.projection import Application, Impact, Load, Local, ProjectionConfig, impacts
+from synergy_nb.projection import Application, Impact, Load, Local, ProjectionConfig, impacts, refused
 
 __all__ = ["Impacts"]
 
@@ -78,6 +78,15 @@ class Impacts:
         running = [each for name, each in self.running().items() if name != request]
         projected = impacts(running, asking, self.config, background)
         return projected[-1].after - so_far, projected[:-1]
+
+    def harm(self, member: Member, operator: str) -> str:
+        """What an operator would do to applications here that came first; empty if they bear it.
+
+        Probes have asked the same, but since then others may have come, and a graph may have more here than one path.
+        """
+        name, plan = member.graph.application, member.plan
+        victim = refused(self.project(name, plan, operator, sorted(member.deployed), 0.0)[1])
+        return "" if victim is None else f"QoS impact on {victim}"
 
     def running(self) -> dict[str, Application]:
         """Applications with components here, as projection sees them."""

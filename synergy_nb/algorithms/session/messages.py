@@ -18,9 +18,12 @@ __all__ = [
     "Feedback",
     "Graph",
     "Lost",
+    "Moved",
     "Refused",
     "SessionConfig",
     "Share",
+    "TakeOver",
+    "Taken",
 ]
 
 
@@ -41,6 +44,10 @@ class Graph(msgspec.Struct, frozen=True, gc=False, array_like=True):
         Tap to the components of other applications that its stream is made by.
     reached
         Operator to the seconds from a source until a tuple is done, as probes found it.
+    backups
+        Operator to the addresses of its backups: ρ.
+    epoch
+        How often components of it have moved.
     """
 
     application: str
@@ -51,11 +58,22 @@ class Graph(msgspec.Struct, frozen=True, gc=False, array_like=True):
     discipline: str
     shared: dict[str, tuple[Use, ...]] = {}
     reached: dict[str, float] = {}
+    backups: dict[str, tuple[str, ...]] = {}
+    epoch: int = 0
+
+    def backed_up(self, address: str) -> list[str]:
+        """Operators of which a peer has backups."""
+        return sorted(operator for operator, peers in self.backups.items() if address in peers)
+
+    @property
+    def beside(self) -> set[str]:
+        """Peers that do something for the application besides executing its components."""
+        return self.sharing | {peer for peers in self.backups.values() for peer in peers}
 
     @property
     def addresses(self) -> list[str]:
         """Every peer that takes part."""
-        return sorted({*self.peers.values(), *self.sharing})
+        return sorted({*self.peers.values(), *self.beside})
 
     def at(self, address: str) -> list[str]:
         """What of it is at a peer, for people."""
@@ -78,7 +96,7 @@ class Confirm(Message, frozen=True):
 
 
 class Share(Message, frozen=True):
-    """Keep the components at the receiver that an application uses of others, as long as it runs."""
+    """Keep, as long as an application runs, what it uses of others at the receiver, and its backups there."""
 
     graph: Graph
 
@@ -86,7 +104,7 @@ class Share(Message, frozen=True):
 class Confirmed(Message, frozen=True):
     """A source of the application and everything downstream of it is deployed.
 
-    Where ``operator`` is the sender's address: what the application uses of others there will stay.
+    Where ``operator`` is the sender's address: what the application uses of others there, and its backups, will stay.
     """
 
     application: str
@@ -134,6 +152,28 @@ class Lost(Message, frozen=True):
     reason: str
 
 
+class TakeOver(Message, frozen=True):
+    """Execute ``operator`` from now on, whose backup the receiver has."""
+
+    graph: Graph
+    operator: str
+
+
+class Taken(Message, frozen=True):
+    """The sender executes ``operator`` from now on, or cannot: ``refusal`` says why."""
+
+    application: str
+    epoch: int
+    operator: str
+    refusal: str
+
+
+class Moved(Message, frozen=True):
+    """Components are elsewhere from now on."""
+
+    graph: Graph
+
+
 #: What the journal tells of each message where it tells of messages; feedback, which comes every second, is left out.
 TRACED: Final[Traced] = {
     Confirm: lambda message: (
@@ -146,6 +186,9 @@ TRACED: Final[Traced] = {
     Begin: lambda message: (message.application, {}),
     End: lambda message: (message.application, {"reason": message.reason}),
     Lost: lambda message: (message.application, {"reason": message.reason}),
+    TakeOver: lambda message: (message.graph.application, {"operator": message.operator}),
+    Taken: lambda message: (message.application, {"operator": message.operator, "refusal": message.refusal}),
+    Moved: lambda message: (message.graph.application, {"epoch": message.graph.epoch}),
 }
 
 

@@ -50,7 +50,9 @@ class Member:
 
     @property
     def offered(self) -> list[str]:
-        """Operators here whose streams others may use."""
+        """Operators here whose streams others may use: none that may move."""
+        if self.graph.backups:
+            return []
         return [operator for operator in self.deployed if self.plan.operators[operator].kind not in ("sink", TAP)]
 
 

@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 
-from synergy_nb.algorithms.session.components import Component, ComponentId, Components
+from synergy_nb.algorithms.session.components import ComponentId, Components
 from synergy_nb.algorithms.session.impact import Impacts
 from synergy_nb.algorithms.session.messages import (
     TRACED,
@@ -42,8 +42,9 @@ from synergy_nb.algorithms.session.messages import (
     SessionConfig,
     Share,
 )
-from synergy_nb.algorithms.session.records import Member, Owned, made_by, plan_of
-from synergy_nb.graph import ComponentGraph, Deploy, Report, Start, Use
+from synergy_nb.algorithms.session.records import Member, Owned, plan_of
+from synergy_nb.algorithms.session.takeover import TakeOvers
+from synergy_nb.graph import ComponentGraph, Deploy, Report, Start, Undeploy, Use
 from synergy_nb.ledger import Ledger
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.streams import Streams
@@ -51,7 +52,6 @@ from synergy_nb.peer import Peer, Protocol
 from synergy_nb.plan import Plan
 from synergy_nb.plan.parts import PART, expanded
 from synergy_nb.plan.sharing import TAP, provider
-from synergy_nb.projection import refused
 
 __all__ = ["Session"]
 
@@ -103,16 +103,20 @@ class Session(Protocol):
         self._ended: OrderedDict[str, int] = OrderedDict()
         membership.on_dead.append(self._peer_died)
         self.impacts = Impacts(self.components, self._members, ledger)
+        self.takeovers = TakeOvers(
+            peer, ledger, membership, self.components, self.config, self._owned, self._members, self._cannot_go_on
+        )
         self.traced = TRACED
         self.handlers = {
             Confirm: self._confirm,
             Share: self._share,
             Confirmed: self._source_confirmed,
-            Refused: self._refused,
+            Refused: lambda _, message: self._setup_failed(message.application, message.attempt, message.reason),
             Begin: self._begin,
             Feedback: self._feedback,
             End: self._end,
-            Lost: self._lost,
+            Lost: lambda _, message: self._cannot_go_on(message.application, message.attempt, message.reason),
+            **self.takeovers.handlers,
         }
 
     # -- for composition and the driver ------------------------------------------------------------------------------
@@ -125,10 +129,12 @@ class Session(Protocol):
         shared: Mapping[str, tuple[Use, ...]],
         established: Callable[[str], None],
         discipline: str = "fcfs",
+        backups: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
         """Set the session of a component graph up, from this peer as its origin.
 
-        ``shared`` gives for each tap of the plan the components of other applications that its stream is made by.
+        ``shared`` gives for each tap of the plan the components of other applications that its stream is made by,
+        ``backups`` for each operator that is replicated the peers of its backups.
         ``established`` is called once: with an empty text when all sources have been started, or with the reason why
         not, after the graph has been taken back.
         """
@@ -142,15 +148,16 @@ class Session(Protocol):
             discipline,
             dict(shared),
             chosen.reached(plan),
+            dict(backups or {}),
         )
-        owned = self._owned[application] = Owned(graph, {*plan.sources, *graph.sharing}, established)
+        owned = self._owned[application] = Owned(graph, {*plan.sources, *graph.beside}, established)
         seconds = self.config.setup + self._preparation(plan)
         owned.timer = self.peer.after(
             seconds, self._setup_failed, application, attempt, "no answer from every source in time"
         )
         for address in graph.addresses:
             self.membership.watch(address)
-        for address in sorted(graph.sharing):
+        for address in sorted(graph.beside):
             self.peer.send(address, Share(graph))
         for sink in plan.sinks:
             self.peer.send(graph.peers[sink], Confirm(graph, sink, ""))
@@ -270,6 +277,10 @@ class Session(Protocol):
                     reason = f"{tap}: {operator} of {application} at {address} has ended"
                     self.peer.send(graph.origin, Refused(graph.application, graph.attempt, tap, reason))
                     return
+        refusal = self.takeovers.back_up(member)
+        if refusal:
+            self.peer.send(graph.origin, Refused(graph.application, graph.attempt, "", refusal))
+            return
         self.peer.send(graph.origin, Confirmed(graph.application, graph.attempt, address))
 
     def _confirm(self, sender: str, message: Confirm) -> None:
@@ -295,33 +306,22 @@ class Session(Protocol):
         if asked.kind == TAP and (tapped is None or tapped not in self.components):
             refusal = "the stream has ended"
         else:
-            refusal = self._harm(member, operator)
+            refusal = self.impacts.harm(member, operator)
             refusal = refusal or self.ledger.commit(graph.application, operator, plan.load(operator), remote)
         if refusal:
             reason = f"{operator} at {peer.address}: {refusal}"
             peer.send(graph.origin, Refused(graph.application, graph.attempt, operator, reason))
             return
         member.deployed.add(operator)
-        made = Component(plan, operator, made_by(graph, plan, operator), graph.reached.get(operator, 0.0))
-        self.components.add(graph.application, made)
+        self.components.add(graph, plan, operator)
         self.on_deploy(plan, operator)
         if member.deployed == member.operators:
             self.ledger.expire(graph.application)  # what was reserved here for graphs that were not chosen
-        peer.instruct(Deploy(graph.application, operator, graph.plan, graph.peers, graph.discipline))
+        peer.instruct(Deploy(graph.application, operator, graph.plan, graph.peers, graph.discipline, graph.backups))
         if asked.kind == PART:
             member.preparing.add(operator)
         else:
             self._confirm_upstream(member, operator)
-
-    def _harm(self, member: Member, operator: str) -> str:
-        """What an operator would do to applications here that came first; empty if they bear it.
-
-        Probes have asked the same, but since then others may have come, and a graph may have more here than one path.
-        """
-        name, plan = member.graph.application, member.plan
-        _, projected = self.impacts.project(name, plan, operator, sorted(member.deployed), 0.0)
-        victim = refused(projected)
-        return "" if victim is None else f"QoS impact on {victim}"
 
     def _confirm_upstream(self, member: Member, operator: str) -> None:
         graph = member.graph
@@ -368,9 +368,6 @@ class Session(Protocol):
                 if source in member.deployed:
                     self.peer.instruct(Start(member.graph.application, source))
 
-    def _refused(self, sender: str, message: Refused) -> None:
-        self._setup_failed(message.application, message.attempt, message.reason)
-
     def _setup_failed(self, application: str, attempt: int, reason: str) -> None:
         owned = self._owned.get(application)
         if owned is None or owned.graph.attempt != attempt or owned.running:
@@ -416,24 +413,20 @@ class Session(Protocol):
             return
         member.timer = self.peer.after(self.config.lease if leads else left, self._check_lease, application)
 
-    def _lost(self, sender: str, message: Lost) -> None:
-        owned = self._owned.get(message.application)
-        if owned is None or owned.graph.attempt != message.attempt:
+    def _cannot_go_on(self, application: str, attempt: int, reason: str) -> None:
+        owned = self._owned.get(application)
+        if owned is None or owned.graph.attempt != attempt:
             return
         if owned.running:
-            self._close(message.application, "failed", message.reason, keep_sinks=True)
+            self._close(application, "failed", reason, keep_sinks=True)
         else:
-            self._setup_failed(message.application, message.attempt, message.reason)
+            self._setup_failed(application, attempt, reason)
 
     def _peer_died(self, address: str) -> None:
         for application, owned in list(self._owned.items()):
-            if address in owned.graph.addresses:
-                graph = owned.graph
-                lost = sorted(operator for operator, peer in graph.peers.items() if peer == address)
-                lost += sorted(
-                    {f"{op} of {of}" for uses in graph.shared.values() for of, op, at in uses if at == address}
-                )
-                self._lost(address, Lost(application, owned.graph.attempt, f"peer {address} died ({', '.join(lost)})"))
+            graph = owned.graph
+            if address in graph.addresses and not self.takeovers.begin(application, address):
+                self._cannot_go_on(application, graph.attempt, f"peer {address} died ({', '.join(graph.at(address))})")
         for application, member in list(self._members.items()):
             if member.graph.origin == address:
                 self.peer.record("session_expired", application, origin=address)
@@ -476,6 +469,9 @@ class Session(Protocol):
         member = self._members[application]
         sinks = frozenset(member.plan.sinks) if keep_sinks else frozenset()
         self.components.leave(application, sinks, self._needs)
+        for operator in set(member.graph.backed_up(self.peer.address)) - member.deployed:
+            self.ledger.drop(application, operator)
+            self.peer.instruct(Undeploy(application, operator))
         member.deployed &= sinks
         self.ledger.expire(application)
         if not keep_sinks:

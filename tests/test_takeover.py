@@ -1,0 +1,171 @@
+"""Sessions with replicated components: backups take over from peers that die."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from synergy_nb.assembly import PeerConfig
+from synergy_nb.graph import ComponentGraph, Hop, Moving, Replicate
+from synergy_nb.plan import Plan, source
+from tests.simulated import Ring
+
+PEERS = {"source": "peer-1", "o0": "peer-2", "o1": "peer-2", "sink": "peer-0"}
+BACKUPS = {"o0": ("peer-3", "peer-4"), "o1": ("peer-3", "peer-4")}
+
+
+def plan() -> Plan:
+    stream = source("packets", rate=100.0, at="peer-1", id="source")
+    return stream.filter("bytes > 0", cost="1 ms", id="o0").filter("bytes > 1", cost="1 ms", id="o1").sink(id="sink")
+
+
+def graph(peers: dict[str, str]) -> ComponentGraph:
+    asked = plan()
+    hops = {name: Hop(name, peer, 1.0, 1e8, 0.001, 0.01) for name, peer in peers.items()}
+    edges = [(up, name) for name in asked.operators for up in asked.upstream(name)]
+    return ComponentGraph(hops, dict.fromkeys(edges, (math.inf, 0.01)))
+
+
+def established(ring: Ring, backups: dict[str, tuple[str, ...]] | None = None) -> list[str]:
+    """An application ``r`` of peer 0; gives what its set-up came to."""
+    answers: list[str] = []
+    session = ring.synergy["peer-0"].session
+    ring.simulation.call(
+        "peer-0",
+        lambda: session.establish(
+            "r", plan(), graph(PEERS), {}, answers.append, backups=BACKUPS if backups is None else backups
+        ),
+    )
+    ring.run(3.0)
+    return answers
+
+
+def stopped(ring: Ring) -> None:
+    """Nothing is left of it."""
+    ring.simulation.call("peer-0", ring.synergy["peer-0"].stop, "r")
+    ring.run(12.0)
+    assert not any(each.ledger.requests or each.session.applications for each in ring.synergy.values())
+    assert not ring.overbooked()
+
+
+def at(ring: Ring) -> dict[str, str]:
+    """Where each operator is deployed."""
+    return {operator: address for (address, _, operator) in ring.deployed}
+
+
+def test_backups_hold_bandwidth_and_no_capacity() -> None:
+    ring = Ring(6, seed=1)
+    assert established(ring) == [""]
+    assert at(ring) == PEERS
+    for address in ("peer-3", "peer-4"):
+        ledger = ring.synergy[address].ledger
+        assert ledger.load == 0.0
+        left = ledger.residual_bandwidth("other", "peer-2")
+        assert left == pytest.approx(125e6 - plan().bandwidth("o0") - plan().bandwidth("o1"))
+    stopped(ring)
+
+
+def test_a_backup_takes_over_and_then_the_next_one() -> None:
+    ring = Ring(6, seed=1, codec=True)
+    assert established(ring) == [""]
+    ring.crash("peer-2")
+    ring.run(6.0)
+    assert ring.status("r") == "running"
+    assert at(ring) == PEERS | {"o0": "peer-3", "o1": "peer-3"}
+    ring.crash("peer-3")
+    ring.run(6.0)
+    assert at(ring) == PEERS | {"o0": "peer-4", "o1": "peer-4"}
+    assert [event.detail["epoch"] for event in ring.events("r", "taken_over")] == [1, 2]
+    assert ring.reports["r"][-1].peers == PEERS | {"o0": "peer-4", "o1": "peer-4"}
+    deployed = ring.deployed["peer-4", "r", "o1"]
+    assert deployed.resumed
+    assert deployed.backups == {"o0": (), "o1": ()}
+    ring.crash("peer-4")
+    ring.run(6.0)
+    assert ring.status("r") == "failed"
+    assert "peer peer-4 died (o0, o1)" in ring.reports["r"][-1].reason
+    stopped(ring)
+
+
+def test_the_death_of_a_backup_harms_nobody() -> None:
+    ring = Ring(6, seed=2)
+    assert established(ring) == [""]
+    ring.crash("peer-3")
+    ring.run(6.0)
+    assert ring.status("r") == "running"
+    assert at(ring) == PEERS
+    assert ring.synergy["peer-0"].session.graph("r").backups == {"o0": ("peer-4",), "o1": ("peer-4",)}  # type: ignore[union-attr]
+    stopped(ring)
+
+
+def test_two_that_die_together_are_one_after_the_other() -> None:
+    ring = Ring(6, seed=3)
+    assert established(ring) == [""]
+    ring.crash("peer-2")
+    ring.crash("peer-3")
+    ring.run(9.0)
+    assert ring.status("r") == "running"
+    assert at(ring) == PEERS | {"o0": "peer-4", "o1": "peer-4"}
+    stopped(ring)
+
+
+@pytest.mark.parametrize("lost", ["peer-1", "peer-2"])
+def test_what_has_no_backup_ends_its_application(lost: str) -> None:
+    ring = Ring(6, seed=4)
+    assert established(ring, {"o0": ("peer-3",)} if lost == "peer-2" else None) == [""]
+    ring.crash(lost)
+    ring.run(6.0)
+    assert ring.status("r") == "failed"
+    assert f"peer {lost} died" in ring.reports["r"][-1].reason
+    stopped(ring)
+
+
+def test_a_backup_without_capacity_cannot_take_over() -> None:
+    ring = Ring(6, seed=5, config=lambda n: PeerConfig(name=f"peer-{n}", cores=0.12 if n == 3 else 1.0, seed=n))
+    assert established(ring) == [""]
+    ring.crash("peer-2")
+    ring.run(6.0)
+    assert ring.status("r") == "failed"
+    assert "processing capacity" in ring.reports["r"][-1].reason
+    assert "at peer-3" in ring.reports["r"][-1].reason
+    stopped(ring)
+
+
+def test_a_backup_without_bandwidth_is_refused() -> None:
+    ring = Ring(6, seed=5, config=lambda n: PeerConfig(name=f"peer-{n}", bandwidth=10.0 if n == 4 else 1e8, seed=n))
+    (refusal,) = established(ring)
+    assert "backup of o0 at peer-4: bandwidth from peer-2" in refusal
+    ring.run(1.0)
+    assert not any(each.ledger.requests for each in ring.synergy.values())
+
+
+def test_drivers_are_told_what_to_keep_and_what_has_moved() -> None:
+    ring = Ring(6, seed=1)
+    told: dict[str, list[str]] = {}
+    carry_out = ring.simulation.on_instruction
+
+    def note(address: str, instruction: object) -> None:
+        if isinstance(instruction, Replicate | Moving):
+            told.setdefault(address, []).append(type(instruction).__name__)
+        carry_out(address, instruction)  # type: ignore[misc, arg-type]
+
+    ring.simulation.on_instruction = note
+    established(ring)
+    assert told == {"peer-3": ["Replicate"] * 2, "peer-4": ["Replicate"] * 2}
+    ring.crash("peer-2")
+    ring.run(6.0)
+    assert {address: names[-1] for address, names in told.items()} == dict.fromkeys(
+        ("peer-0", "peer-1", "peer-3", "peer-4"), "Moving"
+    )
+
+
+def test_streams_of_what_may_move_are_not_shared() -> None:
+    ring = Ring(6, seed=1)
+    established(ring)
+    assert not any(kind == "stream" for each in ring.synergy.values() for _, kind in _registered(each))
+
+
+def _registered(each: object) -> list[tuple[str, str]]:
+    directory = each.directory  # type: ignore[attr-defined]
+    return [(entry.name, entry.kind) for entry in directory.registered]
