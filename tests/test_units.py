@@ -16,6 +16,7 @@ from synergy_nb.plan.units import (
     format_size,
     format_throughput,
     nearest,
+    parse_availability,
     parse_duration,
     parse_fraction,
     parse_rate,
@@ -136,3 +137,17 @@ def test_nearest_names() -> None:
     assert nearest("Filter", ["filter", "sort"]) == "filter"
     assert nearest("xyzzy", ["filter", "sort"]) is None
     assert nearest(3, ["filter"]) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [("99.9 %", (0.999, None)), (0.5, (0.5, None)), ("degree 2", (None, 2)), (" degree  3 ", (None, 3))],
+)
+def test_availability_is_a_share_or_replicas(value: object, expected: tuple[float | None, int | None]) -> None:
+    assert parse_availability(value) == expected
+
+
+@pytest.mark.parametrize("value", ["degree 0", "degree two", "degree -1", "2 replicas", 2, "101 %", None, True])
+def test_other_availabilities_are_refused(value: object) -> None:
+    with pytest.raises(WrongValue, match="or a number of replicas such as 'degree 2'"):
+        parse_availability(value)

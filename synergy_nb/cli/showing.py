@@ -75,6 +75,7 @@ def asked(plan: Plan) -> str:
         f"at least {amount(qos.throughput)} bytes/s" if qos.throughput is not None else "",
         f"at least {rate(qos.throughput_tuples)}" if qos.throughput_tuples is not None else "",
         f"availability {share(qos.availability)}" if qos.availability is not None else "",
+        f"{qos.degree} replicas of each component" if qos.degree is not None else "",
     ]
     return ", ".join(filter(None, parts)) or "none asked for"
 

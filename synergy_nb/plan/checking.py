@@ -11,7 +11,14 @@ import msgspec
 from synergy_nb.plan.catalogue import CONNECTORS, KINDS, REQUIRED, parameters_of, parse_number
 from synergy_nb.plan.engines import ENGINES, off_spark
 from synergy_nb.plan.schemas import Derivation, Schema, derive
-from synergy_nb.plan.units import WrongValue, nearest, parse_duration, parse_fraction, parse_throughput
+from synergy_nb.plan.units import (
+    WrongValue,
+    nearest,
+    parse_availability,
+    parse_duration,
+    parse_fraction,
+    parse_throughput,
+)
 
 __all__ = [
     "Checked",
@@ -136,7 +143,9 @@ class QoS(msgspec.Struct, frozen=True):
     throughput_tuples
         Tuples/s at the sinks, at least.
     availability
-        Fraction of time, at least.
+        Fraction of time, at least; as many replicas as it takes.
+    degree
+        Replicas of each component, the primary among them.
     """
 
     delay: float | None = None
@@ -144,6 +153,7 @@ class QoS(msgspec.Struct, frozen=True):
     throughput: float | None = None
     throughput_tuples: float | None = None
     availability: float | None = None
+    degree: int | None = None
 
 
 class Checked(msgspec.Struct, frozen=True):
@@ -156,7 +166,7 @@ class Checked(msgspec.Struct, frozen=True):
 
 def check_qos(given: Mapping[str, Any], problems: list[Problem]) -> QoS:
     """A QoS requirement from values with units; what is wrong goes to ``problems`` under ``qos``."""
-    found: dict[str, float | None] = {}
+    found: dict[str, Any] = {}
     for name, value in given.items():
         if name not in QoS.__struct_fields__:
             expected = f"one of the fields {', '.join(_QOS_FIELDS)}"
@@ -174,6 +184,9 @@ def check_qos(given: Mapping[str, Any], problems: list[Problem]) -> QoS:
                 found["throughput_tuples"] = tuples if tuples is not None else found.get("throughput_tuples")
             elif name == "throughput_tuples":
                 found[name] = parse_number(value, "a number of tuples/s")
+            elif name in ("availability", "degree"):
+                share, degree = parse_availability(f"degree {value}" if name == "degree" else value)
+                found.update({"availability": share} if degree is None else {"degree": degree})
             else:
                 found[name] = parse_fraction(value)
         except WrongValue as wrong:

@@ -249,6 +249,8 @@ def _qos(qos: QoS) -> dict[str, Any]:
             fields["throughput" if "throughput" not in given else field] = (
                 format_rate(value) if "throughput" not in given else value
             )
+        elif field == "degree":
+            fields["availability"] = f"degree {value}"
         else:
             fields[field] = format_fraction(value)
     return fields

@@ -20,6 +20,7 @@ __all__ = [
     "format_size",
     "format_throughput",
     "nearest",
+    "parse_availability",
     "parse_duration",
     "parse_fraction",
     "parse_rate",
@@ -232,6 +233,22 @@ def parse_fraction(value: Any) -> float:
     if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 <= number <= 1:
         raise WrongValue(value, _FRACTION_EXPECTED)
     return float(number)
+
+
+def parse_availability(value: Any) -> tuple[float | None, int | None]:
+    """A fraction of the time, from ``'99.9 %'``, or a number of replicas, from ``'degree 2'``; the other is None.
+
+    Raises
+    ------
+    WrongValue
+        If it is neither.
+    """
+    if isinstance(value, str) and (match := re.fullmatch(r"\s*degree\s+(\d+)\s*", value)) and int(match[1]) >= 1:
+        return None, int(match[1])
+    try:
+        return parse_fraction(value), None
+    except WrongValue:
+        raise WrongValue(value, f"{_FRACTION_EXPECTED}, or a number of replicas such as 'degree 2'") from None
 
 
 def format_fraction(fraction: float) -> str:

@@ -168,6 +168,7 @@ def _plan(plan: Plan) -> str:
         f"at least {amount(plan.qos.throughput)} bytes/s" if plan.qos.throughput is not None else "",
         f"at least {rate(plan.qos.throughput_tuples)}" if plan.qos.throughput_tuples is not None else "",
         f"available {share(plan.qos.availability)} of the time" if plan.qos.availability is not None else "",
+        f"{plan.qos.degree} replicas of each component" if plan.qos.degree is not None else "",
     ]
     asked = ", ".join(filter(None, wanted)) or "nothing"
     nodes = [
