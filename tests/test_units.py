@@ -141,7 +141,7 @@ def test_nearest_names() -> None:
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [("99.9 %", (0.999, None)), (0.5, (0.5, None)), ("degree 2", (None, 2)), (" degree  3 ", (None, 3))],
+    [("50 %", (0.5, None)), (0.5, (0.5, None)), ("degree 2", (None, 2)), (" degree  3 ", (None, 3))],
 )
 def test_availability_is_a_share_or_replicas(value: object, expected: tuple[float | None, int | None]) -> None:
     assert parse_availability(value) == expected

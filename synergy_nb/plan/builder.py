@@ -280,8 +280,8 @@ class Stream:
         throughput
             At least this at the sink, ``"100 kB/s"`` or ``"1000 tuples/s"``: measured.
         availability
-            Share of the time, ``"99.9 %"``, or replicas of each component, ``"degree 2"``, of which backups go on when a
-            peer dies.
+            Share of the time, ``"99.9 %"``, or replicas of each component, ``"degree 2"``, of which backups go on when
+            a peer dies.
         profile
             ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
 
