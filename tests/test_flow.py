@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from synergy_nb import compiling
 from synergy_nb.peer import Message, Peer, Protocol
 from synergy_nb.plan import source
-from synergy_nb.simulator import flowcore
 from synergy_nb.simulator.applications import Application, Arrivals, Component, Service, from_plan
 from synergy_nb.simulator.flow import Flow
 from synergy_nb.simulator.flowcore import RING
@@ -478,5 +478,5 @@ def test_without_a_place_for_its_cache_it_is_compiled_all_the_same(monkeypatch: 
         return lambda function: function
 
     monkeypatch.setattr("numba.njit", njit)
-    assert flowcore._compiled(len) is len
+    assert compiling.compiled(len) is len
     assert asked == [True, False]

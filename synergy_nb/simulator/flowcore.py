@@ -30,11 +30,11 @@ References
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final
 
-import numba
 import numpy as np
+
+from synergy_nb.compiling import compiled
 
 __all__ = [
     "CONSTANT",
@@ -62,21 +62,10 @@ TRACE: Final = 3
 #: Tuples that an input of a matching component may be ahead of another; must be a power of two.
 RING: Final = 4096
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def _compiled(function: F) -> F:
-    """Compile at the first call; keep it beside the module or in the user's cache, if either can be written."""
-    try:
-        return cast("F", numba.njit(cache=True, nogil=True, error_model="numpy")(function))
-    except RuntimeError:  # no place for the cache
-        return cast("F", numba.njit(nogil=True, error_model="numpy")(function))
-
-
 # -- the calendar ------------------------------------------------------------------------------------------------------
 
 
-@_compiled
+@compiled
 def schedule(state: Any, days: Any, events: Any, when: float, node: int, edge: int, born: float) -> None:
     """Plan an event; there is one not in use. Of those at the same time it is the last."""
     number = state.unused
@@ -90,7 +79,7 @@ def schedule(state: Any, days: Any, events: Any, when: float, node: int, edge: i
     _enter(state, days, events, number)
 
 
-@_compiled
+@compiled
 def _enter(state: Any, days: Any, events: Any, number: int) -> None:
     """Put an event into its day, in order."""
     event = events[number]
@@ -116,7 +105,7 @@ def _enter(state: Any, days: Any, events: Any, number: int) -> None:
         day.last = number
 
 
-@_compiled
+@compiled
 def _next(state: Any, days: Any, events: Any) -> int:
     """Number of the earliest event, of which there is one; ``today`` is its day then."""
     today = state.today
@@ -137,7 +126,7 @@ def _next(state: Any, days: Any, events: Any) -> int:
     return earliest
 
 
-@_compiled
+@compiled
 def _strike(state: Any, days: Any, events: Any, number: int) -> None:
     """Take the event that :func:`_next` found off the calendar."""
     event = events[number]
@@ -153,7 +142,7 @@ def _strike(state: Any, days: Any, events: Any, number: int) -> None:
     state.carried_out += 1
 
 
-@_compiled
+@compiled
 def replan(state: Any, days: Any, kept: int, fresh_days: Any, fresh_events: Any, a_second: float) -> None:
     """Move the events to another calendar. Those at the same time were on one day, in their order, and stay so.
 
@@ -187,7 +176,7 @@ def replan(state: Any, days: Any, kept: int, fresh_days: Any, fresh_events: Any,
 # -- chance ------------------------------------------------------------------------------------------------------------
 
 
-@_compiled
+@compiled
 def _uniform(node: Any) -> float:
     """The next of the component's random numbers, from 0 to below 1 (splitmix64, the upper 53 bits)."""
     mixed = node.generator + np.uint64(0x9E3779B97F4A7C15)
@@ -198,12 +187,12 @@ def _uniform(node: Any) -> float:
     return np.float64(mixed >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
-@_compiled
+@compiled
 def _exponential(node: Any, mean: float) -> float:
     return -math.log(1.0 - _uniform(node)) * mean
 
 
-@_compiled
+@compiled
 def _arrival(source: Any, node: Any, now: float, pool: Any) -> float:
     """When the source gives its next tuple, after ``now``; infinite if never."""
     if source.left == 0:
@@ -238,7 +227,7 @@ def _arrival(source: Any, node: Any, now: float, pool: Any) -> float:
 # -- tuples ------------------------------------------------------------------------------------------------------------
 
 
-@_compiled
+@compiled
 def _match(profile: Any, number: int, born: float, rings: Any, ring_births: Any) -> float:
     """Note tuple ``number`` of an input: the least birth of all inputs' if it completes them, else nan."""
     if number < profile.matched:  # the others were so far ahead that this was given up
@@ -259,7 +248,7 @@ def _match(profile: Any, number: int, born: float, rings: Any, ring_births: Any)
     return float(ring_births[place])
 
 
-@_compiled
+@compiled
 def _drawn(profile: Any, pool: Any) -> float:
     """The next of the component's given processing times."""
     place = profile.place
@@ -267,7 +256,7 @@ def _drawn(profile: Any, pool: Any) -> float:
     return float(pool[profile.first + place])
 
 
-@_compiled
+@compiled
 def _outputs(node: Any, profile: Any) -> int:
     """Outputs of the tuple just served: by the credit that selectivity adds up to, or by chance."""
     if profile.random:
@@ -279,7 +268,7 @@ def _outputs(node: Any, profile: Any) -> int:
     return int(whole)
 
 
-@_compiled
+@compiled
 def _deliver(application: Any, births: Any, delays: Any, born: float, done: float) -> None:
     """Note a tuple at the sink of an application; when its records are full, every second one goes."""
     delay = done - born
@@ -302,7 +291,7 @@ def _deliver(application: Any, births: Any, delays: Any, born: float, done: floa
         application.late += 1
 
 
-@_compiled
+@compiled
 def advance(
     until: float,
     backlog: float,

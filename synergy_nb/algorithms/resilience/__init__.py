@@ -1,0 +1,86 @@
+"""Resilient operator placement: plans that withstand the largest set of input rates (ROD, VLDB 2006).
+
+Theory of operation
+-------------------
+The load of each operator is a linear function of the rates of the input streams (:mod:`loadmodel`), so a placement on
+nodes bounds the rates that it can carry by a hyperplane a node. What lies below all of them is its *feasible set*, and
+no placement's is larger than the *ideal* one, where each stream's load is spread over all nodes in proportion to their
+capacities (theorem 1). The share that is reached is what counts (:mod:`feasible`, :mod:`volume`).
+
+ROD (:mod:`greedy`) places operators one by one, the largest first, on a node whose hyperplane stays above the ideal
+one, or else on that whose hyperplane stays farthest from the origin. Communication is dealt with before, by clusters
+(:mod:`clustering`). :mod:`baselines` are the placements that the paper compares with, :mod:`optimum` the best there is,
+for small graphs.
+
+Beyond the paper: :mod:`refinement` searches from ROD's placement on, :mod:`explanation` names where a placement fails
+first, and all of it can weigh rates by points that are known, of a trace say, in place of volume. :mod:`policy` places
+a query plan on peers.
+
+On arrays, ``load`` is L^o with a row an operator, ``capacity`` is C, and a placement is the node of each operator.
+
+References
+----------
+.. [1] Y. Xing, J.-H. Hwang, U. Cetintemel, S. Zdonik, "Providing resiliency to load variations in distributed stream
+   processing", VLDB 2006.
+"""
+
+from __future__ import annotations
+
+from synergy_nb.algorithms.resilience.baselines import (
+    connected,
+    correlation_based,
+    largest_load_first,
+    max_rate,
+    random_placement,
+)
+from synergy_nb.algorithms.resilience.clustering import Clustered, cluster, clustered_rod
+from synergy_nb.algorithms.resilience.doors import Arcs
+from synergy_nb.algorithms.resilience.explanation import Explanation, explain
+from synergy_nb.algorithms.resilience.feasible import (
+    Ratio,
+    feasible_ratio,
+    mmad_bound,
+    node_load,
+    plane_distance,
+    plane_distances,
+    sphere_bound,
+    weights,
+)
+from synergy_nb.algorithms.resilience.greedy import rod
+from synergy_nb.algorithms.resilience.loadmodel import LoadModel, QueryOperator, linearised, load_model
+from synergy_nb.algorithms.resilience.optimum import optimum
+from synergy_nb.algorithms.resilience.policy import Placement, place
+from synergy_nb.algorithms.resilience.refinement import refine
+from synergy_nb.algorithms.resilience.trees import trees
+
+__all__ = [
+    "Arcs",
+    "Clustered",
+    "Explanation",
+    "LoadModel",
+    "Placement",
+    "QueryOperator",
+    "Ratio",
+    "cluster",
+    "clustered_rod",
+    "connected",
+    "correlation_based",
+    "explain",
+    "feasible_ratio",
+    "largest_load_first",
+    "linearised",
+    "load_model",
+    "max_rate",
+    "mmad_bound",
+    "node_load",
+    "optimum",
+    "place",
+    "plane_distance",
+    "plane_distances",
+    "random_placement",
+    "refine",
+    "rod",
+    "sphere_bound",
+    "trees",
+    "weights",
+]

@@ -1,0 +1,140 @@
+"""Placements that ROD is compared with: section 7.2, and MaxRate of 7.3.5.
+
+All but the random one balance loads at rates that they are told: a series of rates, points x input streams, as
+statistics would be collected. All place operators as ROD does, in proportion to the capacities of nodes.
+
+References
+----------
+.. [1] Y. Xing, S. Zdonik, J.-H. Hwang, "Dynamic load distribution in the Borealis stream processor", ICDE 2005.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from synergy_nb.algorithms.resilience.doors import Arcs, Floats, Ints, checked_arcs, checked_rates, normalised
+
+__all__ = ["connected", "correlation_based", "largest_load_first", "max_rate", "random_placement"]
+
+
+def random_placement(operators: int, nodes: int, seed: int | np.random.Generator) -> Ints:
+    """Random: as many operators on each node, or one more.
+
+    >>> np.bincount(random_placement(10, 4, seed=1)).tolist()
+    [3, 3, 2, 2]
+    """
+    rng = np.random.default_rng(seed)
+    return rng.permutation(np.arange(operators, dtype=np.int64) % nodes)
+
+
+def largest_load_first(load: npt.ArrayLike, capacity: npt.ArrayLike, rates: npt.ArrayLike) -> Ints:
+    """LLF: operators by their average load, the largest first, each to the node that is loaded least.
+
+    Parameters
+    ----------
+    load
+        L^o: operators x input streams.
+    capacity
+        C: one a node.
+    rates
+        Series of rates: points x input streams.
+
+    Examples
+    --------
+    >>> largest_load_first([[14, 0], [6, 0], [0, 9], [0, 7]], [1, 1], [[1, 1]])
+    array([0, 0, 1, 1])
+    """
+    loads, shares = _loads(load, capacity, rates)
+    return _least_loaded(loads.mean(axis=0), shares)
+
+
+def max_rate(load: npt.ArrayLike, capacity: npt.ArrayLike, rates: npt.ArrayLike) -> Ints:
+    """MaxRate: as :func:`largest_load_first`, with loads at the greatest rate of each stream."""
+    greatest = checked_rates(rates, np.asarray(load).shape[1]).max(axis=0, keepdims=True)
+    return largest_load_first(load, capacity, greatest)
+
+
+def connected(load: npt.ArrayLike, capacity: npt.ArrayLike, rates: npt.ArrayLike, arcs: Arcs) -> Ints:
+    """Connected: operators that read each other on one node, up to an even share of the average load.
+
+    The operator of the largest load goes to the node that is loaded least; then those connected to what is there, the
+    largest first, as long as the node has less than its share of all load; and so on.
+
+    Parameters
+    ----------
+    load, capacity, rates
+        As for :func:`largest_load_first`.
+    arcs
+        Streams between operators.
+    """
+    series, shares = _loads(load, capacity, rates)
+    loads = series.mean(axis=0)
+    ends = checked_arcs(arcs, *np.asarray(load).shape).ends
+    neighbours: list[list[int]] = [[] for _ in loads]
+    for one, other in ends:
+        neighbours[one].append(int(other))
+        neighbours[other].append(int(one))
+    even = float(loads.sum())  # of a node: this, times its share of the capacity
+    place = np.full(len(loads), -1)
+    taken = np.zeros(len(shares))
+    for first in np.argsort(-loads, kind="stable"):
+        if place[first] >= 0:
+            continue
+        node = int((taken / shares).argmin())
+        place[first], taken[node] = node, taken[node] + loads[first]
+        beside = set(np.flatnonzero(place == node))
+        waiting = {each for one in beside for each in neighbours[one] if place[each] < 0}
+        while waiting:
+            one = max(waiting, key=lambda each: (loads[each], -each))
+            waiting.remove(one)
+            if taken[node] + loads[one] < even * shares[node]:
+                place[one], taken[node] = node, taken[node] + loads[one]
+                waiting.update(each for each in neighbours[one] if place[each] < 0)
+    return place
+
+
+def correlation_based(load: npt.ArrayLike, capacity: npt.ArrayLike, rates: npt.ArrayLike) -> Ints:
+    """Correlation-based: operators whose loads rise together on different nodes, average loads balanced (after [1]_).
+
+    Operators by their average load, the largest first, each to that node whose load in the series correlates least with
+    its own, of the nodes that have less than their share of the average load.
+
+    Parameters
+    ----------
+    load, capacity, rates
+        As for :func:`largest_load_first`.
+    """
+    series, shares = _loads(load, capacity, rates)
+    loads = series.mean(axis=0)
+    moving = series - loads
+    even = float(loads.sum())
+    place = np.zeros(len(loads), dtype=np.int64)
+    taken, on_node = np.zeros(len(shares)), np.zeros((len(series), len(shares)))
+    for one in np.argsort(-loads, kind="stable"):
+        norm = np.sqrt((on_node**2).sum(axis=0) * (moving[:, one] ** 2).sum())
+        with np.errstate(invalid="ignore", divide="ignore"):
+            correlation = np.where(norm > 0.0, moving[:, one] @ on_node / norm, -1.0)
+        below = taken < even * shares
+        node = int(np.lexsort([taken / shares, correlation, ~below])[0])
+        place[one] = node
+        taken[node] += loads[one]
+        on_node[:, node] += moving[:, one]
+    return place
+
+
+def _loads(load: npt.ArrayLike, capacity: npt.ArrayLike, rates: npt.ArrayLike) -> tuple[Floats, Floats]:
+    """Loads of operators over the series, as shares of all capacity: points x operators; and shares of nodes."""
+    setting = normalised(load, capacity)
+    points = checked_rates(rates, len(setting.carries))[:, setting.carries] * setting.total / setting.power
+    series: Floats = points @ setting.share.T
+    return series, setting.capacity
+
+
+def _least_loaded(loads: Floats, shares: Floats) -> Ints:
+    place = np.zeros(len(loads), dtype=np.int64)
+    taken = np.zeros(len(shares))
+    for one in np.argsort(-loads, kind="stable"):
+        node = int((taken / shares).argmin())
+        place[one], taken[node] = node, taken[node] + loads[one]
+    return place

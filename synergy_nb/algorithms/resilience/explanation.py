@@ -1,0 +1,184 @@
+"""Where a placement fails first: its bottleneck node, and the rates that fill it; beyond the paper.
+
+The bottleneck is the node of the least plane distance. Its hyperplane comes nearest to the lower bound in the direction
+of its weights, W_i: that is the mixture of streams for which the least growth of load fills a node. Beside it stands
+how far each stream can grow by itself, the axis distances of section 4.1, and by which node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from synergy_nb.algorithms.resilience.doors import Arcs, Floats, normalised
+from synergy_nb.algorithms.resilience.feasible import distances, node_load
+
+__all__ = ["Alone", "Explanation", "explain"]
+
+FEW = 3  # operators that are named
+
+
+@dataclass(frozen=True)
+class Alone:
+    """How far one stream can grow while the others stay at the lower bound.
+
+    Parameters
+    ----------
+    variable
+        Its number.
+    node
+        That is full first.
+    rate
+        Tuples/s at which it is; infinite for a stream without load.
+    utilisation
+        Of the capacity of all nodes then; 1 in the ideal placement.
+    """
+
+    variable: int
+    node: int
+    rate: float
+    utilisation: float
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Where a placement fails first.
+
+    Parameters
+    ----------
+    node
+        The bottleneck.
+    distance
+        Its plane distance over that of the ideal hyperplane, r / r*: at most 1, and below 0 if it is overloaded at the
+        lower bound.
+    direction
+        Growth of the rates, from the lower bound, that fills it first: tuples/s of each variable, up to where it is
+        full.
+    rates
+        Tuples/s of each variable there.
+    utilisation
+        Of the capacity of all nodes there.
+    operators
+        What makes up the node's load there: number of an operator and its share, the largest first.
+    communication
+        Share of the load there that is the transfer of streams.
+    alone
+        How far each variable can grow alone.
+    distances
+        Of all nodes, over that of the ideal hyperplane.
+    """
+
+    node: int
+    distance: float
+    direction: Floats
+    rates: Floats
+    utilisation: float
+    operators: tuple[tuple[int, float], ...]
+    communication: float
+    alone: tuple[Alone, ...]
+    distances: Floats
+
+    def to_text(
+        self, nodes: Sequence[str] | None = None, operators: Sequence[str] | None = None,
+        variables: Sequence[str] | None = None,
+    ) -> str:  # fmt: skip
+        """For people: with names in place of numbers where they are given."""
+        node = _named(nodes, self.node, "node")
+        if self.distance < 0.0:
+            first = f"{node} is overloaded at the lower bound already"
+        else:
+            rates = ", ".join(
+                f"{_named(variables, number, 'stream')} {rate:.4g}/s" for number, rate in enumerate(self.rates)
+            )
+            first = (
+                f"{node} is full first: at {rates}, {self.utilisation:.0%} of all nodes "
+                f"(plane distance {self.distance:.2f} of the ideal)"
+            )
+        shares = ", ".join(
+            f"{_named(operators, number, 'operator')} {share:.0%}" for number, share in self.operators[:FEW]
+        )
+        sent = f", communication {self.communication:.0%}" if self.communication else ""
+        lines = [first, f"of its load there: {shares or 'nothing'}{sent}"]
+        lines += [
+            f"{_named(variables, each.variable, 'stream')} alone can grow to {each.rate:.4g}/s, "
+            f"{each.utilisation:.0%} of all nodes; then {_named(nodes, each.node, 'node')} is full"
+            for each in self.alone
+        ]
+        return "\n".join(lines)
+
+
+def explain(
+    load: npt.ArrayLike,
+    capacity: npt.ArrayLike,
+    assignment: npt.ArrayLike,
+    lower_bound: npt.ArrayLike | None = None,
+    arcs: Arcs | None = None,
+) -> Explanation:
+    """Name the bottleneck node of a placement, and the direction in rate space in which it fails first.
+
+    Parameters
+    ----------
+    load, capacity, assignment, lower_bound, arcs
+        As for :func:`feasible_ratio`.
+
+    Examples
+    --------
+    Plan (c) of example 2:
+
+    >>> found = explain([[14, 0], [6, 0], [0, 9], [0, 7]], [100, 100], [0, 1, 1, 0])
+    >>> found.node, found.rates.round(2).tolist()
+    (0, [5.14, 4.01])
+    >>> print(found.to_text(["N1", "N2"], ["o1", "o2", "o3", "o4"], ["I1", "I2"]))
+    N1 is full first: at I1 5.136/s, I2 4.013/s, 83% of all nodes (plane distance 0.86 of the ideal)
+    of its load there: o1 72%, o4 28%
+    I1 alone can grow to 7.143/s, 71% of all nodes; then N1 is full
+    I2 alone can grow to 11.11/s, 89% of all nodes; then N2 is full
+    """
+    setting = normalised(load, capacity, lower_bound)
+    coefficients = np.asarray(load, dtype=np.float64)
+    matrix = setting.weights(node_load(coefficients, assignment, len(setting.capacity), arcs))
+    own = distances(matrix, setting.bound)
+    node = int(own.argmin())
+    norm = float(np.linalg.norm(matrix[node]))
+    reach = max(float(own[node]), 0.0)
+    step = reach * matrix[node] / norm if norm else np.zeros(matrix.shape[1])
+    per = setting.power / setting.total
+    rates, direction = np.zeros(coefficients.shape[1]), np.zeros(coefficients.shape[1])
+    rates[setting.carries] = (setting.bound + step) * per
+    direction[setting.carries] = step * per
+    loads = coefficients @ rates
+    on_node = np.flatnonzero(np.asarray(assignment) == node)
+    whole = float(matrix[node] @ (setting.bound + step)) * float(setting.capacity[node]) * setting.power
+    shares = sorted(((int(one), float(loads[one] / whole)) for one in on_node if whole), key=lambda each: -each[1])
+    ideal = setting.room / np.sqrt(max(len(per), 1))
+    return Explanation(
+        node=node,
+        distance=float(own[node] / ideal),
+        direction=direction,
+        rates=rates,
+        utilisation=float((setting.bound + step).sum()),
+        operators=tuple(each for each in shares if each[1] > 0.0),
+        communication=max(1.0 - float(loads[on_node].sum()) / whole, 0.0) if whole else 0.0,
+        alone=_alone(matrix, setting.bound, setting.carries, per),
+        distances=own / ideal,
+    )
+
+
+def _alone(matrix: Floats, bound: Floats, carries: npt.NDArray[np.bool_], per: Floats) -> tuple[Alone, ...]:
+    left = np.maximum(1.0 - matrix @ bound, 0.0)
+    found: list[Alone] = []
+    for column, variable in enumerate(np.flatnonzero(carries)):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            reach = np.where(matrix[:, column] > 0.0, left / matrix[:, column], np.inf)
+        node = int(reach.argmin())
+        place = float(bound[column] + reach[node])
+        others = float(bound.sum() - bound[column])
+        found.append(Alone(int(variable), node, place * float(per[column]), place + others))
+    return tuple(found)
+
+
+def _named(names: Sequence[str] | None, number: int, what: str) -> str:
+    return f"{what} {number}" if names is None else names[number]

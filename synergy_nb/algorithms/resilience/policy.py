@@ -1,0 +1,155 @@
+"""Resilient placement of a query plan on peers: ROD as a policy.
+
+The plan's profiles give the load model, the peers' capacities the nodes; what comes out is a peer for each operator,
+and why. Sources, sinks and whatever else has its place already is pinned, and counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from synergy_nb.algorithms.resilience.clustering import clustered_rod
+from synergy_nb.algorithms.resilience.explanation import Explanation, explain
+from synergy_nb.algorithms.resilience.feasible import Ratio, feasible_ratio, node_load
+from synergy_nb.algorithms.resilience.greedy import rod
+from synergy_nb.algorithms.resilience.loadmodel import LoadModel, load_model
+from synergy_nb.algorithms.resilience.refinement import refine
+from synergy_nb.algorithms.resilience.units import FREE
+from synergy_nb.plan import Plan
+from synergy_nb.plan.units import WrongValue, nearest
+
+__all__ = ["Placement", "place"]
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where the operators of a plan go, and why.
+
+    Parameters
+    ----------
+    assignment
+        Peer of each operator, by id.
+    ratio
+        Size of the feasible set as a share of the ideal one, with its error.
+    utilisation
+        Load of each peer at the rates that the plan states, as a share of its capacity.
+    explanation
+        Where the placement fails first; nodes, operators and variables by their place in ``peers`` and ``model``.
+    model, peers
+        Load model, and the peers in their order.
+    """
+
+    assignment: Mapping[str, str]
+    ratio: Ratio
+    utilisation: Mapping[str, float]
+    explanation: Explanation
+    model: LoadModel
+    peers: tuple[str, ...]
+
+    def to_text(self) -> str:
+        """For people."""
+        ratio = f"feasible set {self.ratio:.1%} of the ideal one (± {self.ratio.error:.1%})"
+        overloaded = [peer for peer, share in self.utilisation.items() if share > 1.0]
+        warning = [f"overloaded at the plan's rates: {', '.join(overloaded)}"] if overloaded else []
+        why = self.explanation.to_text(self.peers, self.model.operators, self.model.variables)
+        return "\n".join([ratio, *warning, why])
+
+
+def place(
+    plan: Plan,
+    capacities: Mapping[str, float],
+    pinned: Mapping[str, str] | None = None,
+    *,
+    lower_bound: Mapping[str, float] | None = None,
+    rates: npt.ArrayLike | None = None,
+    variable: Sequence[str] = (),
+    transfer: float = 0.0,
+    refined: bool = True,
+    seed: int = 0,
+) -> Placement:
+    """Place a plan so that it withstands the largest set of rates of its sources.
+
+    Parameters
+    ----------
+    plan
+        Query plan ξ.
+    capacities
+        Peer to its capacity in cores, above 0: what it has left, if others run there.
+    pinned
+        Operator to the peer that it is on, such as sources and sinks. What the plan pins itself (``at``) is, too.
+    lower_bound
+        Source to tuples/s that it does not go below; 0 where nothing is said.
+    rates
+        Rates of the sources that are to be carried, such as those of a trace: points x sources, in the order of
+        ``plan.sources``. With them, the share of the points that are feasible is what refinement maximises, and
+        what ``ratio`` is, in place of the volume.
+    variable
+        Operators whose selectivity varies.
+    transfer
+        Seconds that a tuple costs each of two peers that it goes between. Above 0, operators are clustered (section
+        6.3).
+    refined
+        Whether ROD's placement is refined.
+    seed
+        Of samples.
+
+    Raises
+    ------
+    ValueError
+        If there is no such operator or peer, or a number is wrong.
+
+    Examples
+    --------
+    >>> from synergy_nb.plan import plan, source
+    >>> one, two = source("packets", id="one", rate=10), source("packets", id="two", seed=1, rate=10)
+    >>> query = plan(one.delay("14 ms").delay("6 ms").sink("a"), two.delay("9 ms").delay("7 ms").sink("b"))
+    >>> found = place(query, {"v1": 1.0, "v2": 1.0}, {"one": "v1", "two": "v1", "sink": "v2", "sink_2": "v2"})
+    >>> [found.assignment[each] for each in ("delay", "delay_2", "delay_3", "delay_4")]
+    ['v1', 'v2', 'v2', 'v1']
+    >>> round(float(found.ratio), 3)
+    0.756
+    """
+    model = load_model(plan, variable, transfer)
+    peers = tuple(capacities)
+    if not peers:
+        raise ValueError("capacities: none; expected at least one peer")
+    for peer, value in capacities.items():
+        if not 0.0 < value < np.inf:
+            raise ValueError(f"capacities: {value!r} of {peer!r}; expected a number of cores above 0")
+    capacity = np.array([capacities[peer] for peer in peers], dtype=np.float64)
+    fixed = np.full(len(model.operators), FREE)
+    own = {name: asked.at for name, asked in plan.operators.items() if asked.at is not None}
+    for operator, peer in {**own, **(pinned or {})}.items():
+        number = _known("pinned", operator, model.operators, "an operator of the plan")
+        fixed[number] = _known(f"pinned: {operator!r} to", peer, peers, "a peer that has a capacity")
+    bound = np.zeros(len(model.variables))
+    for source, rate in (lower_bound or {}).items():
+        bound[_known("lower_bound", source, model.variables[: model.inputs], "a source of the plan")] = rate
+    points = None if rates is None else model.rates(rates)
+    if transfer > 0.0:
+        chosen = clustered_rod(model.load, capacity, model.arcs, bound, pinned=fixed).assignment
+    else:
+        chosen = rod(model.load, capacity, bound, pinned=fixed)
+    if refined:
+        chosen = refine(model.load, capacity, chosen, bound, arcs=model.arcs, pinned=fixed, rates=points, seed=seed)
+    stated = model.rates([[plan.input_rate(source) for source in model.variables[: model.inputs]]])[0]
+    used = node_load(model.load, chosen, len(peers), model.arcs) @ stated / capacity
+    return Placement(
+        assignment={operator: peers[node] for operator, node in zip(model.operators, chosen, strict=True)},
+        ratio=feasible_ratio(model.load, capacity, chosen, bound, arcs=model.arcs, rates=points, seed=seed + 2),
+        utilisation={peer: float(share) for peer, share in zip(peers, used, strict=True)},
+        explanation=explain(model.load, capacity, chosen, bound, model.arcs),
+        model=model,
+        peers=peers,
+    )
+
+
+def _known(field: str, name: str, names: tuple[str, ...], what: str) -> int:
+    """Place of a name among those that there are."""
+    if name not in names:
+        raise ValueError(f"{field}: {WrongValue(name, what, nearest(name, names))}")
+    return names.index(name)

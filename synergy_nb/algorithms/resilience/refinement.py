@@ -1,0 +1,134 @@
+"""Refinement of a placement by local search on the size of its feasible set; beyond the paper.
+
+The greedy algorithm never takes a decision back. Here operators are moved, and swapped, between two nodes at a time, as
+long as the feasible set grows, as measured on a fixed sample of directions; then some are thrown to nodes at random,
+and the search begins again from there. As the result suits the sample on which it was found, it is held against what it
+came from on a fresh one, and given only if it is better there too.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from synergy_nb.algorithms.resilience.doors import Arcs, Floats, Ints, checked_arcs, checked_rates, normalised
+from synergy_nb.algorithms.resilience.feasible import directions, feasible_ratio
+from synergy_nb.algorithms.resilience.searching import improve
+from synergy_nb.algorithms.resilience.units import FREE, units
+
+__all__ = ["refine"]
+
+POINTS: Final = 512  # of the fixed sample
+MOST_POINTS: Final = 2048  # of given rates that are searched on
+LEAST_GAIN: Final = 1e-9
+KICKS: Final = 24
+BUDGET: Final = 400_000
+THROWN: Final = 0.1  # share of the units that a kick throws, two at least
+
+
+def refine(
+    load: npt.ArrayLike,
+    capacity: npt.ArrayLike,
+    assignment: npt.ArrayLike,
+    lower_bound: npt.ArrayLike | None = None,
+    groups: npt.ArrayLike | None = None,
+    *,
+    arcs: Arcs | None = None,
+    pinned: npt.ArrayLike | None = None,
+    rates: npt.ArrayLike | None = None,
+    kicks: int = KICKS,
+    budget: int = BUDGET,
+    seed: int = 0,
+) -> Ints:
+    """A placement with a larger feasible set, or the same where none was found.
+
+    Parameters
+    ----------
+    load, capacity, lower_bound, groups, arcs, pinned
+        As for :func:`rod`; communication that ``arcs`` state is counted.
+    assignment
+        What to begin with, such as what :func:`rod` gave: node of each operator.
+    rates
+        Points of rate space, points x input streams: then not the volume of the feasible set is what counts but its
+        share of these. Half of them are searched on, the others are the fresh sample.
+    kicks
+        How often the search begins again.
+    budget
+        Changes that are looked at, of which a million takes about two seconds.
+    seed
+        Of samples and kicks.
+
+    Raises
+    ------
+    ValueError
+        If an argument is wrong, or ``assignment`` is not in keeping with ``groups`` and ``pinned``.
+
+    Examples
+    --------
+    >>> load = [[14, 0], [6, 0], [0, 9], [0, 7]]
+    >>> refine(load, [1, 1], [0, 0, 1, 1])
+    array([1, 0, 0, 1])
+    """
+    setting = normalised(load, capacity, lower_bound)
+    share, pinned_to, unit = units(setting, groups, pinned)
+    nodes = len(setting.capacity)
+    places = units(setting, groups, pinned).places(assignment, nodes)
+    ends, transfer = checked_arcs(arcs, len(unit), len(setting.carries))
+    pairs, between = _between(unit[ends], transfer[:, setting.carries] / setting.total)
+    if not share.shape[1]:
+        return places[unit]
+    bounded = rates is None and bool(setting.bound.any())
+    fresh = None
+    if rates is None:
+        sample, power = directions(share.shape[1], POINTS, seed=seed)[0], share.shape[1]
+    else:
+        given = checked_rates(rates, len(setting.carries))
+        if len(given) < 2:
+            raise ValueError("rates: 1 point; expected at least 2, of which every second one is searched on")
+        known, fresh = given[::2], given[1::2]
+        known = known[:: -(-len(known) // MOST_POINTS)]
+        sample, power = known[:, setting.carries] * setting.total / setting.power, 0
+    points = np.vstack([sample, setting.bound]) if bounded else sample
+    first, other, which = _incident(pairs, len(share))
+    movable = pinned_to == FREE
+    rng = np.random.default_rng(seed)
+    best, best_value, looked = places, -np.inf, 0
+    for kick in range(kicks + 1):
+        tried = best.copy()
+        if kick:
+            thrown = rng.permutation(np.flatnonzero(movable))[: max(2, round(THROWN * len(tried)))]
+            tried[thrown] = rng.integers(0, nodes, len(thrown))
+        value, changes = improve(
+            tried, movable, share @ points.T, first, other, which, between @ points.T, setting.capacity,
+            int(bounded), setting.room if bounded else 1.0, power, LEAST_GAIN, budget - looked,
+        )  # fmt: skip
+        looked += changes
+        if value > best_value:
+            best, best_value = tried, value
+        if looked >= budget:
+            break
+    ratios = [
+        feasible_ratio(load, capacity, each[unit], lower_bound, arcs=arcs, rates=fresh, seed=seed + 1)
+        for each in (places, best)
+    ]
+    return best[unit] if ratios[1] > ratios[0] else places[unit]
+
+
+def _between(ends: Ints, transfer: Floats) -> tuple[Ints, Floats]:
+    """Streams between units: one for each pair that has any."""
+    apart = ends[:, 0] != ends[:, 1]
+    pairs, number = np.unique(np.sort(ends[apart], axis=1), axis=0, return_inverse=True)
+    sums = np.zeros((len(pairs), transfer.shape[1]))
+    np.add.at(sums, number.reshape(-1), transfer[apart])
+    kept = sums.any(axis=1)
+    return pairs[kept], sums[kept]
+
+
+def _incident(pairs: Ints, count: int) -> tuple[Ints, Ints, Ints]:
+    """Pairs by unit: where those of each begin, the unit at their other end, and their number."""
+    one, other = np.concatenate([pairs[:, 0], pairs[:, 1]]), np.concatenate([pairs[:, 1], pairs[:, 0]])
+    order = np.argsort(one, kind="stable")
+    first = np.searchsorted(one[order], np.arange(count + 1))
+    return first.astype(np.int64), other[order], np.tile(np.arange(len(pairs)), 2)[order]

@@ -1,0 +1,62 @@
+"""The exact volume of {y >= 0 : V y <= 1}, a polytope that holds with a point all that is below it.
+
+Scaled so that the least axis distance is 1 on every axis, it lies between the simplex of these points and the unit
+cube, whatever the placement: so halfspaces are intersected, and the hull of the corners measured (both by Qhull), where
+numbers are of one size, and an interior point is known beforehand. Where many planes meet in one corner, as with loads
+that are small whole numbers, Qhull may find no hull that is convex within its rounding; then its input is joggled,
+which costs some digits.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from scipy.spatial import ConvexHull, HalfspaceIntersection, QhullError
+
+from synergy_nb.algorithms.resilience.doors import Floats
+
+__all__ = ["MOST_INPUTS", "down_closed_volume"]
+
+MOST_INPUTS: Final = 6  # dimensions, beyond which corners are too many
+SAME: Final = 1e-12  # two numbers of a scaled plane
+ROUNDED: Final = 1e-8
+JOGGLED: Final = 1e-5
+
+
+def down_closed_volume(planes: Floats) -> tuple[float, float]:
+    """Volume of {y >= 0 : V y <= 1}, and what share of it rounding may be.
+
+    Parameters
+    ----------
+    planes
+        V: shape (n, d), from 0, with a number above 0 in each column; d at most 6.
+
+    Examples
+    --------
+    >>> down_closed_volume(np.array([[1.0, 0.0], [0.0, 0.5]]))
+    (2.0, 1e-08)
+    """
+    greatest = planes.max(axis=0)
+    d = len(greatest)
+    scale = float(np.prod(1.0 / greatest))
+    if d == 1:
+        return scale, ROUNDED
+    scaled = _needed(planes / greatest)
+    halfspaces = np.block([[scaled, -np.ones((len(scaled), 1))], [-np.eye(d), np.zeros((d, 1))]])
+    inside = np.full(d, 0.5 / d)  # within the simplex of the axis distances
+    try:
+        corners = HalfspaceIntersection(halfspaces, inside).intersections
+        return float(ConvexHull(np.unique(corners.round(14), axis=0)).volume) * scale, ROUNDED
+    except QhullError:
+        corners = HalfspaceIntersection(halfspaces, inside, qhull_options="QJ").intersections
+        return float(ConvexHull(corners, qhull_options="QJ").volume) * scale, JOGGLED
+
+
+def _needed(planes: Floats) -> Floats:
+    """Planes that are nowhere above another."""
+    kept: list[Floats] = []
+    for plane in planes[np.argsort(-planes.sum(axis=1), kind="stable")]:
+        if not any((plane <= other + SAME).all() for other in kept):
+            kept.append(plane)
+    return np.array(kept)
