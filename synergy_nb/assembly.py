@@ -22,6 +22,7 @@ from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.pastry import Pastry
 from synergy_nb.overlay.streams import PROFILED, Streams
 from synergy_nb.peer import Peer
+from synergy_nb.placements import PLACEMENTS
 from synergy_nb.plan import Plan
 from synergy_nb.plan.parts import PART, Profile, parts_of, profiled
 from synergy_nb.plan.sharing import TAP
@@ -161,10 +162,18 @@ class SynergyPeer:
         self.loads.withdraw()
         self.pastry.leave()
 
-    def submit(self, request: str, plan: Plan) -> None:
-        """Compose and start an application from this peer, with what is for Spark as parts on Spark."""
+    def submit(self, request: str, plan: Plan, placement: str = "composed") -> None:
+        """Start an application from this peer: composed, with what is for Spark as parts on Spark, or placed.
+
+        Raises
+        ------
+        ValueError
+            If ``placement`` is none of :data:`PLACEMENTS`.
+        """
+        if placement not in PLACEMENTS:
+            raise ValueError(f"placement: {placement!r}; expected one of {', '.join(PLACEMENTS)}")
         self.composition.also = () if self.spark is None else (PART,)
-        self.composition.submit(request, plan)
+        self.composition.submit(request, plan, placed=placement != "composed")
 
     def _placed(self, request: str, plan: Plan, found: Mapping[str, tuple[Entry, ...]]) -> list[Plan]:
         """Plans to compose for one that was asked for: with its parts on Spark, and with less on it."""

@@ -67,6 +67,8 @@ class Explanation:
         Why streams that were found are not used.
     deployed : list of dict
         What was to be deployed for want of components: ``operators``, and the ``stage`` of the search for a place.
+    placed : str
+        Why components are where they are, if they were placed and not composed.
     outcome : str
         What became of the request, in a sentence.
 
@@ -92,6 +94,7 @@ class Explanation:
         self.sharable: dict[str, list[str]] = {}
         self.unshared = ""
         self.deployed: list[dict[str, Any]] = []
+        self.placed = ""
         self.attempts: list[dict[str, Any]] = []
         self.refused: list[str] = []
         self.outcome = "being composed"
@@ -105,6 +108,8 @@ class Explanation:
             elif event.kind == "engines_chosen":
                 self.engines = {operator: (engine, why) for operator, (engine, why) in detail["reasons"].items()}
                 self.parts = dict(detail["parts"])
+            elif event.kind == "placed":
+                self.placed = str(self._readable(detail["text"]))
             elif event.kind == "engines_changed":
                 self.parts = dict(detail["parts"])
                 self.changed = self._readable(detail["reason"])
@@ -214,6 +219,7 @@ class Explanation:
             "shared": self.shared,
             "unshared": self.unshared,
             "deployed": self.deployed,
+            "placed": self.placed,
             "impacts": self.impacts,
         }
 
@@ -233,6 +239,8 @@ class Explanation:
             found = "; ".join(f"{operator} at {', '.join(peers)}" for operator, peers in self.sharable.items())
             used = f"; not used: {self.unshared}" if self.unshared else ""
             lines.append(f"  running streams: {found}{used}")
+        if self.placed:
+            lines.append("  placed: " + self.placed.replace("\n", "\n    "))
         lines.extend(f"  deployed: {', '.join(each['operators'])}, {STAGES[each['stage']]}" for each in self.deployed)
         lines.extend(
             f"  probes: {attempt['paths']} paths returned, {attempt['dropped']} dropped; "

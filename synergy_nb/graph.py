@@ -21,6 +21,8 @@ __all__ = [
     "Detach",
     "Hop",
     "Moving",
+    "Place",
+    "Placed",
     "Replicate",
     "Report",
     "Start",
@@ -124,6 +126,51 @@ class Detach(msgspec.Struct, frozen=True):
     application: str
     operator: str
     consumers: tuple[str, ...]
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Decide where the operators of a plan go, beside all else that the driver does, and tell composition.
+
+    Parameters
+    ----------
+    request, attempt
+        What asks.
+    plan
+        ``Plan.to_bytes()``.
+    capacities
+        Peer to the cores that it has left.
+    pinned
+        Operator to the one peer that it can be on.
+    """
+
+    request: str
+    attempt: int
+    plan: bytes
+    capacities: dict[str, float]
+    pinned: dict[str, str]
+
+
+class Placed(msgspec.Struct, frozen=True):
+    """What was decided for :class:`Place`.
+
+    Parameters
+    ----------
+    request, attempt
+        What asked.
+    peers
+        Operator to peer; empty if there is no way to place the plan.
+    ratio
+        Feasible set as a share of the ideal one.
+    text, reason
+        For people: where the placement fails first; why there is none.
+    """
+
+    request: str
+    attempt: int
+    peers: dict[str, str] = {}
+    ratio: float = 0.0
+    text: str = ""
+    reason: str = ""
 
 
 class Report(msgspec.Struct, frozen=True):

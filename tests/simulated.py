@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from synergy_nb.assembly import ALL_COMPONENTS, PeerConfig, SynergyPeer
-from synergy_nb.graph import Deploy, Report, Start, Undeploy
+from synergy_nb.graph import Deploy, Place, Report, Start, Undeploy
 from synergy_nb.journal import Event
 from synergy_nb.overlay.assembled import assemble
 from synergy_nb.peer import Peer
+from synergy_nb.placements import decided
 from synergy_nb.plan import Plan
 from synergy_nb.simulator.kernel import Network, Simulation, Uniform
 
@@ -60,6 +61,9 @@ class Ring:
 
     def _carry_out(self, address: str, instruction: object) -> None:
         match instruction:
+            case Place():
+                composition = self.synergy[address].composition
+                self.simulation.call(address, composition.decided, decided(instruction))
             case Report():
                 self.reports.setdefault(instruction.application, []).append(instruction)
             case Deploy():
@@ -70,9 +74,9 @@ class Ring:
             case Undeploy(application, operator):
                 self.deployed.pop((address, application, operator), None)
 
-    def submit(self, at: str, request: str, plan: Plan) -> None:
+    def submit(self, at: str, request: str, plan: Plan, placement: str = "composed") -> None:
         """Submit a plan at a peer now."""
-        self.simulation.call(at, self.synergy[at].submit, request, plan)
+        self.simulation.call(at, self.synergy[at].submit, request, plan, placement)
 
     def run(self, seconds: float) -> None:
         """Let virtual time pass."""

@@ -32,7 +32,7 @@ LAYERS = (
     ("peer",),
     ("overlay",),
     ("algorithms",),
-    ("assembly",),
+    ("assembly", "placements"),
     ("widgets", "simulator", "runtime"),
     ("watching",),
     ("cli", "demo", "experiments", "__init__", "__main__"),

@@ -135,6 +135,9 @@ def run(
         str | None, typer.Option(metavar="ADDRESS", help="Use the workers of this Dask cluster (tcp://host:port).")
     ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Say why each operator runs where it runs.")] = False,
+    placement: Annotated[
+        str, typer.Option(metavar="composed|resilient", help="Balance the load, or withstand most rates (ROD).")
+    ] = "composed",
     limit: Annotated[int, typer.Option(metavar="ROWS", help="Rows of each sink to show.")] = 20,
     duration: Annotated[
         str | None, typer.Option(metavar="TIME", help="Stop after this time, such as '10 s'. [default: at the end]")
@@ -155,6 +158,10 @@ def run(
     if count is not None:
         at_least("--peers", count, 1)
     at_least("--limit", limit, 0)
+    from synergy_nb.placements import PLACEMENTS
+
+    if placement not in PLACEMENTS:
+        refuse(f"--placement: {placement!r}; expected {' or '.join(PLACEMENTS)}")
     if report is not None:
         writable("--report", report)
     parsed = load(plan)
@@ -178,7 +185,7 @@ def run(
     with running(), Bars() as bars:
         bars.stage(f"connecting to {scheduler}" if scheduler is not None else f"starting {count} peers")
         with Cluster(scheduler if scheduler is not None else count or 8, keys=keys, spark=where) as cluster:
-            found = execute(parsed, cluster, limit=limit, duration=seconds, progress=bars)
+            found = execute(parsed, cluster, placement=placement, limit=limit, duration=seconds, progress=bars)
     if report is not None:
         write_report(report, parsed, found)
     if as_json:

@@ -173,6 +173,7 @@ def execute(
     plan: Plan,
     cluster: Cluster,
     *,
+    placement: str,
     limit: int,
     duration: float | None,
     progress: Any,
@@ -181,6 +182,8 @@ def execute(
 
     Parameters
     ----------
+    placement
+        How components find their peers.
     limit
         Rows of each sink that are kept.
     duration
@@ -194,7 +197,7 @@ def execute(
         If it is not admitted.
     """
     progress.stage(f"composing {plan.name}")
-    application = cluster.submit(plan)
+    application = cluster.submit(plan, placement=placement)
     began = time.monotonic()
     sinks = {sink: Followed(limit) for sink in plan.sinks}
     readers = [

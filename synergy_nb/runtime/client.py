@@ -19,7 +19,9 @@ import polars as pl
 
 from synergy_nb.explanation import readable
 from synergy_nb.journal import Event
+from synergy_nb.placements import PLACEMENTS
 from synergy_nb.plan import Plan
+from synergy_nb.plan.units import WrongValue, nearest
 from synergy_nb.runtime.application import AsyncApplication
 from synergy_nb.runtime.feeds import Feed
 from synergy_nb.runtime.link import LinkDown, LinkFull, Links, RemoteError
@@ -201,6 +203,7 @@ class AsyncCluster:
         *,
         at: str | None = None,
         feeds: Mapping[str, Feed] | None = None,
+        placement: str = "composed",
         timeout: float = 30.0,
     ) -> AsyncApplication:
         """Have the peers compose and start a plan.
@@ -214,6 +217,9 @@ class AsyncCluster:
         feeds
             For each source with connector ``python``, by operator id or by its name: an iterable of dictionaries, of
             Polars tables, or of anything that ``polars.DataFrame`` takes.
+        placement
+            How components find their peers: ``composed``, by probes that balance the load, or ``resilient``, so that
+            they withstand the largest set of rates (ROD).
         timeout
             Seconds until composition has to be decided.
 
@@ -225,9 +231,12 @@ class AsyncCluster:
             If no peer answers, or a name is wrong.
         """
         feeding = self._check(plan, at, feeds or {})
+        if placement not in PLACEMENTS:
+            wrong = WrongValue(placement, " or ".join(PLACEMENTS), nearest(placement, PLACEMENTS))
+            raise ClusterError(f"placement: {wrong}")
         number = next(self._numbers)
         application = f"{plan.name}-{number}-{uuid.uuid4().hex[:6]}"
-        request = pack(Submit(application, plan.to_bytes()))
+        request = pack(Submit(application, plan.to_bytes(), placement))
         state: ApplicationState | None = None
         origin = ""
         for origin in [self.peers[at]] if at is not None else self._in_turn(number):

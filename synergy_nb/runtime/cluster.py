@@ -271,7 +271,13 @@ class Cluster:
     # -- applications --------------------------------------------------------------------------------------------
 
     def submit(
-        self, plan: Plan, *, at: str | None = None, feeds: Mapping[str, Feed] | None = None, timeout: float = 30.0
+        self,
+        plan: Plan,
+        *,
+        at: str | None = None,
+        feeds: Mapping[str, Feed] | None = None,
+        placement: str = "composed",
+        timeout: float = 30.0,
     ) -> Application:
         """Have the peers compose and start a plan.
 
@@ -284,6 +290,9 @@ class Cluster:
         feeds
             For each source with connector ``python``, by its name: an iterable of dictionaries or of tables, each with
             a column ``time`` (seconds since 1970, dates, or text that is one), not older than what came before it.
+        placement
+            How components find their peers: ``composed``, by probes that balance the load, or ``resilient``, so that
+            they withstand the largest set of rates that the plan's sources may take (ROD).
         timeout
             Seconds until composition has to be decided.
 
@@ -294,7 +303,8 @@ class Cluster:
         ClusterError
             If no peer answers, or a name is wrong.
         """
-        return Application(self, self._run(self._cluster.submit(plan, at=at, feeds=feeds, timeout=timeout)))
+        submitted = self._cluster.submit(plan, at=at, feeds=feeds, placement=placement, timeout=timeout)
+        return Application(self, self._run(submitted))
 
     # -- what is shown -------------------------------------------------------------------------------------------
 

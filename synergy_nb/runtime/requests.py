@@ -47,10 +47,11 @@ class Join(msgspec.Struct, frozen=True):
 
 
 class Submit(msgspec.Struct, frozen=True):
-    """Compose and start ``application`` from the plan in ``plan`` (``Plan.to_bytes()``)."""
+    """Start ``application`` from the plan in ``plan`` (``Plan.to_bytes()``), with its components placed in this way."""
 
     application: str
     plan: bytes
+    placement: str = "composed"
 
 
 class Name(msgspec.Struct, frozen=True):

@@ -16,9 +16,10 @@ from typing import Any, Final
 import msgspec
 
 from synergy_nb.assembly import PeerConfig, SynergyPeer
-from synergy_nb.graph import Report
+from synergy_nb.graph import Place, Report
 from synergy_nb.overlay.entries import Entry
 from synergy_nb.peer import Peer
+from synergy_nb.placements import decided
 from synergy_nb.plan import Plan
 from synergy_nb.plan.parts import PART
 from synergy_nb.runtime.driver import PeerRuntime
@@ -148,6 +149,8 @@ class Service:
         """Do what the peer's protocols ask for."""
         if isinstance(instruction, Report):
             self._report(instruction)
+        elif isinstance(instruction, Place):
+            self._keep(self.runtime.loop.create_task(self._place(instruction)))
         else:
             self.host.carry_out(instruction)
             self.measuring.wake()
@@ -262,8 +265,13 @@ class Service:
         previous, self._counters = self._counters, read_counters()
         return sample(previous, self._counters, pings)
 
+    async def _place(self, order: Place) -> None:
+        self._into_peer(self.synergy.composition.decided, await asyncio.to_thread(decided, order))
+
     def _notify(self) -> None:
-        task = self.runtime.loop.create_task(self._wake())
+        self._keep(self.runtime.loop.create_task(self._wake()))
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -313,7 +321,7 @@ class Service:
         self._unfinished[application] = set(plan.sinks)
         if self.synergy.spark is not None:
             self.synergy.spark = self.spark.offer
-        self.runtime.call(self.synergy.submit, application, plan)
+        self.runtime.call(self.synergy.submit, application, plan, asked.placement)
         return pack(await self._composed(application))
 
     async def _composed(self, application: str) -> ApplicationState:

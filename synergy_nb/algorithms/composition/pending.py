@@ -26,6 +26,7 @@ class Pending:
         "graphs",
         "heard",
         "paths",
+        "placed",
         "plan",
         "probed",
         "qualified",
@@ -41,9 +42,10 @@ class Pending:
         "why",
     )
 
-    def __init__(self, request: str, plan: Plan) -> None:
+    def __init__(self, request: str, plan: Plan, *, placed: bool = False) -> None:
         self.request = request
         self.plan = plan  # as it was asked for
+        self.placed = placed  # by the driver
         self.way = Way(plan)  # how it is being composed
         self.ways: list[Way] | None = None  # other ways, once it is known which there are
         self.attempt = 0  # rounds of probes so far: peers know them by number

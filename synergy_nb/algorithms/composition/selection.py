@@ -24,7 +24,7 @@ from synergy_nb.algorithms.composition.pending import Pending, failing
 from synergy_nb.algorithms.composition.places import COMPLETE, NEIGHBOURS, deployable
 from synergy_nb.algorithms.composition.probing import Probing
 from synergy_nb.algorithms.composition.ways import Way, sharing_way
-from synergy_nb.graph import ComponentGraph, Report, Use, merge
+from synergy_nb.graph import ComponentGraph, Place, Placed, Report, Use, merge
 from synergy_nb.overlay.directory import Directory, Entry
 from synergy_nb.overlay.load import FREE
 from synergy_nb.overlay.membership import Membership
@@ -99,12 +99,16 @@ class Composition(Protocol):
 
     # -- step 1: at the origin ---------------------------------------------------------------------------------------
 
-    def submit(self, request: str, plan: Plan) -> None:
-        """Compose and start the application that ``plan`` asks for; what comes of it is reported to the driver."""
+    def submit(self, request: str, plan: Plan, *, placed: bool = False) -> None:
+        """Compose and start the application that ``plan`` asks for; what comes of it is reported to the driver.
+
+        One that is to be ``placed`` has its graph decided by the driver (:class:`~synergy_nb.graph.Place`), and only
+        that is probed.
+        """
         peer = self.peer
         if request in self._pending:
             raise ValueError(f"request: {request!r}; expected an identifier that is not in use")
-        pending = self._pending[request] = Pending(request, plan)
+        pending = self._pending[request] = Pending(request, plan, placed=placed)
         asked = {name: value for name, value in msgspec.structs.asdict(plan.qos).items() if value is not None}
         peer.record("request_submitted", request, plan=plan.name, operators=list(plan.operators), qos=asked)
         routes = _count_routes(plan)
@@ -156,11 +160,41 @@ class Composition(Protocol):
         if missing:
             pending.deploy.update(missing)
             pending.stage = max(pending.stage, 1)
+        if pending.placed:
+            self._have_placed(pending, candidates, free)
+            return
         self._probe_all(pending, candidates, free)
+
+    def _have_placed(
+        self, pending: Pending, candidates: Mapping[str, tuple[str, ...]], free: Mapping[str, float]
+    ) -> None:
+        """Have the driver decide among the peers that can take on every operator which is not tied to its place."""
+        pinned = {operator: peers[0] for operator, peers in candidates.items() if len(peers) == 1}
+        offering = [set(peers) for operator, peers in candidates.items() if operator not in pinned]
+        able = set.intersection(*offering) if offering else set()
+        capacities = {peer: free[peer] for peer in sorted({*able, *pinned.values()}) if free.get(peer, 0.0) > 0.0}
+        if offering and not able:
+            self._reject(pending, "no peer offers all of the operators that are to be placed")
+            return
+        order = Place(pending.request, pending.attempt, pending.way.plan.to_bytes(), capacities, pinned)
+        self.peer.instruct(order)
+
+    def decided(self, found: Placed) -> None:
+        """The driver's answer to :class:`~synergy_nb.graph.Place`."""
+        pending = self._pending.get(found.request)
+        if pending is None or pending.attempt != found.attempt or pending.timer is not None:
+            return  # given up meanwhile
+        if found.reason:
+            self._reject(pending, found.reason)
+            return
+        self.peer.record("placed", found.request, peers=found.peers, ratio=found.ratio, text=found.text)
+        self._probe_all(pending, {operator: (peer,) for operator, peer in found.peers.items()}, {})
 
     def _ways(self, pending: Pending, found: Found) -> list[Way]:
         """How the plan can be composed, the preferred way first."""
         ways: list[Way] = []
+        if pending.placed:
+            return [Way(pending.plan)]
         if self.config.sharing != "off":
             everything = self.config.sharing == "all"
             shared = sharing_way(pending.plan, found, self.membership.is_dead, everything=everything)
