@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from synergy_nb.algorithms import engines
+from synergy_nb.algorithms.availability import Placement, PlacementConfig
 from synergy_nb.algorithms.composition import Composition, CompositionConfig, Probing, component_name
 from synergy_nb.algorithms.session import Session, SessionConfig
 from synergy_nb.graph import Report
@@ -72,6 +73,11 @@ class PeerConfig(msgspec.Struct, frozen=True):
         Parameters of the algorithms.
     tracing
         Whether the journal gets every message of a request, to step through a decision.
+    placement
+        Those of the placement of replicas; None leaves it out.
+    failure, domains
+        What others may know of how this peer fails: its own probability ϕ, and the domains that it depends on (site,
+        rack; the widest first) with theirs.
     """
 
     name: str = ""
@@ -83,6 +89,14 @@ class PeerConfig(msgspec.Struct, frozen=True):
     composition: CompositionConfig = CompositionConfig()
     session: SessionConfig = SessionConfig()
     tracing: bool = True
+    placement: PlacementConfig | None = PlacementConfig()
+    failure: float = 0.0
+    domains: dict[str, float] = {}
+
+    def __post_init__(self) -> None:
+        for field, value in {"failure": self.failure, **self.domains}.items():
+            if not 0.0 <= value <= 1.0:
+                raise ValueError(f"{field}: {value}; expected a probability from 0 to 1")
 
 
 class SynergyPeer:
@@ -99,6 +113,8 @@ class SynergyPeer:
     ----------
     peer : Peer
         The kernel that a driver runs.
+    placement : Placement or None
+        Places replicas, if it is not left out.
     spark : Offer or None
         What the driver knows of the Spark that it can use.
     on_parts : callable (request) or None
@@ -124,6 +140,7 @@ class SynergyPeer:
         self.composition = Composition(
             peer, self.probing, self.directory, self.membership, self.session.establish, config.composition
         )
+        self.placement = None if config.placement is None else self._placement(config.placement)
         for protocol in (
             self.pastry,
             self.membership,
@@ -131,6 +148,7 @@ class SynergyPeer:
             self.session,
             self.probing,
             self.composition,
+            *(self.placement.protocols if self.placement is not None else ()),
         ):
             peer.add(protocol)
         self.probing.offers.update(config.components)
@@ -145,6 +163,15 @@ class SynergyPeer:
         self.composition.placed = self._placed
         self.composition.profiles = True
         self.ledger.enforce = config.composition.enforce
+
+    def _placement(self, config: PlacementConfig) -> Placement:
+        def offers(plan: Plan, operator: str) -> bool:
+            return plan.operators[operator].kind == "sink" or component_name(plan, operator) in self.probing.offers
+
+        return Placement(
+            self.peer, self.ledger, self.latency, self.directory, self.membership, component_name, offers, config,
+            self.config.failure, self.config.domains,
+        )  # fmt: skip
 
     def join(self, contact: str | None) -> None:
         """Join the ring through ``contact``, or begin a new one, and register what this peer offers."""

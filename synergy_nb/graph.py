@@ -1,6 +1,7 @@
 """What is decided: component graphs, and the instructions that carry them out.
 
-A *component graph* λ (section 2.2.1) gives each operator of a query plan the peer whose component executes it.
+A *component graph* λ (section 2.2.1) gives each operator of a query plan the peer whose component executes it. A
+*replication graph* ρ (section 4.2) gives each component the peers of its backups.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ __all__ = [
     "Place",
     "Placed",
     "Replicate",
+    "ReplicaGraph",
     "Report",
     "Start",
     "Undeploy",
@@ -192,6 +194,52 @@ class Report(msgspec.Struct, frozen=True):
     status: str
     reason: str = ""
     peers: dict[str, str] = {}
+
+
+class ReplicaGraph(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Component graph λ and replication graph ρ: who executes each component, and who backs it up (section 4.2).
+
+    Parameters
+    ----------
+    primaries
+        λ: operator id to the address of its primary; sources and sinks, which have no backups, among them.
+    backups
+        ρ: each operator that is replicated, to the addresses of its backups in the order in which they were placed. The
+        output of the primary goes to each of them.
+
+    Examples
+    --------
+    >>> placed = ReplicaGraph({"source": "a", "o1": "a", "sink": "c"}, {"o1": ("b",)})
+    >>> placed.replicas, placed.hosts, placed.at("a")
+    ({'o1': ('a', 'b')}, frozenset({'a', 'b'}), {'source': 'primary', 'o1': 'primary'})
+    """
+
+    primaries: dict[str, str] = {}
+    backups: dict[str, tuple[str, ...]] = {}
+
+    @property
+    def replicas(self) -> dict[str, tuple[str, ...]]:
+        """Each replicated operator to the peers of all its replicas, the primary first."""
+        return {name: (self.primaries[name], *peers) for name, peers in self.backups.items()}
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """Peers of replicas; those that only have sources or sinks are none."""
+        return frozenset(peer for peers in self.replicas.values() for peer in peers)
+
+    @property
+    def peers(self) -> frozenset[str]:
+        """All peers that take part."""
+        return self.hosts | frozenset(self.primaries.values())
+
+    def at(self, address: str) -> dict[str, str]:
+        """What a peer has: operator id to ``primary`` or ``backup``."""
+        found = {name: "primary" for name, peer in self.primaries.items() if peer == address}
+        return found | {name: "backup" for name, peers in self.backups.items() if address in peers}
+
+    def merged(self, other: ReplicaGraph) -> ReplicaGraph:
+        """What either of two parts of one graph says."""
+        return ReplicaGraph({**self.primaries, **other.primaries}, {**self.backups, **other.backups})
 
 
 class Hop(msgspec.Struct, frozen=True, gc=False, array_like=True):

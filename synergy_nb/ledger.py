@@ -148,26 +148,51 @@ class Ledger:
         if operator in share.committed:
             return ""
         share.reserved.pop(operator, None)
+        return self._take(request, share.committed, operator, cores, links, beside=False)
+
+    def hold(self, request: str, operator: str, cores: float, links: Mapping[Link, float]) -> str:
+        """Reserve for one operator beside all else that the request holds here; empty, or the reason why not.
+
+        Unlike those of :meth:`reserve`, its operators are no alternatives: what is held this way can be committed.
+        """
+        share = self._shares.setdefault(request, _Share())
+        if operator in share.reserved or operator in share.committed:
+            return ""
+        return self._take(request, share.reserved, operator, cores, links, beside=True)
+
+    def _take(
+        self,
+        request: str,
+        claims: dict[str, dict[Link, float]],
+        operator: str,
+        cores: float,
+        links: Mapping[Link, float],
+        *,
+        beside: bool,
+    ) -> str:
+        share = self._shares[request]
         asked: dict[str, float] = {CORES: cores}
         for (upstream, _), bandwidth in links.items():
             asked[upstream] = asked.get(upstream, 0.0) + bandwidth
         for resource, amount in asked.items():
-            left = self._residual(request, resource)
+            left = self._residual(request, resource) - (share.held(resource) if beside else 0.0)
             if self.enforce and left < amount - ROUNDING * self._capacity(resource):
                 self._tidy(request)
                 if resource == CORES:
                     return f"processing capacity: {left:.4g} of {amount:.4g} cores left"
                 return f"bandwidth from {resource}: {left:.4g} of {amount:.4g} bytes/s left"
-        share.committed[operator] = {(CORES, ""): cores, **links}
+        claims[operator] = {(CORES, ""): cores, **links}
         for resource in asked:  # of what was not reserved, some was taken from what others left since
             share.limit[resource] = max(self._residual(request, resource), 0.0)
         self.on_change()
         return ""
 
     def drop(self, request: str, operator: str) -> None:
-        """Give back what was promised to one operator of a request."""
+        """Give back what one operator of a request holds."""
         share = self._shares.get(request)
-        if share is not None and share.committed.pop(operator, None) is not None:
+        if share is not None:
+            share.reserved.pop(operator, None)
+            share.committed.pop(operator, None)
             self._tidy(request)
             self.on_change()
 

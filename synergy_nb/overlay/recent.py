@@ -27,9 +27,12 @@ class Recent:
     def __len__(self) -> int:
         return len(self._new) + len(self._old)
 
+    def __contains__(self, item: object) -> bool:
+        return item in self._new or item in self._old
+
     def add(self, item: Hashable) -> bool:
         """Remember ``item``; whether it is new."""
-        if item in self._new or item in self._old:
+        if item in self:
             return False
         self._new.add(item)
         if len(self._new) >= self.size:

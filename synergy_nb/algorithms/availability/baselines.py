@@ -1,0 +1,208 @@
+"""The placements that the dissertation compares with (section 4.5), decided in one place, with or without limits.
+
+*Optimal* has all primaries on one peer and all backups on each of as many others as the degree asks for. *Random* has
+each replica on any peer. *Partition* [1]_ parts the peers into groups, as large as the degree, once and for all, and
+has each component on one group. *Latency* has each primary at the peer nearest to those that it reads from, and each
+backup at the peer nearest to its primary, whatever else is there. Nearest to a peer is the peer itself, so with the
+literal rule components stay together as long as one peer has room for them, which the paper's Latency did not ("as it
+is equivalent to Random" in availability); with ``apart`` each component takes a peer that has none of the application
+yet, as long as there are any.
+
+Peers are taken in the order of preference; with limits, the first that has what is needed.
+
+References
+----------
+.. [1] H. Yu, P. B. Gibbons and S. Nath, "Availability of Multi-Object Operations", NSDI 2006.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from synergy_nb.algorithms.availability.limits import Limits, NoRoom, components_of
+from synergy_nb.graph import ReplicaGraph
+from synergy_nb.plan import Plan
+
+__all__ = ["groups_of", "latency_placement", "optimal_placement", "partition_placement", "random_placement"]
+
+Latency = Callable[[str, str], float]
+Choice = tuple[Iterable[str], Callable[[str], Iterable[str]]]
+"""Peers for a primary in order of preference, and those for its backups, given the primary."""
+
+
+def optimal_placement(
+    plan: Plan,
+    degree: int,
+    peers: Sequence[str],
+    rng: random.Random,
+    *,
+    pinned: Mapping[str, str],
+    limits: Limits | None = None,
+) -> ReplicaGraph:
+    """All primaries on one random peer, all backups on ``degree - 1`` others.
+
+    Parameters
+    ----------
+    plan
+        Query plan ξ.
+    degree
+        Replication degree ϱ.
+    peers
+        Those that can be given components.
+    rng
+        Of the choice.
+    pinned
+        Peers of sources and sinks, and of other operators that have to be at a certain peer.
+    limits
+        What peers and links have left; without, nobody asks. What is placed is taken off.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer peers than the degree says.
+    NoRoom
+        If it does not fit.
+    """
+    _check(degree, peers)
+    first, *others = rng.sample(list(peers), degree)
+    return _placed(plan, degree, pinned, limits, lambda _operator, _primaries: ([first], lambda _primary: others))
+
+
+def random_placement(
+    plan: Plan,
+    degree: int,
+    peers: Sequence[str],
+    rng: random.Random,
+    *,
+    pinned: Mapping[str, str],
+    limits: Limits | None = None,
+) -> ReplicaGraph:
+    """Each replica on a random peer; parameters as of :func:`optimal_placement`."""
+    _check(degree, peers)
+
+    def anywhere(_operator: str, _primaries: Mapping[str, str]) -> Choice:
+        return rng.sample(list(peers), len(peers)), lambda _primary: rng.sample(list(peers), len(peers))
+
+    return _placed(plan, degree, pinned, limits, anywhere)
+
+
+def groups_of(peers: Sequence[str], degree: int, rng: random.Random) -> list[list[str]]:
+    """Disjoint random groups of ``degree`` peers; a rest that is too small for one stays alone."""
+    _check(degree, peers)
+    order = rng.sample(list(peers), len(peers))
+    return [order[start : start + degree] for start in range(0, len(order) - degree + 1, degree)]
+
+
+def partition_placement(
+    plan: Plan,
+    groups: Sequence[Sequence[str]],
+    rng: random.Random,
+    *,
+    pinned: Mapping[str, str],
+    limits: Limits | None = None,
+) -> ReplicaGraph:
+    """Each component on a random one of some groups of peers, as :func:`groups_of` makes them."""
+
+    def grouped(_operator: str, _primaries: Mapping[str, str]) -> Choice:
+        order = [rng.sample(list(group), len(group)) for group in rng.sample(list(groups), len(groups))]
+        with_it = {peer: group for group in order for peer in group}
+        return with_it, lambda primary: with_it.get(primary, ())
+
+    return _placed(plan, len(groups[0]), pinned, limits, grouped)
+
+
+def latency_placement(
+    plan: Plan,
+    degree: int,
+    peers: Sequence[str],
+    latency: Latency,
+    *,
+    pinned: Mapping[str, str],
+    limits: Limits | None = None,
+    apart: bool = False,
+) -> ReplicaGraph:
+    """Each replica on the nearest peer; parameters as of :func:`optimal_placement`.
+
+    Parameters
+    ----------
+    latency
+        Seconds between two peers.
+    apart
+        Whether primaries prefer peers that have nothing of the application, and backups too.
+    """
+    _check(degree, peers)
+    used: set[str] = set()
+
+    def nearest(operator: str, primaries: Mapping[str, str]) -> Choice:
+        reads = [(primaries[upstream], plan.bandwidth(upstream)) for upstream in plan.upstream(operator)]
+
+        def cost(peer: str) -> tuple[bool, float]:
+            return apart and peer in used, sum(latency(sender, peer) * bandwidth for sender, bandwidth in reads)
+
+        def backups(primary: str) -> list[str]:
+            used.add(primary)
+            found = sorted(peers, key=lambda peer: (apart and peer in used, latency(primary, peer)))
+            used.update([peer for peer in found if peer != primary][: degree - 1])
+            return found
+
+        return sorted(peers, key=cost), backups
+
+    return _placed(plan, degree, pinned, limits, nearest)
+
+
+def _check(degree: int, peers: Sequence[str]) -> None:
+    if not 1 <= degree <= len(peers):
+        raise ValueError(f"degree: {degree}; expected 1 to {len(peers)}, the number of peers")
+
+
+def _placed(
+    plan: Plan,
+    degree: int,
+    pinned: Mapping[str, str],
+    limits: Limits | None,
+    choose: Callable[[str, Mapping[str, str]], Choice],
+) -> ReplicaGraph:
+    """Place operator by operator, inputs before what reads them."""
+    primaries: dict[str, str] = {}
+    backups: dict[str, tuple[str, ...]] = {}
+    replicated = set(components_of(plan))
+    for operator in plan.operators:
+        wanted: Iterable[str] = ()
+        others: Callable[[str], Iterable[str]] = tuple
+        if operator in replicated:
+            wanted, others = choose(operator, primaries)
+        if operator in pinned:
+            wanted = [pinned[operator]]
+        count = degree - 1 if operator in replicated else 0
+        found = next(_possible(plan, operator, wanted, others, count, primaries, limits), None)
+        if found is None:
+            raise NoRoom(f"operator {operator!r}: no peer has room for it and {count} backups")
+        primaries[operator] = found[0]
+        if operator in replicated:
+            backups[operator] = found[1:]
+        if limits is not None:
+            limits.take(plan, operator, found, primaries)
+    return ReplicaGraph(primaries, backups)
+
+
+def _possible(
+    plan: Plan,
+    operator: str,
+    wanted: Iterable[str],
+    others: Callable[[str], Iterable[str]],
+    count: int,
+    primaries: Mapping[str, str],
+    limits: Limits | None,
+) -> Iterator[tuple[str, ...]]:
+    """Replicas of an operator that have room, in the order of preference; the primary first."""
+    for primary in wanted:
+        if limits is not None and not limits.fits(plan, operator, primary, primaries):
+            continue
+        rest = [
+            peer
+            for peer in others(primary)
+            if peer != primary and (limits is None or limits.fits_backup(plan, operator, primary, peer))
+        ]
+        if len(rest) >= count:
+            yield primary, *rest[:count]

@@ -1,0 +1,88 @@
+"""What a placement costs in delay: between operators, and from primaries to their backups (section 4.3.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from synergy_nb.graph import ReplicaGraph
+from synergy_nb.plan import Plan
+
+__all__ = ["Costs", "costs", "nondominated"]
+
+
+class Costs(NamedTuple):
+    """Communication costs, and the delays that they come from.
+
+    Parameters
+    ----------
+    inter, intra
+        Inter-operator cost Σ s_j l_j over the streams between primaries, and intra-operator cost Σ s_ix l_ix over the
+        streams from primaries to their backups: bytes/s times seconds.
+    inter_delay, intra_delay
+        Mean seconds of a link of either kind; within a peer there are none. 0 where there is no such link.
+    """
+
+    inter: float
+    intra: float
+    inter_delay: float
+    intra_delay: float
+
+
+def costs(plan: Plan, placed: ReplicaGraph, latency: Callable[[str, str], float]) -> Costs:
+    """Costs of a placement; streams from sources and to sinks, which are where they have to be, do not count.
+
+    Parameters
+    ----------
+    plan
+        Query plan ξ.
+    placed
+        Its λ and ρ.
+    latency
+        Seconds between two different peers.
+    """
+
+    def seconds(one: str, other: str) -> float:
+        return 0.0 if one == other else latency(one, other)
+
+    def streams() -> Iterator[tuple[float, float]]:
+        for name in placed.backups:
+            for up in plan.upstream(name):
+                if up in placed.backups:
+                    yield plan.bandwidth(up), seconds(placed.primaries[up], placed.primaries[name])
+
+    replication = [
+        (plan.bandwidth(name), seconds(placed.primaries[name], peer))
+        for name, peers in placed.backups.items()
+        for peer in peers
+    ]
+    between = list(streams())
+    return Costs(_cost(between), _cost(replication), _mean(between), _mean(replication))
+
+
+def _cost(links: Iterable[tuple[float, float]]) -> float:
+    return sum(bandwidth * delay for bandwidth, delay in links)
+
+
+def _mean(links: list[tuple[float, float]]) -> float:
+    return sum(delay for _, delay in links) / len(links) if links else 0.0
+
+
+def nondominated(points: Mapping[str, tuple[float, float]]) -> list[str]:
+    """Names of the points (availability, delay) that no other has more availability and less delay than: Pareto's
+    front.
+
+    Examples
+    --------
+    >>> nondominated({"a": (0.98, 0.03), "b": (0.90, 0.01), "c": (0.90, 0.02)})
+    ['b', 'a']
+    """
+    front = [
+        name
+        for name, (available, delay) in points.items()
+        if not any(
+            other >= available and shorter <= delay and (other, shorter) != (available, delay)
+            for other, shorter in points.values()
+        )
+    ]
+    return sorted(front, key=lambda name: points[name][1])

@@ -1,0 +1,99 @@
+"""What peers and virtual links have left, for placements that are decided in one place (section 4.3.2).
+
+A primary takes the processing of its operator, and on each virtual link from another peer the bandwidth of the stream
+that it reads. A backup takes the bandwidth of the primary's output, on the link from the primary, and no processing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from synergy_nb.graph import ReplicaGraph
+from synergy_nb.ledger import ROUNDING
+from synergy_nb.plan import Plan
+
+__all__ = ["Limits", "NoRoom", "components_of"]
+
+
+class NoRoom(ValueError):
+    """An application that does not fit on what peers and links have left."""
+
+
+class Limits:
+    """Residual processing capacity of peers and residual bandwidth of the virtual links between them.
+
+    Parameters
+    ----------
+    cores
+        Peer to cores.
+    bandwidth
+        (sender, receiver) to bytes/s; asked for two different peers only.
+
+    Examples
+    --------
+    >>> limits = Limits({"a": 1.0, "b": 0.5}, lambda sender, to: 1e6)
+    >>> limits.left("a", "b")
+    1000000.0
+    """
+
+    def __init__(self, cores: Mapping[str, float], bandwidth: Callable[[str, str], float]) -> None:
+        self.cores = dict(cores)
+        self.capacity = dict(cores)
+        self.bandwidth = bandwidth
+        self._taken: dict[tuple[str, str], float] = {}
+
+    def left(self, sender: str, to: str) -> float:
+        """Residual bandwidth of the link between two different peers, bytes/s."""
+        return self.bandwidth(sender, to) - self._taken.get((sender, to), 0.0)
+
+    def fits(self, plan: Plan, operator: str, peer: str, primaries: Mapping[str, str]) -> bool:
+        """Whether a peer can be given the primary of an operator that reads what ``primaries`` give."""
+        if self.cores[peer] < plan.load(operator) - ROUNDING * self.capacity[peer]:
+            return False
+        return all(self._carries(link, amount) for link, amount in _read(plan, operator, peer, primaries).items())
+
+    def fits_backup(self, plan: Plan, operator: str, primary: str, peer: str) -> bool:
+        """Whether a peer can be given a backup of an operator whose primary is at another peer."""
+        return self._carries((primary, peer), plan.bandwidth(operator))
+
+    def _carries(self, link: tuple[str, str], amount: float) -> bool:
+        return self.left(*link) >= amount - ROUNDING * self.bandwidth(*link)
+
+    def take(self, plan: Plan, operator: str, replicas: Collection[str], primaries: Mapping[str, str]) -> None:
+        """Give the replicas of an operator, the primary first, what they need; whether there is so much is not asked."""
+        primary, *backups = replicas
+        self.cores[primary] -= plan.load(operator)
+        links = _read(plan, operator, primary, primaries)
+        links.update({(primary, backup): plan.bandwidth(operator) for backup in backups})
+        for link, amount in links.items():
+            self._taken[link] = self._taken.get(link, 0.0) + amount
+
+    def admit(self, plan: Plan, placed: ReplicaGraph) -> None:
+        """Give a whole application what it needs.
+
+        Raises
+        ------
+        NoRoom
+            If it does not fit; what was given to its first operators stays theirs.
+        """
+        for operator in plan.operators:
+            primary, *backups = placed.replicas.get(operator, (placed.primaries[operator],))
+            possible = self.fits(plan, operator, primary, placed.primaries)
+            if not possible or not all(self.fits_backup(plan, operator, primary, peer) for peer in backups):
+                raise NoRoom(f"operator {operator!r}: does not fit at {primary}, with backups at {backups}")
+            self.take(plan, operator, (primary, *backups), placed.primaries)
+
+
+def _read(plan: Plan, operator: str, peer: str, primaries: Mapping[str, str]) -> dict[tuple[str, str], float]:
+    """Bandwidth that a primary at a peer takes on the links to it."""
+    links: dict[tuple[str, str], float] = {}
+    for upstream in plan.upstream(operator):
+        sender = primaries[upstream]
+        if sender != peer:
+            links[sender, peer] = links.get((sender, peer), 0.0) + plan.bandwidth(upstream)
+    return links
+
+
+def components_of(plan: Plan) -> list[str]:
+    """The operators that are replicated: all but sources and sinks, which are where their data is."""
+    return [name for name, operator in plan.operators.items() if operator.kind not in ("source", "sink")]

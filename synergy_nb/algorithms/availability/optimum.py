@@ -1,0 +1,241 @@
+"""The most available placement under limits, exactly: a mixed-integer programme for small systems.
+
+Binary variables say on which group g of ϱ peers each component c has its replicas, u, and on which of these its primary
+is, x. For each set s of peers that may fail together, f_s is 1 if some component has all its replicas in s:
+
+    minimise    Σ_s P(s) f_s
+    subject to  Σ_g u_cg = 1,  Σ_v x_cv = 1,  x_cv ≤ Σ_{g with v} u_cg
+                f_s ≥ Σ_{g within s} u_cg                           for each component c and set s
+                Σ_c p_c x_cv ≤ rp_v                                 processing
+                Σ b_a x_au x_cv + Σ b_c x_cu r_cv ≤ rb_uv           streams and backups that cross a link,
+                                                                    where r_cv = Σ_{g with v} u_cg
+
+Products of two variables become variables of their own, on those links only that can be full. With a variable for each
+peer of a component rather than for each group the programme is smaller, and far slower to solve: its relaxation says
+nothing about failures.
+
+Where all groups of ϱ peers fail with the same probability, no placement is more available than one whose components
+all are on one group. So such a placement is looked for first, which is a far smaller programme, and only if none fits
+the whole one is solved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations, permutations
+from typing import Final, NamedTuple
+
+import numpy as np
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import csr_array
+
+from synergy_nb.algorithms.availability.evaluation import availability
+from synergy_nb.algorithms.availability.failures import Failures
+from synergy_nb.algorithms.availability.limits import Limits, NoRoom, components_of
+from synergy_nb.graph import ReplicaGraph
+from synergy_nb.plan import Plan
+
+__all__ = ["Optimum", "on_one_group", "optimum"]
+
+MOST_GROUPS: Final = 20_000  # of peers
+INFEASIBLE: Final = 2  # status of scipy.optimize.milp
+
+Term = tuple[int, float]
+"""Variable and coefficient."""
+
+
+class Optimum(NamedTuple):
+    """A most available placement, and its availability."""
+
+    placed: ReplicaGraph
+    availability: float
+
+
+def optimum(plan: Plan, degree: int, failures: Failures, limits: Limits, *, pinned: Mapping[str, str]) -> Optimum:
+    """A placement of the highest availability that there is within limits.
+
+    Parameters
+    ----------
+    plan
+        Query plan ξ; its components may be on any of the peers that the failures are about.
+    degree
+        Replication degree ϱ.
+    failures
+        How peers fail.
+    limits
+        What peers and links have left; stays as it is.
+    pinned
+        Peers of sources and sinks, and of other operators whose primary has to be at a certain peer.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer peers than the degree says, or more failure sets than can be enumerated.
+    NoRoom
+        If no placement fits.
+    """
+    _check(degree, failures.peers)
+    found = on_one_group(plan, degree, failures.peers, limits, pinned=pinned) if _alike(failures, degree) else None
+    if found is None:
+        programme = _Programme(plan, failures.peers, limits, pinned)
+        programme.group(degree, failures)
+        found = programme.solved()
+    if found is None:
+        raise NoRoom("application: it does not fit on what peers and links have left, however it is placed")
+    return Optimum(found, availability(found, failures))
+
+
+def on_one_group(
+    plan: Plan, degree: int, peers: Sequence[str], limits: Limits, *, pinned: Mapping[str, str]
+) -> ReplicaGraph | None:
+    """A placement that needs ``degree`` peers and no more; None if there is none within limits.
+
+    Parameters are as of :func:`optimum`. For peers that fail alike no placement is more available, and this is found in
+    a quarter of a second at 20 peers, 9 components and degree 4.
+    """
+    _check(degree, peers)
+    programme = _Programme(plan, peers, limits, pinned)
+    programme.share(degree)
+    return programme.solved()
+
+
+def _check(degree: int, peers: Sequence[str]) -> None:
+    if not 1 <= degree <= len(peers):
+        raise ValueError(f"degree: {degree}; expected 1 to {len(peers)}, the number of peers")
+
+
+def _alike(failures: Failures, degree: int) -> bool:
+    """Whether all groups of peers fail with the same probability."""
+    first = failures.all_fail(failures.peers[:degree])
+    for number, group in enumerate(combinations(failures.peers, degree)):
+        if number > MOST_GROUPS or abs(failures.all_fail(group) - first) > 1e-12:
+            return False
+    return True
+
+
+class _Programme:
+    """Variables and constraints; all variables are from 0 to 1."""
+
+    def __init__(self, plan: Plan, peers: Sequence[str], limits: Limits, pinned: Mapping[str, str]) -> None:
+        self.plan = plan
+        self.peers = peers
+        self.limits = limits
+        self.pinned = pinned
+        self.components = components_of(plan)
+        self._costs: list[float] = []
+        self._whole: list[bool] = []
+        self._rows: list[tuple[list[Term], float, float]] = []
+        pairs = [(name, peer) for name in self.components for peer in peers]
+        self.primary = {pair: self._variable() for pair in pairs}
+        self.replica = {pair: self._variable(whole=False) for pair in pairs}
+        for name in self.components:
+            self._row([(self.primary[name, peer], 1.0) for peer in peers], 1.0, 1.0)
+            if name in pinned:
+                self._row([(self.primary[name, pinned[name]], 1.0)], 1.0, 1.0)
+        for pair in pairs:
+            self._row([(self.primary[pair], 1.0), (self.replica[pair], -1.0)], -np.inf, 0.0)
+        self._processing()
+        self._bandwidth()
+
+    def share(self, degree: int) -> None:
+        """Let all components be on one group of peers."""
+        chosen = {peer: self._variable() for peer in self.peers}
+        self._row([(variable, 1.0) for variable in chosen.values()], degree, degree)
+        for (_, peer), variable in self.replica.items():
+            self._row([(variable, 1.0), (chosen[peer], -1.0)], 0.0, 0.0)
+
+    def group(self, degree: int, failures: Failures) -> None:
+        """Let each component be on a group of its own, at the price of the failures that it does not outlive."""
+        groups = [frozenset(group) for group in combinations(self.peers, degree)]
+        if len(groups) > MOST_GROUPS:
+            raise ValueError(f"peers: {len(groups)} groups of {degree}; expected at most {MOST_GROUPS}")
+        at = {(name, group): self._variable() for name in self.components for group in groups}
+        for name in self.components:
+            self._row([(at[name, group], 1.0) for group in groups], 1.0, 1.0)
+            for peer in self.peers:
+                with_it = [(at[name, group], 1.0) for group in groups if peer in group]
+                self._row([*with_it, (self.replica[name, peer], -1.0)], 0.0, 0.0)
+        for failed, chance in failures.sets():
+            if len(failed) >= degree:
+                outage = self._variable(chance, whole=False)
+                within = [group for group in groups if group <= failed]
+                for name in self.components:
+                    self._row([*((at[name, group], 1.0) for group in within), (outage, -1.0)], -np.inf, 0.0)
+
+    def _variable(self, cost: float = 0.0, *, whole: bool = True) -> int:
+        self._costs.append(cost)
+        self._whole.append(whole)
+        return len(self._costs) - 1
+
+    def _row(self, terms: list[Term], least: float, most: float) -> None:
+        self._rows.append((terms, least, most))
+
+    def _processing(self) -> None:
+        for peer in self.peers:
+            fixed = sum(self.plan.load(name) for name, at in self.pinned.items()
+                        if at == peer and name not in self.components)  # fmt: skip
+            terms = [(self.primary[name, peer], self.plan.load(name)) for name in self.components]
+            self._row(terms, -np.inf, self.limits.cores[peer] - fixed)
+
+    def _bandwidth(self) -> None:
+        places = list(dict.fromkeys([*self.peers, *self.pinned.values()]))
+        streams = list(self._streams())
+        most = sum(self.plan.bandwidth(up) for up, _ in streams) + sum(map(self.plan.bandwidth, self.components))
+        for sender, to in permutations(places, 2):
+            left = self.limits.left(sender, to)
+            if left >= most:
+                continue  # whatever is placed fits
+            terms: list[Term] = []
+            for up, name in streams:
+                terms += self._both(self._at(up, sender), self._at(name, to), self.plan.bandwidth(up))
+            for name in self.components:
+                backed_up = self.replica.get((name, to))
+                terms += self._both(self._at(name, sender), backed_up, self.plan.bandwidth(name))
+            fixed = sum(amount for variable, amount in terms if variable < 0)
+            self._row([term for term in terms if term[0] >= 0], -np.inf, left - fixed)
+
+    def _streams(self) -> Iterator[tuple[str, str]]:
+        for name in self.plan.operators:
+            for up in self.plan.upstream(name):
+                yield up, name
+
+    def _at(self, operator: str, peer: str) -> int | None:
+        """The variable that says whether a primary is at a peer; -1 where it is for sure, None where it cannot be."""
+        if operator in self.components:
+            return self.primary.get((operator, peer))
+        return -1 if self.pinned[operator] == peer else None
+
+    def _both(self, one: int | None, other: int | None, amount: float) -> list[Term]:
+        """``amount`` times the product of two variables."""
+        if one is None or other is None:
+            return []
+        if one < 0 or other < 0:
+            return [(max(one, other), amount)]
+        product = self._variable(whole=False)
+        self._row([(one, 1.0), (other, 1.0), (product, -1.0)], -np.inf, 1.0)
+        return [(product, amount)]
+
+    def solved(self) -> ReplicaGraph | None:
+        """What is best, or None if nothing is feasible."""
+        entries = [(row, column, value) for row, (terms, _, _) in enumerate(self._rows) for column, value in terms]
+        rows, columns, values = (np.array(each) for each in zip(*entries, strict=True))
+        matrix = csr_array((values, (rows, columns)), shape=(len(self._rows), len(self._costs)))
+        constraint = LinearConstraint(matrix, [least for _, least, _ in self._rows], [most for *_, most in self._rows])
+        found = milp(
+            np.array(self._costs), integrality=np.array(self._whole, dtype=np.int64), bounds=Bounds(0.0, 1.0),
+            constraints=constraint, options={"mip_rel_gap": 0.0},
+        )  # fmt: skip
+        if found.status == INFEASIBLE:
+            return None
+        if found.x is None:
+            raise RuntimeError(f"mixed-integer programme: {found.message}")
+        primaries: dict[str, str] = {}
+        backups: dict[str, tuple[str, ...]] = {}
+        for name in self.plan.operators:
+            if name not in self.components:
+                primaries[name] = self.pinned[name]
+                continue
+            primaries[name] = next(peer for peer in self.peers if found.x[self.primary[name, peer]] > 0.5)
+            chosen = [peer for peer in self.peers if found.x[self.replica[name, peer]] > 0.5]
+            backups[name] = tuple(peer for peer in chosen if peer != primaries[name])
+        return ReplicaGraph(primaries, backups)

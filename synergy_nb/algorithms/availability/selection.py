@@ -1,0 +1,82 @@
+"""Which peers a replica may go to, in which order (section 4.3; steps 1, 2 and 5 of section 4.4).
+
+Peers that the application uses already come first, for the fewer peers it depends on, the likelier all its components
+are there. Of those alike in this, the more reliable ones come first, for availability goes before performance, and then
+the nearest. Links that cannot carry the stream are left out. Replicas of a component are on different peers, and as few
+of them as possible in a common failure domain: a domain that fails takes them all, however few peers there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from synergy_nb.algorithms.availability.surveying import Link
+from synergy_nb.ledger import ROUNDING
+
+__all__ = ["agreed", "ordered"]
+
+
+def ordered(
+    candidates: Iterable[str],
+    links: Mapping[str, Link],
+    used: Collection[str],
+    bandwidth: float,
+    beside: Collection[str] = (),
+) -> list[str]:
+    """Closest used candidates, then closest candidates.
+
+    Parameters
+    ----------
+    candidates
+        Peers that can have the replica.
+    links
+        Those that are known, by peer, from the peer that decides; its own among them.
+    used
+        Peers of replicas of the application.
+    bandwidth
+        Of the stream that would go to the replica, bytes/s.
+    beside
+        Peers of other replicas of the same component, which cannot have this one.
+
+    Examples
+    --------
+    >>> links = {peer: Link(delay, 1e6, 0.0, {}) for peer, delay in [("a", 0.03), ("b", 0.01), ("c", 0.02)]}
+    >>> ordered("abc", links, used={"a"}, bandwidth=1000.0)
+    ['a', 'b', 'c']
+    """
+    taken = {domain for peer in beside if peer in links for domain in links[peer].domains}
+
+    def preference(peer: str) -> tuple[int, bool, float, float, str]:
+        link = links[peer]
+        alone = 1.0 - link.failure
+        for value in link.domains.values():
+            alone *= 1.0 - value
+        return len(taken.intersection(link.domains)), peer not in used, round(1.0 - alone, 12), link.latency, peer
+
+    possible = (
+        peer
+        for peer in candidates
+        if peer in links and peer not in beside and links[peer].bandwidth >= bandwidth * (1.0 - ROUNDING)
+    )
+    return sorted(possible, key=preference)
+
+
+def agreed(lists: Sequence[tuple[float, Sequence[str]]], used: Collection[str]) -> list[str]:
+    """Peers that all upstream peers of a component would have it on, in the order in which they are asked.
+
+    Parameters
+    ----------
+    lists
+        Of each upstream peer, the bandwidth of its stream and the candidates in its order. The order is that of the one
+        with the highest bandwidth, of several such the first.
+    used
+        Peers of replicas of the application, as far as any of them knows; these come first.
+
+    Examples
+    --------
+    >>> agreed([(10.0, ["a", "b", "c"]), (20.0, ["c", "b", "d"])], used=())
+    ['c', 'b']
+    """
+    ranked = [candidates for _, candidates in sorted(lists, key=lambda each: -each[0])]
+    common = [peer for peer in ranked[0] if all(peer in candidates for candidates in ranked[1:])]
+    return sorted(common, key=lambda peer: peer not in used)
