@@ -69,8 +69,7 @@ def _mean(links: list[tuple[float, float]]) -> float:
 
 
 def nondominated(points: Mapping[str, tuple[float, float]]) -> list[str]:
-    """Names of the points (availability, delay) that no other has more availability and less delay than: Pareto's
-    front.
+    """Names of the points (availability, delay) than which no other is better in both: Pareto's front.
 
     Examples
     --------

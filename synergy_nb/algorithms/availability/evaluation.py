@@ -159,7 +159,7 @@ def random_availability(peers: int, failed: int, degree: int, components: int) -
 
 
 def partition_availability(peers: int, failed: int, degree: int, components: int) -> float:
-    """Each component at one of G = ⌊N/d⌋ disjoint groups of peers, drawn at random: Σ_j P(j groups fail) (1 - j/G)^n."""
+    """Each component at one of G = ⌊N/d⌋ disjoint groups, drawn at random: Σ_j P(j groups have failed) (1 - j/G)^n."""
     _check(peers, failed, degree)
     groups = peers // degree
     available = 0.0

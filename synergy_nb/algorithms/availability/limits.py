@@ -60,7 +60,7 @@ class Limits:
         return self.left(*link) >= amount - ROUNDING * self.bandwidth(*link)
 
     def take(self, plan: Plan, operator: str, replicas: Collection[str], primaries: Mapping[str, str]) -> None:
-        """Give the replicas of an operator, the primary first, what they need; whether there is so much is not asked."""
+        """Give the replicas of an operator, the primary first, what they need; that there is so much is not checked."""
         primary, *backups = replicas
         self.cores[primary] -= plan.load(operator)
         links = _read(plan, operator, primary, primaries)

@@ -280,8 +280,14 @@ class Placement(Protocol):
             pending.candidates, pending.pinned,
         )  # fmt: skip
         data = encode_task(task)
-        self.peer.record("placement_begun", pending.request, attempt=pending.attempt, degree=pending.degree,
-                         pinned=pending.pinned, candidates={name: len(each) for name, each in task.candidates.items()})  # fmt: skip
+        self.peer.record(
+            "placement_begun",
+            pending.request,
+            attempt=pending.attempt,
+            degree=pending.degree,
+            pinned=pending.pinned,
+            candidates={name: len(each) for name, each in task.candidates.items()},
+        )
         pending.timer = self.peer.after(self.config.placing, self._late, pending, pending.attempt)
         self.placing.begin(data, "", pending.graph)
 

@@ -187,7 +187,7 @@ class Placing(Protocol):
             heard: Mapping[str, PlacementNegotiation] = yield partial(self._hear, hop, name)
             for message in heard.values():
                 hop.graph = hop.graph.merged(message.graph)
-            lists = [(plan.bandwidth(operator), self._preferred(hop, name, links))]
+            lists: list[tuple[float, Sequence[str]]] = [(plan.bandwidth(operator), self._preferred(hop, name, links))]
             lists += [(plan.bandwidth(other), heard[other].candidates) for other in plan.upstream(name)[1:]]
             yield from self._request(hop, name, agreed(lists, hop.used), links)
             yield from self._decide(hop, name)
@@ -359,5 +359,8 @@ class Placing(Protocol):
         """What came for an attempt; it is kept as long as an attempt may take."""
         if key not in self._talks:
             self._talks[key] = _Talks()
-            self.peer.after(self.config.placing, self._talks.pop, key, None)
+            self.peer.after(self.config.placing, self._forget, key)
         return self._talks[key]
+
+    def _forget(self, key: tuple[str, int]) -> None:
+        self._talks.pop(key, None)

@@ -127,9 +127,8 @@ class Surveying(Protocol):
 
     def took(self, peer: str, bandwidth: float) -> None:
         """Count ``bandwidth`` that the link to ``peer`` was just given to carry."""
-        known = self._links.get(peer)
-        if known is not None and known[1] is not None:
-            asked, link = known
+        asked, link = self._links.get(peer, (0.0, None))
+        if link is not None:
             self._links[peer] = asked, link._replace(bandwidth=link.bandwidth - bandwidth)
 
     def forget(self, peer: str) -> None:
