@@ -27,6 +27,7 @@ from synergy_nb.placements import PLACEMENTS
 from synergy_nb.plan import Plan
 from synergy_nb.plan.parts import PART, Profile, parts_of, profiled
 from synergy_nb.plan.sharing import TAP
+from synergy_nb.replicated import Replicated, wanted
 
 __all__ = ["ALL_COMPONENTS", "PeerConfig", "SynergyPeer"]
 
@@ -76,8 +77,8 @@ class PeerConfig(msgspec.Struct, frozen=True):
     placement
         Those of the placement of replicas; None leaves it out.
     failure, domains
-        What others may know of how this peer fails: its own probability ϕ, and the domains that it depends on (site,
-        rack; the widest first) with theirs.
+        What others may know of how this peer fails: its own probability ϕ, one per cent unless somebody knows better,
+        and the domains that it depends on (site, rack; the widest first) with theirs.
     """
 
     name: str = ""
@@ -90,7 +91,7 @@ class PeerConfig(msgspec.Struct, frozen=True):
     session: SessionConfig = SessionConfig()
     tracing: bool = True
     placement: PlacementConfig | None = PlacementConfig()
-    failure: float = 0.0
+    failure: float = 0.01
     domains: dict[str, float] = {}
 
     def __post_init__(self) -> None:
@@ -141,6 +142,7 @@ class SynergyPeer:
             peer, self.probing, self.directory, self.membership, self.session.establish, config.composition
         )
         self.placement = None if config.placement is None else self._placement(config.placement)
+        self.replicated = None if self.placement is None else Replicated(peer, self.placement, self.session)
         for protocol in (
             self.pastry,
             self.membership,
@@ -192,13 +194,25 @@ class SynergyPeer:
     def submit(self, request: str, plan: Plan, placement: str = "composed") -> None:
         """Start an application from this peer: composed, with what is for Spark as parts on Spark, or placed.
 
+        A plan that asks for availability has its replicas placed for that, on peers alone.
+
         Raises
         ------
         ValueError
-            If ``placement`` is none of :data:`PLACEMENTS`.
+            If ``placement`` is none of :data:`PLACEMENTS`, or replicas are asked for that this peer does not place, or
+            that are to be placed otherwise.
         """
         if placement not in PLACEMENTS:
             raise ValueError(f"placement: {placement!r}; expected one of {', '.join(PLACEMENTS)}")
+        if wanted(plan):
+            if placement != "composed":
+                raise ValueError(
+                    f"placement: {placement!r}; expected 'composed' where qos.availability places replicas"
+                )
+            if self.replicated is None:
+                raise ValueError("qos.availability: this peer places no replicas; expected none")
+            self.replicated.submit(request, plan)
+            return
         self.composition.also = () if self.spark is None else (PART,)
         self.composition.submit(request, plan, placed=placement != "composed")
 
@@ -245,6 +259,7 @@ class SynergyPeer:
     def stop(self, application: str) -> bool:
         """End an application of this origin: one that is composed, runs or has finished. False if unknown."""
         cancelled = self.composition.cancel(application)
+        cancelled = cancelled or (self.replicated is not None and self.replicated.cancel(application))
         stopped = self.session.stop(application)
         if cancelled and not stopped:
             self.peer.record("application_stopped", application, reason="")

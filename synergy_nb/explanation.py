@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from synergy_nb.journal import Event
@@ -16,8 +17,19 @@ HELD: Final = {
     "miss_rate": "miss rate at most {:.4g}, projected for every graph",
     "throughput": "throughput of {:g} bytes/s, projected for every graph",
     "throughput_tuples": "throughput of {:g} tuples/s, projected for every graph",
-    "availability": "availability of {:.6g}, not promised: components have no replicas",
+    "availability": "availability of {:.6g}: as many replicas as that takes",
+    "degree": "{:g} replicas of each component",
 }
+
+# Of an application with replicas, whose places follow from availability and resources.
+MEASURED: Final = {
+    "delay": "delay at most {:g} s, measured",
+    "miss_rate": "miss rate at most {:.4g}, measured",
+    "throughput": "throughput of {:g} bytes/s, measured",
+    "throughput_tuples": "throughput of {:g} tuples/s, measured",
+}
+
+LATEST: Final = 253_402_300_800_000_000  # beyond the year 9999, microseconds: the end of a stream
 
 #: How far the search for a place goes (section 2.3.2).
 STAGES: Final = {
@@ -69,6 +81,12 @@ class Explanation:
         What was to be deployed for want of components: ``operators``, and the ``stage`` of the search for a place.
     placed : str
         Why components are where they are, if they were placed and not composed.
+    replicas : dict
+        Operator to the peers of its replicas, the primary first, as they were placed.
+    available : float or None
+        Availability of what was placed, where one was asked for.
+    moves : list of str
+        What backups took over, and what was lost at that.
     outcome : str
         What became of the request, in a sentence.
 
@@ -95,6 +113,9 @@ class Explanation:
         self.unshared = ""
         self.deployed: list[dict[str, Any]] = []
         self.placed = ""
+        self.replicas: dict[str, list[str]] = {}
+        self.available: float | None = None
+        self.moves: list[str] = []
         self.attempts: list[dict[str, Any]] = []
         self.refused: list[str] = []
         self.outcome = "being composed"
@@ -110,6 +131,19 @@ class Explanation:
                 self.parts = dict(detail["parts"])
             elif event.kind == "placed":
                 self.placed = str(self._readable(detail["text"]))
+            elif event.kind == "placement_completed":
+                self.replicas = {
+                    name: [self._name(peer) for peer in (detail["primaries"][name], *peers)]
+                    for name, peers in detail["backups"].items()
+                }
+                self.available = detail["availability"]
+            elif event.kind == "taking_over":
+                lost = self._name(detail["dead"])
+                moved = [f"{name} from {lost} to {self._name(peer)}" for name, peer in detail["operators"].items()]
+                self.moves.append(", ".join(moved) or f"{lost} had backups alone")
+            elif event.kind == "gap":
+                since, until = (_moment(detail[field]) for field in ("since", "until"))
+                self.moves.append(f"{detail['operator']}: results from {since} to {until} may be missing or doubled")
             elif event.kind == "engines_changed":
                 self.parts = dict(detail["parts"])
                 self.changed = self._readable(detail["reason"])
@@ -220,6 +254,9 @@ class Explanation:
             "unshared": self.unshared,
             "deployed": self.deployed,
             "placed": self.placed,
+            "replicas": self.replicas,
+            "available": self.available,
+            "moves": self.moves,
             "impacts": self.impacts,
         }
 
@@ -227,7 +264,8 @@ class Explanation:
         took = "" if self.setup_s is None else f" (set up in {self.setup_s * 1e3:.0f} ms)"
         lines = [f"{self.request}: {self.outcome}{took}"]
         if self.asked:
-            lines.append("  asked: " + "; ".join(HELD[name].format(value) for name, value in self.asked.items()))
+            held = {**HELD, **MEASURED} if self.replicas else HELD
+            lines.append("  asked: " + "; ".join(held[name].format(value) for name, value in self.asked.items()))
         if self.engines:
             lines.append("  engines:")
             width = max(map(len, self.engines))
@@ -241,6 +279,11 @@ class Explanation:
             lines.append(f"  running streams: {found}{used}")
         if self.placed:
             lines.append("  placed: " + self.placed.replace("\n", "\n    "))
+        if self.replicas:
+            reached = "" if self.available is None else f" (availability {self.available:.6g})"
+            found = "; ".join(f"{name} at {', '.join(peers)}" for name, peers in self.replicas.items())
+            lines.append(f"  replicas{reached}: {found}")
+        lines.extend(f"  taken over: {move}" for move in self.moves)
         lines.extend(f"  deployed: {', '.join(each['operators'])}, {STAGES[each['stage']]}" for each in self.deployed)
         lines.extend(
             f"  probes: {attempt['paths']} paths returned, {attempt['dropped']} dropped; "
@@ -306,3 +349,12 @@ def readable(text: str, names: Mapping[str, str]) -> str:
     for address in sorted(names, key=len, reverse=True):
         text = text.replace(address, names[address])
     return text
+
+
+def _moment(time: int | None) -> str:
+    """An event time in microseconds, for people."""
+    if time is None:
+        return "the beginning"
+    if time >= LATEST:
+        return "the end"
+    return datetime.fromtimestamp(time / 1e6, UTC).isoformat(" ", "milliseconds").removesuffix("+00:00")

@@ -24,8 +24,8 @@ __all__ = [
     "Moving",
     "Place",
     "Placed",
-    "Replicate",
     "ReplicaGraph",
+    "Replicate",
     "Report",
     "Start",
     "Undeploy",
@@ -188,12 +188,15 @@ class Report(msgspec.Struct, frozen=True):
         One sentence; empty where nothing is to be explained.
     peers
         The component graph λ, operator id to address; empty where there is none.
+    backups
+        The replication graph ρ: of what is replicated, operator id to the addresses of its backups.
     """
 
     application: str
     status: str
     reason: str = ""
     peers: dict[str, str] = {}
+    backups: dict[str, tuple[str, ...]] = {}
 
 
 class ReplicaGraph(msgspec.Struct, frozen=True, gc=False, array_like=True):

@@ -599,15 +599,15 @@ def test_what_a_failed_application_had_found_is_not_lost() -> None:
 
 
 def test_what_was_asked_stands_beside_what_was_measured(cluster: Cluster) -> None:
-    asked = {"delay": "30 s", "miss_rate": "5 %", "throughput": "500000 tuples/s", "availability": "99 %"}
+    asked = {"delay": "30 s", "miss_rate": "5 %", "throughput": "500000 tuples/s", "availability": "degree 2"}
     stream = source("python", name="n", columns={"v": "int"})
     feeds = {"n": [{"time": float(second), "v": second} for second in range(20)]}
-    application = cluster.submit(stream.sink("out", **asked), feeds=feeds)
+    application = cluster.submit(stream.filter("v >= 0").sink("out", **asked), feeds=feeds)
     application.results()
     shown = repr(application)
     assert "misses: 0, 0.05 asked: kept" in shown
     assert "5e+05 asked: not kept" in shown
-    assert "availability: 0.99 asked, not promised: there are no replicas" in shown
+    assert "backups: filter@peer-" in shown
 
 
 def test_a_dask_cluster_is_as_good_as_its_address() -> None:

@@ -396,12 +396,18 @@ def test_a_late_confirmation_brings_no_finished_application_back() -> None:
 def test_an_explanation_says_what_is_done_about_each_requirement() -> None:
     ring = Ring(5, seed=21)
     asked = {"delay": "2 s", "miss_rate": "5 %", "throughput": "10 tuples/s", "availability": "99 %"}
-    ring.submit("peer-0", "r", source("python", name="n", columns={"v": "float"}).sink("out", **asked))
+    ring.submit("peer-0", "r", source("python", name="n", columns={"v": "float"}).filter("v > 0").sink("out", **asked))
     assert ring.until_decided("r").status == "running"
     account = Explanation("r", ring.events("r"), {})
     assert set(account.asked) == {"delay", "miss_rate", "throughput_tuples", "availability"}
+    assert "delay at most 2 s, measured" in str(account)
+    assert "availability of 0.99: as many replicas as that takes" in str(account)
+    assert list(account.replicas) == ["filter"]
+    del asked["availability"]
+    ring.submit("peer-0", "s", source("python", name="n", columns={"v": "float"}).sink("out", **asked))
+    assert ring.until_decided("s").status == "running"
+    account = Explanation("s", ring.events("s"), {})
     assert "delay at most 2 s, checked by every probe" in str(account)
-    assert "availability of 0.99, not promised: components have no replicas" in str(account)
     assert {probe["operator"] for probe in account.accepted} == {"source", "sink"}
 
 

@@ -32,7 +32,7 @@ LAYERS = (
     ("peer",),
     ("overlay",),
     ("algorithms",),
-    ("assembly", "placements"),
+    ("assembly", "placements", "replicated"),
     ("widgets", "simulator", "runtime"),
     ("watching",),
     ("cli", "demo", "experiments", "__init__", "__main__"),

@@ -7,6 +7,7 @@ import math
 import pytest
 
 from synergy_nb.assembly import PeerConfig
+from synergy_nb.explanation import Explanation
 from synergy_nb.graph import ComponentGraph, Hop, Moving, Replicate
 from synergy_nb.plan import Plan, source
 from tests.simulated import Ring
@@ -169,3 +170,74 @@ def test_streams_of_what_may_move_are_not_shared() -> None:
 def _registered(each: object) -> list[tuple[str, str]]:
     directory = each.directory  # type: ignore[attr-defined]
     return [(entry.name, entry.kind) for entry in directory.registered]
+
+
+# -- from a plan that asks for availability --------------------------------------------------------------------------
+
+
+def available(availability: str = "degree 2") -> Plan:
+    stream = source("packets", rate=100.0, at="peer-1", id="source")
+    stream = stream.filter("bytes > 0", cost="1 ms", id="o0", at="peer-3")
+    stream = stream.filter("bytes > 1", cost="1 ms", id="o1", at="peer-3")
+    return stream.sink(id="sink", availability=availability)
+
+
+def test_a_plan_that_asks_for_replicas_outlives_its_primaries() -> None:
+    ring = Ring(7, seed=8, codec=True)
+    ring.submit("peer-0", "r", available())
+    report = ring.until_decided("r")
+    assert report.status == "running", report.reason
+    (placed,) = ring.events("r", "placement_completed")
+    primaries, backups = placed.detail["primaries"], placed.detail["backups"]
+    assert report.peers == primaries
+    assert {name: len(peers) for name, peers in backups.items()} == {"o0": 1, "o1": 1}
+    ring.run(40.0)  # leases are kept
+    assert ring.status("r") == "running"
+    lost = primaries["o0"]
+    assert lost == "peer-3"
+    ring.crash(lost)
+    ring.run(6.0)
+    assert ring.status("r") == "running"
+    moved = {name: backups[name][0] if peer == lost else peer for name, peer in primaries.items()}
+    assert at(ring) == moved
+    ring.run(40.0)
+    assert at(ring) == moved
+    account = Explanation("r", ring.events("r"), {})
+    assert account.replicas == {name: [primaries[name], *peers] for name, peers in backups.items()}
+    assert f"o0 from {lost} to {moved['o0']}" in str(account)
+    stopped(ring)
+    assert not any(each.placement.hosting.requests for each in ring.synergy.values() if each.placement)
+
+
+def test_an_availability_becomes_a_degree() -> None:
+    ring = Ring(7, seed=8)
+    ring.submit("peer-0", "r", available("99.9 %"))
+    assert ring.until_decided("r").status == "running"
+    (chosen,) = ring.events("r", "degree_chosen")
+    assert chosen.detail["degree"] == 2
+    (placed,) = ring.events("r", "placement_completed")
+    assert placed.detail["availability"] >= 0.999
+    stopped(ring)
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [("degree 9", "degree: 9; expected at most 7, the peers that can have o0"), ("100 %", "target: 1")],
+)
+def test_what_cannot_be_available_is_refused(asked: str, reason: str) -> None:
+    ring = Ring(7, seed=8)
+    ring.submit("peer-0", "r", available(asked))
+    report = ring.until_decided("r")
+    assert report.status == "rejected"
+    assert reason in report.reason
+    assert not any(each.ledger.requests for each in ring.synergy.values())
+
+
+def test_a_request_that_is_being_placed_can_be_stopped() -> None:
+    ring = Ring(7, seed=8)
+    ring.submit("peer-0", "r", available())
+    ring.run(0.05)
+    ring.simulation.call("peer-0", ring.synergy["peer-0"].stop, "r")
+    ring.run(20.0)
+    assert ring.status("r") == "stopped"
+    assert not any(each.ledger.requests for each in ring.synergy.values())

@@ -82,6 +82,12 @@ class AsyncApplication:
         """Component graph λ: operator id to the name of its peer."""
         return {operator: self.cluster.name(address) for operator, address in self.last.peers.items()}
 
+    @property
+    def backups(self) -> dict[str, list[str]]:
+        """Replication graph ρ: of what is replicated, operator id to the names of its backups' peers."""
+        name = self.cluster.name
+        return {operator: [name(address) for address in peers] for operator, peers in self.last.backups.items()}
+
     async def state(self) -> ApplicationState:
         """What the origin knows of it now; ``failed`` where the origin itself does not answer."""
         try:

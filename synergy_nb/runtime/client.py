@@ -22,6 +22,7 @@ from synergy_nb.journal import Event
 from synergy_nb.placements import PLACEMENTS
 from synergy_nb.plan import Plan
 from synergy_nb.plan.units import WrongValue, nearest
+from synergy_nb.replicated import wanted
 from synergy_nb.runtime.application import AsyncApplication
 from synergy_nb.runtime.feeds import Feed
 from synergy_nb.runtime.link import LinkDown, LinkFull, Links, RemoteError
@@ -234,6 +235,8 @@ class AsyncCluster:
         if placement not in PLACEMENTS:
             wrong = WrongValue(placement, " or ".join(PLACEMENTS), nearest(placement, PLACEMENTS))
             raise ClusterError(f"placement: {wrong}")
+        if wanted(plan) and placement != "composed":
+            raise ClusterError(f"placement: {placement!r}; expected 'composed' where qos.availability places replicas")
         number = next(self._numbers)
         application = f"{plan.name}-{number}-{uuid.uuid4().hex[:6]}"
         request = pack(Submit(application, plan.to_bytes(), placement))

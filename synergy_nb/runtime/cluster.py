@@ -371,6 +371,11 @@ class Application:
         return self._application.graph
 
     @property
+    def backups(self) -> dict[str, list[str]]:
+        """Replication graph ρ: of what is replicated, operator id to the names of its backups' peers."""
+        return self._application.backups
+
+    @property
     def setup_s(self) -> float:
         """Seconds from submission to the start of its sources."""
         return self._application.last.setup
@@ -434,11 +439,10 @@ class Application:
             rows.append((f"delay at {sink}", delay))
             rows.append((f"tuples at {sink}", f"{record['tuples']}, {record['tuples_per_s']:.4g} a second"))
             rows.extend(_kept(self.plan.qos, record))
-        if self.plan.qos.availability is not None:
-            rows.append(
-                ("availability", f"{self.plan.qos.availability:.6g} asked, not promised: there are no replicas")
-            )
         rows.append(("runs on", ", ".join(f"{name}@{peer}" for name, peer in self.graph.items())))
+        if self.backups:
+            kept = (f"{name}@{peer}" for name, peers in self.backups.items() for peer in peers)
+            rows.append(("backups", ", ".join(kept) or "none is left"))
         return rows
 
     def __repr__(self) -> str:

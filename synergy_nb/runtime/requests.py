@@ -71,6 +71,8 @@ class ApplicationState(msgspec.Struct, frozen=True):
         Why, where that is to be explained.
     peers
         Component graph λ: operator id to peer address.
+    backups
+        Replication graph ρ: of what is replicated, operator id to the addresses of its backups.
     setup
         Seconds from submission to the start of the sources; 0 before.
     qos
@@ -83,6 +85,7 @@ class ApplicationState(msgspec.Struct, frozen=True):
     status: str
     reason: str = ""
     peers: dict[str, str] = {}
+    backups: dict[str, tuple[str, ...]] = {}
     setup: float = 0.0
     qos: dict[str, dict[str, Any]] = {}
     needs_spark: bool = False

@@ -174,11 +174,11 @@ class Service:
         if before is None:
             return
         setup = before.setup
-        if report.status == "running":
+        if report.status == "running" and not setup:
             setup = self.runtime.now - self._submitted[report.application]
-        peers = report.peers or before.peers
+        peers, backups = report.peers or before.peers, report.backups or before.backups
         self._states[report.application] = msgspec.structs.replace(
-            before, status=report.status, reason=report.reason, peers=peers, setup=setup
+            before, status=report.status, reason=report.reason, peers=peers, backups=backups, setup=setup
         )
         self._notify()
 

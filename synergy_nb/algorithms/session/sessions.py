@@ -82,6 +82,8 @@ class Session(Protocol):
         Projects what more would do to applications here.
     on_deploy : callable (plan, operator)
         Told of each component that this peer is to execute.
+    on_end : callable (application)
+        Told of each application of this origin that has been taken back.
     """
 
     def __init__(
@@ -98,6 +100,7 @@ class Session(Protocol):
         self.config = config or SessionConfig()
         self.components = Components(peer, ledger, streams)
         self.on_deploy: Callable[[Plan, str], None] = lambda _plan, _operator: None
+        self.on_end: Callable[[str], None] = lambda _application: None
         self._members: dict[str, Member] = {}
         self._owned: dict[str, Owned] = {}
         self._ended: OrderedDict[str, int] = OrderedDict()
@@ -349,7 +352,7 @@ class Session(Protocol):
         peers = expanded(plan, graph.peers)
         shared = {tap: list(provider(plan.operators[tap], graph.peers[tap]) or ()) for tap in graph.shared}
         self.peer.record("application_running", graph.application, peers=peers, shared=shared)
-        self.peer.instruct(Report(graph.application, "running", "", peers))
+        self.peer.instruct(Report(graph.application, "running", "", peers, graph.backups))
         owned.established("")
 
     def _begin(self, sender: str, message: Begin) -> None:
@@ -455,6 +458,7 @@ class Session(Protocol):
             self._leave(application, reason, keep_sinks=keep_sinks)
         else:
             self._remember(application, graph.attempt)
+        self.on_end(application)
 
     def _end(self, sender: str, message: End) -> None:
         member = self._members.get(message.application)

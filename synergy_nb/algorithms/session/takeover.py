@@ -150,7 +150,7 @@ class TakeOvers:
         for address in graph.addresses:
             self.peer.send(address, Moved(graph))
         self.peer.record("taken_over", application, peers=graph.peers, backups=graph.backups, epoch=graph.epoch)
-        self.peer.instruct(Report(application, "running", "", graph.peers))
+        self.peer.instruct(Report(application, "running", "", graph.peers, graph.backups))
 
     def _too_late(self, application: str, epoch: int) -> None:
         owned, pending = self.owned.get(application), self._pending.get(application)
