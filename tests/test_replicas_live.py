@@ -21,6 +21,7 @@ def query(availability: str | None = "degree 2") -> Plan:
     return totals.filter("n > 1", id="several", at="peer-4").sink("out", availability=availability)
 
 
+@pytest.mark.slow
 def test_an_application_goes_on_as_if_its_primaries_had_not_been_killed() -> None:
     with Cluster(5, spark=False) as cluster:
         undisturbed = cluster.submit(query(None), at="peer-1").results()
@@ -53,6 +54,7 @@ def test_replicas_and_another_placement_exclude_one_another() -> None:
             cluster.submit(query(None), placement="resilent")
 
 
+@pytest.mark.slow
 def test_a_plan_is_placed_resiliently() -> None:
     one = source("packets", id="one", rate=10.0, duration="1 s", speed=0.0)
     two = source("packets", id="two", rate=10.0, duration="1 s", speed=0.0, seed=1)
