@@ -10,12 +10,17 @@ References
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import numpy.typing as npt
 
 from synergy_nb.algorithms.resilience.doors import Arcs, Floats, Ints, checked_arcs, checked_rates, normalised
 
 __all__ = ["connected", "correlation_based", "largest_load_first", "max_rate", "random_placement"]
+
+
+SLACK: Final = 0.1  # of the balance of average loads, where correlations decide
 
 
 def random_placement(operators: int, nodes: int, seed: int | np.random.Generator) -> Ints:
@@ -98,7 +103,8 @@ def correlation_based(load: npt.ArrayLike, capacity: npt.ArrayLike, rates: npt.A
     """Correlation-based: operators whose loads rise together on different nodes, average loads balanced (after [1]_).
 
     Operators by their average load, the largest first, each to that node whose load in the series correlates least with
-    its own, of the nodes that have less than their share of the average load.
+    its own, of the nodes that are not a tenth above their share of the average load. (With no such slack the last and
+    lightest, whole streams perhaps, have few nodes left to be spread over, and the more operators, the less is gained.)
 
     Parameters
     ----------
@@ -115,8 +121,8 @@ def correlation_based(load: npt.ArrayLike, capacity: npt.ArrayLike, rates: npt.A
         norm = np.sqrt((on_node**2).sum(axis=0) * (moving[:, one] ** 2).sum())
         with np.errstate(invalid="ignore", divide="ignore"):
             correlation = np.where(norm > 0.0, moving[:, one] @ on_node / norm, -1.0)
-        below = taken < even * shares
-        node = int(np.lexsort([taken / shares, correlation, ~below])[0])
+        over = taken >= (1.0 + SLACK) * even * shares
+        node = int(np.lexsort([taken / shares, correlation, over])[0])
         place[one] = node
         taken[node] += loads[one]
         on_node[:, node] += moving[:, one]

@@ -24,7 +24,7 @@ POINTS: Final = 512  # of the fixed sample
 MOST_POINTS: Final = 2048  # of given rates that are searched on
 LEAST_GAIN: Final = 1e-9
 KICKS: Final = 24
-BUDGET: Final = 400_000
+BUDGET: Final = 200_000
 THROWN: Final = 0.1  # share of the units that a kick throws, two at least
 
 

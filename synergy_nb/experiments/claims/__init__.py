@@ -32,6 +32,13 @@ CLAIMS: Final[Mapping[str, str]] = {
     "C12": "selectivity",
     "C13": "accuracy",
     "C14": "accuracy",
+    "R1": "small_graphs",
+    "R2": "feasible_sets",
+    "R3": "feasible_sets",
+    "R4": "lower_bounds",
+    "R5": "clusters",
+    "R6": "latencies",
+    "R7": "feasible_sets",
     "B1": "optimum",
 }
 

@@ -101,6 +101,11 @@ class Measured:
         values = self.values(x, algorithm, metric)
         return math.fsum(values.values()) / len(values) if values else None
 
+    def course(self, algorithm: str, metric: str) -> list[tuple[float, float]]:
+        """Places, which are numbers, with the means there, in the order of places."""
+        means = ((x, self.mean(x, algorithm, metric)) for x in self.xs(metric, algorithm))
+        return sorted((float(x), mean) for x, mean in means if mean is not None)
+
     def paired(self, x: Place, one: str, other: str, metric: str, how: Callable[[float, float], float]) -> float | None:
         """Mean of ``how(one, other)`` over the repetitions that measured both; None if none did."""
         ours, theirs = self.values(x, one, metric), self.values(x, other, metric)

@@ -23,6 +23,7 @@ __all__ = [
     "at_scale",
     "choice",
     "files",
+    "flag",
     "number",
     "numbers",
     "parse",
@@ -42,8 +43,8 @@ SCALES: Final[tuple[Scale, ...]] = ("quick", "paper")
 class Parameter:
     """A parameter of an experiment.
 
-    Made by :func:`whole`, :func:`number`, :func:`choice`, :func:`wholes`, :func:`numbers`, :func:`several` or
-    :func:`files`.
+    Made by :func:`whole`, :func:`number`, :func:`flag`, :func:`choice`, :func:`wholes`, :func:`numbers`,
+    :func:`several` or :func:`files`.
 
     Parameters
     ----------
@@ -175,6 +176,22 @@ def several(about: str, of: Sequence[str], quick: Sequence[str] | None = None) -
 
     default = tuple(of if quick is None else quick)
     return Parameter(about, default, default, read)
+
+
+def flag(about: str, quick: bool = False, paper: bool | None = None) -> Parameter:
+    """True or false, also yes or no, on or off, 1 or 0.
+
+    >>> flag("refined").read("yes")
+    True
+    """
+
+    def read(text: str) -> bool:
+        for value, words in enumerate((("false", "no", "off", "0"), ("true", "yes", "on", "1"))):
+            if text.casefold() in words:
+                return bool(value)
+        raise WrongValue(text, "true or false")
+
+    return Parameter(about, quick, quick if paper is None else paper, read)
 
 
 def files(about: str) -> Parameter:

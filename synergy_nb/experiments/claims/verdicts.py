@@ -11,11 +11,12 @@ not comparable      there is nothing to compare: not measured, or not the paper'
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from synergy_nb.experiments.claims.claim import Check, Verdict
 
-__all__ = ["at_all", "at_least", "near", "reduction", "unlike"]
+__all__ = ["at_all", "at_least", "monotone", "near", "reduction", "unlike"]
 
 
 def reduction(name: str, paper: float, ours: float | None, tolerance: float = 0.1) -> Check:
@@ -71,6 +72,15 @@ def at_all(name: str, paper: str, found: Iterable[tuple[object, bool]]) -> Check
         ours += f"; not at {', '.join(f'{each:g}' if isinstance(each, float) else str(each) for each in wrong)}"
     verdict: Verdict = "holds" if not wrong else "holds in part" if 2 * len(wrong) < len(points) else "does not hold"
     return Check(name, paper, ours, verdict, rule)
+
+
+def monotone(name: str, paper: str, course: Sequence[tuple[float, float]], sign: float) -> Check:
+    """A statement that values rise (sign 1) or fall (sign -1) from one place to the next.
+
+    >>> monotone("delay", "rises", [(1, 0.1), (2, 0.3), (3, 0.2), (4, 0.5)], 1.0)[2:4]
+    ('at 2 of 3; not at 3', 'holds in part')
+    """
+    return at_all(name, paper, [(x, sign * (value - before) > 0.0) for (_, before), (x, value) in pairwise(course)])
 
 
 def unlike(name: str, paper: float | str, ours: float | str | None, why: str) -> Check:

@@ -1,0 +1,79 @@
+"""What the experiments on resilient placement have in common: statistics, and algorithms on equal inputs.
+
+All algorithms get the same load model and the same capacities, and those that balance loads the same series of rates.
+As statistics are to be random (section 7.3.1), its means are a random point of the ideal feasible set, about which the
+rates of each stream vary evenly between nothing and twice as much. ROD and its refinement do without.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from synergy_nb.algorithms.resilience import (
+    LoadModel,
+    connected,
+    correlation_based,
+    largest_load_first,
+    max_rate,
+    random_placement,
+    refine,
+    rod,
+)
+
+__all__ = ["ALGORITHMS", "OTHERS", "REFINED", "place_by", "random_rates"]
+
+REFINED: Final = "rod+refinement"
+OTHERS: Final = ("correlation", "llf", "random", "connected")  # of section 7.2
+ALGORITHMS: Final = (REFINED, "rod", *OTHERS)
+POINTS: Final = 100  # of a series of rates
+
+Array = npt.NDArray[np.float64]
+
+
+def random_rates(model: LoadModel, capacity: Array, rng: np.random.Generator) -> Array:
+    """A series of rates, as statistics would have it: points x input streams."""
+    streams = model.load.shape[1]
+    share = rng.dirichlet(np.ones(streams + 1))[:streams]  # x_k, evenly over the ideal set
+    mean = share * capacity.sum() / model.load.sum(axis=0)
+    series: Array = mean * rng.uniform(0.0, 2.0, (POINTS, streams))
+    return series
+
+
+def place_by(
+    algorithm: str, model: LoadModel, capacity: Array, rates: Array, rng: np.random.Generator
+) -> npt.NDArray[np.int64]:
+    """Node of each operator, by the algorithm of that name.
+
+    Parameters
+    ----------
+    algorithm
+        One of :data:`ALGORITHMS`, or ``max_rate``.
+    model
+        Loads and streams.
+    capacity
+        Of each node.
+    rates
+        Series that loads are balanced at.
+    rng
+        Of the random placement.
+    """
+    match algorithm:
+        case "rod":
+            return rod(model.load, capacity)
+        case "rod+refinement":
+            return refine(model.load, capacity, rod(model.load, capacity))
+        case "correlation":
+            return correlation_based(model.load, capacity, rates)
+        case "llf":
+            return largest_load_first(model.load, capacity, rates)
+        case "max_rate":
+            return max_rate(model.load, capacity, rates)
+        case "connected":
+            return connected(model.load, capacity, rates, model.arcs)
+        case "random":
+            return random_placement(len(model.operators), len(capacity), rng)
+        case _:
+            raise ValueError(f"algorithm: {algorithm!r}; expected one of {', '.join(ALGORITHMS)} or max_rate")
