@@ -129,7 +129,7 @@ _R5: Final = Claim(
     ),
     xlabel="communication cost over processing cost",
     derive=_over,
-    repeat=(3, 10),
+    repeat=(2, 10),
 )
 
 CLAIMED: Final = (_R5,)
