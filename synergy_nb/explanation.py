@@ -81,10 +81,13 @@ class Explanation:
         What was to be deployed for want of components: ``operators``, and the ``stage`` of the search for a place.
     placed : str
         Why components are where they are, if they were placed and not composed.
-    replicas : dict
-        Operator to the peers of its replicas, the primary first, as they were placed.
-    available : float or None
-        Availability of what was placed, where one was asked for.
+    replicas : list of dict
+        Where the replicas of its components are, as far as placement has decided: ``operator``, ``role`` (primary or
+        backup), ``at``, whether that peer was ``used`` already, ``latency_s`` from whoever decided, candidates in their
+        ``order``, and those that were ``passed`` over, each with why.
+    replicated : dict or None
+        The placement of replicas as it stands: ``primaries`` (λ), ``backups`` (ρ), ``degree``, and the exact
+        ``availability`` if peers say how they fail.
     moves : list of str
         What backups took over, and what was lost at that.
     outcome : str
@@ -113,11 +116,12 @@ class Explanation:
         self.unshared = ""
         self.deployed: list[dict[str, Any]] = []
         self.placed = ""
-        self.replicas: dict[str, list[str]] = {}
-        self.available: float | None = None
         self.moves: list[str] = []
         self.attempts: list[dict[str, Any]] = []
         self.refused: list[str] = []
+        self.replicas: list[dict[str, Any]] = []
+        self.replicated: dict[str, Any] | None = None
+        self.unplaced: list[str] = []
         self.outcome = "being composed"
         self.setup_s: float | None = None
         submitted: float | None = None
@@ -131,12 +135,6 @@ class Explanation:
                 self.parts = dict(detail["parts"])
             elif event.kind == "placed":
                 self.placed = str(self._readable(detail["text"]))
-            elif event.kind == "placement_completed":
-                self.replicas = {
-                    name: [self._name(peer) for peer in (detail["primaries"][name], *peers)]
-                    for name, peers in detail["backups"].items()
-                }
-                self.available = detail["availability"]
             elif event.kind == "taking_over":
                 lost = self._name(detail["dead"])
                 moved = [f"{name} from {lost} to {self._name(peer)}" for name, peer in detail["operators"].items()]
@@ -169,6 +167,23 @@ class Explanation:
                 self.attempts.append(dict(detail))
             elif event.kind == "graph_selected":
                 self.selected = {**detail, "peers": self._graph(detail["peers"])}
+            elif event.kind == "placement_begun":
+                self.replicas = []
+            elif event.kind == "replica_decided":
+                passed = [(self._name(peer), self._readable(why)) for peer, why in detail["passed"]]
+                order = [self._name(peer) for peer in detail["order"]]
+                self.replicas.append({**detail, "at": self._name(detail["at"]), "order": order, "passed": passed})
+            elif event.kind == "placement_completed":
+                backups = {o: [self._name(peer) for peer in peers] for o, peers in detail["backups"].items()}
+                self.replicated = {**detail, "primaries": self._graph(detail["primaries"]), "backups": backups}
+                self.outcome = "placed"
+            elif event.kind == "placement_attempt_failed":
+                self.unplaced.append(self._readable(detail["reason"]))
+            elif event.kind == "placement_failed":
+                self.outcome = f"not placed: {self._readable(detail['reason'])}"
+            elif event.kind == "placement_released" and self.outcome == "placed":
+                self.replicated = None
+                self.outcome = "its replicas have been given back"
             elif event.kind == "setup_failed":
                 self.refused.append(self._readable(detail["reason"]))
             elif event.kind.startswith("application_"):
@@ -216,6 +231,13 @@ class Explanation:
             f" ({', '.join(probed)}){rest}"
         )
 
+    def why_replica(self, operator: str, peer: str) -> str:
+        """Why a replica of an operator is at a peer, in a sentence."""
+        for replica in self.replicas:
+            if (replica["operator"], replica["at"]) == (operator, peer):
+                return _why(replica)
+        return f"it has no replica of {operator}"
+
     @property
     def impacts(self) -> dict[str, dict[str, Any]]:
         """What each application that ran is projected to take with the chosen graph.
@@ -255,7 +277,7 @@ class Explanation:
             "deployed": self.deployed,
             "placed": self.placed,
             "replicas": self.replicas,
-            "available": self.available,
+            "replicated": self.replicated,
             "moves": self.moves,
             "impacts": self.impacts,
         }
@@ -279,10 +301,6 @@ class Explanation:
             lines.append(f"  running streams: {found}{used}")
         if self.placed:
             lines.append("  placed: " + self.placed.replace("\n", "\n    "))
-        if self.replicas:
-            reached = "" if self.available is None else f" (availability {self.available:.6g})"
-            found = "; ".join(f"{name} at {', '.join(peers)}" for name, peers in self.replicas.items())
-            lines.append(f"  replicas{reached}: {found}")
         lines.extend(f"  taken over: {move}" for move in self.moves)
         lines.extend(f"  deployed: {', '.join(each['operators'])}, {STAGES[each['stage']]}" for each in self.deployed)
         lines.extend(
@@ -324,6 +342,12 @@ class Explanation:
             for drop in self.dropped[:8]
         )
         lines.extend(f"  refused at set-up: {reason}" for reason in self.refused)
+        lines.extend(f"  not placed at first: {reason}" for reason in self.unplaced[:4] if self.replicated is not None)
+        if self.replicated is not None:
+            exact = self.replicated["availability"]
+            reached = "" if exact is None else f", available with probability {exact:.6g}"
+            lines.append(f"  replicas: degree {self.replicated['degree']}{reached}")
+        lines.extend(f"    {each['operator']} ({each['role']}) at {each['at']}: {_why(each)}" for each in self.replicas)
         return lines
 
     def __str__(self) -> str:
@@ -334,6 +358,21 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         return f"<pre style='white-space: pre-wrap'>{html.escape(str(self))}</pre>"
+
+
+def _why(replica: Mapping[str, Any]) -> str:
+    """Why a replica is where it is."""
+    if replica["candidates"] == 1:
+        reason = "its only candidate"
+    elif replica["used"]:
+        reason = "the application uses that peer already"
+    else:
+        reason = "no peer that the application uses could take it; the nearest of the others that could"
+        reason = reason if replica["passed"] else "the nearest that could"
+    if replica["latency_s"]:
+        reason += f", {replica['latency_s'] * 1e3:.3g} ms away"
+    passed = dict.fromkeys(f"{peer} ({why})" for peer, why in replica["passed"])
+    return f"{reason}; passed over: {', '.join(passed)}" if passed else reason
 
 
 def _counted(passed: Mapping[str, int]) -> str:

@@ -402,7 +402,7 @@ def test_an_explanation_says_what_is_done_about_each_requirement() -> None:
     assert set(account.asked) == {"delay", "miss_rate", "throughput_tuples", "availability"}
     assert "delay at most 2 s, measured" in str(account)
     assert "availability of 0.99: as many replicas as that takes" in str(account)
-    assert list(account.replicas) == ["filter"]
+    assert {replica["operator"] for replica in account.replicas} >= {"filter"}
     del asked["availability"]
     ring.submit("peer-0", "s", source("python", name="n", columns={"v": "float"}).sink("out", **asked))
     assert ring.until_decided("s").status == "running"

@@ -203,7 +203,8 @@ def test_a_plan_that_asks_for_replicas_outlives_its_primaries() -> None:
     ring.run(40.0)
     assert at(ring) == moved
     account = Explanation("r", ring.events("r"), {})
-    assert account.replicas == {name: [primaries[name], *peers] for name, peers in backups.items()}
+    assert account.replicated is not None
+    assert account.replicated["backups"] == backups
     assert f"o0 from {lost} to {moved['o0']}" in str(account)
     stopped(ring)
     assert not any(each.placement.hosting.requests for each in ring.synergy.values() if each.placement)

@@ -43,7 +43,8 @@ class PlacementConfig(msgspec.Struct, frozen=True):
     reservation
         After which a primary that was accepted and not decided gives its resources back.
     placing, attempts
-        Allowed for an attempt; attempts, should peers fall silent on the way.
+        Allowed for an attempt; attempts, for peers may fall silent on the way, and concurrent placements may hold for a
+        moment what one needs. After one the origin waits for up to ``answer``.
     refresh, lease
         Between two messages by which the origin keeps a placement, and after which a peer that hears none gives back
         what it holds.
@@ -148,8 +149,8 @@ class PlacementDecision(Message, frozen=True):
 class PlacementReport(Message, frozen=True):
     """To the origin: the host of ``operator`` has placed what it had to, or could not, and why.
 
-    ``again`` says whether another attempt may succeed, ``silent`` which peer did not answer. The report of a
-    destination node holds the complete graph.
+    ``silent`` says which peer did not answer after it had accepted something. The report of a destination node holds
+    the complete graph.
     """
 
     number: int
@@ -158,7 +159,6 @@ class PlacementReport(Message, frozen=True):
     operator: str
     graph: ReplicaGraph
     reason: str = ""
-    again: bool = False
     silent: str = ""
 
 

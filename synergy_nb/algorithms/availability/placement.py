@@ -15,8 +15,9 @@ it tells every host once in a while what it has of it, and whoever hears nothing
 back. An availability that was asked for is held against the exact one of what was placed; if that is less, the next
 higher degree is tried.
 
-*Failure.* If no candidate is left, all that was placed is given back, and so the user is told. If a peer has died or
-fallen silent, all is given back too, and another attempt goes without that peer.
+*Failure.* If no candidate is left, if a peer has died or fallen silent, all that was placed is given back. Another
+attempt follows, without that peer; concurrent placements may have held for a moment what this one needed. After the
+last attempt the user is told why.
 """
 
 from __future__ import annotations
@@ -305,7 +306,7 @@ class Placement(Protocol):
         if message.reason:
             if message.silent:
                 pending.avoid.add(message.silent)
-            self._again(pending, message.reason, final=not message.again)
+            self._again(pending, message.reason)
             return
         relays, pending.relays = pending.relays, []
         for each in relays:
@@ -387,7 +388,10 @@ class Placement(Protocol):
             self._rejected(pending, reason)
             return
         self._pending[pending.request] = pending
-        self._attempt(pending)
+        pending.attempt += 1  # what is still reported of the last one is not wanted any more
+        pending.graph = ReplicaGraph()
+        pause = self.peer.rng.uniform(0.0, self.config.answer)
+        pending.timer = self.peer.after(pause, self._attempt, pending)
 
     def _fail(self, pending: _Pending, reason: str) -> None:
         """End a placement of which nothing is held anywhere."""

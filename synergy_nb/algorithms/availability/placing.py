@@ -54,10 +54,9 @@ Steps = Generator[Wait, Any, None]
 class _Failed(Exception):
     """The hop cannot be completed."""
 
-    def __init__(self, reason: str, silent: str = "", *, again: bool = False) -> None:
+    def __init__(self, reason: str, silent: str = "") -> None:
         super().__init__(reason)
         self.silent = silent
-        self.again = again or bool(silent)
 
 
 class _Hop:
@@ -146,11 +145,11 @@ class Placing(Protocol):
         except StopIteration:
             self._report(hop, "")
         except _Failed as failed:
-            self._report(hop, str(failed), again=failed.again, silent=failed.silent)
+            self._report(hop, str(failed), failed.silent)
         else:
             wait(partial(self._advance, hop))
 
-    def _report(self, hop: _Hop, reason: str, *, again: bool = False, silent: str = "") -> None:
+    def _report(self, hop: _Hop, reason: str, silent: str = "") -> None:
         hop.over = True
         task, graph = hop.task, hop.graph
         hops = self._hops[hop.key]
@@ -159,9 +158,7 @@ class Placing(Protocol):
             del self._hops[hop.key]
         self.posting.post(
             task.origin,
-            lambda number: PlacementReport(
-                number, task.request, task.attempt, hop.operator, graph, reason, again, silent
-            ),
+            lambda number: PlacementReport(number, task.request, task.attempt, hop.operator, graph, reason, silent),
             lambda _answer: None,
         )
 
@@ -230,7 +227,7 @@ class Placing(Protocol):
         if answer is None:
             raise _Failed(f"{address} has accepted the primary of {name} and does not answer any more", address)
         if not answer.accepted:
-            raise _Failed(f"{address} has accepted the primary of {name}, but {answer.reason}", again=True)
+            raise _Failed(f"{address} has accepted the primary of {name}, but {answer.reason}")
 
     def _negotiate(self, hop: _Hop, name: str, upper: str, order: Sequence[str]) -> Steps:
         """Tell the peer that decides on an operator which candidates this one would have."""
@@ -294,7 +291,7 @@ class Placing(Protocol):
         tried = [f"{address}: {reason}" for address, reason in passed]
         tried += [f"{address}: {SILENT}" for address in sorted(unknown)]
         text = f"no peer for {what}: " + ("; ".join(tried[:SHOWN]) or "no link to a candidate has the bandwidth")
-        return _Failed(text, again=bool(unknown) or any(reason == SILENT for _, reason in passed))
+        return _Failed(text)
 
     def _tell(
         self,
