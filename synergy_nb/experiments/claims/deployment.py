@@ -28,7 +28,7 @@ from synergy_nb.experiments.claims.verdicts import reduction
 
 __all__ = ["CLAIMED"]
 
-BY_DELAY: Final = "synergy, by delay"
+BY_DELAY: Final = "synergy by delay"
 REUSED: Final = "all reused"
 DEPLOYED: Final = "one deployed"
 

@@ -39,7 +39,7 @@ APART: Final = 2.0  # virtual seconds between two requests
 STEP: Final = 0.05  # and between two looks whether one is decided
 EXACT: Final = 0.01
 PROBING: Final = ("synergy", "composition+projection", "composition")
-FASTEST: Final = "synergy, least delay"
+FASTEST: Final = "synergy of least delay"
 
 
 class Best(NamedTuple):

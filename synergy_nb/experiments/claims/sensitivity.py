@@ -4,11 +4,14 @@ All with 100 requests, "a reasonable load for all algorithms".
 
 What we found
 -------------
-*C8.* Synergy serves nearly all at every degree. The others need more candidates, for requests for a popular query go to
-the same few peers.
+*C8.* Synergy serves nearly all at every degree from 2 on, and two thirds at degree 1, where there is nothing to choose:
+a peer that is full refuses, and components are not deployed here. The others need more candidates, for requests for a
+popular query go to the same few peers.
 
-*C9.* With 10 % slack Synergy serves nearly all, and the other policies miss as often as the paper says: Composition
-holds the limit when it admits an application, and loses it to those that come later.
+*C9.* With 10 % slack Synergy serves nine of ten, and the other policies miss as often as the paper says: Composition
+holds the limit when it admits an application, and loses it to those that come later. What is still refused or missed
+had bad luck with its candidates: with those that are nearest, which the paper allows where delays are monitored, 99 %
+are served, and hardly any that was admitted misses its limit.
 
 *C10.* Without Zipf's law 100 requests load our peers by a tenth, so there is hardly any queueing to be saved, and what
 repetitions save is counted only from the shared stream on. With 300 requests, at a third of the capacity, both of the
@@ -23,10 +26,12 @@ from typing import Final, cast
 from synergy_nb.experiments.claims.claim import Cell, Check, Claim, Panel
 from synergy_nb.experiments.claims.measured import Measured, Point
 from synergy_nb.experiments.claims.setups import Parameter, Setup, numbers, several, wholes
-from synergy_nb.experiments.claims.sweeps import COMPARED, SIMULATED, cells, others
+from synergy_nb.experiments.claims.sweeps import COMPARED, SIMULATED, algorithms, cells, others
 from synergy_nb.experiments.claims.verdicts import at_all, at_least, near, reduction
 
 __all__ = ["CLAIMED"]
+
+NEAREST: Final = "synergy with nearest candidates"
 
 _SUCCESS: Final = Panel("success", "served within QoS (%)", factor=100.0)
 _DELAY: Final = Panel("delay", "mean end-to-end delay (ms)", factor=1e3)
@@ -52,18 +57,28 @@ def _flat(measured: Measured, setup: Setup) -> Iterator[Check]:
     yield at_all("Synergy serves most requests", "best at every degree", best)
     shares = [measured.mean(degree, "synergy", "success") or 0.0 for degree in degrees]
     yield near("difference of Synergy's success over degrees", 0.0, max(shares) - min(shares), 0.05, 0.15)
+    chosen = [measured.mean(degree, "synergy", "success") or 0.0 for degree in degrees if degree != 1]
+    if chosen:
+        yield near("the same where there is a choice, from degree 2 on", 0.0, max(chosen) - min(chosen), 0.05, 0.15)
 
 
 # -- C9 ----------------------------------------------------------------------------------------------------------------
 
 
 def _slacks(setup: Setup) -> Iterator[Cell]:
-    return cells(setup, "slack", cast("tuple[float, ...]", setup["slack"]))
+    slacks = cast("tuple[float, ...]", setup["slack"])
+    policies = [policy for policy in algorithms(setup) if policy != NEAREST]
+    yield from cells({**setup, "algorithms": tuple(policies)}, "slack", slacks)
+    if NEAREST in algorithms(setup):
+        nearest = {**setup, "choice": "nearest", "algorithms": ("synergy",)}
+        yield from (cell._replace(algorithm=NEAREST) for cell in cells(nearest, "slack", slacks))
 
 
 def _strict(measured: Measured, setup: Setup) -> Iterator[Check]:
     slacks = [cast("float", slack) for slack in measured.xs("success", "synergy")]
     yield at_least("success of Synergy with 10 % slack", 0.8, measured.mean(0.1, "synergy", "success"), 0.0, 0.6)
+    name = f"beyond the paper: success of {NEAREST}, with 10 % slack"
+    yield at_least(name, 0.95, measured.mean(0.1, NEAREST, "success"), 0.0, 0.9)
     failed = [1.0 - share for other in others(setup) if (share := measured.mean(0.1, other, "success")) is not None]
     yield near("failures of the worst other policy with 10 % slack", 0.8, max(failed, default=None), 0.1, 0.25)
     behind = [
@@ -150,6 +165,7 @@ CLAIMED: Final = (
             **SIMULATED,
             "slack": numbers("what requests allow beyond their time in isolation, shares", (0.1, 0.3, 0.5),
                              (0.1, 0.2, 0.3, 0.4, 0.5)),
+            "algorithms": several("policies compared", (*COMPARED, NEAREST), (*COMPARED, NEAREST)),
         },
         cells=_slacks,
         checks=_strict,
