@@ -114,6 +114,7 @@ class Sink:
             "delay_p50_s": delays.quantile(0.50),
             "delay_p99_s": delays.quantile(0.99),
             "delay_mean_s": delays.mean,
+            "delay_max_s": delays.quantile(1.0),
             "miss_rate": delays.miss_rate if self.limit is not None else None,
             "limit_s": self.limit,
             "tuples_per_s": delays.count / seconds if seconds > 0.0 else 0.0,
