@@ -209,7 +209,8 @@ class Explanation:
     def why(self, operator: str) -> str:
         """Why an operator runs where it runs, in a sentence."""
         if self.selected is None:
-            return self.outcome
+            primaries = [each for each in self.replicas if (each["operator"], each["role"]) == (operator, "primary")]
+            return _why(primaries[-1]) if primaries else self.outcome
         operator = next((name for name, part in self.parts.items() if operator in part), operator)
         if operator not in self.selected["peers"]:
             return "not executed: what follows from it runs already"
@@ -222,6 +223,8 @@ class Explanation:
             return "deployed there, for want of a component elsewhere"
         if offering == [peer]:
             return "its only candidate"  # pinned there, a sink, or offered by no other
+        if self.placed:
+            return f"placed there; {len(offering)} peers offer it"
         probed = sorted({graph["peers"][operator] for graph in self.graphs})
         drops = (f"{drop['at']} ({drop['condition']})" for drop in self.dropped if drop["operator"] == operator)
         failed = dict.fromkeys(drops)  # once, however many paths led there

@@ -41,6 +41,7 @@ def test_a_plan_is_set_up_where_it_withstands_most() -> None:
     account = Explanation("r", ring.events("r"), {})
     assert "feasible set 75" in account.placed
     assert "placed: feasible set" in str(account)
+    assert account.why("o1") == "placed there; 2 peers offer it"
     assert account.to_dict()["placed"] == account.placed
     assert {address for address, each in ring.synergy.items() if each.ledger.load > 0} == set(where.values())
 
