@@ -6,19 +6,24 @@ once all is quiet. A further protocol is held to the contract by one more case i
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import pytest
 
+from synergy_nb.algorithms.availability import PlacementConfig
+from synergy_nb.assembly import PeerConfig
 from synergy_nb.overlay.directory import Directory
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.pastry import Pastry
 from synergy_nb.overlay.recent import Recent
 from synergy_nb.peer import Message, Peer, Protocol, Timer, key_of
+from synergy_nb.plan import source
 from synergy_nb.simulator.kernel import Simulation
 from tests.overlay_world import Parcel, World
+from tests.placing import Placements
 
 
 class Bench(NamedTuple):
@@ -105,7 +110,44 @@ def _registers(directory: Directory, name: str) -> bool:
     return any(entry.name == name for entry in directory.registered)
 
 
-CASES: dict[str, Callable[[int, bool], Bench]] = {"pastry": ring, "membership": detector, "directory": directory}
+def placement(seed: int, codec: bool) -> Bench:
+    """Placement of replicas: applications come and go."""
+    brisk = PlacementConfig(answer=0.5, reservation=4.0, placing=5.0, refresh=1.0, lease=8.0)
+    world = Placements(
+        10,
+        seed,
+        config=lambda number: PeerConfig(name=f"peer-{number}", seed=seed * 100 + number, cores=0.4, placement=brisk),
+        codec=codec,
+    )
+    rng = random.Random(seed)
+
+    def work(number: int) -> None:
+        for request in sorted(world.standing()):
+            if rng.random() < 0.4:
+                world.release(request)
+        stream = source("python", name="n", columns={"v": "float"}, rate=100.0, at=f"peer-{rng.randrange(10)}")
+        upper = stream.delay("500 us", id="a")
+        lower = stream.delay("500 us", id="b").delay("1 ms", id="c")
+        plan = upper.union(lower, id="u").sink("out")
+        world.place(f"peer-{rng.randrange(10)}", f"r{number}", plan, degree=rng.randint(1, 3))
+
+    def complaints() -> list[str]:
+        pending = [f"{address} places" for address in world.synergy if world.placement(address).pending]
+        doubled = [f"two replicas of {name} on a peer" for name in world.doubled()]
+        return world.wrong_books() + [f"overbooked: {text}" for text in world.overbooked().values()] + pending + doubled
+
+    def protocols() -> Iterable[Protocol]:
+        return [protocol for address in world.synergy for protocol in world.placement(address).protocols]
+
+    return Bench(world.simulation, work, complaints, protocols)
+
+
+CASES: dict[str, Callable[[int, bool], Bench]] = {
+    "pastry": ring,
+    "membership": detector,
+    "directory": directory,
+    "placement": placement,
+}
 cases = pytest.mark.parametrize("build", CASES.values(), ids=CASES.keys())
 
 

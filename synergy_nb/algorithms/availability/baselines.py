@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 
 from synergy_nb.algorithms.availability.limits import Limits, NoRoom, components_of
 from synergy_nb.graph import ReplicaGraph
@@ -55,7 +56,7 @@ def optimal_placement(
     pinned
         Peers of sources and sinks, and of other operators that have to be at a certain peer.
     limits
-        What peers and links have left; without, nobody asks. What is placed is taken off.
+        What peers and links have left; without, nobody asks. What an application that fits takes is taken off.
 
     Raises
     ------
@@ -167,22 +168,20 @@ def _placed(
     primaries: dict[str, str] = {}
     backups: dict[str, tuple[str, ...]] = {}
     replicated = set(components_of(plan))
-    for operator in plan.operators:
-        wanted: Iterable[str] = ()
-        others: Callable[[str], Iterable[str]] = tuple
-        if operator in replicated:
-            wanted, others = choose(operator, primaries)
-        if operator in pinned:
-            wanted = [pinned[operator]]
-        count = degree - 1 if operator in replicated else 0
-        found = next(_possible(plan, operator, wanted, others, count, primaries, limits), None)
-        if found is None:
-            raise NoRoom(f"operator {operator!r}: no peer has room for it and {count} backups")
-        primaries[operator] = found[0]
-        if operator in replicated:
-            backups[operator] = found[1:]
-        if limits is not None:
-            limits.take(plan, operator, found, primaries)
+    with limits.whole() if limits is not None else nullcontext():
+        for operator in plan.operators:
+            wanted, others = choose(operator, primaries) if operator in replicated else ((), tuple)
+            if operator in pinned:
+                wanted = [pinned[operator]]
+            count = degree - 1 if operator in replicated else 0
+            found = next(_possible(plan, operator, wanted, others, count, primaries, limits), None)
+            if found is None:
+                raise NoRoom(f"operator {operator!r}: no peer has room for it and {count} backups")
+            primaries[operator] = found[0]
+            if operator in replicated:
+                backups[operator] = found[1:]
+            if limits is not None:
+                limits.take(plan, operator, found, primaries)
     return ReplicaGraph(primaries, backups)
 
 

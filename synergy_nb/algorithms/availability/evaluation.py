@@ -31,7 +31,7 @@ __all__ = [
     "sampled_availability",
 ]
 
-MOST_TERMS: Final = 1 << 17
+MOST_TERMS: Final = 1 << 16
 SURE: Final = 1.96  # standard deviations on each side that hold 95 %
 
 Groups = Mapping[str, Collection[str]]
@@ -59,7 +59,7 @@ def availability(placed: ReplicaGraph | Groups, failures: Failures) -> float:
     ------
     ValueError
         If there is no component, a component without replicas, a peer that the failures are not about, or more than
-        131072 terms: groups in large numbers that hardly overlap, for which there is :func:`sampled_availability`.
+        65536 terms: groups in large numbers that hardly overlap, for which there is :func:`sampled_availability`.
 
     Examples
     --------

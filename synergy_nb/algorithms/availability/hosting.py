@@ -139,9 +139,8 @@ class Hosting(Protocol):
             return
         task, plan = found
         operator, part = message.operator, self._parts[task.request]
-        role = part.roles.get(operator)
-        if role is not None:
-            self.posting.reply(sender, message.number, "" if role != BACKUP else "a backup of it is here")
+        if operator in part.roles:
+            self._answer_for(part, sender, message)
         elif operator not in part.evaluating:
             part.evaluating.add(operator)
             names = [operator, *plan.downstream(operator)]
@@ -154,6 +153,9 @@ class Hosting(Protocol):
         if self._parts.get(request) is not part:
             return  # withdrawn meanwhile
         part.evaluating.discard(operator)
+        if operator in part.roles:  # the message came twice, and meanwhile a decision
+            self._answer_for(part, sender, message)
+            return
         refusal = self._lacking(task, plan, operator, links)
         if not refusal:
             refusal = self.ledger.hold(request, operator, plan.load(operator), self._read_from(plan, message))
@@ -166,6 +168,11 @@ class Hosting(Protocol):
             left = self.ledger.residual_cores("")
             self.peer.record("replica_accepted", request, operator=operator, by=sender, cores_left=left)
         self.posting.reply(sender, message.number, refusal)
+
+    def _answer_for(self, part: _Part, sender: str, message: PlacementRequest) -> None:
+        """Answer for an operator of which something is here already."""
+        is_backup = part.roles[message.operator] == BACKUP
+        self.posting.reply(sender, message.number, "a backup of it is here" if is_backup else "")
 
     def _lacking(self, task: Task, plan: Plan, operator: str, links: Mapping[str, Link]) -> str:
         """Which condition on the component, or on the links that leave this peer, does not hold; empty if all do."""

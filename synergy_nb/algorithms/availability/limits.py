@@ -6,7 +6,8 @@ that it reads. A backup takes the bandwidth of the primary's output, on the link
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 
 from synergy_nb.graph import ReplicaGraph
 from synergy_nb.ledger import ROUNDING
@@ -74,14 +75,25 @@ class Limits:
         Raises
         ------
         NoRoom
-            If it does not fit; what was given to its first operators stays theirs.
+            If it does not fit; then nothing is given.
         """
-        for operator in plan.operators:
-            primary, *backups = placed.replicas.get(operator, (placed.primaries[operator],))
-            possible = self.fits(plan, operator, primary, placed.primaries)
-            if not possible or not all(self.fits_backup(plan, operator, primary, peer) for peer in backups):
-                raise NoRoom(f"operator {operator!r}: does not fit at {primary}, with backups at {backups}")
-            self.take(plan, operator, (primary, *backups), placed.primaries)
+        with self.whole():
+            for operator in plan.operators:
+                primary, *backups = placed.replicas.get(operator, (placed.primaries[operator],))
+                possible = self.fits(plan, operator, primary, placed.primaries)
+                if not possible or not all(self.fits_backup(plan, operator, primary, peer) for peer in backups):
+                    raise NoRoom(f"operator {operator!r}: does not fit at {primary}, with backups at {backups}")
+                self.take(plan, operator, (primary, *backups), placed.primaries)
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """Take back all that is given inside, should there be no room for the rest."""
+        cores, taken = dict(self.cores), dict(self._taken)
+        try:
+            yield
+        except NoRoom:
+            self.cores, self._taken = cores, taken
+            raise
 
 
 def _read(plan: Plan, operator: str, peer: str, primaries: Mapping[str, str]) -> dict[tuple[str, str], float]:
