@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from synergy_nb.algorithms.availability import PlacementConfig
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.explanation import Explanation
 from synergy_nb.graph import ComponentGraph, Hop, Moving, Replicate
@@ -243,3 +244,22 @@ def test_a_request_that_is_being_placed_can_be_stopped() -> None:
     ring.run(20.0)
     assert ring.status("r") == "stopped"
     assert not any(each.ledger.requests for each in ring.synergy.values())
+
+
+def test_backups_go_where_they_could_take_over() -> None:
+    """The peers of source and sink, which are used already, have no room."""
+
+    def settings(number: int) -> PeerConfig:
+        cores = 0.1 if number < 2 else 0.5
+        return PeerConfig(name=f"peer-{number}", cores=cores, seed=number, placement=PlacementConfig(able=True))
+
+    ring = Ring(7, seed=8, config=settings)
+    ring.submit("peer-0", "r", available())
+    assert ring.until_decided("r").status == "running"
+    (placed,) = ring.events("r", "placement_completed")
+    chosen = {peer for peers in placed.detail["backups"].values() for peer in peers}
+    assert not chosen & {"peer-0", "peer-1", "peer-3"}
+    ring.crash("peer-3")
+    ring.run(6.0)
+    assert ring.status("r") == "running"
+    stopped(ring)

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from distributed import Client, Security
 
+from synergy_nb.algorithms.availability import PlacementConfig
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.runtime.client import AsyncCluster
 from synergy_nb.runtime.plugin import client_links, install
@@ -160,6 +161,7 @@ def _config(
         "seed": seed,
         "keys": dict(keys or {}),
         "composition": msgspec.to_builtins(composition or CompositionConfig()),
+        "placement": msgspec.to_builtins(PlacementConfig(able=True)),
     }
 
 

@@ -45,6 +45,9 @@ class PlacementConfig(msgspec.Struct, frozen=True):
     placing, attempts
         Allowed for an attempt; attempts, for peers may fall silent on the way, and concurrent placements may hold for a
         moment what one needs. After one the origin waits for up to ``answer``.
+    able
+        Whether backups go first to peers with room for all that they would have to take over: a backup promises no
+        capacity, and without this nobody asks for it (section 4.4, step 5).
     refresh, lease
         Between two messages by which the origin keeps a placement, and after which a peer that hears none gives back
         what it holds.
@@ -61,6 +64,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
     attempts: int = 3
     refresh: float = 5.0
     lease: float = 30.0
+    able: bool = False
 
     def __post_init__(self) -> None:
         for field in ("surveyed", "sends", "attempts"):
@@ -185,7 +189,7 @@ class Survey(Message, frozen=True):
 
 
 class Surveyed(Message, frozen=True):
-    """Residual bandwidth of the link from the receiver to the sender in bytes/s, and how the sender may fail.
+    """Residual bandwidth of the link from the receiver to the sender, bytes/s, cores left, and how the sender may fail.
 
     ``failure`` is the probability ϕ that it does by itself, ``domains`` those that it depends on, the widest first,
     with the probability that each of them fails.
@@ -193,6 +197,7 @@ class Surveyed(Message, frozen=True):
 
     number: int
     bandwidth: float
+    cores: float
     failure: float
     domains: dict[str, float]
 

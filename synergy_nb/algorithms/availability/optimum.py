@@ -26,8 +26,6 @@ from itertools import combinations, permutations
 from typing import Final, NamedTuple
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import csr_array
 
 from synergy_nb.algorithms.availability.evaluation import availability
 from synergy_nb.algorithms.availability.failures import Failures
@@ -217,6 +215,9 @@ class _Programme:
 
     def solved(self) -> ReplicaGraph | None:
         """What is best, or None if nothing is feasible."""
+        from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415 - a second that no peer needs to wait
+        from scipy.sparse import csr_array  # noqa: PLC0415 - as above
+
         entries = [(row, column, value) for row, (terms, _, _) in enumerate(self._rows) for column, value in terms]
         rows, columns, values = (np.array(each) for each in zip(*entries, strict=True))
         matrix = csr_array((values, (rows, columns)), shape=(len(self._rows), len(self._costs)))

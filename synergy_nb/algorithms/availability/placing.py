@@ -82,6 +82,11 @@ class _Hop:
         primaries = self.graph.primaries
         return self.graph.hosts.union(primaries[name] for name in components_of(self.plan) if name in primaries)
 
+    def needs(self, peer: str) -> float:
+        """Cores that a peer should have left to execute all that it backs up, and this operator too."""
+        backed_up = (name for name, peers in self.graph.backups.items() if peer in peers)
+        return self.plan.load(self.operator) + sum(self.plan.load(name) for name in backed_up)
+
 
 class _Talks:
     """Candidates that came for one attempt, by the operator to be placed and the one that it reads."""
@@ -252,7 +257,8 @@ class Placing(Protocol):
         while len(chosen) < hop.task.degree - 1:
             links = yield from self._survey(hop, [name])
             used = hop.used
-            order = ordered(hop.task.candidates[name], links, used, bandwidth, beside=[own, *chosen])
+            needs = hop.needs if self.config.able else (lambda _peer: 0.0)
+            order = ordered(hop.task.candidates[name], links, used, bandwidth, [own, *chosen], needs)
             order = [address for address in order if address not in dict(passed)]
             if not order:
                 what = f"backup {len(chosen) + 1} of {hop.task.degree - 1} of {name}"

@@ -8,7 +8,7 @@ of them as possible in a common failure domain: a domain that fails takes them a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from synergy_nb.algorithms.availability.surveying import Link
 from synergy_nb.ledger import ROUNDING
@@ -22,6 +22,7 @@ def ordered(
     used: Collection[str],
     bandwidth: float,
     beside: Collection[str] = (),
+    needs: Callable[[str], float] = lambda _peer: 0.0,
 ) -> list[str]:
     """Closest used candidates, then closest candidates.
 
@@ -37,21 +38,24 @@ def ordered(
         Of the stream that would go to the replica, bytes/s.
     beside
         Peers of other replicas of the same component, which cannot have this one.
+    needs
+        Cores that a peer should have left; those that have not come after all others.
 
     Examples
     --------
-    >>> links = {peer: Link(delay, 1e6, 0.0, {}) for peer, delay in [("a", 0.03), ("b", 0.01), ("c", 0.02)]}
+    >>> links = {peer: Link(delay, 1e6, 1.0, 0.0, {}) for peer, delay in [("a", 0.03), ("b", 0.01), ("c", 0.02)]}
     >>> ordered("abc", links, used={"a"}, bandwidth=1000.0)
     ['a', 'b', 'c']
     """
     taken = {domain for peer in beside if peer in links for domain in links[peer].domains}
 
-    def preference(peer: str) -> tuple[int, bool, float, float, str]:
+    def preference(peer: str) -> tuple[int, bool, bool, float, float, str]:
         link = links[peer]
         alone = 1.0 - link.failure
         for value in link.domains.values():
             alone *= 1.0 - value
-        return len(taken.intersection(link.domains)), peer not in used, round(1.0 - alone, 12), link.latency, peer
+        overlap, full = len(taken.intersection(link.domains)), link.cores < needs(peer)
+        return overlap, full, peer not in used, round(1.0 - alone, 12), link.latency, peer
 
     possible = (
         peer

@@ -34,12 +34,15 @@ class Link(NamedTuple):
         One-way delay l, seconds.
     bandwidth
         Residual bandwidth rb towards the peer, bytes/s.
+    cores
+        Residual processing capacity rp of the peer.
     failure, domains
         Of the peer: its failure probability ϕ, its domains with theirs, the widest first.
     """
 
     latency: float
     bandwidth: float
+    cores: float
     failure: float
     domains: Mapping[str, float]
 
@@ -82,7 +85,7 @@ class Surveying(Protocol):
         self.latency = latency
         self.is_dead = is_dead
         self.config = config
-        self.own = Link(0.0, math.inf, failure, dict(domains or {}))
+        self.own = Link(0.0, math.inf, ledger.cores, failure, dict(domains or {}))
         self._links: dict[str, tuple[float, Link | None]] = {}  # when it was asked, and what it answered
         self._asked: dict[int, _Asked] = {}
         self._number = 0
@@ -146,14 +149,16 @@ class Surveying(Protocol):
     def _survey(self, sender: str, message: Survey) -> None:
         left = self.ledger.residual_bandwidth("", sender)
         own = self.own
-        self.peer.send(sender, Surveyed(message.number, left, own.failure, dict(own.domains)))
+        cores = self.ledger.residual_cores("")
+        self.peer.send(sender, Surveyed(message.number, left, cores, own.failure, dict(own.domains)))
 
     def _surveyed(self, sender: str, message: Surveyed) -> None:
         asked = self._asked.get(message.number)
         if asked is None or sender not in asked.waiting:
             return
         self.latency.sample(sender, self.peer.now - asked.sent)
-        link = Link(self.latency.one_way(sender) or 0.0, message.bandwidth, message.failure, message.domains)
+        latency = self.latency.one_way(sender) or 0.0
+        link = Link(latency, message.bandwidth, message.cores, message.failure, message.domains)
         self._keep(sender, link)
         asked.waiting.discard(sender)
         if not asked.waiting:
