@@ -5,6 +5,12 @@ varied. A stream that crosses costs both of its nodes. Feasible sets are beside 
 
 What we found
 -------------
+Clustered ROD is ahead of Connected everywhere, by 1.4 times with 50 operators to 5 with 200 at half the cost of
+processing. It is ahead of ROD without clusters from the cost on at which merging pays: with ten operators a stream on
+ten nodes between half and once the cost of processing, as every cluster of two makes one stream less balanced. It needs
+clusters up to ten times as heavy as an even share of a stream; with limits up to one such share, it is behind Connected
+at equal costs with 50 and with 100 operators. As much again is left for refinement, which counts communication move by
+move: with 200 operators at equal costs it doubles the feasible set.
 """
 
 from __future__ import annotations

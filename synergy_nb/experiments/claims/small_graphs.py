@@ -5,6 +5,10 @@ nodes. The optimum is found by enumeration, and both sets are measured exactly.
 
 What we found
 -------------
+Over 14 seeds of 60 graphs each the mean is .945 to .962 and the least ratio .70 to .82, so the paper's .95 is in the
+middle, and its .82 the better end of what 60 graphs give. Moves and swaps from there, until none is left that helps,
+have a mean of .993 to .997 and a least ratio of .935; with operators thrown at random in between, as refinement does,
+they have .997 to .999 and .96.
 """
 
 from __future__ import annotations
