@@ -8,14 +8,14 @@ then; what comes beyond is lost and counted, and the run goes on.
 
 What we found
 -------------
-On generated packets, which are no reproduction of the paper's trace: mean and greatest delays of ROD are lowest at every
-multiple of the rate. Up to twice the rate it matters little who places, but for Connected; at 3.5 times the others have
-mean delays of 39 ms and more where ROD has 10. At four times, 92 % of all capacity, ROD's busiest peer has a load of
-.95, those of the others .97 to 1.02, and of five runs each of the others is overloaded in at least one, Random and
-Connected in all, ROD in none. That LLF and MaxRate survive four of five is due to the generator: its rates hardly
-drift, so that even statistics of five seconds serve them nearly as well. The paper's utilisations grow by .22 for each
-multiple, which is the load that is set here. Refinement takes another tenth off the mean and a quarter off the greatest
-delay.
+On generated packets, which are no reproduction of the paper's trace, mean and greatest delays of ROD are lowest at
+every multiple of the rate. Up to twice the rate it matters little who places, but for Connected; at 3.5 times the
+others have mean delays of 39 ms and more where ROD has 10. At four times, 92 % of all capacity, ROD's busiest peer has
+a load of .95, those of the others .97 to 1.02, and of five runs each of the others is overloaded in at least one,
+Random and Connected in all, ROD in none. That LLF and MaxRate survive four of five is due to the generator: its rates
+hardly drift, so that even statistics of five seconds serve them nearly as well. The paper's utilisations grow by .22
+for each multiple, which is the load that is set here. Refinement takes another tenth off the mean and a quarter off the
+greatest delay.
 """
 
 from __future__ import annotations
