@@ -16,6 +16,9 @@ Random and Connected in all, ROD in none. That LLF and MaxRate survive four of f
 hardly drift, so that even statistics of five seconds serve them nearly as well. The paper's utilisations grow by .22
 for each multiple, which is the load that is set here. Refinement takes another tenth off the mean and a quarter off the
 greatest delay.
+
+With ``--set driver=dask`` Dask workers execute the same aggregates, of fewer sub-streams and for seconds (module
+``monitored``). What the machine itself needs for each batch is load there too, which the multiple does not multiply.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ import polars as pl
 from synergy_nb import traces
 from synergy_nb.experiments.claims.claim import Cell, Check, Claim, Panel
 from synergy_nb.experiments.claims.measured import Measured, Point
+from synergy_nb.experiments.claims.monitored import monitored
 from synergy_nb.experiments.claims.monitoring import (
     AGGREGATES,
     assignments,
@@ -40,7 +44,7 @@ from synergy_nb.experiments.claims.monitoring import (
     substreams,
 )
 from synergy_nb.experiments.claims.placements import OTHERS, REFINED
-from synergy_nb.experiments.claims.setups import Setup, files, number, numbers, several, whole
+from synergy_nb.experiments.claims.setups import Setup, choice, files, number, numbers, several, whole
 from synergy_nb.experiments.claims.verdicts import at_all, near, unlike
 from synergy_nb.plan import Plan, source
 from synergy_nb.simulator.applications import Arrivals, from_plan
@@ -209,6 +213,12 @@ def _trace(setup: Setup) -> str:
 
 
 def _cells(setup: Setup) -> Iterator[Cell]:
+    if setup["driver"] == "dask":
+        for multiplier in cast("tuple[float, ...]", setup["multipliers"]):
+            given = (setup[name] for name in ("dask_rate", "dask_collected", "dask_seconds", "dask_streams", "peers"))
+            rest = (setup[name] for name in ("load", "memory", "algorithms"))
+            yield Cell(monitored, (multiplier, _trace(setup), *given, *rest), alone=True)
+        return
     generated = tuple(setup[name] for name in ("rate", "duration", "collected", "width"))
     for multiplier in cast("tuple[float, ...]", setup["multipliers"]):
         arguments = (
@@ -265,6 +275,11 @@ _R6: Final = Claim(
         "load": number("of all peers together at the trace's own rate", 0.23, least=0.001),
         "memory": number("seconds of work that may wait at a peer", 5.0, least=0.001),
         "algorithms": several("placements compared", COMPARED),
+        "driver": choice("what runs the peers: the simulator, or Dask workers on this machine", ["simulator", "dask"]),
+        "dask_rate": number("generated packets a second, on Dask workers", 40.0, least=1.0),
+        "dask_collected": number("first seconds of the trace, from which statistics are taken there", 60.0, least=1.0),
+        "dask_seconds": number("that the rest is replayed for, at every multiple", 10.0, 30.0, least=1.0),
+        "dask_streams": whole("sub-streams there", 2),
     },
     cells=_cells,
     checks=_checks,
