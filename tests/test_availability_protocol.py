@@ -359,6 +359,18 @@ def test_a_peer_that_hangs_after_it_accepted_is_left_out() -> None:
     assert world.wrong_books() == []  # when it goes on it learns that nobody wants what it has accepted
 
 
+def test_a_pinned_peer_that_dies_is_named() -> None:
+    world = ring()
+    world.place("peer-8", "r1", chain(6), degree=2)
+    until(world, "replica_placed", operator="o2", role="primary")
+    world.crash("peer-3")
+    ((graph, reason),) = world.decided("r1")
+    assert graph is None
+    assert reason == "operator source: peer-3, where it has to be, has died"
+    world.run(31.0)
+    assert world.wrong_books({}) == []
+
+
 def test_what_a_dead_origin_has_placed_is_given_back() -> None:
     world = ring()
     world.placed("peer-8", chain(3), degree=2)
@@ -475,7 +487,10 @@ def test_a_degree_above_the_number_of_peers_is_one_clear_error() -> None:
 
 def test_what_nobody_has_is_named() -> None:
     world = ring(peers=4, components=("sink", "source:python"))
-    assert world.refused("peer-0", chain(2, at="peer-1"), degree=1) == "operator o0: no peer has its component"
+    assert (
+        world.refused("peer-0", chain(2, at="peer-1"), degree=1)
+        == "operator o0: no peer that answers has its component"
+    )
     reason = world.refused("peer-0", chain(1, at="nowhere"), request="r2", degree=1)
     assert reason == "operator source: no peer nowhere has its component"
 

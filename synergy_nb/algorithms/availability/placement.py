@@ -263,11 +263,15 @@ class Placement(Protocol):
         return min((len(pending.candidates[name]), name) for name in components_of(pending.plan))
 
     def _attempt(self, pending: _Pending) -> None:
-        plan, avoid = pending.plan, pending.avoid
+        plan = pending.plan
         for name, able in pending.candidates.items():
-            pending.candidates[name] = tuple(peer for peer in able if peer not in avoid)
-            if not pending.candidates[name] or pending.pinned.get(name) in avoid:
-                self._fail(pending, f"operator {name}: no peer has its component")
+            at = pending.pinned.get(name)
+            if at is not None and self.membership.is_dead(at):
+                self._fail(pending, f"operator {name}: {at}, where it has to be, has died")
+                return
+            pending.candidates[name] = tuple(peer for peer in able if peer not in pending.avoid or peer == at)
+            if not pending.candidates[name]:
+                self._fail(pending, f"operator {name}: no peer that answers has its component")
                 return
         most, which = self._most(pending)
         if pending.degree > most:
