@@ -385,6 +385,10 @@ def test_among_harmless_nodes_the_one_with_the_neighbours_may_be_taken() -> None
     assert cut[1] < 0.8 * cut[0]
     ratios = [feasible_ratio(model.load, np.ones(4), placed) for placed in (far, near)]
     assert ratios[1] > 0.8 * ratios[0]
+    fine = np.vstack([[[0.26, 0.0], [0.0, 0.1]], np.tile([0.01, 0.0], (74, 1)), np.tile([0.0, 0.01], (90, 1))])
+    beside = Arcs(np.array([[0, 1]]), np.zeros((1, 2)))
+    assert rod(fine, [1, 1])[:2].tolist() == [0, 1]
+    assert rod(fine, [1, 1], tie="cut", arcs=beside)[:2].tolist() == [0, 0]  # though the other is empty
 
 
 # -- errors at the door ------------------------------------------------------------------------------------------------

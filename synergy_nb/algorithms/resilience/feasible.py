@@ -141,8 +141,8 @@ def plane_distances(
 def distances(matrix: Floats, bound: Floats) -> Floats:
     """Plane distances of weight vectors, in rows."""
     norm = np.sqrt(np.einsum("ik,ik->i", matrix, matrix))
-    with np.errstate(divide="ignore"):
-        found: Floats = (1.0 - matrix @ bound) / norm
+    found: Floats = np.full(len(matrix), np.inf)
+    np.divide(1.0 - matrix @ bound, norm, out=found, where=norm > 0.0)
     return found
 
 

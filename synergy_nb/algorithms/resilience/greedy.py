@@ -87,20 +87,19 @@ def rod(
     matrix = np.zeros((nodes, share.shape[1]))
     for one in np.flatnonzero(place != FREE):
         matrix[place[one]] += share[one] / setting.capacity[place[one]]
-    inverse = 1.0 / setting.capacity[:, None]
+    added = share[:, None, :] / setting.capacity[:, None]  # to the weights of each node
     norm = np.sqrt(np.einsum("jk,jk->j", share, share))
     for one in np.argsort(-norm, kind="stable"):
         if place[one] != FREE:
             continue
-        candidate = matrix + share[one] * inverse
+        candidate = matrix + added[one]
         goodness = distances(candidate, setting.bound)
-        first = (candidate <= IDEAL).all(axis=1)
-        if first.any():
-            if tie == "cut":
-                beside = np.bincount(place[neighbours[one]] + 1, minlength=nodes + 1)[1:]
-                first &= beside == beside[first].max()
-            goodness = np.where(first, goodness, -np.inf)
-        chosen = int(goodness.argmax())
+        first = candidate.max(axis=1, initial=0.0) <= IDEAL
+        if tie == "cut" and first.any():
+            beside = np.bincount(place[neighbours[one]] + 1, minlength=nodes + 1)[1:]
+            goodness[~(first & (beside == beside[first].max()))] = -np.inf
+        # a distance is above 0 in class I, where no weight is above 1, and below 1 in class II, where one is
+        chosen = int((goodness + first).argmax())
         place[one] = chosen
         matrix[chosen] = candidate[chosen]
     return place[unit]
