@@ -177,6 +177,10 @@ def run(
         keys = secrets(key or [])
     with bad_input(str(plan)):
         check(parsed, peers=count, keys=keys)
+    from synergy_nb.replicated import wanted
+
+    if wanted(parsed) and placement != "composed":
+        refuse(f"--placement: {placement!r}; expected 'composed' where qos.availability places replicas")
     where = chosen_spark(spark)
     from synergy_nb.cli.console import Bars
     from synergy_nb.cli.showing import show_run, write_report
