@@ -170,7 +170,7 @@ def _placed(
     replicated = set(components_of(plan))
     with limits.whole() if limits is not None else nullcontext():
         for operator in plan.operators:
-            wanted, others = choose(operator, primaries) if operator in replicated else ((), tuple)
+            wanted, others = choose(operator, primaries) if operator in replicated else ((), _nobody)
             if operator in pinned:
                 wanted = [pinned[operator]]
             count = degree - 1 if operator in replicated else 0
@@ -183,6 +183,10 @@ def _placed(
             if limits is not None:
                 limits.take(plan, operator, found, primaries)
     return ReplicaGraph(primaries, backups)
+
+
+def _nobody(_primary: str) -> tuple[str, ...]:
+    return ()
 
 
 def _possible(

@@ -74,21 +74,25 @@ class Panel:
     ylabel
         With the unit.
     kind
-        ``lines`` over numbers, ``bars`` over groups, or ``curves``: many points without markers.
+        ``lines`` over numbers, ``bars`` over groups, ``curves``: many points without markers, or ``points``: markers
+        without lines.
     factor
         From the unit of the rows to that of the axis.
     bounds
         Horizontal lines, such as a limit, in the unit of the rows; with their labels.
     logarithmic
         Whether the vertical axis is.
+    xlabel
+        Of this panel alone; that of the figure by default.
     """
 
     metric: str
     ylabel: str
-    kind: Literal["lines", "bars", "curves"] = "lines"
+    kind: Literal["lines", "bars", "curves", "points"] = "lines"
     factor: float = 1.0
     bounds: tuple[tuple[float, str], ...] = ()
     logarithmic: bool = False
+    xlabel: str = ""
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ def draw(result: Result, folder: Path) -> Path:
             rows = [row for row in result.rows if row.metric == panel.metric]
             paper = [point for point in claim.paper if point.metric == panel.metric]
             (_bars if panel.kind == "bars" else _lines)(axes, panel, rows, paper)
-            axes.set_xlabel(claim.xlabel)
+            axes.set_xlabel(panel.xlabel or claim.xlabel)
             axes.set_ylabel(panel.ylabel)
             if panel.logarithmic:
                 axes.set_yscale("log")
@@ -143,6 +143,7 @@ def _lines(axes: Any, panel: Panel, rows: Sequence[Row], paper: Sequence[Point])
                 [row.value * factor for row in own],
                 yerr=_errors(own, factor),
                 color=style.colour,
+                linestyle="none" if panel.kind == "points" else "-",
                 marker=style.marker,
                 markersize=5.0,
                 linewidth=1.2,

@@ -41,7 +41,7 @@ from synergy_nb.experiments.claims.sweeps import SIMULATED, algorithms, scenario
 from synergy_nb.experiments.claims.verdicts import at_all, at_least, reduction, unlike
 from synergy_nb.traces import datasets
 
-__all__ = ["CLAIMED"]
+__all__ = ["CLAIMED", "delays"]
 
 MATRIX: Final = "planetlab-rtt"
 PEERS: Final = 88
@@ -63,7 +63,7 @@ _PROTOTYPE: Final[dict[str, Parameter]] = {
 }  # fmt: skip
 
 
-def _delays(setup: Setup) -> str:
+def delays(setup: Setup) -> str:
     """Path of the matrix of measured delays; empty where the network is generated."""
     path = datasets.find(MATRIX).path
     return path if path is not None and setup["network"] == "measured" else ""
@@ -79,7 +79,7 @@ def _at(setup: Setup, place: int, **changes: Any) -> Iterator[Cell]:
             chosen[name] = max(1, round(chosen[name] * share))
         chosen["arrivals"] *= share
     for policy in algorithms(setup):
-        given = scenario(chosen, delays=_delays(setup), equal=True, policy=policy)
+        given = scenario(chosen, delays=delays(setup), equal=True, policy=policy)
         yield Cell(live if real else simulated, (given,), place, policy, alone=real)
 
 

@@ -38,10 +38,10 @@ from synergy_nb.plan.builder import Stream
 from synergy_nb.simulator.kernel import Simulation
 from synergy_nb.simulator.network import CAPACITIES, Topology, measured, transit_stub
 
-__all__ = ["ALGORITHMS", "Requests", "World", "application", "placements", "simulated"]
+__all__ = ["ALGORITHMS", "Placing", "Requests", "World", "application", "mean", "placements", "simulated", "world"]
 
-#: Those that can be compared. *Optimum* is the best under limits, for one request after the other: all components on one
-#: group of peers, and where none has room for them, *latency* under limits.
+#: Those that can be compared. *Optimum* is the best under limits, for one request after the other: all components on
+#: one group of peers, and where none has room for them, *latency* under limits.
 ALGORITHMS: Final = ("synergy", "optimum", "optimal", "random", "partition", "latency", "latency apart")
 SETTLED: Final = 12.0  # virtual seconds after which the directory knows all components of a fresh ring
 DECIDED: Final = 120.0  # and by when all requests are decided
@@ -137,7 +137,8 @@ def application(components: int, load: float, stream: float, source_at: str, sin
 
 
 @lru_cache(maxsize=8)
-def _world(given: Requests, seed: int) -> World:
+def world(given: Requests, seed: int) -> World:
+    """Network and requests: the same for all algorithms."""
     names = [f"peer-{number}" for number in range(1, given.peers + 1)]
     classes = {1.0: 1.0} if given.equal else CAPACITIES
     if given.delays:
@@ -173,24 +174,24 @@ def placements(given: Requests, algorithm: str, seed: int) -> Mapping[str, Repli
     >>> len(found), {len(peers) for graph in found.values() for peers in graph.replicas.values()}
     (6, {2})
     """
-    world = _world(given, seed)
+    met = world(given, seed)
     if algorithm == "synergy":
-        return simulated(world, given.degree, seed)
-    return dict(_decided(world, given, algorithm, random.Random(f"{algorithm}/{seed}")))
+        return simulated(met, given.degree, seed)
+    return dict(_decided(met, given, algorithm, random.Random(f"{algorithm}/{seed}")))
 
 
-def _decided(world: World, given: Requests, algorithm: str, rng: random.Random) -> Iterator[tuple[str, ReplicaGraph]]:
+def _decided(met: World, given: Requests, algorithm: str, rng: random.Random) -> Iterator[tuple[str, ReplicaGraph]]:
     """Placements by one that knows everything, request by request."""
-    peers, degree, delay = world.topology.peers, given.degree, world.topology.delay
-    limits = world.limits() if given.limits or algorithm == "optimum" else None
+    peers, degree, delay = met.topology.peers, given.degree, met.topology.delay
+    limits = met.limits() if given.limits or algorithm == "optimum" else None
     groups = groups_of(peers, degree, rng)
-    for name, plan in world.plans.items():
-        pinned = world.pinned[name]
+    for name, plan in met.plans.items():
+        pinned = met.pinned[name]
         try:
             match algorithm:
                 case "optimum":
                     assert limits is not None
-                    graph = _optimum(plan, degree, world, limits, pinned, rng)
+                    graph = _optimum(plan, degree, met, limits, pinned, rng)
                 case "optimal":
                     graph = optimal_placement(plan, degree, peers, rng, pinned=pinned, limits=limits)
                 case "random":
@@ -206,10 +207,10 @@ def _decided(world: World, given: Requests, algorithm: str, rng: random.Random) 
 
 
 def _optimum(
-    plan: Plan, degree: int, world: World, limits: Limits, pinned: Mapping[str, str], rng: random.Random
+    plan: Plan, degree: int, met: World, limits: Limits, pinned: Mapping[str, str], rng: random.Random
 ) -> ReplicaGraph:
     """A placement on one group, than which none is better; without any, one by latency."""
-    peers = world.topology.peers
+    peers = met.topology.peers
     for _ in range(TRIES):
         try:
             return optimal_placement(plan, degree, peers, rng, pinned=pinned, limits=limits)
@@ -217,36 +218,39 @@ def _optimum(
             continue
     found = on_one_group(plan, degree, peers, limits, pinned=pinned)
     if found is None:
-        return latency_placement(plan, degree, peers, world.topology.delay, pinned=pinned, limits=limits)
+        return latency_placement(plan, degree, peers, met.topology.delay, pinned=pinned, limits=limits)
     limits.admit(plan, found)
     return found
 
 
-def simulated(world: World, degree: int, seed: int, *, together: bool = True) -> dict[str, ReplicaGraph]:
-    """Placements by the distributed protocol.
+def simulated(met: World, degree: int, seed: int) -> dict[str, ReplicaGraph]:
+    """Placements by the distributed protocol, all requests submitted at once.
 
     Parameters
     ----------
-    world
+    met
         Network and requests.
     degree
         Replication degree ϱ.
     seed
         Of the peers.
-    together
-        Whether all requests are submitted at once, rather than one when the other is decided.
     """
-    run = Placing(world, seed)
-    for name in world.plans:
+    run = Placing(met, seed)
+    for name in met.plans:
         run.submit(name, degree)
-        if not together:
-            run.decide()
     run.decide()
     return {name: graph for name, graph in run.found.items() if graph is not None}
 
 
 class Placing:
     """Simulated peers that place replicas.
+
+    Parameters
+    ----------
+    met
+        Network and requests.
+    seed
+        Of the peers.
 
     Attributes
     ----------
@@ -256,15 +260,16 @@ class Placing:
         What was placed, by the peer that submitted it; None where that failed.
     """
 
-    def __init__(self, world: World, seed: int) -> None:
-        topology = world.topology
-        self.world = world
+    def __init__(self, met: World, seed: int) -> None:
+        topology = met.topology
+        self.met = met
         self.simulation = Simulation(seed, topology, keep_instructions=False)
         self.peers: dict[str, SynergyPeer] = {}
         self.found: dict[str, ReplicaGraph | None] = {}
         self._asked: set[str] = set()
         for number, (address, cores) in enumerate(topology.cores.items()):
-            config = PeerConfig(address, COMPONENTS, cores, seed=seed * 1_000_003 + number, pings=4.0)
+            own = seed * 1_000_003 + number
+            config = PeerConfig(address, COMPONENTS, cores, seed=own, pings=4.0, tracing=False)
             self.peers[address] = each = SynergyPeer(address, config)
             each.ledger.bandwidth_from = lambda upstream, address=address: (  # type: ignore[misc]
                 topology.bandwidth(upstream, address)
@@ -274,8 +279,7 @@ class Placing:
         assemble(rings, rtt=lambda one, other: 2.0 * topology.delay(one, other), seed=seed)
         for address, each in self.peers.items():
             self.simulation.start(address)
-            for component in COMPONENTS:
-                self.simulation.call(address, each.directory.register, component, "component", {"peer": address})
+            self.simulation.call(address, each.offer)
         self.simulation.run(SETTLED)
 
     def submit(self, name: str, degree: int) -> None:
@@ -287,7 +291,7 @@ class Placing:
         def placed(graph: ReplicaGraph | None, _: str) -> None:
             self.found[name] = graph
 
-        plan = self.world.plans[name]
+        plan = self.met.plans[name]
         self.simulation.call(name, lambda: protocol.submit(name, plan, placed, degree=degree))
 
     def decide(self) -> None:
