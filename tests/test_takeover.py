@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 
 import pytest
 
@@ -263,3 +264,40 @@ def test_backups_go_where_they_could_take_over() -> None:
     ring.run(6.0)
     assert ring.status("r") == "running"
     stopped(ring)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_whatever_dies_nothing_is_overbooked_leaked_or_executed_twice(seed: int) -> None:
+    rng = random.Random(seed)
+    ring = Ring(8, seed=seed, codec=True)
+    names = ("source", "o0", "o1", "sink")
+    for number in range(3):
+        origin, feeds, works = rng.sample(range(8), 3)
+        stream = source("packets", rate=50.0, at=f"peer-{feeds}", id="source")
+        stream = stream.filter("bytes > 0", cost="1 ms", id="o0", at=f"peer-{works}").filter("bytes > 1", id="o1")
+        asked = stream.sink(id="sink", availability=f"degree {rng.choice((2, 3))}")
+        ring.submit(f"peer-{origin}", f"r{number}", asked)
+    ring.run(6.0)
+    ring.simulation.loss = rng.choice((0.0, 0.05))
+    for _ in range(3):
+        ring.crash(rng.choice(sorted(ring.synergy)))
+        ring.run(rng.uniform(0.2, 5.0))
+        assert not ring.overbooked()
+    ring.simulation.loss = 0.0
+    ring.run(45.0)
+    assert not ring.overbooked()
+    for address, each in ring.synergy.items():
+        for request in each.session.led:
+            graph = each.session.graph(request)
+            assert graph is not None
+            found = {name: [at for at, of, what in ring.deployed if (of, what) == (request, name)] for name in names}
+            assert found == {name: [graph.peers[name]] for name in names}, f"{request} of {address}"
+            for name, peers in graph.backups.items():
+                assert not {graph.peers[name]} & set(peers)
+                assert set(peers) <= ring.synergy.keys()
+    for address, each in list(ring.synergy.items()):
+        for request in sorted(each.session.applications):  # those that failed keep their results
+            ring.simulation.call(address, each.stop, request)
+    ring.run(45.0)
+    assert not any(each.ledger.requests or each.session.applications for each in ring.synergy.values())
+    assert not ring.deployed

@@ -7,6 +7,7 @@ to time, the state that it had then. When the failure detector declares a peer d
 that was there to the first of its backups that lives (:class:`TakeOver`). That peer commits the resources, has its
 driver go on from what was replicated, and says so (:class:`Taken`). When all have, everybody who takes part learns the
 new graphs (:class:`Moved`): upstream peers send what the new primary has not seen to it, and it emits from then on.
+Both messages are sent more than once, and do no harm when they come again.
 
 A graph's *epoch* counts its changes. A death while a take-over is under way begins the next one from the graph that was
 being set up. An application ends, by name, when a component has no backup left, when a backup cannot take over, or when
@@ -16,7 +17,7 @@ that takes too long; sources, sinks and the origin have no backups.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableMapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -30,6 +31,9 @@ from synergy_nb.peer import Message, Peer, Timer
 from synergy_nb.plan import Plan
 
 __all__ = ["TakeOvers"]
+
+AGAIN: Final = 1.0  # seconds until a message is sent again
+TIMES: Final = 3  # that everybody is told where components are
 
 
 class _Pending:
@@ -123,10 +127,17 @@ class TakeOvers:
         self.peer.record("taking_over", application, dead=address, operators=moved, epoch=graph.epoch)
         timer = self.peer.after(self.config.setup, self._too_late, application, graph.epoch)
         self._pending[application] = _Pending(set(moved), timer)
-        for operator, peer in moved.items():
-            self.peer.send(peer, TakeOver(graph, operator))
+        self._ask(application, graph)
         self._settle(application)
         return True
+
+    def _ask(self, application: str, graph: Graph) -> None:
+        """Ask all backups that have not taken over yet, now and every so often."""
+        pending, owned = self._pending.get(application), self.owned.get(application)
+        if pending is not None and owned is not None and owned.graph.epoch == graph.epoch:
+            for operator in sorted(pending.operators):
+                self.peer.send(graph.peers[operator], TakeOver(graph, operator))
+            self.peer.after(AGAIN, self._ask, application, graph)
 
     def _taken(self, sender: str, message: Taken) -> None:
         pending = self._pending.get(message.application)
@@ -147,10 +158,17 @@ class TakeOvers:
         pending.timer.cancel()
         del self._pending[application]
         graph = self.owned[application].graph
-        for address in graph.addresses:
-            self.peer.send(address, Moved(graph))
+        self._tell(application, graph, TIMES)
         self.peer.record("taken_over", application, peers=graph.peers, backups=graph.backups, epoch=graph.epoch)
         self.peer.instruct(Report(application, "running", "", graph.peers, graph.backups))
+
+    def _tell(self, application: str, graph: Graph, times: int) -> None:
+        """Tell everybody where components are, as long as that is true."""
+        owned = self.owned.get(application)
+        if times and owned is not None and owned.graph is graph:
+            for address in graph.addresses:
+                self.peer.send(address, Moved(graph))
+            self.peer.after(AGAIN, self._tell, application, graph, times - 1)
 
     def _too_late(self, application: str, epoch: int) -> None:
         owned, pending = self.owned.get(application), self._pending.get(application)
