@@ -11,12 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from synergy_nb.cli.console import Bars, fields, out
-from synergy_nb.cli.doors import bad_input, fail, print_json
+from synergy_nb.cli.doors import bad_input, fail, print_json, refuse
 from synergy_nb.experiments.claims import figures
 from synergy_nb.experiments.claims.claim import Claim, Result
 from synergy_nb.experiments.claims.measured import Row
 from synergy_nb.experiments.claims.running import reproduce
-from synergy_nb.experiments.claims.setups import Scale, Value
+from synergy_nb.experiments.claims.setups import Scale, Unfit, Value
 from synergy_nb.widgets.readable import cell, seconds
 
 __all__ = ["list_dict", "run", "show_list", "show_result"]
@@ -53,6 +53,8 @@ def run(
                 found.append(drawn)
                 if not as_json:
                     show_result(drawn)
+        except Unfit as error:
+            refuse(str(error))
         except (RuntimeError, OSError, TimeoutError) as error:
             fail(f"{told.claim}: {error}")
     if as_json:

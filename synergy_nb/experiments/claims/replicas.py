@@ -121,8 +121,8 @@ def application(components: int, load: float, stream: float, source_at: str, sin
     cost = load / rate
     last = source("python", name="n", columns={"v": "float"}, rate=rate, at=source_at, cost=0.0)
 
-    def step(before: Stream, number: int, **profile: float) -> Stream:
-        return before.delay(cost, id=f"o{number}", **profile)
+    def step(before: Stream, number: int, selectivity: float = 1.0) -> Stream:
+        return before.delay(cost, id=f"o{number}", selectivity=selectivity)
 
     number = 1
     while number <= components:

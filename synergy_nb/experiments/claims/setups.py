@@ -19,6 +19,7 @@ __all__ = [
     "Parameter",
     "Scale",
     "Setup",
+    "Unfit",
     "Value",
     "at_scale",
     "choice",
@@ -37,6 +38,10 @@ Value: TypeAlias = bool | int | float | str | tuple[int, ...] | tuple[float, ...
 Setup: TypeAlias = Mapping[str, Value]
 
 SCALES: Final[tuple[Scale, ...]] = ("quick", "paper")
+
+
+class Unfit(ValueError):
+    """Values that parameters can take, but not together."""
 
 
 @dataclass(frozen=True)

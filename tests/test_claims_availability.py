@@ -1,0 +1,283 @@
+"""A1 to A6: replicas placed by the protocol, the optimum and the baselines, and what they are held to."""
+
+from __future__ import annotations
+
+import json
+import random
+import xml.etree.ElementTree as ET
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from synergy_nb.algorithms.availability import (
+    ExactlyFailed,
+    Limits,
+    availability,
+    components_of,
+    optimal_availability,
+    random_availability,
+)
+from synergy_nb.cli.commands import app
+from synergy_nb.experiments import claims
+from synergy_nb.experiments.claims import figures, running
+from synergy_nb.experiments.claims.availability import dealt, distance, exact, ratios, spread, swept
+from synergy_nb.experiments.claims.claim import Check, Claim, Result
+from synergy_nb.experiments.claims.replica_delays import delayed, gathered, tradeoffs
+from synergy_nb.experiments.claims.replicas import ALGORITHMS, Requests, application, placements, world
+from synergy_nb.experiments.claims.setups import Unfit, Value, parse
+
+GIVEN = Requests(peers=12, components=6)
+QUICK: dict[str, Value] = {"network": "transit-stub"}
+
+
+def claim(name: str) -> Claim:
+    (found,) = claims.find([name])
+    return found
+
+
+def reproduced(name: str, repeat: int = 1, **chosen: Any) -> Result:
+    (result,) = running.reproduce([(claim(name), {**QUICK, **chosen})], repeat=repeat)
+    return result
+
+
+def verdicts(result: Result) -> dict[str, str]:
+    return {check.name: check.verdict for check in result.checks}
+
+
+def check(result: Result, name: str) -> Check:
+    return next(each for each in result.checks if name in each.name)
+
+
+# -- what is placed ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("components", [1, 3, 4, 9])
+def test_applications_have_as_many_components_that_take_alike(components: int) -> None:
+    plan = application(components, 0.05, 100e3, "a", "b")
+    names = components_of(plan)
+    assert len(names) == components
+    assert [plan.load(name) for name in names] == pytest.approx([0.05] * components)
+    assert plan.load("source") == plan.load("sink") == 0.0
+    joins = [name for name in names if len(plan.upstream(name)) > 1]
+    assert joins == (["o4"] if components >= 4 else [])
+    assert {round(plan.bandwidth(name)) for name in names} <= {50_000, 100_000}
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_algorithm_places_every_request_and_the_limited_ones_within_limits(algorithm: str) -> None:
+    found = placements(GIVEN, algorithm, 1)
+    met = world(GIVEN, 1)
+    assert found.keys() == met.plans.keys()
+    for name, graph in found.items():
+        assert graph.backups.keys() == set(components_of(met.plans[name]))
+        assert all(len(set(peers)) == 2 for peers in graph.replicas.values())
+        assert all(graph.primaries[operator] == peer for operator, peer in met.pinned[name].items())
+    if algorithm in ("synergy", "optimum"):
+        limits: Limits = met.limits()
+        for name, graph in found.items():
+            limits.admit(met.plans[name], graph)
+    assert placements(GIVEN, algorithm, 1) is found
+
+
+def test_the_same_seed_places_alike_and_another_does_not() -> None:
+    first = dict(placements(GIVEN, "synergy", 1))
+    placements.cache_clear()
+    assert dict(placements(GIVEN, "synergy", 1)) == first
+    assert dict(placements(GIVEN, "synergy", 2)) != first
+
+
+# -- measures against slow twins ---------------------------------------------------------------------------------------
+
+
+def test_exact_and_sampled_stand_side_by_side() -> None:
+    found = exact(GIVEN, "synergy", 2, 4000, 1)
+    peers = world(GIVEN, 1).topology.peers
+    slow = []
+    for graph in placements(GIVEN, "synergy", 1).values():
+        alive = [all(set(each) - set(failed) for each in graph.replicas.values()) for failed in combinations(peers, 2)]
+        slow.append(sum(alive) / len(alive))
+    assert found["availability"] == pytest.approx(sum(slow) / len(slow))
+    assert abs(found["sampled"] - found["availability"]) <= found["error"]
+    assert found["placed"] == 1.0
+
+
+def test_failed_replicas_are_counted() -> None:
+    points = {point.metric: point.value for point in ratios(GIVEN, "random", 2, 3000, "here", 7.0, 1)}
+    peers = world(GIVEN, 1).topology.peers
+    shares, hits = [], []
+    for graph in placements(GIVEN, "random", 1).values():
+        at = [peer for each in graph.replicas.values() for peer in each]
+        for failed in combinations(peers, 2):
+            shares.append(sum(peer in failed for peer in at) / len(at))
+            hits.append(bool(graph.hosts & set(failed)))
+    assert np.mean(shares) == pytest.approx(2 / 12)  # whatever was placed
+    assert points["ratio here"] == pytest.approx(2 / 12, abs=0.01)
+    assert points["hit here"] == pytest.approx(np.mean(hits))
+    assert 0.0 < points["outlived here"] <= 0.5
+    assert points["median here"] <= 0.25
+
+
+def test_replicas_are_dealt_evenly() -> None:
+    rng = random.Random(1)
+    for used in range(2, 11):
+        peers = [f"v{each}" for each in range(used)]
+        found = dealt(5, peers, 2, rng)
+        counts = [sum(peer in pair for pair in found.values()) for peer in peers]
+        assert sum(counts) == 10
+        assert max(counts) - min(counts) <= 1
+        assert all(len(set(pair)) == 2 for pair in found.values())
+    assert spread(30, 5, 4, 2, 2, 3, 1)["availability"] == pytest.approx(optimal_availability(30, 5, 2))
+
+
+def test_one_set_of_placements_serves_all_numbers_of_failures() -> None:
+    points = swept(GIVEN, "synergy", (0, 2, 12), "by failures", (0, 2, 12), 1)
+    assert [point.x for point in points] == [0, 2, 12]
+    assert points[0].value == 1.0
+    assert points[1].value == pytest.approx(exact(GIVEN, "synergy", 2, 1, 1)["availability"])
+    assert points[2].value == 0.0
+
+
+def test_the_distance_to_the_optimum_is_never_negative() -> None:
+    for seed in range(3):
+        tight = Requests(peers=5, components=3, load=0.5, stream=600e3)
+        assert 0.0 <= distance(tight, 2, seed)["small"] <= 0.15
+
+
+def test_availability_against_delay() -> None:
+    names = ("synergy", "latency", "optimal", "random", "partition")
+    found = tradeoffs(GIVEN, names, 2, 1)
+    assert list(found) == list(names)
+    assert found["optimal"].availability == max(each.availability for each in found.values())
+    assert found["synergy"].inter < found["random"].inter
+    assert found["synergy"].intra < found["random"].intra
+    assert not found["random"].efficient
+    for name, each in found.items():
+        beaten = any(
+            other.availability >= each.availability
+            and other.inter + other.intra <= each.inter + each.intra
+            and (other.availability, other.inter + other.intra) != (each.availability, each.inter + each.intra)
+            for other in found.values()
+        )
+        assert each.efficient != beaten, name
+    points = delayed(GIVEN, names, 2, 12, 1)
+    drawn = [point for point in points if point.metric == "availability of 12"]
+    assert {point.algorithm for point in drawn} == set(names)
+
+
+def test_gathering_takes_round_trips() -> None:
+    found = gathered(GIVEN, 1)
+    delays = 2.0 * world(GIVEN, 1).topology.delays()
+    assert found["together"] == pytest.approx(delays.max(axis=1).mean(), rel=1e-6)
+    assert found["in turn"] == pytest.approx(delays.sum(axis=1).mean(), rel=1e-6)
+
+
+# -- claims ------------------------------------------------------------------------------------------------------------
+
+
+def test_a1_synergy_is_near_the_optimum_and_above_partition() -> None:
+    result = reproduced("A1", loads=(0.25,), samples=2000)
+    rows = {(row.x, row.algorithm, row.metric): row.value for row in result.rows}
+    for degree in (1, 2, 3, 4):
+        best, ours, parted = (rows[degree, name, "availability"] for name in ("optimum", "synergy", "partition"))
+        assert abs(best - ours) <= 0.01
+        assert ours >= parted
+        assert rows[degree, "synergy", "distance"] == pytest.approx(best - ours)
+        assert rows[degree, "optimal", "availability"] == pytest.approx(optimal_availability(20, 3, degree))
+        assert abs(rows[degree, "synergy", "sampled"] - ours) <= rows[degree, "synergy", "error"]
+    assert rows[2, "random", "availability"] == pytest.approx(random_availability(20, 3, 2, 9), abs=0.015)
+    failing = {name for name, verdict in verdicts(result).items() if verdict not in ("holds", "holds in part")}
+    assert not failing
+    assert check(result, "partition at degree 2").paper == 0.9042
+
+
+def test_a2_fewer_peers_are_more_available() -> None:
+    (result,) = running.reproduce([(claim("A2"), {"placements": 30})], repeat=1)
+    rows = {(row.x, row.algorithm): row.value for row in result.rows}
+    assert rows[2, "10 components"] == pytest.approx(optimal_availability(30, 5, 2))
+    assert rows[20, "10 components"] < rows[10, "10 components"] < rows[4, "10 components"] < rows[2, "10 components"]
+    found = verdicts(result)
+    assert found.pop("the more peers are used, the lower is the availability of 3 components") == "holds in part"
+    assert set(found.values()) == {"holds"}
+
+
+def test_a3_synergy_is_near_optimal_throughout() -> None:
+    result = reproduced("A3", components=(3, 9), sizes=(10, 20), failed=(1, 3, 6))
+    assert set(verdicts(result).values()) == {"holds"}
+
+
+def test_a4_the_mean_ratio_is_that_of_failed_peers_whatever_is_placed() -> None:
+    result = reproduced("A4", sizes=(10, 20), failed=(1, 3), samples=4000)
+    for row in result.rows:
+        if row.metric == "ratio by failures":
+            assert row.value == pytest.approx(float(row.x) / 20, abs=0.01)
+    found = verdicts(result)
+    assert {verdict for name, verdict in found.items() if "mean ratio" in name} == {"does not hold"}
+    assert {verdict for name, verdict in found.items() if "mean ratio" not in name} == {"holds"}
+
+
+def test_a5_delays_are_near_those_of_latency() -> None:
+    result = reproduced("A5", peers=(10, 20))
+    assert "does not hold" not in verdicts(result).values()
+
+
+def test_a6_gathering_is_in_the_order_of_seconds() -> None:
+    result = reproduced("A6", peers=(10, 20))
+    rows = {(row.x, row.metric): row.value for row in result.rows}
+    assert rows[20, "in turn"] > rows[10, "in turn"] > rows[10, "together"]
+    assert check(result, "a few seconds").verdict == "holds"
+
+
+def test_figures_have_points_and_a_label_a_panel(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    result = reproduced("A5", peers=(20,))
+    figures.check(tmp_path)
+    text = figures.draw(result, tmp_path).read_text("utf-8")
+    ET.fromstring(text)
+    assert "inter- and intra-operator delay (ms)" in text
+    assert "availability at 20 peers" in text
+
+
+def test_the_command_reproduces_a_claim_and_refuses_what_cannot_be() -> None:
+    chosen = ["--set", "network=transit-stub", "--set", "peers=10", "--repeat", "1", "--processes", "1", "--json"]
+    done = CliRunner().invoke(app, ["reproduce", "A6", *chosen])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["id"] == "A6"
+    with pytest.raises(ValueError, match=r"load: '1.5'; expected a number from 1e-06 to 1"):
+        parse(["load=1.5"], [claim("A1").parameters])
+    with pytest.raises(ValueError, match="expected some of synergy, optimum"):
+        parse(["algorithms=sinergy"], [claim("A3").parameters])
+
+
+def test_more_replicas_than_peers_are_one_clear_error() -> None:
+    result = CliRunner().invoke(
+        app, ["reproduce", "A1", "--set", "peers=3", "--set", "degree=4", "--repeat", "1", "--processes", "1"]
+    )
+    assert result.exit_code == 2
+    assert "degree: 4; expected at most 3, the number of peers" in result.output.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("name", "chosen", "message"),
+    [
+        ("A2", {"peers": 4, "failed": 5}, "failed: 5; expected at most 4, the number of peers"),
+        ("A3", {"failed": (1, 30)}, "failed: 30; expected at most 20, the number of peers"),
+        ("A4", {"degree": 25}, "degree: 25; expected at most 20, the number of peers"),
+        ("A5", {"degree": 11, "peers": (10,)}, "degree: 11; expected at most 10, the number of peers"),
+    ],
+)
+def test_numbers_that_do_not_fit_together_are_one_clear_error(
+    name: str, chosen: dict[str, Value], message: str
+) -> None:
+    with pytest.raises(Unfit, match=message):
+        list(running.reproduce([(claim(name), {**QUICK, **chosen})]))
+
+
+def test_availability_of_what_is_placed_is_what_the_closed_form_says_of_one_group() -> None:
+    graph = next(iter(placements(GIVEN, "optimal", 1).values()))
+    assert availability(graph, ExactlyFailed(world(GIVEN, 1).topology.peers, 3)) == pytest.approx(
+        optimal_availability(12, 3, 2)
+    )
