@@ -353,6 +353,19 @@ def test_bad_input_is_refused_before_anything_runs(known: Path, arguments: list[
     assert f"synergy: {said}" in result.stderr
 
 
+def unthrown(sides: int, seed: int) -> list[Point]:
+    raise ValueError(f"sides: {sides}; expected a die that there is")
+
+
+def test_values_that_do_not_go_together_end_it_with_one_message(known: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    impossible = replace(DICE, cells=lambda _setup: [Cell(unthrown, (7,), 7, "fair")])
+    monkeypatch.setattr(claims, "_claims", lambda module: {"X1": impossible})
+    result = synergy("X1")
+    assert result.exit_code == 1
+    assert "synergy: X1: sides: 7; expected a die that there is" in result.stderr
+    assert "Traceback" not in result.output
+
+
 def test_every_claim_of_the_registry_is_whole() -> None:
     found = claims.find(["all", *claims.CLAIMS])
     assert [claim.id for claim in found] == list(claims.CLAIMS)

@@ -55,7 +55,7 @@ def run(
                     show_result(drawn)
         except Unfit as error:
             refuse(str(error))
-        except (RuntimeError, OSError, TimeoutError) as error:
+        except (ValueError, RuntimeError, OSError, TimeoutError) as error:
             fail(f"{told.claim}: {error}")
     if as_json:
         printed = [result.to_dict() for result in found]

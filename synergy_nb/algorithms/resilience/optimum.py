@@ -22,9 +22,9 @@ from synergy_nb.algorithms.resilience.refinement import refine
 from synergy_nb.algorithms.resilience.units import units
 from synergy_nb.algorithms.resilience.volume import MOST_INPUTS
 
-__all__ = ["MOST_PLACEMENTS", "optimum"]
+__all__ = ["MOST_OPERATORS", "optimum"]
 
-MOST_PLACEMENTS: Final = 2.0**32
+MOST_OPERATORS, MOST_PLACEMENTS = 28, 2.0**45  # which take a minute at the worst
 POINTS: Final = 512
 CLOSE: Final = 32  # placements whose volumes are compared
 MARGIN: Final = 0.005  # by which the sample may put a placement below another that is worse
@@ -53,7 +53,7 @@ def optimum(
     Raises
     ------
     ValueError
-        If an argument is wrong, or there are too many placements.
+        If an argument is wrong, or there are too many operators or placements.
 
     Examples
     --------
@@ -64,8 +64,11 @@ def optimum(
     share, fixed, _ = units(setting, None, pinned)
     nodes, d = len(setting.capacity), share.shape[1]
     free = int((fixed < 0).sum())
-    if free * math.log(nodes) > math.log(MOST_PLACEMENTS):
-        raise ValueError(f"load: {free} operators on {nodes} nodes; expected at most {MOST_PLACEMENTS:.3g} placements")
+    alike, counts = np.unique(setting.capacity, return_inverse=True, return_counts=True)[1:]
+    different = free * math.log(nodes) - sum(math.lgamma(count + 1) for count in counts)
+    if free > MOST_OPERATORS or different > math.log(MOST_PLACEMENTS):
+        expected = f"at most {MOST_OPERATORS} operators, and {MOST_PLACEMENTS:.3g} placements"
+        raise ValueError(f"load: {free} operators on {nodes} nodes; expected {expected}")
     known = refine(load, capacity, rod(load, capacity, lower_bound, pinned=pinned), lower_bound, pinned=pinned)
     if not d:
         return known
@@ -76,7 +79,6 @@ def optimum(
     beginning = sampled_ratio(placed(load, capacity, known, lower_bound), sample) * (1.0 - MARGIN)
     found = np.zeros((CLOSE, len(share)), dtype=np.int64)
     values = np.full(CLOSE, beginning)
-    alike = np.unique(setting.capacity, return_inverse=True)[1]
     best_placements(
         loads, setting.capacity, alike, fixed[order], int(bounded), setting.room if bounded else 1.0, d, found, values
     )

@@ -72,9 +72,10 @@ def refine(
     array([1, 0, 0, 1])
     """
     setting = normalised(load, capacity, lower_bound)
-    share, pinned_to, unit = units(setting, groups, pinned)
+    placed = units(setting, groups, pinned)
+    share, pinned_to, unit = placed
     nodes = len(setting.capacity)
-    places = units(setting, groups, pinned).places(assignment, nodes)
+    places = placed.places(assignment, nodes)
     ends, transfer = checked_arcs(arcs, len(unit), len(setting.carries))
     pairs, between = _between(unit[ends], transfer[:, setting.carries] / setting.total)
     if not share.shape[1]:
@@ -95,13 +96,14 @@ def refine(
     movable = pinned_to == FREE
     rng = np.random.default_rng(seed)
     best, best_value, looked = places, -np.inf, 0
+    loads, streams = share @ points.T, between @ points.T
     for kick in range(kicks + 1):
         tried = best.copy()
         if kick:
             thrown = rng.permutation(np.flatnonzero(movable))[: max(2, round(THROWN * len(tried)))]
             tried[thrown] = rng.integers(0, nodes, len(thrown))
         value, changes = improve(
-            tried, movable, share @ points.T, first, other, which, between @ points.T, setting.capacity,
+            tried, movable, loads, first, other, which, streams, setting.capacity,
             int(bounded), setting.room if bounded else 1.0, power, LEAST_GAIN, budget - looked,
         )  # fmt: skip
         looked += changes

@@ -88,7 +88,7 @@ _R1: Final = Claim(
     "optimum's on average and .82 at the least; our aim with refinement: .99 and .90",
     parameters={
         "graphs": whole("random graphs", 60),
-        "operators_max": whole("most operators of a graph", 20, least=2),
+        "operators_max": whole("most operators of a graph", 20, least=2, most=28),
         "inputs": wholes("numbers of input streams, of which each graph gets one", (2, 3, 4, 5), most=6),
         "nodes": whole("nodes, of equal capacity", 2),
         "refine": flag("ROD followed by the local search"),
