@@ -24,8 +24,10 @@ from synergy_nb.algorithms.availability import (
 from synergy_nb.cli.commands import app
 from synergy_nb.experiments import claims
 from synergy_nb.experiments.claims import figures, running
-from synergy_nb.experiments.claims.availability import dealt, distance, exact, ratios, spread, swept
+from synergy_nb.experiments.claims.availability import distance, exact, swept
 from synergy_nb.experiments.claims.claim import Check, Claim, Result
+from synergy_nb.experiments.claims.failed_replicas import ratios
+from synergy_nb.experiments.claims.peers_used import dealt, spread
 from synergy_nb.experiments.claims.replica_delays import delayed, gathered, tradeoffs
 from synergy_nb.experiments.claims.replicas import ALGORITHMS, Requests, application, placements, world
 from synergy_nb.experiments.claims.setups import Unfit, Value, parse
@@ -173,6 +175,7 @@ def test_gathering_takes_round_trips() -> None:
     delays = 2.0 * world(GIVEN, 1).topology.delays()
     assert found["together"] == pytest.approx(delays.max(axis=1).mean(), rel=1e-6)
     assert found["in turn"] == pytest.approx(delays.sum(axis=1).mean(), rel=1e-6)
+    assert found["known"] == 1.0
 
 
 # -- claims ------------------------------------------------------------------------------------------------------------
@@ -265,7 +268,7 @@ def test_more_replicas_than_peers_are_one_clear_error() -> None:
     [
         ("A2", {"peers": 4, "failed": 5}, "failed: 5; expected at most 4, the number of peers"),
         ("A3", {"failed": (1, 30)}, "failed: 30; expected at most 20, the number of peers"),
-        ("A4", {"degree": 25}, "degree: 25; expected at most 20, the number of peers"),
+        ("A4", {"degree": 25, "sizes": (20,)}, "degree: 25; expected at most 20, the number of peers"),
         ("A5", {"degree": 11, "peers": (10,)}, "degree: 11; expected at most 10, the number of peers"),
     ],
 )

@@ -38,6 +38,7 @@ from synergy_nb.algorithms.availability.limits import Limits, NoRoom, components
 from synergy_nb.algorithms.availability.messages import PlacementConfig
 from synergy_nb.algorithms.availability.optimum import Optimum, on_one_group, optimum
 from synergy_nb.algorithms.availability.placement import Placed, Placement
+from synergy_nb.algorithms.availability.surveying import Link
 
 __all__ = [
     "Costs",
@@ -46,6 +47,7 @@ __all__ = [
     "Failures",
     "IndependentFailures",
     "Limits",
+    "Link",
     "NoRoom",
     "Optimum",
     "Placed",

@@ -1,4 +1,4 @@
-"""A1 to A4: availability of placed replicas, and how many of them fail (section 4.5, figures 4.2 and 4.6 to 4.11).
+"""A1 and A3: availability of placed replicas (section 4.5.1, figures 4.6 to 4.9).
 
 20 peers of one core, 3 of which fail, 9 components, 2 replicas of each, one request from each peer, the delays between
 PlanetLab hosts where that matrix is at hand (``synergy data info planetlab-rtt``); :mod:`.replicas` says what was
@@ -16,35 +16,20 @@ decides for the next component alone, and sees that a link is full when it is. E
 .9958 with the ten groups of two and six of three that the text describes; the .9042 and .9966 that we compare with are
 near.
 
-*A2.* As the paper has it, but for one place. What counts are the groups of peers that can take a component down
-together, not peers as such: three components on three peers make three pairs out of three, any two failures of which
-are the end; on four peers they make two pairs or three out of six, and are a little more available (.941 against .936).
-
 *A3.* As the paper has it.
-
-*A4* does not hold, and cannot: where each peer fails with the same probability, the mean share of failed replicas is
-the share of failed peers however replicas are placed, for the mean of a sum is the sum of means. Collocation changes
-how failures are spread, not how many there are. What the paper describes in words is true of the typical application:
-in two failures of three, none of Synergy's replicas fails at all, so the median ratio is nought, where Random and
-Partition lose a replica in 95 of 100.
 """
 
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
-from itertools import pairwise
 from typing import Any, Final, cast
-
-import numpy as np
 
 from synergy_nb.algorithms.availability import (
     ExactlyFailed,
     NoRoom,
     availability,
-    optimal_availability,
     optimum,
     sampled_availability,
 )
@@ -65,9 +50,8 @@ from synergy_nb.experiments.claims.setups import (
 )
 from synergy_nb.experiments.claims.sweeps import algorithms
 from synergy_nb.experiments.claims.verdicts import at_all, near
-from synergy_nb.graph import ReplicaGraph
 
-__all__ = ["CLAIMED", "REPLICAS", "dealt", "distance", "exact", "ratios", "requests", "share_failed"]
+__all__ = ["CLAIMED", "REPLICAS", "SHARE", "check_numbers", "distance", "exact", "requests", "share_failed", "swept"]
 
 #: Parameters of the set-up that the experiments of chapter 4 share.
 REPLICAS: Final[dict[str, Parameter]] = {
@@ -102,13 +86,14 @@ def requests(setup: Setup, **changes: Any) -> Requests:
         If there are fewer peers than a component has replicas, or than are to fail.
     """
     chosen: dict[str, Any] = {**setup, **changes}
-    _check_numbers(chosen)
+    check_numbers(chosen)
     given = {each.name: chosen[each.name] for each in fields(Requests) if each.name in chosen}
     equal, limits = chosen.get("capacities") != "classes", chosen.get("limits") == "on"
     return Requests(**{**given, "delays": delays(setup), "equal": equal, "limits": limits})
 
 
-def _check_numbers(chosen: Setup) -> None:
+def check_numbers(chosen: Setup) -> None:
+    """Raise Unfit for a degree or failures beyond the number of peers."""
     peers = cast("int", chosen["peers"])
     for name in ("degree", "failed"):
         value = chosen.get(name, 0)
@@ -142,8 +127,8 @@ def exact(given: Requests, algorithm: str, failed: int, samples: int, seed: int)
 
 
 def loaded(given: Requests, algorithm: str, failed: int, seed: int) -> dict[str, float]:
-    """Availability where the primaries take a share of the capacity."""
-    return {"loaded": exact(given, algorithm, failed, 1, seed)["availability"]}
+    """Unavailability where the primaries take a share of the capacity."""
+    return {"loaded": 1.0 - exact(given, algorithm, failed, 1, seed)["availability"]}
 
 
 def distance(given: Requests, failed: int, seed: int) -> dict[str, float]:
@@ -243,64 +228,7 @@ def _usual(setup: Setup) -> bool:
     return (setup["peers"], setup["failed"], setup["components"], setup["limits"]) == (20, 3, 9, "off")
 
 
-# -- A2 ----------------------------------------------------------------------------------------------------------------
-
-
-def dealt(components: int, peers: Sequence[str], degree: int, rng: random.Random) -> dict[str, tuple[str, ...]]:
-    """Replicas dealt evenly over peers, all of which are used: each component to those that have fewest so far.
-
-    Examples
-    --------
-    >>> dealt(2, ["a", "b", "c", "d"], 2, random.Random(1))
-    {'o0': ('c', 'a'), 'o1': ('b', 'd')}
-    """
-    had = dict.fromkeys(peers, 0)
-    found: dict[str, tuple[str, ...]] = {}
-    for each in range(components):
-        chosen = tuple(sorted(had, key=lambda peer: (had[peer], rng.random()))[:degree])
-        for peer in chosen:
-            had[peer] += 1
-        found[f"o{each}"] = chosen
-    return found
-
-
-def spread(peers: int, failed: int, components: int, degree: int, used: int, count: int, seed: int) -> dict[str, float]:
-    """Mean exact availability of placements on so many of the peers."""
-    rng = random.Random(f"{components}/{used}/{seed}")
-    names = [f"peer-{each}" for each in range(peers)]
-    model = ExactlyFailed(names, failed)
-    return {
-        "availability": mean([availability(dealt(components, rng.sample(names, used), degree, rng), model)
-                              for _ in range(count)])
-    }  # fmt: skip
-
-
-def _used(setup: Setup) -> Iterator[Cell]:
-    _check_numbers(setup)
-    peers, degree = cast("int", setup["peers"]), cast("int", setup["degree"])
-    for components in cast("tuple[int, ...]", setup["components"]):
-        for used in range(degree, min(degree * components, peers) + 1):
-            arguments = (peers, setup["failed"], components, degree, used, setup["placements"])
-            yield Cell(spread, arguments, used, f"{components} components")
-
-
-def _by_used(measured: Measured, setup: Setup) -> Iterator[Check]:
-    sizes = [f"{components} components" for components in cast("tuple[int, ...]", setup["components"])]
-    for name in sizes:
-        values = [measured.mean(used, name, "availability") or 0.0 for used in measured.xs("availability", name)]
-        falls = [(used + 1, after <= before + 0.002) for used, (before, after) in
-                 enumerate(pairwise(values), start=cast("int", setup["degree"]))]  # fmt: skip
-        yield at_all(f"the more peers are used, the lower is the availability of {name}", "falls throughout", falls)
-    for smaller, larger in pairwise(sizes):
-        both = [used for used in measured.xs("availability", smaller) if used != cast("int", setup["degree"])]
-        lower = [(used, (measured.ahead(used, smaller, larger, "availability") or 0.0) > -0.001) for used in both]
-        yield at_all(f"{larger} are less available than {smaller}", "larger n, lower", lower)
-    best = optimal_availability(cast("int", setup["peers"]), cast("int", setup["failed"]), cast("int", setup["degree"]))
-    ours = measured.mean(cast("int", setup["degree"]), sizes[0], "availability")
-    yield near("with the fewest peers that are possible: the closed form", best, ours, 1e-9, 1e-6, unit="")
-
-
-# -- A3 and A4 ---------------------------------------------------------------------------------------------------------
+# -- A3 ---------------------------------------------------------------------------------------------------------------
 
 
 def share_failed(peers: int, share: float) -> int:
@@ -359,68 +287,9 @@ def _close(measured: Measured, x: Any, metric: str) -> bool:
     return best - ours <= QUARTER * (best - worst) + 1e-3
 
 
-def ratios(given: Requests, algorithm: str, failed: int, samples: int, kind: str, x: float, seed: int) -> list[Point]:
-    """What fails of the replicas of each application.
-
-    Metrics, each with ``kind`` behind it: ``ratio`` and ``median``, of the shares of failed replicas over ``samples``
-    drawn failures; ``hit``, the exact share of applications and failures in which a replica fails at all; ``outlived``,
-    the largest share of failed replicas that an application has outlived.
-    """
-    peers = world(given, seed).topology.peers
-    place = {peer: number for number, peer in enumerate(peers)}
-    down = ExactlyFailed(peers, failed).draw(np.random.default_rng(seed), samples)
-    shares: list[float] = []
-    typical: list[float] = []
-    hits: list[float] = []
-    outlived: list[float] = []
-    for graph in placements(given, algorithm, seed).values():
-        lost, alive = _lost_replicas(graph, place, down)
-        shares.append(float(lost.mean()))
-        typical.append(float(np.median(lost)))
-        hits.append(1.0 - math.comb(len(peers) - len(graph.hosts), failed) / math.comb(len(peers), failed))
-        outlived.append(float(lost[alive].max(initial=0.0)))
-    most = max(outlived, default=math.nan)
-    found = {"ratio": mean(shares), "median": mean(typical), "hit": mean(hits), "outlived": most}
-    return [Point(x, algorithm, f"{name} {kind}", value) for name, value in found.items()]
-
-
-def _lost_replicas(graph: ReplicaGraph, place: dict[str, int], down: Any) -> tuple[Any, Any]:
-    """Share of failed replicas, and whether the application is available, for each failure that was drawn."""
-    groups = np.array([[place[peer] for peer in peers] for peers in graph.replicas.values()])
-    failed = down[:, groups]  # (failures, components, replicas)
-    return failed.mean(axis=(1, 2)), ~failed.all(axis=2).any(axis=1)
-
-
-def _failing(setup: Setup) -> Iterator[Cell]:
-    share, samples = cast("float", setup["share"]), setup["samples"]
-    for name in algorithms(setup):
-        for peers in cast("tuple[int, ...]", setup["sizes"]):
-            given = requests(setup, peers=peers, failed=0)
-            yield Cell(ratios, (given, name, share_failed(peers, share), samples, "by peers", peers))
-        for failed in cast("tuple[int, ...]", setup["failed"]):
-            yield Cell(ratios, (requests(setup), name, failed, samples, "by failures", failed))
-
-
-def _ratio(measured: Measured, setup: Setup) -> Iterator[Check]:
-    degree = cast("int", setup["degree"])
-    for kind in ("by peers", "by failures"):
-        places = measured.xs(f"ratio {kind}", "synergy")
-        for other in ("random", "partition"):
-            fewer = [(x, (measured.gain(x, "synergy", other, f"ratio {kind}") or 0.0) > 0.05) for x in places]
-            yield at_all(
-                f"Synergy's mean ratio of failed replicas is below that of {other}, {kind}", "fewer fail", fewer
-            )
-            spared = [(x, (measured.gain(x, "synergy", other, f"hit {kind}") or 0.0) > 0.0) for x in places
-                      if (measured.mean(x, other, f"hit {kind}") or 0.0) > 0.0]  # fmt: skip
-            name = f"fewer of Synergy's applications than of {other}'s lose a replica, {kind}"
-            yield at_all(name, "fewer fail", spared)
-    most = [measured.mean(x, "optimal", "outlived by failures") for x in measured.xs("outlived by failures", "optimal")]
-    ours = max((value for value in most if value is not None), default=None)
-    yield near("ratio of failed replicas that Optimal outlives", (degree - 1) / degree, ours, 1e-6, 0.01)
-
-
 _ALL: Final = several("algorithms compared", ALGORITHMS, ("synergy", "optimum", "optimal", "random", "partition"))
-_SHARE: Final = number("share of the peers that fail, where their number is varied", 0.15, most=1.0)
+#: Parameter of experiments that vary the number of peers.
+SHARE: Final = number("share of the peers that fail, where their number is varied", 0.15, most=1.0)
 
 CLAIMED: Final = (
     Claim(
@@ -442,31 +311,13 @@ CLAIMED: Final = (
             Panel("sampled", "availability, sampled (%)", factor=100.0),
             Panel("distance", "distance to the optimum under limits (%)", factor=100.0),
             Panel("hosts", "peers used"),
-            Panel("loaded", "availability at degree 2 (%)", factor=100.0, xlabel="share of the capacity"),
+            Panel("loaded", "unavailability at degree 2 (%)", factor=100.0, xlabel="share of the capacity"),
             Panel("small", "distance to the optimum, small system (%)", factor=100.0),
         ),
         xlabel="replication degree",
         derive=_lost,
         paper=tuple(Point(degree, name, "availability", value) for (degree, name), value in PAPER.items()),
         repeat=(3, 10),
-    ),
-    Claim(
-        id="A2",
-        title="availability against peers used",
-        source="dissertation 4.3.1, figure 4.2",
-        says="the fewer peers are used, the higher the availability; the larger the application, the lower",
-        parameters={
-            "peers": whole("peers", 30),
-            "failed": whole("peers that have failed, in all combinations", 5, least=0),
-            "degree": whole("replicas of each component", 2),
-            "components": wholes("components of an application", (3, 5, 10)),
-            "placements": whole("placements whose mean is taken", 10, 50),
-        },
-        cells=_used,
-        checks=_by_used,
-        panels=(Panel("availability", "availability (%)", factor=100.0),),
-        xlabel="peers used",
-        repeat=(3, 5),
     ),
     Claim(
         id="A3",
@@ -478,37 +329,12 @@ CLAIMED: Final = (
             "components": wholes("components of an application", (3, 9, 15), (3, 6, 9, 12, 15)),
             "sizes": wholes("peers, where their number is varied", (10, 20, 30), (10, 15, 20, 25, 30), least=2),
             "failed": wholes("failed peers of the 20", (1, 3, 5, 10), tuple(range(1, 11))),
-            "share": _SHARE,
+            "share": SHARE,
         },
         cells=_sweeps,
         checks=_throughout,
         panels=tuple(
             Panel(metric, f"availability (%), {metric}", factor=100.0, xlabel=what) for metric, what in _BY.items()
-        ),
-        xlabel="",
-        repeat=(3, 10),
-    ),
-    Claim(
-        id="A4",
-        title="ratio of failed replicas",
-        source="dissertation 4.5.2, figures 4.10 and 4.11",
-        says="Synergy's availability stems from fewer failed replicas; Optimal outlives a ratio of (ϱ - 1) / ϱ",
-        parameters={
-            **REPLICAS,
-            "sizes": wholes("peers, where their number is varied", (10, 20, 30), (10, 15, 20, 25, 30), least=2),
-            "failed": wholes("failed peers of the 20", (1, 3, 5, 10), tuple(range(1, 11))),
-            "share": _SHARE,
-        },
-        cells=_failing,
-        checks=_ratio,
-        panels=tuple(
-            Panel(f"{metric} {kind}", f"{label} (%)", factor=100.0, xlabel=_BY[kind])
-            for kind in ("by peers", "by failures")
-            for metric, label in (
-                ("ratio", "failed replicas, mean"),
-                ("median", "failed replicas, median"),
-                ("hit", "applications that lose a replica"),
-            )
         ),
         xlabel="",
         repeat=(3, 10),

@@ -88,7 +88,7 @@ def draw(result: Result, folder: Path) -> Path:
             axes.set_ylabel(panel.ylabel)
             if panel.logarithmic:
                 axes.set_yscale("log")
-            elif all(row.value >= 0.0 for row in rows):
+            elif panel.kind != "points" and all(row.value >= 0.0 for row in rows):
                 axes.set_ylim(bottom=0.0)
             for value, label in panel.bounds:
                 axes.axhline(value * panel.factor, color="#000000", linewidth=0.8, linestyle=":", label=label)
