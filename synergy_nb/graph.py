@@ -213,8 +213,8 @@ class ReplicaGraph(msgspec.Struct, frozen=True, gc=False, array_like=True):
     Examples
     --------
     >>> placed = ReplicaGraph({"source": "a", "o1": "a", "sink": "c"}, {"o1": ("b",)})
-    >>> placed.replicas, placed.hosts, placed.at("a")
-    ({'o1': ('a', 'b')}, frozenset({'a', 'b'}), {'source': 'primary', 'o1': 'primary'})
+    >>> placed.replicas, sorted(placed.hosts), placed.at("a")
+    ({'o1': ('a', 'b')}, ['a', 'b'], {'source': 'primary', 'o1': 'primary'})
     """
 
     primaries: dict[str, str] = {}
