@@ -35,7 +35,7 @@ def query(rng: random.Random) -> Plan:
 def run(seed: int) -> tuple[Ring, list[str]]:
     """One schedule; at its end the network is whole again and everything has had time to settle."""
     rng = random.Random(seed)
-    ring = Ring(PEERS, seed, config=lambda n: PeerConfig(name=f"peer-{n}", seed=seed * 100 + n))
+    ring = Ring(PEERS, seed, config=lambda n: PeerConfig(name=f"peer-{n}", seed=seed * 100 + n, tracing=False))
     simulation = ring.simulation
     simulation.loss = rng.choice([0.0, 0.02, 0.1])
     simulation.duplication = rng.choice([0.0, 0.05, 0.2])
