@@ -242,6 +242,17 @@ def test_a_join_that_is_taken_over_says_what_may_be_wrong() -> None:
     play(scenario)
 
 
+def test_who_has_no_backup_cannot_take_over() -> None:
+    async def scenario() -> None:
+        hosts = Hosts(windowed(), BACKED)
+        hosts.begin()
+        order = Deploy("app", "filter", hosts.plan.to_bytes(), hosts.peers, "fcfs", {}, resumed=True)
+        hosts.net["c"].carry_out(order)
+        assert hosts.failed == [("app", "filter", "there is no backup here that could take over")]
+
+    play(scenario)
+
+
 def test_what_backups_cover_is_not_retained() -> None:
     async def scenario() -> None:
         hosts = Hosts(windowed(), BACKED)

@@ -167,6 +167,9 @@ class Host:
             return
         replicas = self._path.replicas
         replica = replicas.kept(*key) if order.resumed else None
+        if order.resumed and replica is None:
+            self._report(*key, ValueError("there is no backup here that could take over"))
+            return
         try:
             self.hosting.discipline = order.discipline
             execution = assemble(order, self.hosting, self._around)
