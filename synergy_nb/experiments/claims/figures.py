@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -73,6 +73,13 @@ def draw(result: Result, folder: Path) -> Path:
 
     claim = result.claim
     panels = [panel for panel in claim.panels if any(row.metric == panel.metric for row in result.rows)]
+    shown = {panel.metric for panel in panels}
+    styles = _styles(
+        _named(
+            [row for row in result.rows if row.metric in shown],
+            [point for point in claim.paper if point.metric in shown],
+        )
+    )
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": claim.id, "font.size": 9.0, "axes.grid": True,
                          "grid.alpha": 0.3, "axes.axisbelow": True, "axes.spines.top": False,
                          "axes.spines.right": False, "hatch.linewidth": 0.5}):  # fmt: skip
@@ -83,7 +90,7 @@ def draw(result: Result, folder: Path) -> Path:
             axes = figure.add_subplot(rows_of_panels, columns, number)
             rows = [row for row in result.rows if row.metric == panel.metric]
             paper = [point for point in claim.paper if point.metric == panel.metric]
-            (_bars if panel.kind == "bars" else _lines)(axes, panel, rows, paper)
+            (_bars if panel.kind == "bars" else _lines)(axes, panel, rows, paper, styles)
             axes.set_xlabel(panel.xlabel or claim.xlabel)
             axes.set_ylabel(panel.ylabel)
             if panel.logarithmic:
@@ -121,10 +128,10 @@ def _errors(rows: Sequence[Row], factor: float) -> list[list[float]] | None:
     return [below, above]
 
 
-def _lines(axes: Any, panel: Panel, rows: Sequence[Row], paper: Sequence[Point]) -> None:
-    algorithms = _named(rows, paper)
+def _lines(axes: Any, panel: Panel, rows: Sequence[Row], paper: Sequence[Point], styles: Mapping[str, _Style]) -> None:
     factor = panel.factor
-    for name, style in _styles(algorithms).items():
+    for name in _named(rows, paper):
+        style = styles[name]
         own = sorted((row for row in rows if row.algorithm == name), key=lambda row: float(row.x))
         if own and panel.kind == "curves":
             axes.plot(
@@ -164,12 +171,13 @@ def _lines(axes: Any, panel: Panel, rows: Sequence[Row], paper: Sequence[Point])
             )
 
 
-def _bars(axes: Any, panel: Panel, rows: Sequence[Row], paper: Sequence[Point]) -> None:
+def _bars(axes: Any, panel: Panel, rows: Sequence[Row], paper: Sequence[Point], styles: Mapping[str, _Style]) -> None:
     algorithms = _named(rows, paper)
     places: list[Place] = list(dict.fromkeys([row.x for row in rows] + [point.x for point in paper]))
     width = 0.8 / max(len(algorithms), 1)
     factor = panel.factor
-    for number, (name, style) in enumerate(_styles(algorithms).items()):
+    for number, name in enumerate(algorithms):
+        style = styles[name]
         shift = (number - (len(algorithms) - 1) / 2.0) * width
         own = [row for row in rows if row.algorithm == name]
         if own:
