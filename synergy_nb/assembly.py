@@ -23,11 +23,11 @@ from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.pastry import Pastry
 from synergy_nb.overlay.streams import PROFILED, Streams
 from synergy_nb.peer import Peer
-from synergy_nb.placements import PLACEMENTS
+from synergy_nb.placements import check_placement, replicates
 from synergy_nb.plan import Plan
 from synergy_nb.plan.parts import PART, Profile, parts_of, profiled
 from synergy_nb.plan.sharing import TAP
-from synergy_nb.replicated import Replicated, wanted
+from synergy_nb.replicated import Replicated
 
 __all__ = ["ALL_COMPONENTS", "PeerConfig", "SynergyPeer"]
 
@@ -199,16 +199,10 @@ class SynergyPeer:
         Raises
         ------
         ValueError
-            If ``placement`` is none of :data:`PLACEMENTS`, or replicas are asked for that this peer does not place, or
-            that are to be placed otherwise.
+            If the plan cannot be placed in that way, or asks for replicas, which this peer does not place.
         """
-        if placement not in PLACEMENTS:
-            raise ValueError(f"placement: {placement!r}; expected one of {', '.join(PLACEMENTS)}")
-        if wanted(plan):
-            if placement != "composed":
-                raise ValueError(
-                    f"placement: {placement!r}; expected 'composed' where qos.availability places replicas"
-                )
+        check_placement(plan, placement)
+        if replicates(plan):
             if self.replicated is None:
                 raise ValueError("qos.availability: this peer places no replicas; expected none")
             self.replicated.submit(request, plan)

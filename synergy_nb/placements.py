@@ -1,4 +1,4 @@
-"""How components can find their peers, and what decides it where they are not composed."""
+"""How components can find their peers, what goes together, and what decides where they are not composed."""
 
 from __future__ import annotations
 
@@ -6,11 +6,36 @@ from typing import Final
 
 from synergy_nb.graph import Place, Placed
 from synergy_nb.plan import Plan
+from synergy_nb.plan.units import WrongValue, nearest
 
-__all__ = ["PLACEMENTS", "decided"]
+__all__ = ["PLACEMENTS", "check_placement", "decided", "replicates"]
 
 #: By probes that balance the load, or so that they withstand the largest set of rates of the sources (ROD).
 PLACEMENTS: Final = ("composed", "resilient")
+
+
+def replicates(plan: Plan) -> bool:
+    """Whether a plan asks for replicas, which are placed in a way of their own."""
+    return plan.qos.degree is not None or plan.qos.availability is not None
+
+
+def check_placement(plan: Plan, placement: str) -> None:
+    """Raise ValueError if a plan cannot be placed in a way.
+
+    Raises
+    ------
+    ValueError
+        If there is no such placement, replicas are to be placed otherwise, or operators are bound to Spark that only
+        composition brings there.
+    """
+    if placement not in PLACEMENTS:
+        raise ValueError(f"placement: {WrongValue(placement, ' or '.join(PLACEMENTS), nearest(placement, PLACEMENTS))}")
+    if replicates(plan) and placement != "composed":
+        raise ValueError(f"placement: {placement!r}; expected 'composed' where qos.availability places replicas")
+    bound = sorted(name for name, operator in plan.operators.items() if operator.engine == "spark")
+    if bound and (replicates(plan) or placement != "composed"):
+        why = "with qos.availability" if replicates(plan) else f"with placement {placement!r}"
+        raise ValueError(f"operator {bound[0]!r}: engine: 'spark'; expected peer or auto {why}")
 
 
 def decided(order: Place) -> Placed:

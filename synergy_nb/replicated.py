@@ -17,12 +17,7 @@ from synergy_nb.graph import ComponentGraph, Hop, ReplicaGraph, Report
 from synergy_nb.peer import Peer
 from synergy_nb.plan import Plan
 
-__all__ = ["Replicated", "wanted"]
-
-
-def wanted(plan: Plan) -> bool:
-    """Whether a plan asks for replicas."""
-    return plan.qos.degree is not None or plan.qos.availability is not None
+__all__ = ["Replicated"]
 
 
 class Replicated:

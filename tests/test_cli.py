@@ -192,7 +192,7 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
             "--scheduler: 'host'; expected an address such as tcp://host:8786",
         ),
         (["run", "plan.yaml", "--scheduler", "tcp://h:1", "--peers", "2"], "--scheduler: 'tcp://h:1' and --peers: 2;"),
-        (["run", "plan.yaml", "--placement", "best"], "--placement: 'best'; expected composed or resilient"),
+        (["run", "plan.yaml", "--placement", "best"], "plan.yaml: placement: 'best'; expected composed or resilient"),
         (["run", "plan.yaml", "--key", "secret"], "--key: 'secret'; expected NAME=FILE"),
         (["run", "plan.yaml", "--key", "k=no"], "--key: 'k=no': No such file or directory; expected a file that holds"),
         (["run", "plan.yaml", "--key", "k=plan.yaml"], "--key: 'k=plan.yaml': "),
@@ -224,7 +224,9 @@ def test_what_cannot_run_from_here_is_refused(folder: Path) -> None:
     python = "connector: python, name: mine, columns: {source: str, bytes: int}"
     assert "operator 'packets', connector: 'python'; expected trace, packets or peers" in run(packets, python)
     replicated = run("miss_rate: 5 %}", "availability: degree 2}", "--placement", "resilient")
-    assert replicated == "--placement: 'resilient'; expected 'composed' where qos.availability places replicas"
+    assert replicated.endswith("placement: 'resilient'; expected 'composed' where qos.availability places replicas")
+    bound = run("where: bytes > 1000", "where: bytes > 1000, engine: spark", "--placement", "resilient")
+    assert bound.endswith("operator 'large': engine: 'spark'; expected peer or auto with placement 'resilient'")
     pinned = run("where: bytes > 1000", "where: bytes > 1000, at: peer-9")
     assert pinned == "other.yaml: operator 'large', at: 'peer-9'; expected one of peer-1, peer-2"
     secret = run("{kind: filter, input: packets, where: bytes > 1000}", "{kind: encrypt, input: packets, "

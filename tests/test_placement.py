@@ -84,5 +84,11 @@ def test_no_capacity_is_one_clear_error() -> None:
 
 def test_an_unknown_placement_is_refused() -> None:
     ring = ring_of(1)
-    with pytest.raises(ValueError, match="placement: 'best'; expected one of composed, resilient"):
+    with pytest.raises(ValueError, match="placement: 'best'; expected composed or resilient"):
         ring.submit("peer-0", "r", example(), "best")
+
+
+def test_what_is_bound_to_spark_has_no_replicas() -> None:
+    asked = source("packets").filter("bytes > 0", engine="spark").sink(availability="degree 2")
+    with pytest.raises(ValueError, match=r"operator 'filter': engine: 'spark'; expected peer or auto with qos"):
+        ring_of(1).submit("peer-0", "r", asked)

@@ -158,10 +158,6 @@ def run(
     if count is not None:
         at_least("--peers", count, 1)
     at_least("--limit", limit, 0)
-    from synergy_nb.placements import PLACEMENTS
-
-    if placement not in PLACEMENTS:
-        refuse(f"--placement: {placement!r}; expected {' or '.join(PLACEMENTS)}")
     if report is not None:
         writable("--report", report)
     parsed = load(plan)
@@ -177,10 +173,10 @@ def run(
         keys = secrets(key or [])
     with bad_input(str(plan)):
         check(parsed, peers=count, keys=keys)
-    from synergy_nb.replicated import wanted
+    from synergy_nb.placements import check_placement
 
-    if wanted(parsed) and placement != "composed":
-        refuse(f"--placement: {placement!r}; expected 'composed' where qos.availability places replicas")
+    with bad_input(str(plan)):
+        check_placement(parsed, placement)
     where = chosen_spark(spark)
     from synergy_nb.cli.console import Bars
     from synergy_nb.cli.showing import show_run, write_report

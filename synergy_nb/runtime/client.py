@@ -19,10 +19,8 @@ import polars as pl
 
 from synergy_nb.explanation import readable
 from synergy_nb.journal import Event
-from synergy_nb.placements import PLACEMENTS
+from synergy_nb.placements import check_placement
 from synergy_nb.plan import Plan
-from synergy_nb.plan.units import WrongValue, nearest
-from synergy_nb.replicated import wanted
 from synergy_nb.runtime.application import AsyncApplication
 from synergy_nb.runtime.feeds import Feed
 from synergy_nb.runtime.link import LinkDown, LinkFull, Links, RemoteError
@@ -232,11 +230,10 @@ class AsyncCluster:
             If no peer answers, or a name is wrong.
         """
         feeding = self._check(plan, at, feeds or {})
-        if placement not in PLACEMENTS:
-            wrong = WrongValue(placement, " or ".join(PLACEMENTS), nearest(placement, PLACEMENTS))
-            raise ClusterError(f"placement: {wrong}")
-        if wanted(plan) and placement != "composed":
-            raise ClusterError(f"placement: {placement!r}; expected 'composed' where qos.availability places replicas")
+        try:
+            check_placement(plan, placement)
+        except ValueError as error:
+            raise ClusterError(str(error)) from None
         number = next(self._numbers)
         application = f"{plan.name}-{number}-{uuid.uuid4().hex[:6]}"
         request = pack(Submit(application, plan.to_bytes(), placement))
