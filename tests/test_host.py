@@ -129,7 +129,8 @@ def test_light_items_stay_on_the_loops_thread_and_heavy_ones_do_not(monkeypatch:
     monkeypatch.setattr(datapath, "LIGHT_SECONDS", 10.0)
 
     async def scenario(rows: int) -> None:
-        pair = Pair(read=reading(20, rows))
+        narrow = {"window_bytes": 4000} if rows == 10 else {}  # however many wait, few of them go together
+        pair = Pair(read=reading(20, rows), **narrow)
         pair.deploy("app", trace().filter("bytes >= 0").sink(), dict.fromkeys(("source", "filter", "sink"), "a"))
         assert len(numbers(await pair.results("a", "app"))) == 20 * rows
 
