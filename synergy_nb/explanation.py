@@ -117,6 +117,7 @@ class Explanation:
         self.deployed: list[dict[str, Any]] = []
         self.placed = ""
         self.moves: list[str] = []
+        self._moved: dict[str, str] = {}
         self.attempts: list[dict[str, Any]] = []
         self.refused: list[str] = []
         self.replicas: list[dict[str, Any]] = []
@@ -139,6 +140,8 @@ class Explanation:
                 lost = self._name(detail["dead"])
                 moved = [f"{name} from {lost} to {self._name(peer)}" for name, peer in detail["operators"].items()]
                 self.moves.append(", ".join(moved) or f"{lost} had backups alone")
+            elif event.kind == "taken_over":
+                self._moved = self._graph(detail["peers"])
             elif event.kind == "gap":
                 since, until = (_moment(detail[field]) for field in ("since", "until"))
                 self.moves.append(f"{detail['operator']}: results from {since} to {until} may be missing or doubled")
@@ -206,9 +209,24 @@ class Explanation:
     def _readable(self, text: str) -> str:
         return readable(text, self._names)
 
+    @property
+    def peers(self) -> dict[str, str]:
+        """Component graph λ as it is now: operator to peer; empty where none was set up."""
+        if self.selected is not None:
+            return dict(self.selected["peers"])
+        return self._moved or (dict(self.replicated["primaries"]) if self.replicated is not None else {})
+
+    @property
+    def rule(self) -> str:
+        """Which of the graphs that qualified was set up."""
+        return "least φ" if self.selected is None else str(self.selected.get("rule", "least φ"))
+
     def why(self, operator: str) -> str:
         """Why an operator runs where it runs, in a sentence."""
         if self.selected is None:
+            placed = {} if self.replicated is None else self.replicated["primaries"]
+            if placed.get(operator) != self.peers.get(operator):
+                return f"its backup took over from {placed[operator]}"
             primaries = [each for each in self.replicas if (each["operator"], each["role"]) == (operator, "primary")]
             return _why(primaries[-1]) if primaries else self.outcome
         operator = next((name for name, part in self.parts.items() if operator in part), operator)
@@ -230,7 +248,7 @@ class Explanation:
         failed = dict.fromkeys(drops)  # once, however many paths led there
         rest = f"; dropped: {', '.join(failed)}" if failed else ""
         return (
-            f"in the graph of least φ; {len(offering)} peers offer it, {len(probed)} in complete graphs"
+            f"in the graph of {self.rule}; {len(offering)} peers offer it, {len(probed)} in complete graphs"
             f" ({', '.join(probed)}){rest}"
         )
 

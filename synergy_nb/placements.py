@@ -19,19 +19,33 @@ def replicates(plan: Plan) -> bool:
     return plan.qos.degree is not None or plan.qos.availability is not None
 
 
-def check_placement(plan: Plan, placement: str) -> None:
+def check_placement(plan: Plan, placement: str, peers: int | None = None) -> None:
     """Raise ValueError if a plan cannot be placed in a way.
+
+    Parameters
+    ----------
+    plan
+        What is asked.
+    placement
+        One of :data:`PLACEMENTS`.
+    peers
+        How many there are, if that is known.
 
     Raises
     ------
     ValueError
-        If there is no such placement, replicas are to be placed otherwise, or operators are bound to Spark that only
-        composition brings there.
+        If there is no such placement, replicas are to be placed otherwise or are more than there can be, or operators
+        are bound to Spark, where only composition brings them.
     """
     if placement not in PLACEMENTS:
         raise ValueError(f"placement: {WrongValue(placement, ' or '.join(PLACEMENTS), nearest(placement, PLACEMENTS))}")
     if replicates(plan) and placement != "composed":
         raise ValueError(f"placement: {placement!r}; expected 'composed' where qos.availability places replicas")
+    qos = plan.qos
+    if peers is not None and qos.degree is not None and qos.degree > peers:
+        raise ValueError(f"qos.availability: 'degree {qos.degree}'; expected at most {peers}, a peer for each replica")
+    if qos.degree is None and qos.availability == 1.0:
+        raise ValueError("qos.availability: 1; expected less than 1: whatever is replicated may fail")
     bound = sorted(name for name, operator in plan.operators.items() if operator.engine == "spark")
     if bound and (replicates(plan) or placement != "composed"):
         why = "with qos.availability" if replicates(plan) else f"with placement {placement!r}"

@@ -11,7 +11,9 @@ from synergy_nb.algorithms.availability import PlacementConfig
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.explanation import Explanation
 from synergy_nb.graph import ComponentGraph, Hop, Moving, Replicate
+from synergy_nb.placements import check_placement
 from synergy_nb.plan import Plan, source
+from synergy_nb.widgets.report import report as page_of
 from tests.simulated import Ring
 
 PEERS = {"source": "peer-1", "o0": "peer-2", "o1": "peer-2", "sink": "peer-0"}
@@ -207,7 +209,13 @@ def test_a_plan_that_asks_for_replicas_outlives_its_primaries() -> None:
     account = Explanation("r", ring.events("r"), {})
     assert account.replicated is not None
     assert account.replicated["backups"] == backups
-    assert account.why("o0").startswith("its only candidate, ")
+    assert account.peers == moved
+    assert account.why("o0") == f"its backup took over from {lost}"
+    assert account.why("sink").startswith("its only candidate, ")
+    shown = page_of(available(), account, ring.events("r"), title="replicas")
+    assert "Backups" in shown
+    assert f"o0 from {lost} to {moved['o0']}" in shown
+    assert "It does not run" not in shown
     assert f"o0 from {lost} to {moved['o0']}" in str(account)
     stopped(ring)
     assert not any(each.placement.hosting.requests for each in ring.synergy.values() if each.placement)
@@ -224,16 +232,20 @@ def test_an_availability_becomes_a_degree() -> None:
     stopped(ring)
 
 
-@pytest.mark.parametrize(
-    ("asked", "reason"),
-    [("degree 9", "degree: 9; expected at most 7, the peers that can have o0"), ("100 %", "target: 1")],
-)
-def test_what_cannot_be_available_is_refused(asked: str, reason: str) -> None:
+def test_what_cannot_be_available_is_refused_before_anything_starts() -> None:
+    with pytest.raises(ValueError, match=r"qos\.availability: 'degree 9'; expected at most 7, a peer for each replica"):
+        check_placement(available("degree 9"), "composed", 7)
     ring = Ring(7, seed=8)
-    ring.submit("peer-0", "r", available(asked))
+    with pytest.raises(ValueError, match=r"qos\.availability: 1; expected less than 1"):
+        ring.submit("peer-0", "r", available("100 %"))
+
+
+def test_more_replicas_than_peers_that_can_have_them_are_refused() -> None:
+    ring = Ring(7, seed=8)
+    ring.submit("peer-0", "r", available("degree 9"))
     report = ring.until_decided("r")
     assert report.status == "rejected"
-    assert reason in report.reason
+    assert "degree: 9; expected at most 7, the peers that can have o0" in report.reason
     assert not any(each.ledger.requests for each in ring.synergy.values())
 
 

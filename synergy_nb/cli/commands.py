@@ -176,7 +176,7 @@ def run(
     from synergy_nb.placements import check_placement
 
     with bad_input(str(plan)):
-        check_placement(parsed, placement)
+        check_placement(parsed, placement, count)
     where = chosen_spark(spark)
     from synergy_nb.cli.console import Bars
     from synergy_nb.cli.showing import show_run, write_report

@@ -81,7 +81,7 @@ def _placement(outcome: Outcome, console: Console) -> None:
 
 def _shorter(why: str) -> str:
     """Without the list of peers, which the report has."""
-    return re.sub(r" \(peer-[^()]*\)", "", why).replace("in the graph of least φ;", "least φ:")
+    return re.sub(r"in the graph of (least \w+)[^;]*;", r"\1:", re.sub(r" \(peer-[^()]*\)", "", why))
 
 
 def _top(outcome: Outcome, console: Console) -> None:

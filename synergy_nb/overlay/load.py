@@ -12,13 +12,14 @@ find out what is true in between.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from synergy_nb.overlay.directory import Directory
+from synergy_nb.overlay.entries import Entry
 from synergy_nb.peer import Peer, Timer
 
-__all__ = ["FREE", "Loads", "level"]
+__all__ = ["FREE", "Loads", "level", "told"]
 
 FREE: Final = "free"  # the attribute of an entry
 STEP: Final = 1.2  # ratio of two levels
@@ -34,6 +35,12 @@ def level(cores: float) -> float:
     (1.0, 0.402, 0.0)
     """
     return STEP ** round(math.log(cores, STEP)) if cores >= LEAST else 0.0
+
+
+def told(entries: Iterable[Entry]) -> dict[str, float]:
+    """Cores that hosts have left, by host, of those that say so."""
+    known = ((entry.host, entry.attributes.get(FREE)) for entry in entries)
+    return {host: float(cores) for host, cores in known if isinstance(cores, int | float)}
 
 
 class Loads:

@@ -231,7 +231,7 @@ class AsyncCluster:
         """
         feeding = self._check(plan, at, feeds or {})
         try:
-            check_placement(plan, placement)
+            check_placement(plan, placement, len(self.peers))
         except ValueError as error:
             raise ClusterError(str(error)) from None
         number = next(self._numbers)

@@ -23,9 +23,9 @@ import msgspec
 
 from synergy_nb.dataflow.channels import Parcel
 from synergy_nb.dataflow.hosting import TOGETHER_ROWS, Component, Delivery, Hosting, Work
-from synergy_nb.dataflow.tuples import decode, encode
+from synergy_nb.dataflow.tuples import decode
 from synergy_nb.runtime.execution import Execution, Outcome, Runtime
-from synergy_nb.runtime.packing import parcel_of
+from synergy_nb.runtime.packing import on_wire, parcel_of
 from synergy_nb.runtime.replicas import REPLICA, SETTLED, STATE, Replicas
 from synergy_nb.runtime.sinks import Sink
 from synergy_nb.runtime.sources import Feed
@@ -207,10 +207,7 @@ class DataPath:
     def redirect(self, channel: str, keepers: Iterable[str]) -> None:
         """Send all that the backups of a reader did not cover to where the channel leads now, where it has others."""
         local = self.routes[channel] == self._runtime.address
-
-        def prepare(parcel: Parcel) -> Parcel:
-            return parcel if local or parcel.payload is not None else parcel_of(parcel.item, encode(parcel.item))
-
+        prepare = _as_it_is if local else on_wire
         self._dispatch(self.hosting.redirect(channel, prepare, tuple(keepers), self._clock(), local=local))
 
     def _keep(self, sink: Sink, parcel: Parcel) -> None:
@@ -332,3 +329,7 @@ class DataPath:
             for rows, size, born, now in outcome.arrived:
                 execution.sink.measure(rows=rows, size=size, born=born, now=now)
         self._dispatch(deliveries)
+
+
+def _as_it_is(parcel: Parcel) -> Parcel:
+    return parcel

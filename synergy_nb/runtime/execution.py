@@ -29,7 +29,17 @@ from synergy_nb.runtime.sources import ANYTHING, Feed, PeerFeed, PushFeed, Sampl
 from synergy_nb.runtime.spark import SparkHost, SparkPart
 from synergy_nb.runtime.taps import Tap
 
-__all__ = ["Execution", "Outcome", "Runtime", "Surroundings", "assemble", "read_paced", "warm"]
+__all__ = [
+    "Execution",
+    "Outcome",
+    "Runtime",
+    "Surroundings",
+    "assemble",
+    "inputs_of",
+    "outputs_of",
+    "read_paced",
+    "warm",
+]
 
 _NOTHING: Final[Mapping[str, Any]] = {"str": "", "bytes": b"", "bool": False}
 SPAN: Final = 0.005  # seconds of replay in one piece: at high rates, one a millisecond would cost more than its tuples
@@ -272,6 +282,22 @@ def warm(operator: Operator, plan: Plan) -> None:
             logic.on_punctuation(port, Punctuation(END, 1, 0.0))
 
 
+def inputs_of(application: str, operator: Operator) -> list[str]:
+    """Channel of each port of an operator."""
+    return [f"{application}/{up}>{operator.id}:{port}" for port, up in enumerate(operator.inputs)]
+
+
+def outputs_of(application: str, plan: Plan, operator: str) -> dict[str, str]:
+    """Channels that an operator's stream goes to, and who reads each."""
+    readers = [plan.operators[down] for down in dict.fromkeys(plan.downstream(operator))]
+    return {
+        channel: reader.id
+        for reader in readers
+        for channel, up in zip(inputs_of(application, reader), reader.inputs, strict=True)
+        if up == operator
+    }
+
+
 def assemble(order: Deploy, hosting: Hosting, around: Surroundings) -> Execution:
     """Add the component that ``order`` asks for to ``hosting``, with all that it needs to run.
 
@@ -288,13 +314,7 @@ def assemble(order: Deploy, hosting: Hosting, around: Surroundings) -> Execution
     missing = [down for down in plan.downstream(operator.id) if down not in order.peers]
     if missing:
         raise ValueError(f"operator {operator.id!r}: no peer is given for {', '.join(missing)}")
-    inputs = [f"{application}/{up}>{operator.id}:{port}" for port, up in enumerate(operator.inputs)]
-    readers = {
-        f"{application}/{operator.id}>{down}:{port}": down
-        for down in dict.fromkeys(plan.downstream(operator.id))
-        for port, up in enumerate(plan.operators[down].inputs)
-        if up == operator.id
-    }
+    inputs, readers = inputs_of(application, operator), outputs_of(application, plan, operator.id)
     routes = {channel: order.peers[down] for channel, down in readers.items()}
     results = f"{application}/{operator.id}>"  # what the client reads
     ends = operator.kind == "sink"

@@ -16,7 +16,7 @@ import polars as pl
 from synergy_nb.dataflow.channels import Parcel
 from synergy_nb.dataflow.tuples import Batch, Item, Punctuation, encode
 
-__all__ = ["coalesce", "pack", "parcel_of"]
+__all__ = ["coalesce", "on_wire", "pack", "parcel_of"]
 
 OVERHEAD: Final = 64  # bytes that an item takes beside its table; keeps the size of an item positive
 
@@ -86,6 +86,11 @@ def parcel_of(item: Item, payload: bytes | None = None) -> Parcel:
         return Parcel(item, item.position, 0, size, item.born, item.time, payload)
     size = item.nbytes + OVERHEAD if payload is None else len(payload)
     return Parcel(item, item.position, item.rows, size, item.born, None, payload)
+
+
+def on_wire(parcel: Parcel) -> Parcel:
+    """A parcel in its encoded form, as it goes to another peer."""
+    return parcel if parcel.payload is not None else parcel_of(parcel.item, encode(parcel.item))
 
 
 def pack(items: Iterable[Item], *, wire: bool, most: int, rate: float = 0.0) -> list[Parcel]:

@@ -33,11 +33,11 @@ from synergy_nb.dataflow.channels import Parcel, before
 from synergy_nb.dataflow.components import Component
 from synergy_nb.dataflow.hosting import Hosting
 from synergy_nb.dataflow.operators import OperatorLogic
-from synergy_nb.dataflow.tuples import START, decode, encode
+from synergy_nb.dataflow.tuples import START, decode
 from synergy_nb.graph import Replicate
 from synergy_nb.plan import Plan
-from synergy_nb.runtime.execution import Execution, Runtime
-from synergy_nb.runtime.packing import parcel_of
+from synergy_nb.runtime.execution import Execution, Runtime, inputs_of, outputs_of
+from synergy_nb.runtime.packing import on_wire, parcel_of
 
 __all__ = ["REPLICA", "SETTLED", "STATE", "Replica", "Replicas", "State"]
 
@@ -104,7 +104,7 @@ class Replica:
         """Components are elsewhere."""
         self.peers, self.backups = dict(peers), dict(backups)
         before_it, self._settled = self._settled, {}
-        for channel, reader in channels_of(self.application, self.plan, self.operator.id).items():
+        for channel, reader in outputs_of(self.application, self.plan, self.operator.id).items():
             keepers = backups.get(reader, ())
             if keepers:
                 known = before_it.get(channel, {})
@@ -169,16 +169,6 @@ class Replica:
         ]
 
 
-def channels_of(application: str, plan: Plan, operator: str) -> dict[str, str]:
-    """Channels that an operator's stream goes to, and who reads each."""
-    return {
-        f"{application}/{operator}>{down}:{port}": down
-        for down in dict.fromkeys(plan.downstream(operator))
-        for port, up in enumerate(plan.operators[down].inputs)
-        if up == operator
-    }
-
-
 class _Primary:
     """What a component here sends to its backups: a reader of its stream that never holds it up."""
 
@@ -202,7 +192,7 @@ class _Primary:
 
     def take(self, parcels: Sequence[Parcel]) -> None:
         for parcel in parcels:
-            payload = encode(parcel.item) if parcel.payload is None else parcel.payload
+            payload = on_wire(parcel).payload or b""
             for address in self.backups:
                 if address not in self.silent and not self._send(address, REPLICA + self.name, payload):
                     self.silent.add(address)
@@ -227,14 +217,14 @@ class Replicas:
         The running peer.
     hosting
         Its components.
-    moved
+    ready
         Called when something may go on that had to wait.
     """
 
-    def __init__(self, runtime: Runtime, hosting: Hosting, moved: Callable[[], None]) -> None:
+    def __init__(self, runtime: Runtime, hosting: Hosting, ready: Callable[[], None]) -> None:
         self._runtime = runtime
         self._hosting = hosting
-        self._moved = moved
+        self._ready = ready
         self._kept: dict[Key, Replica] = {}
         self._primaries: dict[Component, _Primary] = {}
         self._gaps: dict[Component, tuple[int, int]] = {}  # since when, and the position beyond all that was replicated
@@ -292,8 +282,8 @@ class Replicas:
 
     def _tell_settled(self, replica: Replica, state: State) -> None:
         """Tell those who send to a primary, and their backups, that this backup covers what they sent."""
-        for port, upstream in enumerate(replica.operator.inputs):
-            channel = f"{replica.application}/{upstream}>{replica.operator.id}:{port}"
+        channels = inputs_of(replica.application, replica.operator)
+        for port, (channel, upstream) in enumerate(zip(channels, replica.operator.inputs, strict=True)):
             for address in (replica.peers[upstream], *replica.backups.get(upstream, ())):
                 if address == self._runtime.address:
                     self._settle(channel, address, state.taken[port])
@@ -304,7 +294,7 @@ class Replicas:
         outlet = self._hosting.outlet(channel)
         if outlet is not None:
             outlet.settle(keeper, position)
-            self._moved()
+            self._ready()
         for replica in self._kept.values():
             replica.settle(channel, keeper, position)
 

@@ -26,8 +26,8 @@ from typing import Final
 
 from synergy_nb.dataflow.channels import Parcel
 from synergy_nb.dataflow.components import Component
-from synergy_nb.dataflow.tuples import START, Punctuation, encode
-from synergy_nb.runtime.packing import parcel_of
+from synergy_nb.dataflow.tuples import START, Punctuation
+from synergy_nb.runtime.packing import on_wire, parcel_of
 from synergy_nb.runtime.sources import Feed
 
 __all__ = ["TAP_BYTES", "Tap"]
@@ -111,8 +111,8 @@ class Tap(Feed):
             self._leave()
 
     def _put(self, parcel: Parcel) -> None:
-        if self.wire and parcel.payload is None:  # it left before its component knew that it would be sent
-            parcel = parcel_of(parcel.item, encode(parcel.item))
+        if self.wire:  # it may have left before its component knew that it would be sent
+            parcel = on_wire(parcel)
         self.pending.append(parcel)
         self.waiting += parcel.size
 

@@ -96,7 +96,6 @@ def report(
         Last line, such as the version of the program.
     """
     style = resources.files("synergy_nb.widgets").joinpath("report.css").read_text("utf-8")
-    placed = explanation.selected["peers"] if explanation.selected is not None else {}
     found = delays(events, explanation.request)
     body = [
         f'<header><p class="brand">Synergy</p><h1>{escape(title)}</h1>',
@@ -104,7 +103,7 @@ def report(
         _verdicts(verdicts),
         _numbers(numbers),
         _section("plan", "What was asked", _plan(plan)),
-        _section("graph", "Where each operator runs, and why", _graph(plan, placed, explanation)),
+        _section("graph", "Where each operator runs, and why", _graph(plan, explanation)),
         *(_section("delay", _delay_title(plan, sink), _delay(plan, points)) for sink, points in found.items()),
         *(_section("results", table.title, _table(table)) for table in tables),
         _section("decision", "How the peers decided", _decision(explanation)),
@@ -241,7 +240,8 @@ def _written(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _graph(plan: Plan, placed: Mapping[str, str], explanation: Explanation) -> str:
+def _graph(plan: Plan, explanation: Explanation) -> str:
+    placed = explanation.peers
     if not placed:
         return f'<p class="about">It does not run: {escape(explanation.outcome)}.</p>'
     nodes = [drawing.Node(name, name, detail=placed[name], tooltip=explanation.why(name)) for name in plan.operators]
@@ -254,6 +254,21 @@ def _graph(plan: Plan, placed: Mapping[str, str], explanation: Explanation) -> s
         + _pictures(nodes, plan, "component graph on its peers")
         + "<h3>Why there</h3>"
         + _table(Table("", ("operator", "peer", "why"), rows))
+        + _replicas(explanation)
+    )
+
+
+def _replicas(explanation: Explanation) -> str:
+    """Backups as they were placed, and what they took over."""
+    if explanation.replicated is None:
+        return ""
+    backups = explanation.replicated["backups"]
+    rows = [(name, peer, explanation.why_replica(name, peer)) for name, peers in backups.items() for peer in peers]
+    taken = "".join(f"<li>{escape(move)}</li>" for move in explanation.moves)
+    return (
+        "<h3>Backups</h3>"
+        + _table(Table("", ("operator", "backup at", "why"), rows))
+        + (f"<p>Taken over:</p><ul>{taken}</ul>" if taken else "")
     )
 
 
@@ -329,7 +344,7 @@ def _decision(explanation: Explanation) -> str:
         parts.append(
             f" Probes brought {attempt['paths']} paths back and {attempt['dropped']} were dropped{late}; they merged "
             f"into {attempt['graphs']} complete graphs, of which {attempt['qualified']} satisfy conditions 2.1 to 2.4. "
-            "The one of least φ (equation 2.5), the most balanced, was set up."
+            f"The one of {escape(explanation.rule)} was set up; the less φ (equation 2.5), the more balanced."
         )
     parts.append("</p>")
     ranked = sorted(explanation.graphs, key=lambda graph: float("inf") if graph["phi"] is None else graph["phi"])

@@ -14,15 +14,16 @@ capacity and
 3. *Propagation.* It sends probes on to candidates of each next operator.
 4. *Selection.* At the destination a probe goes back to the origin, which merges the paths into complete component
 graphs,
-   discards those against conditions 2.1-2.4 and takes the one of least φ (equation 2.5).
+   discards those against conditions 2.1-2.4 and takes the one of least φ (equation 2.5), or a faster one that balances
+   the load nearly as well.
 5. *Session set-up* is the business of the session that composition is given; a graph that is refused there gives way
 to the
    next best.
 
-Choice of candidates. The probing ratio gives the share of an operator's candidates that is probed. Which ones is
-random. Where several routes of a plan meet, it is decided by the request and not by the prober: all probers of such an
-operator pick from the same shuffled order, so the branches of a DAG meet in the same components and their paths can be
-merged.
+Choice of candidates. The probing ratio gives the share of an operator's candidates that is probed: those that would add
+least to φ, by what the directory and data that came along say they have left, or the nearest, or any. Where several
+routes of a plan meet, it is decided by the request and not by the prober: all probers of such an operator pick from the
+same order, so the branches of a DAG meet in the same components and their paths can be merged.
 
 Two numbers bound the work. The *budget* of a probe is the number of paths that it may still become; it is shared out
 among its children. The *weight* tells the origin when all has been heard: it starts with one unit a source, each probe

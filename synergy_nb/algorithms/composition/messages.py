@@ -107,6 +107,13 @@ class CompositionConfig(msgspec.Struct, frozen=True):
     enforce: bool = True
     adaptive: bool = False
 
+    @property
+    def rule(self) -> str:
+        """Which graph is set up, of those that qualify, for people."""
+        if self.objective == "delay":
+            return "least delay"
+        return f"least φ (the fastest within {self.tolerance:.3g} of it)" if self.tolerance else "least φ"
+
     def __post_init__(self) -> None:
         if not 0.0 < self.ratio <= 1.0:
             raise ValueError(f"ratio: {self.ratio}; expected more than 0, at most 1")

@@ -26,7 +26,7 @@ from synergy_nb.algorithms.composition.probing import Probing
 from synergy_nb.algorithms.composition.ways import Way, sharing_way
 from synergy_nb.graph import ComponentGraph, Place, Placed, Report, Use, merge
 from synergy_nb.overlay.directory import Directory, Entry
-from synergy_nb.overlay.load import FREE
+from synergy_nb.overlay.load import told
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.peer import Peer, Protocol
 from synergy_nb.plan import Plan
@@ -149,8 +149,7 @@ class Composition(Protocol):
                 points = {tap: sorted(hosts) for tap, hosts in pending.way.shared.items()}
                 self.peer.record("sharing_found", pending.request, points=points)
         candidates, missing = self._candidates(pending.way.plan, found)
-        offering = [entry for entries in found.values() for entry in entries if FREE in entry.attributes]
-        free = {entry.host: float(entry.attributes[FREE]) for entry in offering}
+        free = told(entry for entries in found.values() for entry in entries)
         known = {operator: list(peers) for operator, peers in candidates.items()}
         self.peer.record("candidates_found", pending.request, candidates=known, free=free)
         lacking = {operator for operator in missing if not deployable(pending.way.plan, operator)}
@@ -362,7 +361,8 @@ class Composition(Protocol):
         phi, graph = pending.qualified.pop()
         pending.tried += 1
         plan = pending.way.plan
-        self.peer.record("graph_selected", pending.request, peers=graph.peers, phi=phi, delay_s=graph.delay(plan))
+        by = {"phi": phi, "delay_s": graph.delay(plan), "rule": self.config.rule}
+        self.peer.record("graph_selected", pending.request, peers=graph.peers, **by)
 
         def established(refusal: str) -> None:
             if self._pending.get(pending.request) is not pending:

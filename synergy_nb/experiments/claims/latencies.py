@@ -32,16 +32,15 @@ from typing import Final, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
-from synergy_nb import traces
 from synergy_nb.experiments.claims.claim import Cell, Check, Claim, Panel
 from synergy_nb.experiments.claims.measured import Measured, Point
 from synergy_nb.experiments.claims.monitored import monitored
 from synergy_nb.experiments.claims.monitoring import (
-    AGGREGATES,
     assignments,
+    costs_of,
     monitoring_plan,
+    packets_of,
     rates_of,
     substreams,
 )
@@ -108,26 +107,15 @@ def workload(
     seed
         Of all.
     """
-    if trace:
-        packets = traces.table({"connector": "trace", "path": trace})
-    else:
-        packets = traces.table({"connector": "packets", "seed": seed, "rate": rate, "duration": duration})
-    since = (pl.col("time") - pl.col("time").min()).dt.total_microseconds()
-    packets = packets.filter(since < duration * 1e6)
-    begin = packets["time"].min()
-    times = [
-        part.select((pl.col("time") - begin).dt.total_microseconds() / 1e6).to_series().to_numpy()
-        for part in substreams(packets, streams, seed)
-    ]
+    packets = packets_of(trace, rate, duration, seed)
+    times = [part["since"].to_numpy() for part in substreams(packets, streams, seed)]
     mean = [len(own) / duration for own in times]
-    relative = np.random.default_rng([seed, 7]).uniform(0.1, 1.0, len(AGGREGATES))
-    costs = relative * cores / (sum(mean) * relative.sum())
     sources = [
         source("python", name=f"packets {part}", columns=COLUMNS, rate=max(own, 1e-6), cost=0.0, id=f"packets {part}")
         for part, own in enumerate(mean)
     ]
     later = tuple(own[own >= collected] - collected for own in times)
-    query = monitoring_plan(sources, costs.tolist())
+    query = monitoring_plan(sources, costs_of(mean, cores, seed))
     return Workload(query, later, duration - collected, rates_of(times, collected, width))
 
 

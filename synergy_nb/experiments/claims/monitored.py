@@ -17,19 +17,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import polars as pl
 
-from synergy_nb import traces
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.experiments.claims.measured import Point
 from synergy_nb.experiments.claims.monitoring import (
     AGGREGATES,
-    KEYS,
-    VALUES,
-    WINDOWS,
+    aggregated,
     assignments,
+    costs_of,
     monitoring_plan,
+    named,
+    packets_of,
     rates_of,
     substreams,
 )
@@ -68,20 +67,10 @@ def monitored(
     seconds
         That what follows is replayed for, at the multiple.
     """
-    if trace:
-        packets = traces.table({"connector": "trace", "path": trace})
-    else:
-        duration = collected + seconds * multiplier
-        packets = traces.table({"connector": "packets", "seed": seed, "rate": rate, "duration": duration})
-    begin = packets["time"].min()
-    parts = [
-        part.with_columns(since=(pl.col("time") - begin).dt.total_microseconds() / 1e6)
-        for part in substreams(packets, streams, seed)
-    ]
+    parts = substreams(packets_of(trace, rate, collected + seconds * multiplier, seed), streams, seed)
     stated = [part.filter(pl.col("since") < collected)["since"].to_numpy() for part in parts]
     mean = [max(len(own) / collected, 1e-6) for own in stated]
-    relative = np.random.default_rng([seed, 7]).uniform(0.1, 1.0, len(AGGREGATES))
-    costs: list[float] = (relative * load * peers / (sum(mean) * relative.sum())).tolist()
+    costs = costs_of(mean, load * peers, seed)
     model = monitoring_plan(
         [source("packets", rate=own, id=f"packets {number}") for number, own in enumerate(mean)], costs
     )
@@ -92,8 +81,7 @@ def monitored(
         sources = []
         for number, part in enumerate(parts):
             path = Path(folder) / f"{number}.parquet"
-            later = pl.col("since").is_between(collected, collected + seconds * multiplier, closed="left")
-            part.filter(later).drop("since").write_parquet(path)
+            part.filter(pl.col("since") >= collected).drop("since").write_parquet(path)
             where = {"path": str(path), "format": "parquet", "columns": COLUMNS, "speed": multiplier}
             sources.append(source("trace", **where, id=f"packets {number}", at="peer-1"))
         for algorithm, placed in placements.items():
@@ -116,10 +104,10 @@ def pinned_plan(packets: Sequence[Stream], costs: Sequence[float], placed: Mappi
     """
     sinks: list[Plan] = []
     for number, stream in enumerate(packets):
-        for (window, key, value), cost in zip(AGGREGATES, costs, strict=True):
-            name = f"{value} by {key}, {window}, {number}"
+        for aggregate, cost in zip(AGGREGATES, costs, strict=True):
+            name = named(number, aggregate)
             held = stream.delay(f"{cost!r} s", id=f"{name}, cost", at=placed[name])
-            found = held.aggregate(KEYS[key], WINDOWS[window], {value: VALUES[value]}, id=name, at=placed[name])
+            found = aggregated(held, number, aggregate, at=placed[name])
             sinks.append(found.sink(name, id=f"{name}, sink"))
     return plan(*sinks, name="network monitoring")
 

@@ -14,22 +14,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from synergy_nb import traces
 from synergy_nb.algorithms.resilience import Arcs, LoadModel, load_model
 from synergy_nb.experiments.claims.placements import place_by
 from synergy_nb.plan import Plan, Stream, plan
 
 __all__ = [
     "AGGREGATES",
+    "aggregated",
     "aggregates_of",
     "assignments",
+    "costs_of",
     "monitoring_model",
     "monitoring_plan",
+    "named",
+    "packets_of",
     "rates_of",
     "substreams",
 ]
@@ -55,7 +60,7 @@ def substreams(packets: pl.DataFrame, count: int, seed: int) -> list[pl.DataFram
     Parameters
     ----------
     packets
-        With the columns time, source, destination and bytes.
+        With the columns time, source, destination and bytes; ``since`` (:func:`packets_of`) is kept.
     count
         Number of parts.
     seed
@@ -67,13 +72,44 @@ def substreams(packets: pl.DataFrame, count: int, seed: int) -> list[pl.DataFram
         If a column is missing.
     """
     missing = [column for column in COLUMNS if column not in packets.columns]
+    kept = [*COLUMNS, *(column for column in packets.columns if column == "since")]
     if missing:
         raise ValueError(f"packets: columns {', '.join(packets.columns)}; expected {', '.join(missing)} too")
     sources = packets["source"].unique().sort()
     part = np.random.default_rng(seed).permutation(np.arange(len(sources)) % count)
     parts = pl.DataFrame({"source": sources, "part": part})
-    with_part = packets.select(COLUMNS).join(parts, on="source", how="left", maintain_order="left")
+    with_part = packets.select(kept).join(parts, on="source", how="left", maintain_order="left")
     return [with_part.filter(pl.col("part") == number).drop("part") for number in range(count)]
+
+
+def packets_of(trace: str, rate: float, duration: float, seed: int) -> pl.DataFrame:
+    """The first ``duration`` seconds of a packet trace, or as much generated; ``since`` are seconds from its begin."""
+    if trace:
+        packets = traces.table({"connector": "trace", "path": trace})
+    else:
+        packets = traces.table({"connector": "packets", "seed": seed, "rate": rate, "duration": duration})
+    since = (pl.col("time") - pl.col("time").min()).dt.total_microseconds() / 1e6
+    return packets.with_columns(since=since).filter(pl.col("since") < duration)
+
+
+def costs_of(mean: Sequence[float], cores: float, seed: int) -> list[float]:
+    """Seconds that a packet costs each aggregate, between 0.1 and 1 of one another, ``cores`` in all at mean rates."""
+    relative = np.random.default_rng([seed, 7]).uniform(0.1, 1.0, len(AGGREGATES))
+    costs: list[float] = (relative * cores / (sum(mean) * relative.sum())).tolist()
+    return costs
+
+
+def named(number: int, aggregate: tuple[str, str, str]) -> str:
+    """Id of one of :data:`AGGREGATES` over the stream of that number."""
+    window, key, value = aggregate
+    return f"{value} by {key}, {window}, {number}"
+
+
+def aggregated(stream: Stream, number: int, aggregate: tuple[str, str, str], **profile: Any) -> Stream:
+    """One of :data:`AGGREGATES` over a stream."""
+    window, key, value = aggregate
+    values = {value: VALUES[value]}
+    return stream.aggregate(KEYS[key], WINDOWS[window], values, id=named(number, aggregate), **profile)
 
 
 def monitoring_plan(packets: Sequence[Stream], costs: Sequence[float], selectivity: float = 0.1) -> Plan:
@@ -90,11 +126,9 @@ def monitoring_plan(packets: Sequence[Stream], costs: Sequence[float], selectivi
     """
     sinks: list[Plan] = []
     for number, stream in enumerate(packets):
-        for (window, key, value), cost in zip(AGGREGATES, costs, strict=True):
-            name = f"{value} by {key}, {window}, {number}"
-            found = stream.aggregate(
-                KEYS[key], WINDOWS[window], {value: VALUES[value]}, id=name, cost=cost, selectivity=selectivity
-            )
+        for aggregate, cost in zip(AGGREGATES, costs, strict=True):
+            name = named(number, aggregate)
+            found = aggregated(stream, number, aggregate, cost=cost, selectivity=selectivity)
             sinks.append(found.sink(name, id=f"{name}, sink", cost=0.0))
     return plan(*sinks, name="network monitoring")
 

@@ -9,7 +9,7 @@ What we found
 -------------
 With candidates at random, as the dissertation has it, eight paths led to a φ a fifth above the least, and it took 128
 to come within a hundredth. With what the directory says of the load of peers (:mod:`synergy_nb.overlay.load`)
-eight paths come within half a hundredth in the mean, so that is the default. The two aims are at odds: the graph of
+eight paths come within a hundredth in the mean, so that is the default. The two aims are at odds: the graph of
 least φ takes half as long again as the fastest, and the fastest has half as much again of φ.
 """
 
