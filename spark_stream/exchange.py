@@ -64,7 +64,7 @@ class Exchange:
     Parameters
     ----------
     name
-        Of the query.
+        Name of the query.
     columns
         Columns of its result with their types.
     stateful
@@ -140,7 +140,7 @@ class Exchange:
         Parameters
         ----------
         inlet
-            What is read.
+            Input of the part that the query reads on this port.
         schema
             See :func:`arrow_schema`.
         taps
@@ -163,6 +163,11 @@ class Exchange:
             full = any(isinstance(inlet, Spool) and inlet.full for inlet in self.inlets)
             self._told_full = self._told_full or full
             return full
+
+    @property
+    def held(self) -> int:
+        """Bytes of what has come from peers and has not been committed."""
+        return sum(inlet.held for inlet in self.inlets if isinstance(inlet, Spool))
 
     @property
     def late(self) -> int:

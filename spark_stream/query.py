@@ -8,6 +8,7 @@ peers are forked.
 from __future__ import annotations
 
 import contextlib
+import re
 import secrets
 import shutil
 import threading
@@ -31,7 +32,7 @@ from spark_stream.spool import Inlet, Spool
 from spark_stream.staging import Files, Layout, Staged, convert, direct
 from spark_stream.supported import supported_source
 from spark_stream.tables import POSITION, arrow_schema
-from synergy_nb.dataflow.tuples import Item
+from synergy_nb.dataflow.tuples import Batch, Item
 from synergy_nb.plan import Operator, Plan
 from synergy_nb.plan.parts import STATEFUL
 
@@ -47,6 +48,7 @@ PAUSE: Final = 0.5  # seconds between tries
 TRIES: Final = 4  # starts without a micro-batch, when Spark cannot start its Python processes
 LOOK: Final = 1  # seconds between two looks at a query
 STOPS_WITHIN: Final = 15.0  # seconds that a query gets to end
+_SHOWN: Final = 40  # characters of a name that are kept in the name of its query
 RECENT: Final = 64  # micro-batches that Spark remembers the progress of
 
 #: What a session has to be for queries of ours.
@@ -83,17 +85,27 @@ class Part(msgspec.Struct, frozen=True):
     inputs: tuple[str, ...]
 
 
+def _named(part: Part) -> str:
+    """A name for the query of a part, which its folder has, too.
+
+    Names of plans are free text, and a folder's name is not. So of what people wrote only letters, digits and hyphens
+    are kept, enough to recognise it by. What tells queries apart is the random end.
+    """
+    words = (re.sub(r"[^A-Za-z0-9]+", "-", each).strip("-")[:_SHOWN] for each in (part.application, part.operator))
+    return "-".join([*filter(None, words), secrets.token_hex(8)])
+
+
 class PartQuery:
     """A part as a streaming query; to be started once, and stopped in any case. Callbacks come on any thread.
 
     Parameters
     ----------
     part
-        What is to be executed.
+        Part of a plan that the query executes.
     connect
         Opens a session of the query's own; it may wait, and raises ``SparkUnavailable`` where there is no server.
     door
-        Of this peer.
+        Door of this peer, which serves the tuples of the query.
     folder
         Gives a folder that is the query's own, once ``connect`` has returned; None where Spark is not on this machine.
     keys
@@ -129,7 +141,7 @@ class PartQuery:
         leave: Callable[[SparkSession, bool], None] | None = None,
     ) -> None:
         self.part = part
-        self.name = f"{part.application}-{part.operator}-{secrets.token_hex(4)}"
+        self.name = _named(part)
         self.restarts = 0  # times that it had to be started again
         self._connect = connect
         self._door = door
@@ -169,6 +181,14 @@ class PartQuery:
     def full(self) -> bool:
         """Whether it should get nothing at the moment."""
         return self._exchange is not None and self._exchange.full
+
+    @property
+    def held(self) -> int:
+        """Bytes of tuples from peers that it has not committed."""
+        exchange = self._exchange
+        if exchange is None:
+            return sum(item.nbytes for _, item in tuple(self._early) if isinstance(item, Batch))
+        return exchange.held
 
     @property
     def late(self) -> int:

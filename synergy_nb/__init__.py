@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any, Final
 
+from synergy_nb.errors import SynergyError
 from synergy_nb.plan import Plan, PlanError, QoS, plan, source
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from synergy_nb.runtime.application import AsyncApplication
     from synergy_nb.runtime.client import AsyncCluster
     from synergy_nb.runtime.cluster import Application, Cluster
+    from synergy_nb.runtime.feeds import Feed, FeedError
     from synergy_nb.runtime.requests import ClusterError, NotAdmitted
     from synergy_nb.runtime.starting import connect_cluster, start_cluster
     from synergy_nb.runtime.widearea import WideArea
@@ -32,10 +34,13 @@ __all__ = [
     "Cluster",
     "ClusterError",
     "CompositionConfig",
+    "Feed",
+    "FeedError",
     "NotAdmitted",
     "Plan",
     "PlanError",
     "QoS",
+    "SynergyError",
     "WideArea",
     "connect_cluster",
     "plan",
@@ -52,6 +57,8 @@ _LATER: Final = {
     "Cluster": "synergy_nb.runtime.cluster",
     "ClusterError": "synergy_nb.runtime.requests",
     "CompositionConfig": "synergy_nb.algorithms.composition",
+    "Feed": "synergy_nb.runtime.feeds",
+    "FeedError": "synergy_nb.runtime.feeds",
     "NotAdmitted": "synergy_nb.runtime.requests",
     "WideArea": "synergy_nb.runtime.widearea",
     "connect_cluster": "synergy_nb.runtime.starting",

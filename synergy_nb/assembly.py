@@ -22,14 +22,14 @@ from synergy_nb.overlay.load import Loads
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.pastry import Pastry
 from synergy_nb.overlay.streams import PROFILED, Streams
-from synergy_nb.peer import Peer
+from synergy_nb.peer import Codec, Peer
 from synergy_nb.placements import check_placement, replicates
 from synergy_nb.plan import Plan
-from synergy_nb.plan.parts import PART, Profile, parts_of, profiled
+from synergy_nb.plan.parts import PART, Profile, credible, parts_of, profiled
 from synergy_nb.plan.sharing import TAP
 from synergy_nb.replicated import Replicated
 
-__all__ = ["ALL_COMPONENTS", "PeerConfig", "SynergyPeer"]
+__all__ = ["ALL_COMPONENTS", "PeerConfig", "SynergyPeer", "prepare"]
 
 ALL_COMPONENTS = (
     "aggregate",
@@ -67,7 +67,7 @@ class PeerConfig(msgspec.Struct, frozen=True):
     bandwidth
         Of each incoming virtual link, in bytes/s.
     seed
-        Of its random generator.
+        Seed of the peer's random generator.
     pings
         Seconds between pings of the failure detector; more where many peers share a machine.
     composition, session
@@ -261,6 +261,14 @@ class SynergyPeer:
         return cancelled or stopped
 
 
+def prepare() -> None:
+    """Have msgspec look at all message types, which takes longer than all else that makes a peer.
+
+    It remembers what it has seen with each type, so processes that are forked later need not look again.
+    """
+    Codec(SynergyPeer("", PeerConfig()).peer.message_types)
+
+
 def _profiles(entries: Mapping[str, tuple[Entry, ...]]) -> dict[str, Profile]:
     """What hosts have measured of operators, by the names of their streams; where several have, of the busiest."""
     found: dict[str, Profile] = {}
@@ -275,9 +283,9 @@ def _profiles(entries: Mapping[str, tuple[Entry, ...]]) -> dict[str, Profile]:
 def _unstated(plan: Plan, profiles: Mapping[str, Profile]) -> dict[str, Profile]:
     """What was measured of those operators whose cost, selectivity or rate a plan does not state, by their ids."""
     known: dict[str, Profile] = {}
-    for name, operator in plan.operators.items():
-        measured = profiles.get(plan.stream_name(name))
-        if measured is None or operator.kind == "sink":
+    for name, measured in credible(plan, profiles).items():
+        operator = plan.operators[name]
+        if operator.kind == "sink":
             continue
         stated = operator.kind != "source" or operator.params.get("rate") is not None
         known[name] = Profile(

@@ -226,8 +226,10 @@ class RateChanges:
         """Keep a candidate: of those 2^k blocks old, every 2^k-th one."""
         self._blocks = number = self._blocks + 1
         self._block = mark
-        for age, candidates in enumerate(self._ages):
-            candidates.append(mark)
+        for age in range(AGES):
+            if age == len(self._ages):  # only as old as the stream is: one that is silent takes no memory
+                self._ages.append(deque(maxlen=KEPT))
+            self._ages[age].append(mark)
             if number >> age & 1:
                 break
 
@@ -297,7 +299,7 @@ class RateChanges:
 
     def _restart(self) -> None:
         """Begin to collect candidates."""
-        self._ages = [deque(maxlen=KEPT) for _ in range(AGES)]
+        self._ages = []
         self._blocks, self._block = 0, self.now
         self._last = None
 

@@ -3,41 +3,18 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from synergy_nb.account import lines, why_there
 from synergy_nb.journal import Event
+from synergy_nb.troubles import Trouble, gathered, observers
+from synergy_nb.uncovered import told, uncovered
 
 __all__ = ["Explanation", "readable"]
 
-# What is done about each requirement, said with it.
-HELD: Final = {
-    "delay": "delay at most {:g} s, checked by every probe",
-    "miss_rate": "miss rate at most {:.4g}, projected for every graph",
-    "throughput": "throughput of {:g} bytes/s, projected for every graph",
-    "throughput_tuples": "throughput of {:g} tuples/s, projected for every graph",
-    "availability": "availability of {:.6g}: as many replicas as that takes",
-    "degree": "{:g} replicas of each component",
-}
-
-# Of an application with replicas, whose places follow from availability and resources.
-MEASURED: Final = {
-    "delay": "delay at most {:g} s, measured",
-    "miss_rate": "miss rate at most {:.4g}, measured",
-    "throughput": "throughput of {:g} bytes/s, measured",
-    "throughput_tuples": "throughput of {:g} tuples/s, measured",
-}
-
 LATEST: Final = 253_402_300_800_000_000  # beyond the year 9999, microseconds: the end of a stream
-
-#: How far the search for a place goes (section 2.3.2).
-STAGES: Final = {
-    1: "beside what comes before or after",
-    2: "on the other side",
-    3: "at neighbours in the overlay and along the path",
-    4: "as a complete graph",
-}
 
 
 class Explanation:
@@ -48,12 +25,17 @@ class Explanation:
     request
         Which.
     events
-        Events of all peers that are about it, in order.
+        Events of all peers that are about it, in order; errors of peers among them are told, too.
     names
         Peer address to a name for people.
+    state
+        Status and reason as far as its origin, or whoever lost touch with the origin, knows them. They are told where
+        the events say less, as those of an origin that died do.
 
     Attributes
     ----------
+    names : mapping
+        Peer address to a name for people.
     asked : dict
         QoS requirement Q_ξ, in base units.
     candidates : dict
@@ -90,6 +72,13 @@ class Explanation:
         ``availability`` if peers say how they fail.
     moves : list of str
         What backups took over, and what was lost at that.
+    left : dict
+        Operator to the number of its remaining replicas, for operators with fewer replicas than were asked for.
+    uncovered : dict
+        Peer to the parts of the application that only this peer has and no other could take over; empty without
+        replicas.
+    troubles : list of Trouble
+        Errors of peers: protocols that raised an exception, links that broke, messages and data that were refused.
     outcome : str
         What became of the request, in a sentence.
 
@@ -99,9 +88,16 @@ class Explanation:
     r1: rejected: no peers
     """
 
-    def __init__(self, request: str, events: Iterable[Event], names: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        request: str,
+        events: Iterable[Event],
+        names: Mapping[str, str],
+        state: tuple[str, str] | None = None,
+    ) -> None:
+        events = list(events)
         self.request = request
-        self._names = names
+        self.names = names
         self.asked: dict[str, float] = {}
         self.candidates: dict[str, list[str]] = {}
         self.accepted: list[dict[str, Any]] = []
@@ -125,36 +121,41 @@ class Explanation:
         self.unplaced: list[str] = []
         self.outcome = "being composed"
         self.setup_s: float | None = None
+        self.left: dict[str, int] = {}
+        self.uncovered: dict[str, list[str]] = {}
+        self.troubles: list[Trouble] = gathered(events)
         submitted: float | None = None
+        origin = orphaned = ""
         for event in events:
             detail = event.detail
             if event.kind == "request_submitted":
-                submitted = event.time
+                submitted, origin = event.time, event.peer
                 self.asked = dict(detail.get("qos", {}))
             elif event.kind == "engines_chosen":
                 self.engines = {operator: (engine, why) for operator, (engine, why) in detail["reasons"].items()}
                 self.parts = dict(detail["parts"])
             elif event.kind == "placed":
-                self.placed = str(self._readable(detail["text"]))
+                self.placed = str(self.readable(detail["text"]))
             elif event.kind == "taking_over":
                 lost = self._name(detail["dead"])
                 moved = [f"{name} from {lost} to {self._name(peer)}" for name, peer in detail["operators"].items()]
                 self.moves.append(", ".join(moved) or f"{lost} had backups alone")
             elif event.kind == "taken_over":
                 self._moved = self._graph(detail["peers"])
+                self._count(detail["backups"])
             elif event.kind == "gap":
                 since, until = (_moment(detail[field]) for field in ("since", "until"))
                 self.moves.append(f"{detail['operator']}: results from {since} to {until} may be missing or doubled")
             elif event.kind == "engines_changed":
                 self.parts = dict(detail["parts"])
-                self.changed = self._readable(detail["reason"])
+                self.changed = self.readable(detail["reason"])
                 for operator, (engine, _) in self.engines.items():
                     if engine == "spark" and not any(operator in part for part in self.parts.values()):
                         self.engines[operator] = ("peer", f"on Spark: {self.changed}")
             elif event.kind == "sharing_found":
                 self.sharable = {o: [self._name(peer) for peer in peers] for o, peers in detail["points"].items()}
             elif event.kind == "sharing_given_up":
-                self.unshared = self._readable(detail["reason"])
+                self.unshared = self.readable(detail["reason"])
             elif event.kind == "deploying":
                 self.deployed.append(dict(detail))
             elif event.kind == "candidates_found":
@@ -173,25 +174,29 @@ class Explanation:
             elif event.kind == "placement_begun":
                 self.replicas = []
             elif event.kind == "replica_decided":
-                passed = [(self._name(peer), self._readable(why)) for peer, why in detail["passed"]]
+                passed = [(self._name(peer), self.readable(why)) for peer, why in detail["passed"]]
                 order = [self._name(peer) for peer in detail["order"]]
                 self.replicas.append({**detail, "at": self._name(detail["at"]), "order": order, "passed": passed})
             elif event.kind == "placement_completed":
                 backups = {o: [self._name(peer) for peer in peers] for o, peers in detail["backups"].items()}
                 self.replicated = {**detail, "primaries": self._graph(detail["primaries"]), "backups": backups}
                 self.outcome = "placed"
+                alone = uncovered(detail["primaries"], backups, origin or event.peer)
+                self.uncovered = {self._name(peer): what for peer, what in alone.items()}
             elif event.kind == "placement_attempt_failed":
-                self.unplaced.append(self._readable(detail["reason"]))
+                self.unplaced.append(self.readable(detail["reason"]))
             elif event.kind == "placement_failed":
-                self.outcome = f"not placed: {self._readable(detail['reason'])}"
+                self.outcome = f"not placed: {self.readable(detail['reason'])}"
             elif event.kind == "placement_released" and self.outcome == "placed":
                 self.replicated = None
                 self.outcome = "its replicas have been given back"
             elif event.kind == "setup_failed":
-                self.refused.append(self._readable(detail["reason"]))
+                self.refused.append(self.readable(detail["reason"]))
+            elif event.kind == "session_expired":
+                orphaned = self._name(detail["origin"])
             elif event.kind.startswith("application_"):
                 status = event.kind.removeprefix("application_")
-                reason = self._readable(detail.get("reason", ""))
+                reason = self.readable(detail.get("reason", ""))
                 self.outcome = f"{status}: {reason}" if reason else status
                 if status == "running" and submitted is not None:
                     self.setup_s = event.time - submitted
@@ -199,15 +204,31 @@ class Explanation:
                     self.shared = {tap: (of, op) for tap, (of, op) in detail.get("shared", {}).items()}
                 if status == "rejected":
                     self.selected = None
+        self._conclude(orphaned, state)
+
+    def _conclude(self, orphaned: str, state: tuple[str, str] | None) -> None:
+        """Say what became of it where the journal of its origin cannot."""
+        if self.outcome in ("being composed", "running", "placed"):
+            if state is not None and state[0] not in ("composing", self.outcome):
+                status, reason = state[0], self.readable(state[1])
+                self.outcome = f"{status}: {reason}" if reason else status
+            elif orphaned:
+                self.outcome = f"failed: its origin {orphaned} died or is not heard of any more"
+
+    def _count(self, backups: Mapping[str, Sequence[str]]) -> None:
+        """Find the operators that have fewer replicas left than were asked for."""
+        counts = {name: 1 + len(peers) for name, peers in backups.items()}
+        self.left = {name: count for name, count in counts.items() if count < self.degree}
 
     def _name(self, address: str) -> str:
-        return self._names.get(address, address)
+        return self.names.get(address, address)
 
     def _graph(self, peers: Mapping[str, str]) -> dict[str, str]:
         return {operator: self._name(peer) for operator, peer in peers.items()}
 
-    def _readable(self, text: str) -> str:
-        return readable(text, self._names)
+    def readable(self, text: str) -> str:
+        """A text with names of peers for their addresses."""
+        return readable(text, self.names)
 
     @property
     def peers(self) -> dict[str, str]:
@@ -228,7 +249,7 @@ class Explanation:
             if placed.get(operator) != self.peers.get(operator):
                 return f"its backup took over from {placed[operator]}"
             primaries = [each for each in self.replicas if (each["operator"], each["role"]) == (operator, "primary")]
-            return _why(primaries[-1]) if primaries else self.outcome
+            return why_there(primaries[-1]) if primaries else self.outcome
         operator = next((name for name, part in self.parts.items() if operator in part), operator)
         if operator not in self.selected["peers"]:
             return "not executed: what follows from it runs already"
@@ -252,16 +273,42 @@ class Explanation:
             f" ({', '.join(probed)}){rest}"
         )
 
+    @property
+    def degree(self) -> int:
+        """Replicas of each component that were asked for; 0 without replicas."""
+        return 0 if self.replicated is None else int(self.replicated["degree"])
+
+    @property
+    def coverage(self) -> str:
+        """What the replicas cover and what they do not; empty without replicas."""
+        covered = [] if self.replicated is None else list(self.replicated["backups"])
+        return told(covered, self.uncovered) if self.uncovered else ""
+
+    def told(self, trouble: Trouble) -> str:
+        """An error of peers in a line."""
+        times = f" ({trouble.times} times)" if trouble.times > len(trouble.peers) else ""
+        return f"{observers(trouble.peers, self.names)}: {self.readable(trouble.said)}{times}"
+
+    def where(self, operator: str) -> str:
+        """Where an operator runs: a peer, Spark at a peer, or the peer whose stream is used; empty if nowhere."""
+        part = next((name for name, members in self.parts.items() if operator in members), "")
+        peer = self.peers.get(part or operator, "")
+        if part:
+            return f"{peer}, Spark"
+        if operator in self.shared:
+            return f"{peer}, shared"
+        return peer or (f"within {', '.join(sorted({of for of, _ in self.shared.values()}))}" if self.shared else "")
+
     def why_replica(self, operator: str, peer: str) -> str:
         """Why a replica of an operator is at a peer, in a sentence."""
         for replica in self.replicas:
             if (replica["operator"], replica["at"]) == (operator, peer):
-                return _why(replica)
+                return why_there(replica)
         return f"it has no replica of {operator}"
 
     @property
     def impacts(self) -> dict[str, dict[str, Any]]:
-        """What each application that ran is projected to take with the chosen graph.
+        """What those that ran are projected to take with the chosen graph: by probe, the few nearest their limits.
 
         ``before`` and ``after`` in seconds, its ``limit``, and the ``operator`` and peer (``at``) that harm it most.
         """
@@ -300,104 +347,20 @@ class Explanation:
             "replicas": self.replicas,
             "replicated": self.replicated,
             "moves": self.moves,
+            "left": self.left,
+            "uncovered": self.uncovered,
+            "troubles": [each._asdict() for each in self.troubles],
             "impacts": self.impacts,
         }
 
-    def _lines(self) -> list[str]:
-        took = "" if self.setup_s is None else f" (set up in {self.setup_s * 1e3:.0f} ms)"
-        lines = [f"{self.request}: {self.outcome}{took}"]
-        if self.asked:
-            held = {**HELD, **MEASURED} if self.replicas else HELD
-            lines.append("  asked: " + "; ".join(held[name].format(value) for name, value in self.asked.items()))
-        if self.engines:
-            lines.append("  engines:")
-            width = max(map(len, self.engines))
-            lines.extend(f"    {name:<{width}}  {engine}: {why}" for name, (engine, why) in self.engines.items())
-        lines.extend(
-            f"    {', '.join(part)}: one part, composed as {name}" for name, part in self.parts.items() if len(part) > 1
-        )
-        if self.sharable:
-            found = "; ".join(f"{operator} at {', '.join(peers)}" for operator, peers in self.sharable.items())
-            used = f"; not used: {self.unshared}" if self.unshared else ""
-            lines.append(f"  running streams: {found}{used}")
-        if self.placed:
-            lines.append("  placed: " + self.placed.replace("\n", "\n    "))
-        lines.extend(f"  taken over: {move}" for move in self.moves)
-        lines.extend(f"  deployed: {', '.join(each['operators'])}, {STAGES[each['stage']]}" for each in self.deployed)
-        lines.extend(
-            f"  probes: {attempt['paths']} paths returned, {attempt['dropped']} dropped; "
-            f"{attempt['graphs']} complete graphs, {attempt['qualified']} qualified"
-            + ("" if attempt["complete"] else " (time ran out)")
-            for attempt in self.attempts
-        )
-        if self.accepted:
-            where: dict[str, dict[str, int]] = {}
-            for probe in self.accepted:
-                passed = where.setdefault(probe["operator"], {})
-                passed[probe["at"]] = passed.get(probe["at"], 0) + 1
-            lines.append("  accepted: " + "; ".join(f"{o} {_counted(passed)}" for o, passed in where.items()))
-        if self.selected is not None:
-            delay = self.selected["delay_s"]
-            lines.append(f"  chosen: φ = {self.selected['phi']:.4g}, projected delay {delay * 1e3:.3g} ms")
-            width = max(map(len, self.selected["peers"]))
-            lines.extend(
-                f"    {operator:<{width}}  {peer}: {self.why(operator)}"
-                for operator, peer in self.selected["peers"].items()
-            )
-        lines.extend(
-            f"  projected: {name}: {each['before'] * 1e3:.3g} ms now, {each['after'] * 1e3:.3g} ms with it, of "
-            f"{each['limit'] * 1e3:.4g} ms ({each['operator']} at {each['at']})"
-            for name, each in self.impacts.items()
-        )
-        others = [graph for graph in self.graphs if self.selected is None or graph["peers"] != self.selected["peers"]]
-        others.sort(key=lambda graph: float("inf") if graph["phi"] is None else graph["phi"])
-        for graph in others[:4]:
-            verdict = graph["unqualified"] or f"φ = {graph['phi']:.4g}"
-            places = ", ".join(f"{operator}@{peer}" for operator, peer in graph["peers"].items())
-            lines.append(f"  not chosen: {verdict}, {graph['delay_s'] * 1e3:.3g} ms: {places}")
-        if len(others) > 4:
-            lines.append(f"  and {len(others) - 4} more graphs")
-        lines.extend(
-            f"  dropped: {drop['operator']} at {drop['at']}: {drop['condition']}: "
-            + (self._readable(drop.get("detail", "")) or f"{drop['asked']:.4g} asked, {drop['available']:.4g} there")
-            for drop in self.dropped[:8]
-        )
-        lines.extend(f"  refused at set-up: {reason}" for reason in self.refused)
-        lines.extend(f"  not placed at first: {reason}" for reason in self.unplaced[:4] if self.replicated is not None)
-        if self.replicated is not None:
-            exact = self.replicated["availability"]
-            reached = "" if exact is None else f", available with probability {exact:.6g}"
-            lines.append(f"  replicas: degree {self.replicated['degree']}{reached}")
-        lines.extend(f"    {each['operator']} ({each['role']}) at {each['at']}: {_why(each)}" for each in self.replicas)
-        return lines
-
     def __str__(self) -> str:
-        return "\n".join(self._lines())
+        return "\n".join(lines(self))
 
     def __repr__(self) -> str:
         return str(self)
 
     def _repr_html_(self) -> str:
         return f"<pre style='white-space: pre-wrap'>{html.escape(str(self))}</pre>"
-
-
-def _why(replica: Mapping[str, Any]) -> str:
-    """Why a replica is where it is."""
-    if replica["candidates"] == 1:
-        reason = "its only candidate"
-    elif replica["used"]:
-        reason = "the application uses that peer already"
-    else:
-        reason = "no peer that the application uses could take it; the nearest of the others that could"
-        reason = reason if replica["passed"] else "the nearest that could"
-    if replica["latency_s"]:
-        reason += f", {replica['latency_s'] * 1e3:.3g} ms away"
-    passed = dict.fromkeys(f"{peer} ({why})" for peer, why in replica["passed"])
-    return f"{reason}; passed over: {', '.join(passed)}" if passed else reason
-
-
-def _counted(passed: Mapping[str, int]) -> str:
-    return ", ".join(f"{peer} ({count} paths)" if count > 1 else peer for peer, count in sorted(passed.items()))
 
 
 def readable(text: str, names: Mapping[str, str]) -> str:

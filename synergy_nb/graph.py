@@ -12,6 +12,7 @@ from itertools import pairwise
 
 import msgspec
 
+from synergy_nb.overheads import exceeding, quantile
 from synergy_nb.plan import Plan
 from synergy_nb.plan.sharing import TAP
 from synergy_nb.queueing import tandem_tail
@@ -41,7 +42,7 @@ class Deploy(msgspec.Struct, frozen=True):
     Parameters
     ----------
     application, operator
-        What to create.
+        Application and operator whose execution is created.
     plan
         ``Plan.to_bytes()``.
     peers
@@ -70,7 +71,7 @@ class Replicate(msgspec.Struct, frozen=True):
     Parameters
     ----------
     application, operator
-        Of what.
+        Application and operator whose output is kept.
     plan
         ``Plan.to_bytes()``.
     peers, backups
@@ -120,7 +121,7 @@ class Detach(msgspec.Struct, frozen=True):
     Parameters
     ----------
     application, operator
-        What goes on.
+        Application and operator that goes on.
     consumers
         Operators of the same application that get no more of its stream, even where they were what it waited for.
     """
@@ -136,7 +137,7 @@ class Place(msgspec.Struct, frozen=True):
     Parameters
     ----------
     request, attempt
-        What asks.
+        Id of the request, and number of the attempt that asks.
     plan
         ``Plan.to_bytes()``.
     capacities
@@ -158,7 +159,7 @@ class Placed(msgspec.Struct, frozen=True):
     Parameters
     ----------
     request, attempt
-        What asked.
+        Id of the request, and number of the attempt that asked.
     peers
         Operator to peer; empty if there is no way to place the plan.
     ratio
@@ -260,9 +261,11 @@ class Hop(msgspec.Struct, frozen=True, gc=False, array_like=True):
     bandwidth
         Residual bandwidth of the virtual link that the probe came over, in bytes/s, likewise; infinite within a peer.
     processing
-        Processing time τ of the component, in seconds a tuple.
+        Execution time of a tuple at the component, in seconds: processing, waiting, and the measured overhead.
     transmission
         Time from the upstream peer to this one, in seconds.
+    variance
+        Variance of processing and transmission together, in seconds squared; 0 where overheads are not measured.
     """
 
     operator: str
@@ -271,6 +274,7 @@ class Hop(msgspec.Struct, frozen=True, gc=False, array_like=True):
     bandwidth: float
     processing: float
     transmission: float
+    variance: float = 0.0
 
 
 Use = tuple[str, str, str]
@@ -312,6 +316,20 @@ class ComponentGraph(msgspec.Struct, frozen=True):
                     before = arrived
             reached[operator] = self.hops[operator].processing + before
         return reached
+
+    def kept(self, plan: Plan, late: float | None) -> float:
+        """Seconds that all but a share ``late`` of the tuples keep, on the slowest route.
+
+        Without a share, or where no hop has a measured variance, this is the end-to-end execution time.
+        """
+        slowest = self.delay(plan)
+        if late is None:
+            return slowest
+        for route in plan.routes:
+            hops = [self.hops[operator] for operator in route]
+            mean = sum(hop.processing for hop in hops) + sum(self.links[edge][1] for edge in pairwise(route))
+            slowest = max(slowest, quantile(mean, sum(hop.variance for hop in hops), 1.0 - late))
+        return slowest
 
     def miss_rate(self, plan: Plan, limit: float) -> float:
         """Projected share of the tuples that take longer than ``limit`` seconds, of the route that loses most.
@@ -381,7 +399,14 @@ class ComponentGraph(msgspec.Struct, frozen=True):
 
 
 def late(hops: Sequence[Hop], transmissions: Sequence[float], plan: Plan, limit: float) -> float:
-    """Share of the tuples that take longer than ``limit`` seconds over these hops, in a row."""
+    """Share of the tuples that take longer than ``limit`` seconds over these hops, in a row.
+
+    Where hops have measured variances, the delay of the path is assumed to be log-normal with their mean and variance;
+    otherwise the time at each component is assumed to be exponential, as in M/M/1 queues.
+    """
+    varies = sum(hop.variance for hop in hops)
+    if varies > 0.0:
+        return exceeding(sum(hop.processing for hop in hops) + sum(transmissions), varies, limit)
     taps = [hop.processing for hop in hops if plan.operators[hop.operator].kind == TAP]  # they have come all their way
     served = [hop.processing for hop in hops if plan.operators[hop.operator].kind != TAP]
     return tandem_tail(0.0, served, limit - sum(transmissions) - sum(taps))

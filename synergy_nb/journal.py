@@ -10,11 +10,14 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Any
+from itertools import chain
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 __all__ = ["Event", "Journal"]
+
+PAGE: Final = 1024  # events that are encoded together
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -44,6 +47,18 @@ class Event(msgspec.Struct, frozen=True):
     sequence: int = -1
 
 
+class _Page(NamedTuple):
+    """Older events in encoded form, which takes a fifth of the memory."""
+
+    held: int
+    subjects: frozenset[str]
+    data: bytes
+
+    def events(self) -> list[Event]:
+        """These events, decoded."""
+        return msgspec.msgpack.decode(self.data, type=list[Event])
+
+
 class Journal:
     """A bounded, append-only list of events that readers follow by sequence number.
 
@@ -51,6 +66,9 @@ class Journal:
     ----------
     capacity
         Events kept; the oldest go first. A reader that fell behind sees the gap in the sequence numbers.
+    volume
+        Bytes of older events, which are kept encoded, so that a peer of many applications does not run out of memory:
+        the oldest go first here, too. None: all are kept as they are.
 
     Examples
     --------
@@ -60,17 +78,24 @@ class Journal:
     ['probe_sent']
     """
 
-    def __init__(self, capacity: int = 100_000) -> None:
+    def __init__(self, capacity: int = 100_000, volume: int | None = None) -> None:
         if capacity < 1:
             raise ValueError(f"capacity: {capacity} events; expected at least 1")
-        self._events: deque[Event] = deque(maxlen=capacity)
+        if volume is not None and volume < 1:
+            raise ValueError(f"volume: {volume} bytes; expected at least 1")
+        self.capacity = capacity
+        self.volume = volume
+        self._pages: deque[_Page] = deque()
+        self._packed = 0  # events in pages
+        self._bytes = 0
+        self._events: deque[Event] = deque()  # those after them
         self._next = 0
 
     def __len__(self) -> int:
-        return len(self._events)
+        return min(self._packed + len(self._events), self.capacity)
 
     def __iter__(self) -> Iterator[Event]:
-        return iter(tuple(self._events))
+        return iter(self.since(0))
 
     @property
     def next_sequence(self) -> int:
@@ -82,26 +107,53 @@ class Journal:
         event = msgspec.structs.replace(event, sequence=self._next)
         self._next += 1
         self._events.append(event)
+        if self.volume is not None and len(self._events) >= 2 * PAGE:
+            self._pack(self.volume)
+        if len(self._events) > self.capacity:
+            self._events.popleft()
         return event
+
+    def _pack(self, volume: int) -> None:
+        """Encode the older half of what is not encoded yet, and forget what is too much."""
+        older = [self._events.popleft() for _ in range(PAGE)]
+        page = _Page(PAGE, frozenset(event.subject for event in older), msgspec.msgpack.encode(older))
+        self._pages.append(page)
+        self._packed += page.held
+        self._bytes += len(page.data)
+        while self._pages and (
+            self._bytes > volume or self._packed - self._pages[0].held + len(self._events) >= self.capacity
+        ):
+            gone = self._pages.popleft()
+            self._packed -= gone.held
+            self._bytes -= len(gone.data)
 
     def since(self, sequence: int, limit: int | None = None) -> list[Event]:
         """Events numbered ``sequence`` and later, at most ``limit`` of them, oldest first."""
-        first = self._next - len(self._events)
-        skip = max(sequence - first, 0)
-        stop = len(self._events) if limit is None else min(len(self._events), skip + limit)
-        events = self._events
-        return [events[index] for index in range(skip, stop)]
+        first = max(sequence, self._next - len(self))
+        stop = self._next if limit is None else min(self._next, first + limit)
+        found: list[Event] = []
+        number = self._next - len(self._events) - self._packed  # of the first event of a page
+        for page in self._pages:
+            if number < stop and first < number + page.held:
+                found.extend(page.events()[max(first - number, 0) : stop - number])
+            number += page.held
+        found.extend(self._events[index] for index in range(max(first - number, 0), max(stop - number, 0)))
+        return found
 
     def about(self, subject: str, kinds: Iterable[str] | None = None) -> list[Event]:
         """Events of one request, application or peer, oldest first, optionally only of some kinds."""
         wanted = None if kinds is None else frozenset(kinds)
+        first = self._next - len(self)
+        pages = (page.events() for page in self._pages if subject in page.subjects)
         return [
-            event for event in self._events if event.subject == subject and (wanted is None or event.kind in wanted)
+            event
+            for event in chain(chain.from_iterable(pages), self._events)
+            if event.subject == subject and event.sequence >= first and (wanted is None or event.kind in wanted)
         ]
 
     def to_json_lines(self) -> str:
         """The journal as one JSON object a line."""
-        return "".join(json.dumps(msgspec.to_builtins(event), sort_keys=True) + "\n" for event in self._events)
+        return "".join(json.dumps(msgspec.to_builtins(event), sort_keys=True) + "\n" for event in self)
 
     @classmethod
     def from_json_lines(cls, text: str, capacity: int = 100_000) -> Journal:

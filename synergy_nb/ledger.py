@@ -7,11 +7,12 @@ links are taken and given back, so that nothing is promised twice: a *reservatio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 __all__ = ["ROUNDING", "Ledger"]
 
+RECOUNT: Final = 256  # changes after which sums are taken anew, before what rounding adds up to matters
 ROUNDING: Final = 1e-9  # share of a resource by which sums in different orders may differ
 
 Link = tuple[str, str]
@@ -37,10 +38,6 @@ class _Share:
         self.reserved: dict[str, dict[Link, float]] = {}
         self.committed: dict[str, dict[Link, float]] = {}
         self.limit: dict[str, float] = {}
-
-    def promised(self, resource: str) -> float:
-        """Committed amount of a resource."""
-        return _sum(self.committed, resource)
 
     def held(self, resource: str) -> float:
         """Reserved amount of a resource.
@@ -101,6 +98,9 @@ class Ledger:
         self.bandwidth_from: Callable[[str], float] = lambda _upstream: bandwidth
         self.on_change: Callable[[], None] = lambda: None
         self._shares: dict[str, _Share] = {}
+        self._holding: dict[str, _Share] = {}  # of these, by request, all that hold reservations, and perhaps others
+        self._promised: dict[str, float] = {}  # by resource, what is committed to all
+        self._changes = 0
 
     # -- what is left --------------------------------------------------------------------------------------------
 
@@ -108,12 +108,30 @@ class Ledger:
         return self.cores if resource == CORES else self.bandwidth_from(resource)
 
     def _residual(self, request: str, resource: str) -> float:
-        left = self._capacity(resource)
-        for other, share in self._shares.items():
-            left -= share.promised(resource)
+        left = self._capacity(resource) - self._promised.get(resource, 0.0)
+        for other, share in self._holding.items():
             if other != request:
                 left -= share.held(resource)
         return left
+
+    def _count(self, claims: Iterable[Mapping[Link, float]], sign: float) -> None:
+        """Add what has been committed, or given back, to what is promised to all."""
+        for claim in claims:
+            for (resource, _), amount in claim.items():
+                self._promised[resource] = self._promised.get(resource, 0.0) + sign * amount
+        self._changes += 1
+        if self._changes >= RECOUNT or not any(share.committed for share in self._shares.values()):
+            self._changes = 0
+            self._promised = self._recounted()
+
+    def _recounted(self) -> dict[str, float]:
+        """What is promised, taken anew from all commitments."""
+        totals: dict[str, float] = {}
+        for share in self._shares.values():
+            for claim in share.committed.values():
+                for (resource, _), amount in claim.items():
+                    totals[resource] = totals.get(resource, 0.0) + amount
+        return totals
 
     def residual_cores(self, request: str) -> float:
         """Residual processing capacity rp for ``request``, whose own reservations do not count, in cores."""
@@ -131,6 +149,7 @@ class Ledger:
         Probes that reach the same component by other paths add their link and take no cores twice.
         """
         share = self._shares.setdefault(request, _Share())
+        self._holding[request] = share
         claim = share.reserved.setdefault(operator, {})
         claim[CORES, ""] = cores
         share.limit[CORES] = max(self._residual(request, CORES), 0.0)
@@ -181,7 +200,11 @@ class Ledger:
                 if resource == CORES:
                     return f"processing capacity: {left:.4g} of {amount:.4g} cores left"
                 return f"bandwidth from {resource}: {left:.4g} of {amount:.4g} bytes/s left"
-        claims[operator] = {(CORES, ""): cores, **links}
+        claim = claims[operator] = {(CORES, ""): cores, **links}
+        if claims is share.committed:
+            self._count([claim], 1.0)
+        else:
+            self._holding[request] = share
         for resource in asked:  # of what was not reserved, some was taken from what others left since
             share.limit[resource] = max(self._residual(request, resource), 0.0)
         self.on_change()
@@ -192,7 +215,9 @@ class Ledger:
         share = self._shares.get(request)
         if share is not None:
             share.reserved.pop(operator, None)
-            share.committed.pop(operator, None)
+            claim = share.committed.pop(operator, None)
+            if claim is not None:
+                self._count([claim], -1.0)
             self._tidy(request)
             self.on_change()
 
@@ -208,21 +233,25 @@ class Ledger:
     def release(self, request: str) -> bool:
         """Drop all that a request holds."""
         share = self._shares.pop(request, None)
+        self._holding.pop(request, None)
         if share is not None and share.committed:
+            self._count(share.committed.values(), -1.0)
             self.on_change()
         return share is not None
 
     def _tidy(self, request: str) -> None:
         share = self._shares[request]
-        if not share.reserved and not share.committed:
-            del self._shares[request]
+        if not share.reserved:
+            self._holding.pop(request, None)
+            if not share.committed:
+                del self._shares[request]
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
     @property
     def load(self) -> float:
         """Committed share of the capacity."""
-        return sum(share.promised(CORES) for share in self._shares.values()) / self.cores
+        return self._promised.get(CORES, 0.0) / self.cores
 
     @property
     def requests(self) -> frozenset[str]:
@@ -236,11 +265,8 @@ class Ledger:
 
     def overbooked(self) -> str | None:
         """Which resource is promised beyond its capacity, or None: the invariant that tests hold."""
-        totals: dict[str, float] = {}
+        totals = self._recounted()
         for share in self._shares.values():
-            for claim in share.committed.values():
-                for (resource, _), amount in claim.items():
-                    totals[resource] = totals.get(resource, 0.0) + amount
             for resource in {of for claim in share.reserved.values() for of, _ in claim}:
                 totals[resource] = totals.get(resource, 0.0) + share.held(resource)
         for resource, taken in totals.items():

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from synergy_nb.graph import Place, Placed
-from synergy_nb.plan import Plan
+from synergy_nb.plan import Plan, source
 from synergy_nb.plan.units import WrongValue, nearest
 
-__all__ = ["PLACEMENTS", "check_placement", "decided", "replicates"]
+__all__ = ["PLACEMENTS", "check_placement", "decided", "replicates", "warm"]
 
 #: By probes that balance the load, or so that they withstand the largest set of rates of the sources (ROD).
 PLACEMENTS: Final = ("composed", "resilient")
@@ -25,7 +25,7 @@ def check_placement(plan: Plan, placement: str, peers: int | None = None) -> Non
     Parameters
     ----------
     plan
-        What is asked.
+        Query plan to place.
     placement
         One of :data:`PLACEMENTS`.
     peers
@@ -61,3 +61,9 @@ def decided(order: Place) -> Placed:
     except ValueError as error:
         return Placed(order.request, order.attempt, reason=str(error))
     return Placed(order.request, order.attempt, dict(found.assignment), float(found.ratio), found.to_text())
+
+
+def warm() -> None:
+    """Load the libraries and compiled functions that placing needs, by placing a dummy plan."""
+    plan = source("packets").filter("bytes > 0").sink("none")
+    decided(Place("", 0, plan.to_bytes(), {"a": 1.0, "b": 1.0}, {}))

@@ -72,6 +72,10 @@ class ProjectionConfig(msgspec.Struct, frozen=True):
     interval
         Seconds over which execution times are averaged before they are compared with a limit: from one feedback to the
         next.
+    worsening
+        Share of its own execution time by which an application that misses its limit already may be slowed down
+        further. It has no limit left to keep, so another plan is refused only for the delay that it would add. 0: a
+        plan that adds any delay is refused.
 
     Raises
     ------
@@ -85,6 +89,7 @@ class ProjectionConfig(msgspec.Struct, frozen=True):
     window: float = 10.0
     confidence: float = 0.0
     interval: float = 1.0
+    worsening: float = 0.05
 
     def __post_init__(self) -> None:
         for field, known in (("projector", PROJECTORS), ("load", LOADS), ("segments", SEGMENTS)):
@@ -93,6 +98,8 @@ class ProjectionConfig(msgspec.Struct, frozen=True):
         for field in ("window", "interval"):
             if not 0.0 < getattr(self, field) < math.inf:
                 raise ValueError(f"{field}: {getattr(self, field)}; expected a positive number of seconds")
+        if not 0.0 <= self.worsening < math.inf:
+            raise ValueError(f"worsening: {self.worsening}; expected a share of at least 0")
         if not (self.confidence == 0.0 or 0.5 <= self.confidence < 1.0):
             raise ValueError(f"confidence: {self.confidence}; expected 0, or a probability from 0.5 to below 1")
 
@@ -108,7 +115,7 @@ class Local(NamedTuple):
     Parameters
     ----------
     operator
-        Of its application.
+        Id of its operator in the application.
     tau
         Processing time τ of a tuple at this peer, seconds; its capacity is counted in.
     load
@@ -234,7 +241,8 @@ class Impact(NamedTuple):
     limit
         q_t in seconds, or None.
     acceptable
-        Whether ``after`` is within the limit.
+        True if ``after`` is within the limit. For an application that misses its limit already: true if ``after``
+        exceeds ``before`` by no more than the share ``worsening`` of :class:`ProjectionConfig`.
     segment
         Which segment of the window is the worst; 0 for regular traffic.
     worst
@@ -251,7 +259,8 @@ class Impact(NamedTuple):
 
     def __str__(self) -> str:
         limit = "no limit" if self.limit is None else f"limit {self.limit:.4g} s"
-        return f"{self.application}: {self.before:.4g} s now, {self.after:.4g} s projected, {limit}"
+        projected = f"{self.after:.4g} s projected" if self.after < math.inf else "no capacity left with it"
+        return f"{self.application}: {self.before:.4g} s now, {projected}, {limit}"
 
 
 def impacts(
@@ -269,7 +278,7 @@ def impacts(
     asking
         The one that asks, with the components that it would have here.
     config
-        How.
+        Projector and parameters of the projection.
     background
         Load of the peer that is none of these applications', as a share of its capacity; its tuples are taken to be
         like theirs.
@@ -293,13 +302,14 @@ def impacts(
     spans = config.interval if lengths is None else lengths
     will = stay(config.projector, before.plus(new), spans, config.confidence, config.interval)
     if lengths is None:
-        found = _judged(running, _more(will, was))
-        return found + _judged((asking,), _more(will, ALONE))
+        found = _judged(running, _more(will, was), config.worsening)
+        return found + _judged((asking,), _more(will, ALONE), None)
     segment = int(np.argmax(np.broadcast_to(np.add(will.stretch, will.waiting), lengths.shape)))
     projected = []
-    for applications, than in ((running, was), ((asking,), ALONE)):
-        found = _judged(applications, _more(will, than, lengths, config.segments))
-        worst = found if config.segments == "every" else _judged(applications, _more(will, than, lengths))
+    worsening = config.worsening
+    for applications, than, allowed in ((running, was, worsening), ((asking,), ALONE, None)):
+        found = _judged(applications, _more(will, than, lengths, config.segments), allowed)
+        worst = found if config.segments == "every" else _judged(applications, _more(will, than, lengths), allowed)
         projected += [
             each._replace(segment=segment, worst=there.after) for each, there in zip(found, worst, strict=True)
         ]
@@ -312,13 +322,16 @@ def refused(projected: Iterable[Impact]) -> Impact | None:
     return max(over, key=lambda each: each.after - (each.limit or 0.0), default=None)
 
 
-def _judged(applications: Sequence[Application], more: _More) -> list[Impact]:
+def _judged(applications: Sequence[Application], more: _More, worsening: float | None) -> list[Impact]:
+    """Impacts on applications; ``worsening`` is the share that late applications may bear, None if none runs."""
     stretch, waiting = more
     found = []
     for each in applications:
         before, limit = each.time, each.limit
         after = before + each.path * stretch + each.most * waiting if each.most else before
         acceptable = limit is None or after <= limit * WITHIN
+        if not acceptable and worsening is not None and before > (limit or 0.0) * WITHIN:
+            acceptable = after <= before * (1.0 + worsening) * WITHIN
         # as Impact(...), at half the time: there is one for each application at every probe
         found.append(tuple.__new__(Impact, (each.name, before, after, limit, acceptable, 0, after)))
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from synergy_nb.errors import door
 from synergy_nb.runtime.application import AsyncApplication
 from synergy_nb.runtime.client import AsyncCluster
 from synergy_nb.runtime.cluster import Application, Cluster
@@ -11,6 +12,7 @@ from synergy_nb.widgets.qosview import QoSView
 __all__ = ["watch"]
 
 
+@door
 def watch(what: Application | Cluster | AsyncApplication | AsyncCluster) -> QoSView:
     """Watch an application, or all of a cluster, live.
 

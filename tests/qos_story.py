@@ -11,7 +11,7 @@ from synergy_nb import source
 from synergy_nb.journal import Event, Journal
 from synergy_nb.plan import Plan
 
-__all__ = ["NAMES", "PEERS", "START", "measured", "qos", "story", "top_pairs"]
+__all__ = ["NAMES", "PEERS", "START", "measured", "qos", "replicated", "story", "top_pairs"]
 
 PEERS = tuple(f"tcp://10.0.0.{number}:7000" for number in range(1, 6))
 NAMES = {address: f"peer-{number}" for number, address in enumerate(PEERS, start=1)}
@@ -81,7 +81,8 @@ def story(seconds: int = 60, *, journal: Journal | None = None, application: str
         journal.append(Event(START - 5, address, "peer_started", address, {"name": NAMES[address]}))
     asked = {"plan": "top pairs", "operators": operators, "qos": {"delay": 1.0, "miss_rate": 0.05}}
     journal.append(Event(START - 0.2, PEERS[0], "request_submitted", application, asked))
-    journal.append(Event(START - 0.1, PEERS[0], "graph_selected", application, {"peers": graph}))
+    chosen = {"peers": graph, "phi": 0.1, "delay_s": 0.005}
+    journal.append(Event(START - 0.1, PEERS[0], "graph_selected", application, chosen))
     for operator, address in graph.items():
         journal.append(Event(START - 0.05, address, "component_deployed", application, {"operator": operator}))
     journal.append(Event(START, PEERS[0], "application_running", application, {"peers": graph}))
@@ -95,4 +96,33 @@ def story(seconds: int = 60, *, journal: Journal | None = None, application: str
             for address in PEERS:
                 own = [{"application": application, "operator": name} for name, at in graph.items() if at == address]
                 journal.append(measured(time, address, rng.uniform(0.05, 0.2), components=own))
+    return journal
+
+
+def replicated(seconds: int = 10) -> Journal:
+    """The same with a backup of each operator; half-way the peer of the filter dies, and its backup takes over."""
+    journal = Journal(1_000_000)
+    graph = {operator: PEERS[number % len(PEERS)] for number, operator in enumerate(top_pairs().operators)}
+    graph["sink"] = PEERS[0]
+    keepers = {"filter": 3, "aggregate": 1, "sort": 4, "count": 0, "compare": 2}
+    backups = {name: [PEERS[keeper]] for name, keeper in keepers.items()}
+    death = START + seconds / 2
+    placed = {"attempt": 1, "degree": 2, "primaries": graph, "backups": backups, "availability": 0.999}
+    told = [
+        Event(START - 0.15, PEERS[0], "placement_completed", "top-1", placed),
+        Event(death, PEERS[0], "peer_declared_dead", graph["filter"]),
+        Event(death, PEERS[0], "replicas_lost", "top-1", {"at": graph["filter"], "replicas": {}}),
+    ]
+    moved = {**graph, "filter": backups["filter"][0]}
+    left = {**backups, "filter": [], "aggregate": []}
+    taking = {"dead": graph["filter"], "operators": {"filter": moved["filter"]}, "epoch": 1}
+    told.append(Event(death, PEERS[0], "taking_over", "top-1", taking))
+    told.append(Event(death + 0.2, moved["filter"], "component_deployed", "top-1", {"operator": "filter"}))
+    told.append(Event(death + 0.3, PEERS[0], "taken_over", "top-1", {"peers": moved, "backups": left, "epoch": 1}))
+    written = [event for event in story(seconds) if event.time < death or event.peer != graph["filter"]]
+    written = [event for event in written if event.kind != "graph_selected"]  # it was placed, not composed
+    for event in sorted((*written, *told), key=lambda event: event.time):
+        peers = event.detail.get("peers")
+        detail = {**event.detail, "peers": {**peers, "sink": PEERS[0]}} if peers else event.detail
+        journal.append(Event(event.time, event.peer, event.kind, event.subject, detail))
     return journal

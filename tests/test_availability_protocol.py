@@ -95,6 +95,19 @@ def test_components_are_collocated_and_backups_are_nearest(degree: int) -> None:
     assert world.wrong_books() == []
 
 
+def test_replicas_keep_apart_from_source_sink_and_origin_where_they_can() -> None:
+    world = ring(placement=PlacementConfig(apart=True))
+    graph = world.placed("peer-8", chain(4), degree=2)
+    alone = {"peer-3", "peer-8"}
+    assert {graph.primaries[f"o{n}"] for n in range(4)} == {"peer-2"}
+    assert graph.hosts.isdisjoint(alone)
+    joined = ring(placement=PlacementConfig(apart=True)).placed("peer-8", diamond(), degree=2)
+    assert joined.hosts.isdisjoint(alone)
+    few = ring(3, placement=PlacementConfig(apart=True)).placed("peer-0", chain(2, at="peer-1"), degree=2)
+    assert {few.primaries["o0"], few.primaries["o1"]} == {"peer-2"}  # its backups have to be with the source
+    assert len(few.backups["o0"]) == 1
+
+
 def test_where_a_peer_is_full_peers_in_use_come_first_and_the_nearest_of_them() -> None:
     world = ring(cores=lambda number: 0.11 if number == 3 else 0.21)
     graph = world.placed("peer-8", chain(8), degree=2)

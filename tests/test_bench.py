@@ -14,17 +14,21 @@ from synergy_nb.experiments import bench, spark
 from synergy_nb.experiments.rivals import RIVALS, missing, reference
 from synergy_nb.experiments.throughput import tuples
 
-UNITS = {"s", "tuples/s", "events/s", "hops", "MB", "cores"}
+UNITS = {"of those admitted", "s", "tuples/s", "events/s", "hops", "MB", "cores"}
 DETAIL = {
     "ready": {"joined", "import", "close", "candidates_found"},
     "compose": {"p50", "p99", "messages_a_request", "probes_a_request", "discovery_p50", "probing_p50"},
+    "admission": {"admitted", "admitted_kept", "refused", "refused_would_have_kept", "measured_to_projected"},
     "hop": {"hops", "operator_on_the_same_peer"},
     "dataflow": {"tuples", "equal", "cpu_s_a_million"},
+    "ingest": {"cases", "least_to_polars", "least_to_duckdb", "most_growth_mb", "way"},
+    "feeds": {"rates", "rows", "cpu_s_a_million", "equal"},
     "dht": {"rings", "messages_a_lookup"},
     "kernel": {"overlay", "light", "events_a_virtual_second"},
     "flow": {"sizes"},
     "sim": {"sizes", "seconds"},
     "idle": {"cpu_cores", "memory_mb", "memory_mb_a_peer"},
+    "growth": {"rings", "idle", "light", "setup_last_to_first"},
     "view": {"points", "bytes_an_update", "opening_a_page", "reading_the_journal"},
     "spark-ready": {"server_s", "session_s"},
     "spark-topk": {"tuples", "equal", "to_plain", "window_alone_on_spark"},
@@ -78,7 +82,9 @@ def test_a_measurement_of_spark_gives_its_keys(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["ready", "compose", "hop", "idle", "dataflow"])
+@pytest.mark.parametrize(
+    "name", ["ready", "compose", "admission", "hop", "idle", "growth", "dataflow", "ingest", "feeds"]
+)
 def test_a_measurement_on_processes_gives_its_keys(name: str) -> None:
     result = bench.run(name, small=True)
     check(result, name)
@@ -86,7 +92,7 @@ def test_a_measurement_on_processes_gives_its_keys(name: str) -> None:
     for peer in result["peers"]:
         check(peer, peer["name"])
         assert peer["value"] > 0 or peer["detail"]["note"]
-    assert len(result["peers"]) == {"ready": 1, "dataflow": len(RIVALS)}.get(name, 0)
+    assert len(result["peers"]) == {"ready": 1, "dataflow": len(RIVALS), "ingest": 2, "feeds": 1}.get(name, 0)
 
 
 def test_every_lookup_is_answered_and_short() -> None:

@@ -12,7 +12,7 @@ from synergy_nb.plan import Plan, source
 
 def placed(number: int) -> dict[str, str]:
     """Two peers in turn."""
-    names = [f"{value} by {key}, {window}, {part}" for part in range(number) for window, key, value in AGGREGATES]
+    names = [f"{value} by {key} {window} {part}" for part in range(number) for window, key, value in AGGREGATES]
     return {name: f"peer-{1 + position % 2}" for position, name in enumerate(names)}
 
 
@@ -25,8 +25,8 @@ def test_every_aggregate_is_where_its_placement_wants_it_and_costs_what_is_state
     plan = query(0.002)
     where = placed(1)
     for name, peer in where.items():
-        assert plan.operators[name].at == plan.operators[f"{name}, cost"].at == peer
-        assert plan.operators[f"{name}, cost"].cost == 0.002
+        assert plan.operators[name].at == plan.operators[f"{name} cost"].at == peer
+        assert plan.operators[f"{name} cost"].cost == 0.002
     assert sum(operator.kind == "sink" for operator in plan.operators.values()) == 16
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -16,8 +16,8 @@ import pytest
 from synergy_nb.dataflow.hosting import Hosting
 from synergy_nb.dataflow.operators import OperatorLogic
 from synergy_nb.dataflow.operators import create as create_logic
-from synergy_nb.dataflow.tuples import Batch, Item, encode
-from synergy_nb.graph import Deploy, Start
+from synergy_nb.dataflow.tuples import Batch, Item, Punctuation, encode
+from synergy_nb.graph import Deploy, Start, Undeploy
 from synergy_nb.plan import source
 from synergy_nb.runtime import datapath, execution
 from synergy_nb.runtime.sources import Stream
@@ -147,7 +147,7 @@ def test_a_failing_operator_stops_its_application_and_no_other(monkeypatch: pyte
     def create(operator: Any, plan: Any, **options: Any) -> OperatorLogic:
         logic = create_logic(operator, plan, **options)
         if operator.params.get("where") == "bytes < 0":
-            monkeypatch.setattr(logic, "on_batch", lambda port, batch: dict[str, int]()["secret"])
+            monkeypatch.setattr(logic, "take", lambda port, item: dict[str, int]()["secret"])
         return logic
 
     monkeypatch.setattr(execution, "create", create)
@@ -175,7 +175,7 @@ def test_a_panic_of_polars_is_a_failure_like_any_other(monkeypatch: pytest.Monke
         def panic(port: int, batch: Batch) -> list[Item]:
             raise pl.exceptions.PanicException("index out of bounds")
 
-        monkeypatch.setattr(logic, "on_batch", panic)
+        monkeypatch.setattr(logic, "take", panic)
         return logic
 
     monkeypatch.setattr(execution, "create", create)
@@ -209,8 +209,8 @@ def test_damaged_and_missing_data_fail_the_component_that_reads_them() -> None:
         peers = {"source": "a", "filter": "b", "sink": "b"}
         for application in ("damaged", "gap"):
             pair.net["b"].carry_out(Deploy(application, "filter", plan.to_bytes(), peers))
-        pair.net["b"].on_data("a", "damaged/source>filter:0", b"nothing that an item looks like")
-        pair.net["b"].on_data("a", "gap/source>filter:0", encode(Batch(table(5, 1), 5, 0.0)))
+        pair.net["b"].on_data("a", "data:damaged/source>filter:0", b"nothing that an item looks like")
+        pair.net["b"].on_data("a", "data:gap/source>filter:0", encode(Batch(table(5, 1), 5, 0.0)))
         assert [(application, operator) for application, operator, _ in pair.failed] == [
             ("damaged", "filter"),
             ("gap", "filter"),
@@ -225,11 +225,11 @@ def test_frames_for_nobody_are_journaled_once() -> None:
     async def scenario() -> None:
         pair = Pair()
         for _ in range(3):
-            pair.net["a"].on_data("b", "app/source>filter:0", b"")
+            pair.net["a"].on_data("b", "data:app/source>filter:0", b"")
             pair.net["a"].on_data("b", "credit:app/source>filter:0", b"123")
             pair.net["a"].on_data("b", "credit:unknown", bytes(12))
         assert [(kind, subject) for kind, subject, _ in pair.runtimes["a"].events] == [
-            ("data_refused", "app/source>filter:0"),
+            ("data_refused", "data:app/source>filter:0"),
             ("data_refused", "credit:app/source>filter:0"),
         ]
 
@@ -293,13 +293,14 @@ def test_each_kind_of_operator_has_run_once_before_the_first_tuple(monkeypatch: 
 
     def create(operator: Any, plan: Any, **options: Any) -> OperatorLogic:
         logic = create_logic(operator, plan, **options)
-        on_punctuation = logic.on_punctuation
+        take = logic.take
 
-        def spied(port: int, punctuation: Any) -> list[Item]:
-            made.append((operator.kind, logic.position))
-            return on_punctuation(port, punctuation)
+        def spied(port: int, item: Item) -> Iterator[Item]:
+            if isinstance(item, Punctuation):
+                made.append((operator.kind, logic.position))
+            return take(port, item)
 
-        monkeypatch.setattr(logic, "on_punctuation", spied)
+        monkeypatch.setattr(logic, "take", spied)
         return logic
 
     monkeypatch.setattr(execution, "create", create)
@@ -379,8 +380,8 @@ def test_sinks_are_measured_again_and_again_until_they_end() -> None:
         application, operator, record = pair.measured.pop()
         assert (application, operator) == ("app", "sink")
         assert record == {
-            "operator": "sink", "delay_p50_s": None, "delay_p99_s": None, "delay_mean_s": None, "delay_max_s": None,
-            "miss_rate": None,
+            "operator": "sink", "delay_p50_s": None, "delay_p95_s": None, "delay_p99_s": None,
+            "delay_mean_s": None, "delay_max_s": None, "miss_rate": None,
             "limit_s": 2.0, "tuples_per_s": 0.0, "bytes_per_s": 0.0, "tuples": 0, "finished": False,
         }  # fmt: skip
         one.carry_out(Start("app", "source"))
@@ -407,5 +408,20 @@ def test_hosts_of_one_process_share_nothing() -> None:
         assert Hosting().window != pair.net["a"].hosting.window
         await pair.close()
         await pair.close()
+
+    play(scenario)
+
+
+def test_data_that_are_late_are_no_error_and_those_for_nobody_are() -> None:
+    async def scenario() -> None:
+        pair = Pair(read=reading(10, 100))
+        pair.deploy("app", trace().filter("bytes >= 0").sink(), {"source": "a", "filter": "b", "sink": "a"})
+        await pair.results("a", "app")
+        pair.net["b"].carry_out(Undeploy("app", "filter"))
+        payload = encode(Batch(table(0, 3), 0, 0.0))
+        for channel in ("data:app/source>filter:0", "data:other/source>filter:0", "data:%FF/source>filter:0", "data:"):
+            pair.net["b"].on_data("a", channel, payload)
+        refused = [subject for kind, subject, _ in pair.runtimes["b"].events if kind == "data_refused"]
+        assert refused == ["data:other/source>filter:0", "data:%FF/source>filter:0", "data:"]
 
     play(scenario)

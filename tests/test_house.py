@@ -41,8 +41,9 @@ LEVEL = {part: level for level, layer in enumerate(LAYERS, start=1) for part in 
 DRIVERS = LEVEL["runtime"]
 TOP = LEVEL["cli"]
 
-# Of the runtime, what may know Dask: the plugin on a worker, the processes that hold workers, and what starts or joins
-DASK_DOORS = {"plugin", "processes", "starting"}
+# Of the runtime, what may know Dask: the plugin on a worker, the bounds of its ports, the processes that hold workers,
+# and what starts or joins
+DASK_DOORS = {"plugin", "listening", "processes", "starting"}
 DASK = {"dask", "distributed"}
 OUTSIDE_WORLD = {"asyncio", "socket", "selectors", "ssl", "time", "tornado"} | DASK
 GLOBAL_RANDOMNESS = {"secrets", "uuid.uuid1", "uuid.uuid4", "os.urandom", "os.getrandom"}

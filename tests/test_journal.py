@@ -37,6 +37,36 @@ def test_events_are_found_by_what_they_are_about_and_by_kind() -> None:
     assert [event.detail["n"] for event in journal.about("r1", ["probe_sent"])] == [1, 7]
 
 
+@pytest.mark.parametrize("events", [0, 1, 1023, 1024, 2047, 2048, 2049, 3072, 10_000])
+@pytest.mark.parametrize("capacity", [100_000, 3000, 2048, 5])
+def test_older_events_that_are_encoded_read_like_those_that_are_not(events: int, capacity: int) -> None:
+    plain, packed = Journal(capacity), Journal(capacity, volume=1 << 20)
+    for number in range(events):
+        event = Event(number / 2, "a", "qos" if number % 2 else "measured", f"r{number % 7}", {"n": [number, None]})
+        assert plain.append(event) == packed.append(event)
+    assert len(packed) == len(plain)
+    assert list(packed) == list(plain)
+    assert packed.next_sequence == plain.next_sequence
+    for since in (0, 1, 1000, 1024, 2047, 2048, 5000, events - 1, events):
+        for limit in (None, 0, 1, 1500):
+            assert packed.since(since, limit) == plain.since(since, limit)
+    assert packed.about("r3", ["qos"]) == plain.about("r3", ["qos"])
+    assert packed.to_json_lines() == plain.to_json_lines()
+
+
+def test_what_a_journal_keeps_is_bounded_in_bytes() -> None:
+    journal = Journal(volume=200_000)
+    for number in range(50_000):
+        components = [{"application": f"a{each}", "rate": 0.0} for each in range(10)]
+        journal.append(Event(float(number), "a", "measured", "", {"components": components}))
+    kept = list(journal)
+    assert 2048 > len(kept) >= 1024
+    assert [event.sequence for event in kept] == list(range(50_000 - len(kept), 50_000))
+    assert journal._bytes <= 200_000
+    with pytest.raises(ValueError, match="volume: 0 bytes; expected at least 1"):
+        Journal(volume=0)
+
+
 def test_a_journal_is_read_back_as_it_was_written() -> None:
     journal = filled(8)
     assert list(Journal.from_json_lines(journal.to_json_lines())) == list(journal)

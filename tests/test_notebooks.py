@@ -13,6 +13,8 @@ from tests.conftest import ROOT
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
+WIDTH = 88  # characters of a line, as JupyterLab shows them beside its side bar
+
 
 def test_there_are_notebooks() -> None:
     assert NOTEBOOKS
@@ -22,6 +24,13 @@ def test_there_are_notebooks() -> None:
 def test_no_outputs_are_stored(path: Path) -> None:
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     assert not any(cell.get("outputs") or cell.get("execution_count") for cell in cells)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_cells_are_narrow_enough_to_read_without_scrolling(path: Path) -> None:
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    wide = [line for cell in cells for line in "".join(cell["source"]).splitlines() if len(line) > WIDTH]
+    assert not wide
 
 
 @pytest.mark.slow

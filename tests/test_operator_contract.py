@@ -8,8 +8,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from synergy_nb.dataflow.memory import Memory, MemoryExceeded
 from synergy_nb.dataflow.operators import kinds
-from synergy_nb.dataflow.tuples import END, Punctuation, encode
+from synergy_nb.dataflow.tuples import END, Batch, Punctuation, encode
 from synergy_nb.plan import source
 from tests.feeding import accepted, drive, feed, fresh, micros, rows_of, through
 from tests.operator_cases import CASES, SECOND, built, expected, http_requests, numbered, results, top_pairs
@@ -64,6 +65,74 @@ def test_a_restored_instance_goes_on_exactly(name: str) -> None:
         rest = drive(second, items[cut:])
         assert [encode(item) for item in given + rest] == whole
         assert [encode(item) for item in given + drive(first, items[cut:])] == whole, "a snapshot changes nothing"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_comes_to_more_than_a_piece_is_made_piece_by_piece(name: str) -> None:
+    it = built(name)
+    wanted = expected(it, [numbered(table) for table in it.tables])
+    logic = fresh(it.plan, it.operator)
+    logic.piece_bytes = 400
+    assert results(it, drive(logic, feed(it.tables, 0, 40))) == wanted
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_bytes_of_the_state_are_those_of_its_tables(name: str) -> None:
+    it = built(name)
+    logic = fresh(it.plan, it.operator)
+    for port, item in feed(it.tables, 6, 100):
+        drive(logic, [(port, item)])
+        tables = [table for table in logic.state().values() if table.height]
+        literal = sum(table.estimated_size() for table in tables)
+        text = sum(16 * table.height for table in tables for kind in table.dtypes if kind in (pl.String, pl.Binary))
+        pieces = sum(table.width * table.n_chunks() for table in tables)
+        assert literal <= logic.state_bytes <= literal + text + 1000 * pieces
+        assert (logic.state_bytes > 0) == (logic.state_rows > 0)
+    assert logic.state_bytes == 0, "nothing is kept after the end"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_rows_that_wait_to_be_reduced_count(name: str) -> None:
+    it = built(name)
+    logic = fresh(it.plan, it.operator)
+    table = it.tables[0]
+    drive(logic, [(0, Batch(table, 0, 0.0))])
+    if "of rows" not in name:
+        assert (logic.state_bytes >= table.estimated_size()) == it.case.stateful
+    twin = fresh(it.plan, it.operator)
+    twin.restore(logic.snapshot())
+    assert 0.5 * logic.state_bytes <= twin.state_bytes <= 2.0 * logic.state_bytes
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_item_needs_more_than_was_said_before(name: str) -> None:
+    it = built(name)
+    logic = fresh(it.plan, it.operator)
+    for port, item in feed(it.tables, 2, 100):
+        before, needs = logic.state_bytes, logic.needs(port, item)
+        made = [each.nbytes for each in drive(logic, [(port, item)]) if isinstance(each, Batch)]
+        beside = 20_000  # what tables cost beside their values
+        assert max(made, default=0) + max(logic.state_bytes - before, 0) <= needs + beside
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_tiny_share_is_exceeded_by_name_and_a_large_one_is_not(name: str) -> None:
+    it = built(name)
+    kind = it.plan.operators[it.operator].kind
+    for limit, fails in ((4_000, True), (100e6, False)):
+        logic = fresh(it.plan, it.operator)
+        share = Memory(limit).share("app", it.operator)
+        share.kind = kind
+        failure = ""
+        try:
+            for port, item in feed(it.tables, 6, 300):
+                share.admit(logic.needs(port, item))
+                drive(logic, [(port, item)])
+                share.hold(logic.state_bytes)
+        except MemoryExceeded as error:
+            failure = str(error)
+        assert failure.startswith(f"out of memory: operator '{it.operator}' ({kind}) of application 'app'") == fails
+        assert ("its share is 4 kB" in failure) == fails
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from synergy_nb.assembly import PeerConfig
@@ -9,6 +12,7 @@ from synergy_nb.explanation import Explanation
 from synergy_nb.graph import Place
 from synergy_nb.placements import decided
 from synergy_nb.plan import Plan, plan, source
+from tests.conftest import ROOT
 from tests.simulated import Ring
 
 
@@ -92,3 +96,19 @@ def test_what_is_bound_to_spark_has_no_replicas() -> None:
     asked = source("packets").filter("bytes > 0", engine="spark").sink(availability="degree 2")
     with pytest.raises(ValueError, match=r"operator 'filter': engine: 'spark'; expected peer or auto with qos"):
         ring_of(1).submit("peer-0", "r", asked)
+
+
+def test_placing_can_be_loaded_before_it_is_needed() -> None:
+    """In an interpreter of its own, as what is loaded stays loaded."""
+    code = (
+        "import sys; from synergy_nb.placements import decided, warm; from synergy_nb.graph import Place\n"
+        "before = 'numba' in sys.modules; warm(); loaded = set(sys.modules)\n"
+        "from synergy_nb.plan import source\n"
+        "plan = source('packets').filter('bytes > 9').aggregate('source', '1 s', n='count(*)').sink('a')\n"
+        "found = decided(Place('r', 1, plan.to_bytes(), {'a': 1.0, 'b': 1.0}, {}))\n"
+        "print(before, sorted(set(sys.modules) - loaded), sorted(found.peers))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=110, check=True
+    )
+    assert done.stdout.strip() == "False [] ['aggregate', 'filter', 'sink', 'source']"

@@ -323,7 +323,7 @@ WRONG: list[tuple[str, Callable[[], Plan], str]] = [
         asked(P, Operator("end", "sink", {}, ("p",)), dely="5 s"),
         (
             "qos.dely: '5 s'; expected one of "
-            "the fields delay, miss_rate, throughput, availability; did you mean 'delay'?"
+            "the fields delay, miss_rate, throughput, availability, memory; did you mean 'delay'?"
         ),
     ),
 ]

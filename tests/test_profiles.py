@@ -79,7 +79,8 @@ def test_only_what_an_operator_costs_itself_is_told_under_its_name() -> None:
     assert told.now == {"c": {"rate": 100.0}, "d": {"rate": 100.0}}
     told.note(stats("e", cost=None), stats("f", cost=0.0), stats("g", selectivity=None), stats("h", rate=0.0))
     assert told.now.keys() == {"c", "d", "e", "f", "g"}
-    assert told.now["e"] == told.now["f"] == told.now["g"] == {"rate": 100.0}
+    assert told.now["e"] == told.now["f"] == {"rate": 100.0, "selectivity": 0.5}
+    assert told.now["g"] == {"rate": 100.0, "cost": 1e-5}
     told.note(stats("e"))
     assert told.now["e"] == {"rate": 100.0, "cost": 1e-5, "selectivity": 0.5}
 
@@ -99,7 +100,7 @@ def test_a_peer_goes_on_telling_of_the_latest() -> None:
 
 def test_what_a_host_measures_is_what_is_told() -> None:
     async def scenario() -> None:
-        pair = Pair(read=reading(30, 100))
+        pair = Pair(read=reading(300, 1000))
         plan = trace().filter("bytes % 4 = 0").sink()
         pair.deploy("app", plan, dict.fromkeys(plan.operators, "a"))
         await pair.results("a", "app")

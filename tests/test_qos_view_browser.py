@@ -13,7 +13,7 @@ import pytest
 from synergy_nb.journal import Event, Journal
 from synergy_nb.widgets.qosview import QoSView
 from tests.browser import ARTEFACTS, BarePage
-from tests.qos_story import NAMES, PEERS, START, measured, qos, story, top_pairs
+from tests.qos_story import NAMES, PEERS, START, measured, qos, replicated, story, top_pairs
 
 SHOWN = "view => document.querySelector(`#${view} .synergy-qos:not(.empty)`)"
 # Pixels of the chart's canvas in the colour of a line, and the mean of their places.
@@ -425,3 +425,57 @@ def test_frames_at_a_hundred_thousand_points(bare: BarePage) -> None:
     ARTEFACTS.mkdir(parents=True, exist_ok=True)
     (ARTEFACTS / "qos_view_frames.json").write_text(json.dumps(numbers, indent=2), "utf-8")
     assert middle < 1000 / 60  # so frames are 60 a second where nothing else is at work
+
+
+CHART = """([view, chart]) => {
+  const { synergyView } = document.querySelector(`#${view} .synergy-qos`).parentElement;
+  const { window, reach, limits, marks } = synergyView.charts[chart];
+  return { window, reach, limits, marks };
+}"""
+
+
+def test_the_axis_starts_where_the_data_start_however_old_the_cluster_is(bare: BarePage) -> None:
+    journal = Journal()
+    for second in range(-600, 0, 2):
+        journal.append(measured(START + second, PEERS[0]))
+    for event in story(12):
+        journal.append(event)
+    for view in (QoSView(journal, top_pairs(), names=NAMES), QoSView(journal, names=NAMES)):
+        name = shown(bare, view)
+        painted(bare)
+        begin, end = bare.page.evaluate(CHART, [name, "delay"])["window"]
+        assert (begin, end) == (pytest.approx(START + 0.5), pytest.approx(START + 12))
+        line = bare.page.evaluate(INK, [name, "delay", "p50"])
+        assert line["x"] == pytest.approx(line["width"] / 2, rel=0.15)  # over the whole width
+
+
+def test_a_broken_limit_is_drawn_and_says_that_it_is_broken(bare: BarePage) -> None:
+    journal, _ = view_of(0)
+    for second in range(1, 20):
+        journal.append(qos(START + second, 0.9, 1.2, 100 * second, limit_s=0.001, miss_rate=1.0))
+    name = shown(bare, QoSView(journal, top_pairs(), names=NAMES))
+    painted(bare)
+    chart = bare.page.evaluate(CHART, [name, "delay"])
+    low, high = chart["reach"]
+    assert low < 0.001 < high
+    assert [limit["label"] for limit in chart["limits"]] == ["limit 1 ms: broken"]
+    limit, late = (bare.page.evaluate(INK, [name, "delay", colour]) for colour in ("bad", "p50"))
+    assert limit["count"] > 300  # the line, from left to right
+    assert limit["y"] > late["y"]
+    miss = bare.page.evaluate(CHART, [name, "miss"])
+    assert [limit["label"] for limit in miss["limits"]] == ["allowed 5 %: broken"]
+
+
+def test_deaths_take_overs_and_errors_are_marked(bare: BarePage) -> None:
+    journal = replicated()
+    journal.append(Event(START + 7, PEERS[2], "peer_error", "Probe", {"error": "KeyError: 'filter'"}))
+    name = shown(bare, QoSView(journal, top_pairs(), names=NAMES))
+    painted(bare)
+    assert bare.page.evaluate(INK, [name, "delay", "good"])["count"] > 20  # the line of the take-over
+    assert words(bare, name, ".story .marks li")[:2] == [
+        "✓ after 5.3 s: the backup on peer-4 took over filter",
+        "▲ after 5 s: peer-2 died with filter, the backup of aggregate",
+    ]
+    assert words(bare, name, ".story .troubles li") == ["▲ peer-3: handling Probe raised KeyError: 'filter'"]
+    assert "peer-4 + peer-5" in bare.page.locator(f"#{name} .node .peer").all_text_contents()
+    assert bare.page.evaluate(CONTRAST, name) == []

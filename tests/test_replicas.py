@@ -39,9 +39,12 @@ class Wire(FakeRuntime):
 class Hosts(Pair):
     """Hosts a (source and sink), p (primaries), b and c (backups)."""
 
-    def __init__(self, plan: Plan, backups: dict[str, tuple[str, ...]], **options: Any) -> None:
+    def __init__(
+        self, plan: Plan, backups: dict[str, tuple[str, ...]], application: str = "app", **options: Any
+    ) -> None:
         OPENED.append(self)
         self.plan = plan
+        self.application = application
         self.net: dict[str, Host] = {}
         self.runtimes = {address: Wire(address, self.net) for address in "apbc"}
         self.failed: list[tuple[str, str, str]] = []
@@ -56,11 +59,13 @@ class Hosts(Pair):
         order = self.plan.to_bytes()
         for operator, peers in self.backups.items():
             for peer in peers:
-                self.net[peer].carry_out(Replicate("app", operator, order, self.peers, self.backups))
+                self.net[peer].carry_out(Replicate(self.application, operator, order, self.peers, self.backups))
         for operator in reversed(list(self.plan.operators)):
-            self.net[self.peers[operator]].carry_out(Deploy("app", operator, order, self.peers, "fcfs", self.backups))
+            self.net[self.peers[operator]].carry_out(
+                Deploy(self.application, operator, order, self.peers, "fcfs", self.backups)
+            )
         for operator in self.plan.sources:
-            self.net["a"].carry_out(Start("app", operator))
+            self.net["a"].carry_out(Start(self.application, operator))
 
     async def push(self, batches: int = 1, rows: int = ROWS) -> None:
         """Push tuples, and that nothing older follows, as soon as there is room."""
@@ -72,14 +77,14 @@ class Hosts(Pair):
     async def _put(self, item: Any) -> None:
         async with asyncio.timeout(DEADLINE):
             for name in {self.plan.operators[each].params["name"] for each in self.plan.sources}:
-                while not self.net["a"].push("app", name, encode(item)):
+                while not self.net["a"].push(self.application, name, encode(item)):
                     self.fetch()
                     await asyncio.sleep(0)
         self.fetch()
         await asyncio.sleep(0)
 
     def fetch(self) -> bool:
-        items, ended = self.net["a"].fetch("app", 1 << 20)
+        items, ended = self.net["a"].fetch(self.application, 1 << 20)
         self.rows += [item.table for item in map(decode, items) if isinstance(item, Batch)]
         return ended
 
@@ -105,10 +110,10 @@ class Hosts(Pair):
             alive[name] = alive[name][1:]
         self.backups = alive
         for name in moved:
-            order = Deploy("app", name, self.plan.to_bytes(), self.peers, "fcfs", self.backups, resumed=True)
+            order = Deploy(self.application, name, self.plan.to_bytes(), self.peers, "fcfs", self.backups, resumed=True)
             self.net[self.peers[name]].carry_out(order)
         for address in set(self.net) - set(lost):
-            self.net[address].carry_out(Moving("app", self.peers, self.backups))
+            self.net[address].carry_out(Moving(self.application, self.peers, self.backups))
 
 
 def pushed() -> Stream:
@@ -207,7 +212,7 @@ def test_only_what_was_on_the_lost_peer_moves() -> None:
         await hosts.push(12)
         assert (await hosts.finish()).equals(expected)
         filtering = hosts.net["c"]._executions["app", "filter"]
-        assert filtering.routes == {"app/filter>aggregate:0": "b"}
+        assert filtering.routes == {"data:app/filter>aggregate:0": "b"}
         (outlet,) = filtering.component.outlets
         assert not outlet.keepers, "nobody is left to take over"
         assert not outlet.retained
@@ -258,7 +263,7 @@ def test_what_backups_cover_is_not_retained() -> None:
         hosts = Hosts(windowed(), BACKED)
         hosts.begin()
         await hosts.push(20)
-        outlet = hosts.net["a"]._path.hosting.outlet("app/source>filter:0")
+        outlet = hosts.net["a"]._path.hosting.outlet("data:app/source>filter:0")
         assert outlet is not None
         assert set(outlet.keepers) == {"b"}
         await until(lambda: outlet.keepers["b"] == 20 * ROWS)

@@ -172,7 +172,8 @@ def test_a_chart_says_its_values_and_keeps_within_its_frame() -> None:
     chart = delay_chart([Delay(0.5, 0.002, 0.004, 7), Delay(1.5, 0.003, 2.5, 1)], 1.0)
     assert "at 0.5 s: p50 2 ms, p99 4 ms, 7 tuples" in chart
     assert "at 1.5 s: p50 3 ms, p99 2.5 s, 1 tuple<" in chart
-    assert "limit 1 s (above it, a tuple is late)" in chart
+    assert "limit 1 s: broken (above it, a tuple is late)" in chart
+    assert "limit 9 s (above it, a tuple is late)" in delay_chart([Delay(0.5, 0.002, 0.004, 7)], 9.0)
     for label in ("1 ms", "10 ms", "100 ms", "1 s", "10 s"):
         assert f">{label}</text>" in chart
     heights = [float(y) for y in re.findall(r'c?y[12]?="([\d.-]+)"', chart)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -141,3 +143,14 @@ def test_idle_placements_have_no_bottleneck_to_speak_of() -> None:
     assert not found.operators
     assert not found.alone
     assert "nothing" in found.to_text()
+
+
+def test_placing_a_plan_of_one_source_does_without_scipys_statistics() -> None:
+    script = """
+import sys
+from synergy_nb import source
+from synergy_nb.algorithms.resilience import place
+place(source("packets", rate=10).filter("bytes > 100").filter("bytes > 200").sink(), {"a": 1.0, "b": 1.0})
+assert "scipy.stats" not in sys.modules, "it takes a fifth of the time of the first placement"
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=100)

@@ -168,7 +168,7 @@ def test_logs_that_are_no_utf8_are_read(write: Any) -> None:
 def test_a_log_longer_than_a_block_keeps_its_line_numbers(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(HTTP * 100 + "rubbish\n" + HTTP * 100)
     whole = load(path, "http")
-    monkeypatch.setattr("synergy_nb.traces.tracefiles.BLOCK", 150)
+    monkeypatch.setattr("synergy_nb.traces.textfiles.BLOCK", 150)
     blocks = load(path, "http")
     assert blocks.table.equals(whole.table)
     assert blocks.malformed == whole.malformed

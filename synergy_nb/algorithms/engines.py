@@ -16,7 +16,7 @@ import msgspec
 
 from synergy_nb.plan import Plan
 from synergy_nb.plan.engines import off_spark
-from synergy_nb.plan.parts import STATEFUL, Profile, place, profiled, window_bytes
+from synergy_nb.plan.parts import STATEFUL, Profile, credible, place, profiled, window_bytes
 from synergy_nb.plan.units import format_duration
 
 __all__ = ["MICRO_BATCH", "Choice", "Offer", "choose"]
@@ -127,7 +127,7 @@ def _added(placed: Plan) -> float:
 
 def _on_spark(plan: Plan, offer: Offer, profiles: Mapping[str, Profile]) -> tuple[set[str], dict[str, tuple[str, str]]]:
     """Operators that Spark executes if the delay allows, and why."""
-    known = {name: profiles[plan.stream_name(name)] for name in plan.operators if plan.stream_name(name) in profiles}
+    known = credible(plan, profiles)
     measured = profiled(plan, known)
     chosen: set[str] = set()
     reasons: dict[str, tuple[str, str]] = {}
@@ -138,7 +138,12 @@ def _on_spark(plan: Plan, offer: Offer, profiles: Mapping[str, Profile]) -> tupl
         elif operator.engine == "peer" or operator.kind not in STATEFUL or offer.refuses(plan, name, ()):
             continue
         else:
-            engine, why = _weigh(measured, name, offer, measured_rate=bool(known.keys() & set(_above(plan, name))))
+            engine, why = _weigh(
+                measured,
+                name,
+                offer,
+                measured_rate=any(known[above].rate is not None for above in _above(plan, name) if above in known),
+            )
             reasons[name] = engine, why
             if engine == "spark":
                 chosen.add(name)

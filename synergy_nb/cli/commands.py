@@ -35,14 +35,14 @@ __all__ = ["app", "main"]
 
 app = typer.Typer(
     name="synergy",
-    help="Streams, queried by decentralized peers that keep to a quality of service.",
+    help="Run queries over streams on decentralized peers, within a limit on their latency.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-plans = typer.Typer(help="Query plans in files.", no_args_is_help=True)
-data = typer.Typer(help="Real traces: which there are, what is in them, and how to get a copy.", no_args_is_help=True)
+plans = typer.Typer(help="Draw and check query plans in files.", no_args_is_help=True)
+data = typer.Typer(help="List real traces, say what they hold, and get a copy.", no_args_is_help=True)
 app.add_typer(plans, name="plan")
 app.add_typer(data, name="data")
 
@@ -90,13 +90,18 @@ def demo(
     ),
     speed: Annotated[
         float | None,
-        typer.Option(metavar="FACTOR", help="Event time over time in the paced pass. [default: about 6 s in all]"),
+        typer.Option(
+            metavar="FACTOR",
+            help="Seconds of the trace replayed in a second, in the paced pass. [default: about 6 s in all]",
+        ),
     ] = None,
-    kill: Annotated[bool, typer.Option("--kill", help="Kill a peer on the way and see what the others do.")] = False,
+    kill: Annotated[
+        bool, typer.Option("--kill", help="Kill a peer while the query runs, and show what the others do.")
+    ] = False,
     spark: Spark = None,
     as_json: Json = False,
 ) -> None:
-    """Compose and run the top-k traffic query on peers, and check its rows by DuckDB."""
+    """Run the papers' top-k traffic query on peers, and compare its rows with DuckDB's."""
     at_least("--peers", peers, 2 if kill else 1)
     if speed is not None and not 0 < speed < float("inf"):
         refuse(f"--speed: {speed!r}; expected a factor above 0, such as 3600 for an hour a second")
@@ -136,7 +141,11 @@ def run(
     ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Say why each operator runs where it runs.")] = False,
     placement: Annotated[
-        str, typer.Option(metavar="composed|resilient", help="Balance the load, or withstand most rates (ROD).")
+        str,
+        typer.Option(
+            metavar="composed|resilient",
+            help="Balance the load of peers, or bear the largest set of input rates (ROD).",
+        ),
     ] = "composed",
     limit: Annotated[int, typer.Option(metavar="ROWS", help="Rows of each sink to show.")] = 20,
     duration: Annotated[
@@ -238,10 +247,10 @@ def up(peers: Peers = 8, as_json: Json = False) -> None:
 
 @app.command()
 def bench(
-    name: Annotated[str, typer.Argument(metavar="NAME|all", help="Which measurement.")],
+    name: Annotated[str, typer.Argument(metavar="NAME|all", help="Name of the measurement.")],
     as_json: Json = False,
 ) -> None:
-    """Measure this platform on this machine, beside others where there are any."""
+    """Measure this platform on this machine, beside other systems where they do the same."""
     from synergy_nb.experiments import bench as measurements
 
     names = tuple(measurements.NAMES)
@@ -274,9 +283,9 @@ def bench(
 @app.command()
 def reproduce(
     claims: Annotated[list[str] | None, typer.Argument(metavar="ID...|all", help="Claims, such as C5.")] = None,
-    list_them: Annotated[bool, typer.Option("--list", help="Say which there are, and what can be set.")] = False,
+    list_them: Annotated[bool, typer.Option("--list", help="List the claims, and the parameters of each.")] = False,
     scale: Annotated[str, typer.Option(metavar="quick|paper", help="Size of the set-up.")] = "quick",
-    seed: Annotated[int, typer.Option(metavar="N", help="Of all that is random.")] = 1,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of all random numbers.")] = 1,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the set-up; may be repeated."),
@@ -288,7 +297,7 @@ def reproduce(
     processes: Annotated[int, typer.Option(metavar="N", help="Processes that measure.")] = 2,
     as_json: Json = False,
 ) -> None:
-    """Reproduce figures and tables of the papers: ours beside the paper's, with a verdict."""
+    """Reproduce figures and tables of the papers, with the paper's numbers and a verdict beside ours."""
     at_least("--seed", seed, 0)
     at_least("--processes", processes, 1)
     if repeat is not None:
@@ -329,7 +338,7 @@ def reproduce(
 
 @app.command()
 def doctor(as_json: Json = False) -> None:
-    """See whether this machine is ready, and what to do where it is not."""
+    """Check whether this machine is ready, and say what to do if it is not."""
     from synergy_nb.cli.console import Bars
     from synergy_nb.cli.doctor import examine
     from synergy_nb.cli.showing import show_finding
@@ -372,7 +381,7 @@ def plan_show(
 
 @plans.command("check")
 def plan_check(file: PlanFile, as_json: Json = False) -> None:
-    """Say everything that is wrong with a plan."""
+    """Check a plan, and list all its mistakes."""
     import msgspec
 
     from synergy_nb.plan import PlanError

@@ -8,6 +8,8 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
+from synergy_nb.runtime.telling import quiet
+
 __all__ = ["Bars", "err", "fields", "out"]
 
 out = Console(highlight=False)
@@ -30,6 +32,7 @@ class Bars:
         self._task: TaskID | None = None
 
     def __enter__(self) -> Bars:
+        quiet()
         if self._watched:
             self._progress.start()
         return self
@@ -48,6 +51,11 @@ class Bars:
             return
         self._finish()
         self._task = self._progress.add_task(text, total=None)
+
+    def note(self, text: str) -> None:
+        """Something that is to be known; where somebody watches, it has been said already."""
+        if not self._watched:
+            err.print(f"! {text}", markup=False)
 
     def share(self, done: float) -> None:
         """How much of the stage is done, from 0 to 1."""

@@ -183,13 +183,13 @@ def execute(
     Parameters
     ----------
     placement
-        How components find their peers.
+        Way in which components find their peers, ``composed`` or ``resilient``.
     limit
         Rows of each sink that are kept.
     duration
         Seconds after which it is stopped; None: when its streams end, or at an interrupt.
     progress
-        Is told how far it is (``stage`` and ``share``).
+        Is told how far it is (``stage`` and ``share``), and what is to be known (``note``).
 
     Raises
     ------
@@ -198,6 +198,8 @@ def execute(
     """
     progress.stage(f"composing {plan.name}")
     application = cluster.submit(plan, placement=placement)
+    for notice in application.notices:
+        progress.note(notice)
     began = time.monotonic()
     sinks = {sink: Followed(limit) for sink in plan.sinks}
     readers = [

@@ -32,6 +32,7 @@ __all__ = [
     "write_report",
 ]
 
+WORST = 5  # errors of peers that are shown
 _MARKS = {"good": ("✓", "green"), "note": ("!", "yellow"), "bad": ("✕", "red")}
 
 
@@ -124,6 +125,9 @@ def show_run(plan: Plan, run: Run, *, explain: bool) -> None:
         places.setdefault(peer, []).append(operator)
     rows.append(("runs on", "; ".join(f"{peer}: {', '.join(places[peer])}" for peer in sorted(places))))
     rows.append(("set-up", f"{seconds(run.setup_s)}, {counted(run.peers, 'peer')} in all; ran {seconds(run.seconds)}"))
+    if run.explanation.coverage:
+        rows.append(("replicas", run.explanation.coverage))
+    rows += [("error", run.explanation.told(each)) for each in run.explanation.troubles[-WORST:]]
     fields(rows)
     if explain:
         _heading("Why there")

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 from synergy_nb.dataflow.channels import Inlet, Outlet, Parcel
-from synergy_nb.dataflow.measures import Ewma, Rate
+from synergy_nb.dataflow.measures import Ewma, Rate, UnitCost
+from synergy_nb.dataflow.memory import Share
 from synergy_nb.dataflow.tuples import END
 from synergy_nb.signatures import Segment, Signature
 
@@ -48,17 +49,28 @@ class Component:
         Predicted processing time downstream of it, in seconds a tuple.
     measure_s
         Time over which rates and loads are averaged, in seconds.
+    share
+        Share of the memory of the peer: the bytes that the component may hold.
     now
         Time at which it begins, in seconds.
     """
 
     def __init__(
-        self, application: str, operator: str, *, limit: float | None, remaining: float, measure_s: float, now: float
+        self,
+        application: str,
+        operator: str,
+        *,
+        limit: float | None,
+        remaining: float,
+        measure_s: float,
+        share: Share,
+        now: float,
     ) -> None:
         self.application = application
         self.operator = operator
         self.limit = math.inf if limit is None else limit
         self.remaining = remaining
+        self.share = share
         self.inlets: list[Inlet] = []
         self.outlets: list[Outlet] = []
         self.taps: list[Reader] = []
@@ -67,6 +79,7 @@ class Component:
         self.position = 0  # in its stream, of what leaves next
         self.until: int | None = None  # event time of the last punctuation that has left
         self.running = False
+        self.unfinished = False  # has not made all that its last items come to
         self.paused = False  # takes nothing more at the moment
         self.elsewhere = False  # executed by another engine, which says itself what it took
         self.removed = False
@@ -76,6 +89,8 @@ class Component:
         self.departures = Rate(measure_s, now)
         self.busy = Rate(measure_s, now)
         self.tuple_s = Ewma()
+        self.unit = UnitCost()
+        self.planned_s = 0.0  # seconds that its plan counts for a tuple
         self.batch_s = Ewma()
         self.queueing = Ewma()
         self.works = 0
@@ -130,7 +145,8 @@ class Component:
         return self._signature.segments()
 
     def _sign(self, now: float) -> None:
-        self._signature.observe(now, self._unsigned, self._unsigned * self.tuple_s.moving)
+        cost = self.unit.seconds
+        self._signature.observe(now, self._unsigned, self._unsigned * (self.planned_s if cost is None else cost))
         self._signed, self._unsigned = now, 0
 
     def executed(self, tuples: int, seconds: float, finished: float) -> None:
@@ -140,13 +156,21 @@ class Component:
         self.busy.add(seconds, finished)
         if tuples:
             self.tuple_s.add(seconds / tuples, tuples)
+            self.unit.add(tuples, seconds)
             self.batch_s.add(seconds)
+
+    def _cost(self) -> float | None:
+        cost = self.unit.seconds
+        if cost is None or self.elsewhere:
+            return None
+        return cost + max(self.spent_s - self.tuple_s.total, 0.0) / self.tuple_s.count
 
     def stats(self, now: float) -> dict[str, Any]:
         """What was measured, as plain values: seconds, bytes, tuples/s, cores.
 
-        ``cost`` is what a tuple that came in has taken here so far, in seconds; other than in ``processing_s``, what
-        punctuations took is in it. It is None where nothing has been executed by this peer.
+        ``cost`` is what one more tuple takes here, in seconds, see :class:`UnitCost`, with what punctuations took;
+        other than in ``processing_s``, what a batch costs beside its tuples is left out. It is None where executions
+        do not tell, or another engine executes.
         """
         return {
             "application": self.application,
@@ -163,9 +187,11 @@ class Component:
             "batch_s": self.batch_s.mean,
             "queueing_s": self.queueing.mean,
             "load": self.busy.per_second(now),
+            "memory_bytes": self.share.held,
+            "memory_share": self.share.limit if self.share.limit < math.inf else None,
             "queue_bytes": sum(inlet.queued for inlet in self.inlets),
             "queue_tuples": sum(parcel.fresh for inlet in self.inlets for _, _, parcel in inlet.queue),
             "late": self.late,
-            "cost": self.spent_s / self.tuple_s.count if self.tuple_s.count and not self.elsewhere else None,
+            "cost": self._cost(),
             "selectivity": self.tuples_out / self.tuples_in if self.tuples_in else None,
         }

@@ -5,7 +5,8 @@ Theory of operation
 A :class:`~synergy_nb.dataflow.components.Component` is an operator's instance. It has an inlet with a queue for each of
 its inputs and an outlet for each reader of its output stream (see :mod:`synergy_nb.dataflow.channels`). It is only
 executed while all of its outboxes are empty and every outlet has credit left, so an outbox never holds more than the
-output of one execution, and a slow reader slows all that is upstream of it, up to the sources, and loses nothing.
+output of one execution. Work with much output is split over several executions, each of which waits for credit and for
+its turn, like the first. So a slow reader slows all that is upstream of it, up to the sources, and loses nothing.
 
 Whoever else reads a component's stream is one of its *taps* (:class:`~synergy_nb.dataflow.components.Reader`): it is
 given what leaves the component, and what it does not keep up with is its own affair.
@@ -19,10 +20,12 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from synergy_nb.dataflow.channels import Inlet, Outlet, Parcel, PositionGap
 from synergy_nb.dataflow.components import Component
+from synergy_nb.dataflow.memory import Memory
+from synergy_nb.dataflow.work import TOGETHER_ROWS, TOGETHER_WORK, Delivery, Work, contemporary, deadline
 from synergy_nb.signatures import Segment
 
 __all__ = [
@@ -41,50 +44,6 @@ __all__ = [
 
 DISCIPLINES: Final = ("fcfs", "edf", "least_slack")
 WINDOW_BYTES: Final = 4 << 20
-TOGETHER_ROWS: Final = 16_384  # tuples that go together at most: beyond them, what an item costs besides is nothing
-TOGETHER_BORN: Final = 0.2  # seconds, see contemporary()
-TOGETHER_WORK: Final = 0.2  # seconds that an execution of several parcels may be expected to take
-
-
-def contemporary(one: float, other: float) -> bool:
-    """Whether items born at these times may become one, which is as old as the older of them.
-
-    They may if both times lie between the same two multiples of 0.2 s. However often a stream is merged on its way, no
-    delay is measured as longer by more than that.
-    """
-    return math.floor(one / TOGETHER_BORN) == math.floor(other / TOGETHER_BORN)
-
-
-class Delivery(NamedTuple):
-    """What the driver has to put on the wire: ``parcel`` on ``channel``."""
-
-    channel: str
-    parcel: Parcel
-
-
-class Work(NamedTuple):
-    """One execution: hand ``parcel``, and then those of ``rest``, to ``port`` of ``component``.
-
-    They have ``fresh`` tuples that are no duplicates and take ``size`` bytes of the window.
-    """
-
-    component: Component
-    inlet: Inlet
-    parcel: Parcel
-    arrived: float
-    fresh: int
-    size: int
-    rest: tuple[Parcel, ...] = ()
-
-    @property
-    def parcels(self) -> tuple[Parcel, ...]:
-        """All of them, in their order."""
-        return (self.parcel, *self.rest)
-
-    @property
-    def port(self) -> int:
-        """Port of the component that the parcel came in at."""
-        return self.inlet.port
 
 
 class Hosting:
@@ -99,6 +58,8 @@ class Hosting:
         Window of a channel; the same on all peers.
     measure_s
         Time over which rates and loads are averaged, in seconds.
+    memory
+        Memory that all components of the peer share; None: no limit.
 
     Examples
     --------
@@ -114,16 +75,24 @@ class Hosting:
     0.4
     """
 
-    def __init__(self, discipline: str = "fcfs", window_bytes: int = WINDOW_BYTES, measure_s: float = 5.0) -> None:
+    def __init__(
+        self,
+        discipline: str = "fcfs",
+        window_bytes: int = WINDOW_BYTES,
+        measure_s: float = 5.0,
+        memory: Memory | None = None,
+    ) -> None:
         if window_bytes < 2:
             raise ValueError(f"window_bytes: {window_bytes}; expected at least 2")
         self.window = window_bytes
+        self.memory = Memory() if memory is None else memory
         self.discipline = discipline
         self._measure_s = measure_s
         self._components: dict[tuple[str, str], Component] = {}
         self._inlets: dict[str, Inlet] = {}
         self._outlets: dict[str, tuple[Component, Outlet]] = {}
         self._waiting: dict[Inlet, None] = {}  # with a queue that is not empty; a dict for its order
+        self._unfinished: dict[Component, tuple[int, Work]] = {}  # with the number at which it was put off
         self._owing: dict[Inlet, None] = {}  # with consumed bytes to grant
         self._sequence = 0
 
@@ -154,6 +123,7 @@ class Hosting:
         limit: float | None = None,
         remaining: float = 0.0,
         joins: Iterable[str] = (),
+        share: float | None = None,
         now: float = 0.0,
     ) -> Component:
         """Host a component.
@@ -174,6 +144,8 @@ class Hosting:
             Predicted processing time downstream of it, in seconds a tuple.
         joins
             Inputs that join a stream that goes on: their first item may have any position, that of others is 0.
+        share
+            Bytes of memory that the component may hold; None: all that the peer has.
 
         Raises
         ------
@@ -188,7 +160,13 @@ class Hosting:
         if taken:
             raise ValueError(f"component {application}/{operator}: channel {taken[0]!r} is in use")
         component = Component(
-            application, operator, limit=limit, remaining=remaining, measure_s=self._measure_s, now=now
+            application,
+            operator,
+            limit=limit,
+            remaining=remaining,
+            measure_s=self._measure_s,
+            share=self.memory.share(application, operator, share),
+            now=now,
         )
         sizes = windows or {}
         inside, joining = frozenset(local), frozenset(joins)
@@ -237,6 +215,8 @@ class Hosting:
         if component is None:
             return False
         component.removed = True
+        component.share.release()
+        self._unfinished.pop(component, None)
         for inlet in component.inlets:
             del self._inlets[inlet.channel]
             self._waiting.pop(inlet, None)
@@ -343,7 +323,8 @@ class Hosting:
         now
             Time in seconds.
         accept
-            Which parcels the driver can execute at the moment; None: all.
+            Predicate on parcels: whether the driver can execute a parcel at the moment. Where it is given, no
+            unfinished work is resumed. None: every parcel, and unfinished work too.
         together
             Tuples that may come along, with the first ones; 0: one parcel at a time. What comes along is accepted, too,
             was born at about the same time, fits half a window, and is not expected to take long.
@@ -353,20 +334,19 @@ class Hosting:
         fcfs, slack = self._discipline == "fcfs", self._discipline == "least_slack"
         for inlet in self._waiting:
             component: Component = inlet.component
-            if component.running or component.paused or not component.open:
+            if component.running or component.unfinished or component.paused or not component.open:
                 continue
             sequence, _, parcel = inlet.queue[0]
             if accept is not None and not accept(component, parcel):
                 continue
-            if fcfs:
-                rank = (0.0, sequence)
-            else:
-                deadline = parcel.born + component.limit
-                if slack:  # "- now" is the same for all
-                    deadline -= (component.tuple_s.moving + component.remaining) * parcel.fresh
-                rank = (deadline, sequence)
+            rank = (0.0 if fcfs else deadline(component, parcel, slack=slack), sequence)
             if best is None or rank < best_rank:
                 best, best_rank = inlet, rank
+        if self._unfinished and accept is None:
+            put_off = self._put_off(best_rank if best is not None else (math.inf, 0), fcfs=fcfs, slack=slack)
+            if put_off is not None:
+                put_off.component.running = True
+                return put_off
         if best is None:
             return None
         arrived, parcel = self._take(best, now)
@@ -389,6 +369,15 @@ class Hosting:
         best.component.running = True
         return Work(best.component, best, parcel, arrived, fresh, size, tuple(rest))
 
+    def _put_off(self, before: tuple[float, int], *, fcfs: bool, slack: bool) -> Work | None:
+        """What was begun and may go on, if the discipline puts it before the rank ``before``."""
+        best: Work | None = None
+        for component, (number, work) in self._unfinished.items():
+            rank = (0.0 if fcfs else deadline(component, work.parcel, slack=slack), number)
+            if rank < before and component.open and not component.running:
+                best, before = work, rank
+        return best
+
     def _take(self, inlet: Inlet, now: float) -> tuple[float, Parcel]:
         """Take the first parcel out of a queue; gives when it arrived, too."""
         _, arrived, parcel = inlet.queue.popleft()
@@ -397,7 +386,14 @@ class Hosting:
         return arrived, parcel
 
     def done(
-        self, work: Work, outputs: Sequence[Parcel], started: float, finished: float, late: int = 0
+        self,
+        work: Work,
+        outputs: Sequence[Parcel],
+        started: float,
+        finished: float,
+        late: int = 0,
+        *,
+        unfinished: bool = False,
     ) -> list[Delivery]:
         """Take the outputs of an execution.
 
@@ -411,6 +407,8 @@ class Hosting:
             When it was executed, in seconds.
         late
             Tuples that it dropped as late.
+        unfinished
+            True if the work has more output to make: :meth:`next` gives it again when there is room for that output.
 
         Returns
         -------
@@ -421,11 +419,18 @@ class Hosting:
         component.running = False
         if component.removed:
             return []
-        took = max(finished - started, 0.0)
+        took = work.spent + max(finished - started, 0.0)
         component.late += late
+        component.unfinished = unfinished
+        deliveries: list[Delivery] = []
+        if unfinished:
+            self._sequence += 1  # behind those who wait now
+            self._unfinished[component] = self._sequence, work._replace(resumed=True, spent=took)
+            self._produce(component, outputs, finished, deliveries)
+            return deliveries
+        self._unfinished.pop(component, None)
         if not component.elsewhere:
             component.executed(work.fresh, took, finished)
-        deliveries: list[Delivery] = []
         self._produce(component, outputs, finished, deliveries)
         self._consume(work.inlet, work.size)
         if work.inlet.upstream is not None:

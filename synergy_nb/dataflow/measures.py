@@ -6,9 +6,10 @@ Nothing here reads a clock; each call is given the time of its reading in second
 from __future__ import annotations
 
 import math
+from collections import deque
 from typing import Final
 
-__all__ = ["DelayHistogram", "Ewma", "Rate"]
+__all__ = ["DelayHistogram", "Ewma", "Rate", "UnitCost"]
 
 
 class Rate:
@@ -94,6 +95,52 @@ class Ewma:
         return self.total / self.count if self.count else 0.0
 
 
+class UnitCost:
+    """Seconds that one more tuple costs an operator, estimated from its executions without the fixed cost of a batch.
+
+    An execution of a few tuples measures the cost of a call rather than the cost of a tuple, and an execution that
+    other work on the machine delayed measures neither. So the estimate is the lower quartile of the latest executions
+    of at least :data:`MANY` tuples. Where an operator only ever gets few tuples, the estimate is the lower quartile of
+    its executions, provided that it is so long that the call can only be a small part of it.
+
+    Examples
+    --------
+    >>> cost = UnitCost()
+    >>> for _ in range(20):
+    ...     cost.add(1, 0.0004)
+    >>> cost.seconds is None
+    True
+    >>> for held_up in (1, 1, 1, 9, 1, 1, 20, 1):
+    ...     cost.add(1000, 0.002 * held_up)
+    >>> cost.seconds
+    2e-06
+    """
+
+    __slots__ = ("_few", "_many")
+
+    def __init__(self) -> None:
+        self._many: deque[float] = deque(maxlen=_LATEST)
+        self._few: deque[float] = deque(maxlen=_LATEST)
+
+    def add(self, tuples: int, seconds: float) -> None:
+        """Count one execution of ``tuples``, at least one, within ``seconds``."""
+        (self._many if tuples >= MANY else self._few).append(seconds / tuples)
+
+    @property
+    def seconds(self) -> float | None:
+        """Estimated seconds for a tuple, or None as long as there are too few executions to tell."""
+        if len(self._many) >= _ENOUGH:
+            return sorted(self._many)[len(self._many) // 4]
+        if len(self._few) >= 2 * _ENOUGH:
+            least = sorted(self._few)[len(self._few) // 4]
+            return least if least >= _LONG else None
+        return None
+
+
+MANY: Final = 16  # tuples of an execution that tells what a tuple costs
+_ENOUGH: Final = 8  # executions of which the lower quartile tells
+_LATEST: Final = 32  # executions that are remembered
+_LONG: Final = 5e-3  # seconds for a tuple that no call costs by itself
 _ERROR: Final = 0.01
 _LOG_GAMMA: Final = math.log((1.0 + _ERROR) / (1.0 - _ERROR))
 _LEAST: Final = 1e-6  # seconds; shorter delays are below what a wall clock tells apart
@@ -124,7 +171,7 @@ class DelayHistogram:
     (True, 0.5, 0.5005)
     """
 
-    __slots__ = ("_bins", "count", "limit", "missed", "total")
+    __slots__ = ("_bins", "count", "limit", "missed", "most", "total")
 
     def __init__(self, limit: float | None = None) -> None:
         self.limit = limit
@@ -132,12 +179,14 @@ class DelayHistogram:
         self.count = 0
         self.total = 0.0
         self.missed = 0
+        self.most: float | None = None  # the longest delay in seconds, exact; None if there were no tuples
 
     def add(self, delay: float, count: int = 1) -> None:
         """``count`` tuples that took ``delay`` seconds."""
         if count <= 0:
             return
         delay = min(max(delay, _LEAST), _MOST)
+        self.most = delay if self.most is None else max(self.most, delay)
         index = math.ceil(math.log(delay) / _LOG_GAMMA)
         self._bins[index] = self._bins.get(index, 0) + count
         self.count += count

@@ -13,20 +13,36 @@ import difflib
 from collections.abc import Callable
 from typing import Any, Final
 
-from synergy_nb.experiments import flows, local_peers, simulated, simulations, spark, throughput, view
+from synergy_nb.experiments import (
+    admissions,
+    feeding,
+    flows,
+    growth,
+    ingest,
+    local_peers,
+    simulated,
+    simulations,
+    spark,
+    throughput,
+    view,
+)
 
 __all__ = ["NAMES", "run"]
 
 _MEASUREMENTS: Final[dict[str, Callable[..., dict[str, Any]]]] = {
     "ready": local_peers.ready,
     "compose": local_peers.compose,
+    "admission": admissions.admission,
     "hop": local_peers.hop,
     "dataflow": throughput.dataflow,
+    "ingest": ingest.ingest,
+    "feeds": feeding.feeds,
     "dht": simulated.dht,
     "kernel": simulated.kernel,
     "flow": flows.flow,
     "sim": simulations.sim,
     "idle": local_peers.idle,
+    "growth": growth.growth,
     "view": view.view,
     "spark-ready": spark.ready,
     "spark-topk": spark.topk,

@@ -85,11 +85,17 @@ class Directory(Keeper):
         The failure detector; without one, entries of dead hosts go when their leases end.
     lease
         Seconds that an entry outlives its host.
+
+    Attributes
+    ----------
+    on_confirmed : list of callables without arguments
+        Called when roots have answered for all that this peer registered, see :attr:`confirmed`.
     """
 
     def __init__(self, peer: Peer, pastry: Pastry, membership: Membership | None = None, lease: float = 30.0) -> None:
         pastry.on_leave.append(self._leaving)  # before entries are handed over
         super().__init__(peer, pastry, membership, lease)
+        self.on_confirmed: list[Callable[[], None]] = []
         self._own: dict[tuple[str, Kind], _Own] = {}
         self._sender: Timer | None = None
         self._asked: dict[int, _Asked] = {}
@@ -238,6 +244,9 @@ class Directory(Keeper):
             if own is not None and own.version == version:
                 own.confirmed, own.root, own.due = False, None, now
                 self._send_at(now)
+        if self.confirmed:
+            for callback in self.on_confirmed:
+                callback()
 
     def _renew(self) -> None:
         """Tell each root that its entries of this host live on."""

@@ -18,6 +18,7 @@ References
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Final
 
@@ -92,6 +93,15 @@ class Latency:
         """Estimated delay of one direction in seconds: half the round trip; None when never measured."""
         measured = self._measured.get(address)
         return None if measured is None else measured[0] / 2
+
+    def deviation(self, address: str) -> float:
+        """Estimated standard deviation of the delay of one direction in seconds; 0 when never measured.
+
+        The mean deviation of a normal distribution is 0.8 of its standard deviation, and those of both directions add
+        up as variances do.
+        """
+        measured = self._measured.get(address)
+        return 0.0 if measured is None else measured[1] / 0.8 / math.sqrt(2.0)
 
     def timeout(self, address: str) -> float:
         """Seconds after which an answer from ``address`` is overdue: mean plus four mean deviations, bounded."""

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from synergy_nb.errors import door
 from synergy_nb.plan.checking import Operator, QoS
 from synergy_nb.plan.queryplan import Plan
 from synergy_nb.plan.units import nearest
@@ -28,7 +29,7 @@ __all__ = ["Stream", "plan", "source"]
 
 _PROFILE: Final = ("id", "cost", "selectivity", "at", "engine")
 #: Arguments of methods that are no parameters of the operator.
-_BESIDE: Final = {"compare": ("count",), "sink": ("delay", "miss_rate", "throughput", "availability")}
+_BESIDE: Final = {"compare": ("count",), "sink": ("delay", "miss_rate", "throughput", "availability", "memory")}
 
 
 class Stream:
@@ -39,9 +40,17 @@ class Stream:
     the operator is pinned to) and ``engine`` (``peer``, ``spark`` or ``auto``, which decides by rates and windows).
     """
 
-    __slots__ = ("_inputs", "_kind", "_params", "_profile")
+    __slots__ = ("_inputs", "_kind", "_params", "_profile", "_rows")
 
-    def __init__(self, kind: str, params: Mapping[str, Any], inputs: Sequence[Stream], profile: Mapping[str, Any]):
+    @door
+    def __init__(
+        self,
+        kind: str,
+        params: Mapping[str, Any],
+        inputs: Sequence[Stream],
+        profile: Mapping[str, Any],
+        rows: Any = None,
+    ):
         valid = (*params, *_BESIDE.get(kind, ()), *_PROFILE)
         for unknown in sorted(set(profile) - set(_PROFILE)):
             near = nearest(unknown, valid)
@@ -54,6 +63,7 @@ class Stream:
         self._params = {name: value for name, value in params.items() if value is not None}
         self._inputs = tuple(inputs)
         self._profile = dict(profile)
+        self._rows = rows  # of a source: what it is fed with
 
     def filter(self, where: str, **profile: Any) -> Stream:
         """Keep the tuples for which a condition is true.
@@ -265,7 +275,7 @@ class Stream:
 
     def sink(
         self, name: str | None = None, *, delay: Any = None, miss_rate: Any = None, throughput: Any = None,
-        availability: Any = None, **profile: Any,
+        availability: Any = None, memory: Any = None, **profile: Any,
     ) -> Plan:  # fmt: skip
         """Make a plan that hands this stream over.
 
@@ -282,6 +292,9 @@ class Stream:
         availability
             Share of the time, ``"99.9 %"``, or replicas of each component, ``"degree 2"``, of which backups go on when
             a peer dies.
+        memory
+            Greatest memory that each operator may take on its peer, such as ``"256 MB"``. An operator that needs more
+            fails with its application.
         profile
             ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
 
@@ -291,21 +304,24 @@ class Stream:
             Holding everything that is wrong.
         """
         end = Stream("sink", {"name": name}, [self], profile)
-        qos = _given(delay=delay, miss_rate=miss_rate, throughput=throughput, availability=availability)
+        qos = _given(delay=delay, miss_rate=miss_rate, throughput=throughput, availability=availability, memory=memory)
         return _built([end], qos, name or "plan")
 
     def __repr__(self) -> str:
         return f"<Stream of {self._profile.get('id') or self._kind}>"
 
 
-def source(connector: str, **params: Any) -> Stream:
+@door
+def source(connector: Any, **params: Any) -> Stream:
     """The stream of a source.
 
     Parameters
     ----------
     connector
-        ``trace`` (a file is replayed), ``packets`` (packets are generated), ``peers`` (load and ping times of the
-        peers) or ``python`` (what you feed in).
+        Rows of your own: a pandas, Polars or Arrow table, a :class:`~synergy_nb.runtime.feeds.Feed` to push rows into,
+        or an iterable, asynchronous or not, of dictionaries or tables. Or the name of a connector: ``trace`` (a file
+        is replayed), ``packets`` (packets are generated), ``peers`` (load and ping times of the peers) or ``python``
+        (rows that ``submit(..., feeds={name: rows})`` gives).
     params
         The connector's parameters, below, and ``id``, ``cost``, ``selectivity``, ``at`` as for all operators.
 
@@ -331,18 +347,38 @@ def source(connector: str, **params: Any) -> Stream:
 
         Of ``peers``: ``interval`` between samples (1 s), ``rate`` (default: 10 tuples an interval).
 
-        Of ``python``: ``name`` under which ``submit(..., feeds={name: iterable})`` feeds it, ``columns`` (column to
-        type), ``rate``.
+        Parameters for rows of your own, and for the connector ``python``:
+
+        - ``columns``: column to type; required for rows, and by default the columns of a table
+        - ``time``: the column with the event time, which is called ``time`` in the stream. Default: of a table, the
+          first of time, timestamp, ts, datetime, date that it has, or else its only column of times; otherwise ``time``
+        - ``lateness``: rows may be this much older than rows before them; what is older still is dropped and counted.
+          Default: rows that are out of order end the application (those of one table are put in order)
+        - ``name``: the name by which ``submit(..., feeds={name: rows})`` feeds it; default: the id of the source
+        - ``rate``: tuples/s that are to be expected, for admission (default 1000)
+
+    Raises
+    ------
+    ValueError
+        If rows of your own have no event time, or a column of a type that tuples do not have.
 
     Examples
     --------
+    >>> source({"when": ["2026-01-01", "2026-01-02"], "amount": [1.5, 2.0]}, time="when").sink("sales").schema("source")
+    {'time': 'time', 'amount': 'float'}
     >>> source("trace", path="sales.csv", format="csv", columns={"time": "time", "user": "str", "amount": "float"})
     <Stream of source>
     """
     profile: dict[str, Any] = {name: params.pop(name) for name in _PROFILE if name in params}
-    return Stream("source", {"connector": connector, **params}, [], profile)
+    if isinstance(connector, str):
+        return Stream("source", {"connector": connector, **params}, [], profile)
+    from synergy_nb.plan.frames import described  # noqa: PLC0415 - plans without rows need no Polars
+
+    rows, params = described(connector, params)
+    return Stream("source", {"connector": "python", **params}, [], profile, rows)
 
 
+@door
 def plan(*plans: Plan, name: str | None = None, **qos: Any) -> Plan:
     """One plan of several sinks: ``plan(a.sink("x"), b.sink("y"), delay="2 s")``.
 
@@ -365,7 +401,7 @@ def plan(*plans: Plan, name: str | None = None, **qos: Any) -> Plan:
     for field in QoS.__struct_fields__:
         wanted = [value for each in plans if (value := getattr(each.qos, field)) is not None]
         if wanted:
-            combined[field] = min(wanted) if field in ("delay", "miss_rate") else max(wanted)
+            combined[field] = min(wanted) if field in ("delay", "miss_rate", "memory") else max(wanted)
     title = name or (" and ".join(dict.fromkeys(each.name for each in plans))[:200] if plans else "plan")
     return _built(ends, {**combined, **qos}, title)
 
@@ -412,7 +448,7 @@ def _built(ends: Sequence[Stream], qos: Mapping[str, Any], name: str) -> Plan:
         Operator(
             names[id(stream)],
             stream._kind,
-            stream._params,
+            stream._params if stream._rows is None else {"name": names[id(stream)], **stream._params},
             tuple(names[id(up)] for up in stream._inputs),
             **{field: value for field, value in stream._profile.items() if field != "id"},
         )
@@ -420,6 +456,8 @@ def _built(ends: Sequence[Stream], qos: Mapping[str, Any], name: str) -> Plan:
     ]
     built = Plan(operators, qos, name)
     object.__setattr__(built, "_drafts", tuple(ends))
+    given = {names[id(stream)]: stream._rows for stream in order if stream._rows is not None}
+    object.__setattr__(built, "_rows", given)
     return built
 
 

@@ -128,6 +128,8 @@ def _text(value: Any) -> str:
     expected = f"a text of 1 to {_LONGEST_NAME * 20} characters"
     if not isinstance(value, str) or not 1 <= len(value.strip()) <= _LONGEST_NAME * 20 or "\0" in value:
         raise WrongValue(value, expected)
+    if any("\ud800" <= each <= "\udfff" for each in value):  # half of a pair: it could not be sent or written down
+        raise WrongValue(value, f"{expected} that can be written as UTF-8")
     return value
 
 
@@ -281,6 +283,8 @@ def _expressions(value: Any) -> dict[str, str]:
     return dict(value)
 
 
+#: Windows that a tuple may be in: each comes to a result, so a single tuple may come to so many.
+MOST_OVERLAP: Final = 100_000
 _WINDOW_EXPECTED: Final = "a window such as '20 min', '20 min every 5 min', '2 min gap' or '1000 rows'"
 
 
@@ -325,6 +329,9 @@ def parse_window(value: Any) -> dict[str, Any]:
         raise WrongValue(wrong.value, _WINDOW_EXPECTED, wrong.nearest) from None
     if step > extent:
         raise WrongValue(value["slide"], f"a slide of at most the length ({format_duration(extent)})")
+    if extent > MOST_OVERLAP * step * (1 + 1e-9):
+        windows = f"each tuple would be in {extent / step:,.0f} windows, and may be in {MOST_OVERLAP:,}"
+        raise WrongValue(value["slide"], f"a slide of at least {format_duration(extent / MOST_OVERLAP)}: {windows}")
     if step == extent:
         return {"kind": "tumbling", "length": extent}
     return {"kind": "sliding", "length": extent, "slide": step}
@@ -388,7 +395,13 @@ CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
         "start": Parameter(_between(-1e10, 1e11), 0.0),
     },
     "peers": {"interval": Parameter(_positive, 1.0, format_duration), "rate": _EXPECTED_RATE},
-    "python": {"name": Parameter(_name), "columns": Parameter(_types), "rate": _EXPECTED_RATE},
+    "python": {
+        "name": Parameter(_name),
+        "columns": Parameter(_types),
+        "time": Parameter(_name, "time", named=False),
+        "lateness": Parameter(parse_duration, None, format_duration),
+        "rate": _EXPECTED_RATE,
+    },
 }
 
 #: All kinds of operators.

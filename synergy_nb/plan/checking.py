@@ -8,8 +8,10 @@ from typing import Any, Final
 
 import msgspec
 
+from synergy_nb.errors import SynergyError
 from synergy_nb.plan.catalogue import CONNECTORS, KINDS, REQUIRED, parameters_of, parse_number
 from synergy_nb.plan.engines import ENGINES, off_spark
+from synergy_nb.plan.naming import ID, is_id, suggested_id
 from synergy_nb.plan.schemas import Derivation, Schema, derive
 from synergy_nb.plan.units import (
     WrongValue,
@@ -17,10 +19,12 @@ from synergy_nb.plan.units import (
     parse_availability,
     parse_duration,
     parse_fraction,
+    parse_size,
     parse_throughput,
 )
 
 __all__ = [
+    "LEAST_MEMORY",
     "Checked",
     "Operator",
     "PlanError",
@@ -36,7 +40,9 @@ __all__ = [
 #: Paths from a source to a sink that a plan may have: composition keeps probes for each.
 MOST_ROUTES: Final = 4096
 _MOST_OPERATORS: Final = 1000
-_QOS_FIELDS: Final = ("delay", "miss_rate", "throughput", "availability")
+_QOS_FIELDS: Final = ("delay", "miss_rate", "throughput", "availability", "memory")
+#: Bytes: an operator without state needs several copies of a batch, which is up to 2 MiB.
+LEAST_MEMORY: Final = 16_000_000
 #: Fields that operators have beside their parameters, and that a misspelt parameter may stand for.
 _FIELDS: Final = ("input", "inputs", "cost", "selectivity", "engine")
 #: Kinds whose stream has the columns of their first input, whatever else is wrong with them.
@@ -55,7 +61,7 @@ class Problem(msgspec.Struct, frozen=True):
     value
         What stands there, or the part of it that is wrong.
     expected
-        What would be right.
+        Words for the values that would be right.
     nearest
         The valid name that is spelt most like ``value``, if there is one.
     """
@@ -75,7 +81,7 @@ class Problem(msgspec.Struct, frozen=True):
         return " ".join(f"{where}: {found}; expected {self.expected}{hint}".split())
 
 
-class PlanError(ValueError):
+class PlanError(SynergyError, ValueError):
     """A plan that cannot be run, with everything that is wrong with it.
 
     Parameters
@@ -103,7 +109,7 @@ class Operator(msgspec.Struct, frozen=True):
     id
         Unique in the plan.
     kind
-        Of the catalogue.
+        Kind of operator, as in the catalogue.
     params
         In a plan in normal form: durations in seconds, SQL in its canonical text, lists sorted where order means
         nothing.
@@ -146,6 +152,8 @@ class QoS(msgspec.Struct, frozen=True):
         Fraction of time, at least; as many replicas as it takes.
     degree
         Replicas of each component, the primary among them.
+    memory
+        Bytes that each operator may take on its peer; None: as many as the peer gives.
     """
 
     delay: float | None = None
@@ -154,6 +162,7 @@ class QoS(msgspec.Struct, frozen=True):
     throughput_tuples: float | None = None
     availability: float | None = None
     degree: int | None = None
+    memory: float | None = None
 
 
 class Checked(msgspec.Struct, frozen=True):
@@ -182,6 +191,10 @@ def check_qos(given: Mapping[str, Any], problems: list[Problem]) -> QoS:
             elif name == "throughput":
                 found["throughput"], tuples = parse_throughput(value)
                 found["throughput_tuples"] = tuples if tuples is not None else found.get("throughput_tuples")
+            elif name == "memory":
+                found[name] = parse_size(value)
+                if found[name] < LEAST_MEMORY:
+                    raise WrongValue(value, "at least 16 MB, which operators without state need for their batches")
             elif name == "throughput_tuples":
                 found[name] = parse_number(value, "a number of tuples/s")
             elif name in ("availability", "degree"):
@@ -268,10 +281,11 @@ def check_graph(
 
 def _unique(operators: Sequence[Operator], problems: list[Problem]) -> dict[str, Operator]:
     given: dict[str, Operator] = {}
+    ids = {operator.id for operator in operators if isinstance(operator.id, str)}
     for operator in operators:
         name = operator.id
-        if not isinstance(name, str) or not 1 <= len(name) <= 100 or not name.isprintable() or name != name.strip():
-            problems.append(Problem(str(name), "id", name, "a name of 1 to 100 printable characters"))
+        if not is_id(name):
+            problems.append(Problem(str(name), "id", name, ID, suggested_id(name, ids)))
             name = str(name)
         if name in given:
             problems.append(Problem(name, "id", name, "an id that no other operator has"))

@@ -20,7 +20,9 @@ __all__ = [
     "STATEFUL",
     "Profile",
     "cones",
+    "credible",
     "expanded",
+    "paced",
     "part_of",
     "parts_of",
     "place",
@@ -134,6 +136,66 @@ class Profile(msgspec.Struct, frozen=True):
 
 
 _UNKNOWN: Final = Profile()
+
+
+def paced(plan: Plan, operator: str) -> bool:
+    """Whether tuples come to an operator at times of their own, so that a rate measured now tells of the next one.
+
+    A source that is read as fast as its readers take it has the rate that they leave it. So has whatever a notebook
+    pushes. Neither promises that rate to anybody, and backpressure holds it where there is less capacity.
+
+    >>> from synergy_nb.plan import source
+    >>> [paced(source("packets", speed=speed).filter("bytes > 9").sink(), "filter") for speed in (0, 1)]
+    [False, True]
+    """
+    waiting, seen = [operator], set()
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        asked = plan.operators[name]
+        if asked.kind == "source" and not _source_is_paced(asked):
+            return False
+        if asked.kind == PART:
+            inner, members = part_of(asked)
+            if not all(paced(inner, each) for each in members if not inner.upstream(each)):
+                return False
+        waiting.extend(asked.inputs)
+    return True
+
+
+def _source_is_paced(operator: Operator) -> bool:
+    match operator.params.get("connector", "trace"):
+        case "peers":
+            return True
+        case "packets":
+            return float(operator.params.get("speed", 1.0)) > 0.0
+        case "trace":
+            return float(operator.params.get("speed", 0.0)) > 0.0
+        case _:
+            return False
+
+
+def credible(plan: Plan, profiles: Mapping[str, Profile]) -> dict[str, Profile]:
+    """The measured profiles that admission relies on, by the plan's operators.
+
+    A cost or a selectivity is a property of the operator. A rate is one of the stream, and counts only where the stream
+    has a pace of its own (:func:`paced`): what a replay that nothing holds back could give is no promise.
+
+    Parameters
+    ----------
+    plan
+        Query plan ξ.
+    profiles
+        Measured cost, selectivity and rate of operators, by the canonical names of their streams.
+    """
+    known: dict[str, Profile] = {}
+    for name in plan.operators:
+        measured = profiles.get(plan.stream_name(name))
+        if measured is not None:
+            known[name] = measured if paced(plan, name) else msgspec.structs.replace(measured, rate=None)
+    return known
 
 
 def profiled(plan: Plan, profiles: Mapping[str, Profile]) -> Plan:

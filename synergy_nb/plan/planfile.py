@@ -32,7 +32,8 @@ import yaml
 
 from synergy_nb.plan.catalogue import parameters_of
 from synergy_nb.plan.checking import Operator, Problem, QoS
-from synergy_nb.plan.units import format_duration, format_fraction, format_rate, format_throughput, nearest
+from synergy_nb.plan.naming import NAME, is_name
+from synergy_nb.plan.units import format_duration, format_fraction, format_rate, format_size, format_throughput, nearest
 
 if TYPE_CHECKING:
     from synergy_nb.plan.queryplan import Plan
@@ -138,8 +139,8 @@ def read(text: str) -> tuple[str, Mapping[str, Any], list[Operator] | None, list
                 Problem("", str(field), value, f"one of the fields {', '.join(_TOP)}", nearest(field, _TOP))
             )
     name = document.get("name", "plan")
-    if not isinstance(name, str) or not name.strip() or len(name) > 200:
-        problems.append(Problem("", "name", name, "a name of 1 to 200 characters, as text"))
+    if not is_name(name):
+        problems.append(Problem("", "name", name, f"{NAME}, as text"))
         name = "plan"
     qos = document.get("qos") or {}
     if not isinstance(qos, Mapping):
@@ -249,6 +250,8 @@ def _qos(qos: QoS) -> dict[str, Any]:
             fields["throughput" if "throughput" not in given else field] = (
                 format_rate(value) if "throughput" not in given else value
             )
+        elif field == "memory":
+            fields[field] = format_size(value)
         elif field == "degree":
             fields["availability"] = f"degree {value}"
         else:

@@ -20,6 +20,7 @@ from synergy_nb.plan.checking import (
     check,
     check_qos,
 )
+from synergy_nb.plan.naming import NAME, is_name
 
 __all__ = ["FORMAT", "PART", "TAP", "Plan", "part_of"]
 
@@ -63,6 +64,7 @@ class Plan:
         "_followers",
         "_names",
         "_routes",
+        "_rows",
         "_schemas",
         "_windows",
         "name",
@@ -86,6 +88,7 @@ class Plan:
     _flows: dict[str, tuple[float, float, float, float, float]] | None
     _names: dict[str, tuple[str, str]] | None
     _routes: tuple[tuple[str, ...], ...] | None
+    _rows: Mapping[str, Any] | None
 
     def __init__(
         self,
@@ -94,8 +97,8 @@ class Plan:
         name: str = "plan",
     ) -> None:
         problems: list[Problem] = []
-        if not isinstance(name, str) or not name.strip() or len(name) > 200:
-            problems.append(Problem("", "name", name, "a name of 1 to 200 characters"))
+        if not is_name(name):
+            problems.append(Problem("", "name", name, NAME))
         wanted = msgspec.structs.asdict(qos) if isinstance(qos, QoS) else qos or {}
         requirement = check_qos(wanted, problems)
         checked = check(list(operators), problems)
@@ -124,11 +127,16 @@ class Plan:
             for up in operator.inputs:
                 followers[up].append(operator.id)
         put(self, "_followers", {each: tuple(names) for each, names in followers.items()})
-        for lazy in ("_bytes", "_drafts", "_flows", "_names", "_routes"):
+        for lazy in ("_bytes", "_drafts", "_flows", "_names", "_routes", "_rows"):
             put(self, lazy, None)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"{name}: a plan does not change; build another one")
+
+    @property
+    def rows(self) -> Mapping[str, Any]:
+        """Rows that sources were given with ``source(rows)``, by operator id: no part of the plan's bytes or files."""
+        return self._rows or {}
 
     # -- the graph ---------------------------------------------------------------------------------------------------
 
@@ -402,7 +410,7 @@ def _own_name(operator: Operator) -> str:
             continue
         parts.append(f"{name}={_value_text(value, parameter.write, is_order=name == 'by' and operator.kind == 'sort')}")
     kind: str = operator.params["connector"] if operator.kind == "source" else operator.kind
-    place = f"@{operator.at}" if kind in ("trace", "python") and operator.at is not None else ""
+    place = f"@{sql.quoted(operator.at)}" if kind in ("trace", "python") and operator.at is not None else ""
     return f"{kind}[{', '.join(parts)}]{place}" if parts else kind + place
 
 

@@ -31,7 +31,7 @@ class Derivation:
     Parameters
     ----------
     kind
-        Of the operator.
+        Kind of the operator.
     params
         Its parameters, each parsed by the catalogue; expressions become canonical here.
     inputs, windows
@@ -137,6 +137,9 @@ def _source(it: Derivation) -> Schema | None:
         return dict(TRACE_SCHEMAS[connector])
     if connector == "python":
         columns = {name: kind for name, kind in params["columns"].items() if (name, kind) != ("time", "time")}
+        clock: str = params["time"]
+        if clock != "time" and columns.pop(clock, "time") == "bytes":
+            it.wrong("time", clock, "a column of type time, int, float or str, not bytes")
         return it.output("columns", columns, windowed=False)
     trace_format: str = params["format"]
     if trace_format in TRACE_SCHEMAS:

@@ -12,7 +12,7 @@ from typing import Any
 from synergy_nb.plan.checking import Checked, Operator
 from synergy_nb.plan.queryplan import TAP, Plan
 
-__all__ = ["TAP", "is_live", "provider", "reduced", "sharable_points", "taps_of"]
+__all__ = ["TAP", "endless_sources", "is_live", "provider", "reduced", "sharable_points", "taps_of"]
 
 Provider = tuple[str, str]
 """Application and operator that give a stream at a peer."""
@@ -123,7 +123,28 @@ def is_live(plan: Plan, operator: str) -> bool:
     if asked.kind == TAP:
         return True
     if asked.kind == "source":
-        params = asked.params
-        endless = params["connector"] == "packets" and params.get("count") is None and params.get("duration") is None
-        return params["connector"] == "peers" or endless
+        return _is_endless(asked.params)
     return all(is_live(plan, up) for up in plan.upstream(operator))
+
+
+def endless_sources(plan: Plan, operator: str) -> tuple[str, ...]:
+    """The sources that an operator's stream comes from and that never end by themselves.
+
+    Examples
+    --------
+    >>> from synergy_nb.plan import source
+    >>> endless_sources(source("packets", rate=5).sink(), "sink")
+    ('source',)
+    """
+    before, waiting = {operator}, [operator]
+    while waiting:
+        new = set(plan.upstream(waiting.pop())) - before
+        before |= new
+        waiting += new
+    return tuple(each for each in plan.sources if each in before and _is_endless(plan.operators[each].params))
+
+
+def _is_endless(params: Mapping[str, Any]) -> bool:
+    """Whether a source of these parameters never ends: measurements of peers, and packets without a last one."""
+    unbounded = params.get("count") is None and params.get("duration") is None
+    return params["connector"] == "peers" or (params["connector"] == "packets" and unbounded)

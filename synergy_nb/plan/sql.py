@@ -61,6 +61,8 @@ from synergy_nb.plan.units import WrongValue
 if TYPE_CHECKING:
     from sqlglot import exp
 
+from synergy_nb.errors import SynergyError
+
 __all__ = [
     "AGGREGATES",
     "FUNCTIONS",
@@ -80,7 +82,7 @@ _SIGNS: Final = {"add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%"}
 _BARE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-class SqlError(ValueError):
+class SqlError(SynergyError, ValueError):
     """An expression outside the subset, or one that does not fit its columns.
 
     Parameters

@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from synergy_nb.errors import SynergyError
+
 __all__ = [
     "WrongValue",
     "format_duration",
@@ -78,7 +80,7 @@ _NUMBER: Final = r"[-+]?(?:\d+(?:_\d+)*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _TERM: Final = re.compile(rf"\s*({_NUMBER})\s*([^\d\s+\-.][^\d+\-.]*)?")
 
 
-class WrongValue(ValueError):
+class WrongValue(SynergyError, ValueError):
     """A value that is not what was expected.
 
     Parameters

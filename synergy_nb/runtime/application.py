@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
+import uuid
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Protocol
 
 import msgspec
 import polars as pl
 
-from synergy_nb.dataflow.tuples import TYPES, Batch, decode, encode
+from synergy_nb.dataflow.tuples import Batch, decode, empty, encode
+from synergy_nb.explanation import Explanation
 from synergy_nb.journal import Event
 from synergy_nb.plan import Plan
-from synergy_nb.runtime.feeds import Feed, FeedError, items
+from synergy_nb.plan.sharing import endless_sources
+from synergy_nb.runtime.feeds import Feed, Rows, items, supply
 from synergy_nb.runtime.requests import (
+    LASTING,
     ApplicationState,
     ClusterError,
+    Dropped,
     Fetch,
     Fetched,
     Name,
@@ -26,8 +32,12 @@ from synergy_nb.runtime.requests import (
     pack,
     unpack,
 )
+from synergy_nb.runtime.rows import RowReader
+from synergy_nb.uncovered import told, uncovered
 
-__all__ = ["AsyncApplication"]
+__all__ = ["AsyncApplication", "row_reader"]
+
+COLLECTED = 64 << 20  # bytes that stop() collects at most, which is as much as a sink keeps
 
 
 class Door(Protocol):
@@ -38,6 +48,13 @@ class Door(Protocol):
 
     async def events(self, subject: str = "") -> list[Event]:
         """What the peers' journals hold."""
+
+    async def troubles(self, since: float) -> list[Event]:
+        """Errors in the journals of the peers since a time in seconds."""
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """Peer address to name."""
 
     def name(self, address: str) -> str:
         """Name of a peer."""
@@ -57,7 +74,7 @@ class AsyncApplication:
     id : str
         Identifies it at all peers.
     plan : Plan
-        What was asked.
+        The submitted plan.
     origin : str
         Address of the peer that composed it and keeps its results.
     """
@@ -68,6 +85,8 @@ class AsyncApplication:
         self.plan = plan
         self.origin = origin
         self.last = state
+        self.stopped = False  # whether this handle has ended it
+        self._reader = uuid.uuid4().hex
         self._feeds: set[asyncio.Task[None]] = set()
         # by sink: answers that have come, tables that no reader has been given, those that results() gives again
         self._answers = dict.fromkeys(plan.sinks, 0)
@@ -88,6 +107,14 @@ class AsyncApplication:
         name = self.cluster.name
         return {operator: [name(address) for address in peers] for operator, peers in self.last.backups.items()}
 
+    @property
+    def notices(self) -> list[str]:
+        """Notices for the user who submitted the plan: the parts of the application that its replicas do not cover."""
+        if not self.last.backups:
+            return []
+        alone = uncovered(self.graph, self.last.backups, self.cluster.name(self.origin))
+        return [told(list(self.last.backups), alone)]
+
     async def state(self) -> ApplicationState:
         """What the origin knows of it now; ``failed`` where the origin itself does not answer."""
         try:
@@ -96,8 +123,13 @@ class AsyncApplication:
             self.last = msgspec.structs.replace(self.last, status="failed", reason=str(error))
         else:
             self.last = unpack(answer, ApplicationState)
+        return self.heard(self.last)
+
+    def heard(self, state: ApplicationState) -> ApplicationState:
+        """Its state, when its origin has told of it."""
+        self.last = state
         if self.broken is not None:
-            self.last = msgspec.structs.replace(self.last, status="failed", reason=str(self.broken))
+            self.last = msgspec.structs.replace(state, status="failed", reason=str(self.broken))
         return self.last
 
     async def wait(self, timeout: float | None = None) -> ApplicationState:
@@ -110,7 +142,7 @@ class AsyncApplication:
         """
         try:
             async with asyncio.timeout(timeout):
-                while (state := await self._news()).status in {"composing", "running"}:
+                while (state := await self._news()).status in LASTING:
                     pass
                 return state
         except TimeoutError:
@@ -126,8 +158,13 @@ class AsyncApplication:
         return self.last if self.broken is None else await self.state()
 
     async def qos(self) -> dict[str, dict[str, Any]]:
-        """What each sink measured: delays in seconds, miss rate, tuples/s, against the limit of the plan."""
-        return (await self.state()).qos
+        """Measurements of each sink: delays in seconds, miss rate and tuples/s, with the limit of the plan.
+
+        ``late`` is the number of rows that the sources have dropped because they came later than ``lateness`` allows.
+        """
+        state = await self.state()
+        late = sum(state.late.values())
+        return {sink: {**record, "late": late} for sink, record in state.qos.items()}
 
     # -- results -------------------------------------------------------------------------------------------------
 
@@ -143,23 +180,27 @@ class AsyncApplication:
         return sink
 
     async def stream(self, sink: str | None = None) -> AsyncIterator[pl.DataFrame]:
-        """Results as they come, one table a batch, until the stream ends.
+        """Results as they come, one table a batch, until the stream ends or :meth:`stop` is called.
 
         Raises
         ------
         ClusterError
-            If the application has failed or was stopped, and all that had arrived has been taken.
+            If the application has failed or was stopped by somebody else, and all that had arrived has been taken.
         """
         name = self.sink(sink)
         arrived = self._arrived[name]
         while True:
             while arrived:
                 yield arrived.popleft()
-            if name in self._ended:
+            if self._complete(name):
                 return
             await self._fetch(name, 1.0)
-            if not arrived and name not in self._ended:
+            if not arrived and not self._complete(name):
                 await self._still_wanted()
+
+    def _complete(self, sink: str) -> bool:
+        """Whether nothing more is to come: the stream has ended, or this handle has stopped it."""
+        return sink in self._ended or self.stopped
 
     async def _fetch(self, sink: str, wait: float) -> None:
         """Have what is at a sink join what has arrived, unless another reader has seen to that.
@@ -167,19 +208,26 @@ class AsyncApplication:
         A fetch that was interrupted is repeated under its number, and answered as it was: nothing is lost or doubled.
         """
         async with self._fetching[sink]:
-            if self._arrived[sink] or sink in self._ended:
+            if self._arrived[sink] or self._complete(sink):
                 return
             if self.broken is not None:
                 raise self.broken
-            request = pack(Fetch(self.id, sink, self._answers[sink] + 1, wait=wait))
-            answer = unpack(await self.cluster.ask(self.origin, "fetch", request, wait + 10.0), Fetched)
-            self._answers[sink] += 1
-            found = [decode(item) for item in answer.items]
-            self._arrived[sink].extend(item.table for item in found if isinstance(item, Batch))
-            if answer.finished:
-                self._ended.add(sink)
-                if len(self._ended) == len(self.plan.sinks):
-                    await self._release()
+            await self._take(sink, wait)
+
+    async def _take(self, sink: str, wait: float) -> int:
+        """Fetch once and return the number of bytes that came; the caller holds the lock of the sink."""
+        request = pack(Fetch(self.id, sink, self._answers[sink] + 1, wait=wait, reader=self._reader))
+        answer = unpack(await self.cluster.ask(self.origin, "fetch", request, wait + 10.0), Fetched)
+        self._answers[sink] += 1
+        found = [decode(item) for item in answer.items]
+        self._arrived[sink].extend(item.table for item in found if isinstance(item, Batch))
+        if answer.gone and (await self.state()).status == "finished":
+            raise ClusterError(f"{self.id}: its results have been collected already, through another handle of it")
+        if answer.finished:
+            self._ended.add(sink)
+            if len(self._ended) == len(self.plan.sinks):
+                await self._release()
+        return sum(map(len, answer.items))
 
     async def _release(self) -> None:
         """Give back what the origin keeps for an application that has finished and whose results have all come."""
@@ -188,27 +236,130 @@ class AsyncApplication:
                 await self.cluster.ask(self.origin, "release", pack(Name(self.id)))
                 self.cluster.forget(self.id)
 
-    async def results(self, sink: str | None = None, *, wait: bool = True) -> pl.DataFrame:
-        """All results so far as one table; with ``wait``, after the stream has ended.
+    async def results(
+        self, sink: str | None = None, *, wait: bool = True, seconds: float | None = None
+    ) -> pl.DataFrame:
+        """All results so far as one table; by default after the stream has ended.
 
-        Calls add up: what was fetched by an earlier call is in the table again, but not what ``stream`` has given.
+        Calls add up: what was collected by an earlier call is in the table again, also after :meth:`stop`, but not what
+        ``stream`` has given.
+
+        Parameters
+        ----------
+        sink
+            Operator id of the sink; needed only where the plan has several.
+        wait
+            False: return the results that are there now, without waiting.
+        seconds
+            Seconds for which to collect results as they come; the call returns earlier if the stream ends.
+
+        Raises
+        ------
+        ClusterError
+            If the application has failed or was stopped by somebody else; if its stream never ends, and neither
+            ``seconds`` nor ``wait=False`` is given.
+        ValueError
+            If ``seconds`` is no positive number, or given together with ``wait=False``.
         """
         name = self.sink(sink)
+        if seconds is not None:
+            if not wait:
+                raise ValueError(
+                    f"seconds: {seconds!r}; expected none together with wait=False, which waits for nothing"
+                )
+            await self._gather_for(name, _positive("seconds", seconds))
+        elif wait:
+            await self._refuse_endless(name)
+            await self._gather(name)
+        elif not self._complete(name):
+            async with self._fetching[name]:
+                await self._take_all(name)
+        return self.collected(name)
+
+    async def head(self, n: int = 10, sink: str | None = None, *, seconds: float | None = None) -> pl.DataFrame:
+        """The first ``n`` rows of the results, as soon as so many have come; fewer if the stream ends before.
+
+        A second call gives the same rows, and :meth:`results` begins with them.
+
+        Parameters
+        ----------
+        n
+            Number of rows.
+        sink
+            Operator id of the sink; needed only where the plan has several.
+        seconds
+            Seconds after which to return the rows that have come until then; by default the call waits for all ``n``.
+
+        Raises
+        ------
+        ClusterError
+            If the application has failed or was stopped by somebody else before ``n`` rows had come.
+        ValueError
+            If ``n`` is no number of rows, or ``seconds`` no positive number.
+        """
+        name = self.sink(sink)
+        if isinstance(n, bool) or not isinstance(n, int) or n < 0:
+            raise ValueError(f"n: {n!r}; expected a number of rows, at least 0")
+        await self._gather_for(name, math.inf if seconds is None else _positive("seconds", seconds), n)
+        return self.collected(name).head(n)
+
+    def collected(self, sink: str | None = None) -> pl.DataFrame:
+        """What has been collected from a sink so far, as one table, without asking anybody."""
+        name = self.sink(sink)
         kept, arrived = self._kept[name], self._arrived[name]
+        kept.extend(arrived)
+        arrived.clear()
+        if len(kept) > 1:
+            kept[:] = [pl.concat(kept)]
+        return kept[0] if kept else empty(self.plan.schema(name))
+
+    @property
+    def has_all(self) -> frozenset[str]:
+        """Sinks whose results have all been collected, or from which nothing more comes: this handle has stopped it."""
+        return frozenset(sink for sink in self.plan.sinks if self._complete(sink))
+
+    @property
+    def collected_bytes(self) -> int:
+        """Bytes of the results that this handle keeps."""
+        tables = (table for sink in self.plan.sinks for table in (*self._kept[sink], *self._arrived[sink]))
+        return sum(int(table.estimated_size()) for table in tables)
+
+    async def _gather_for(self, sink: str, seconds: float, rows: float = math.inf) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(None if seconds == math.inf else seconds):
+                await self._gather(sink, rows)
+
+    async def _gather(self, sink: str, rows: float = math.inf) -> None:
+        """Collect from a sink until its stream ends, or so many rows have been collected."""
+        kept, arrived = self._kept[sink], self._arrived[sink]
         while True:
             kept.extend(arrived)
             arrived.clear()
-            if name in self._ended:
-                break
-            await self._fetch(name, 1.0 if wait else 0.0)
-            if arrived or name in self._ended:
-                continue
-            if not wait:
-                break
-            await self._still_wanted()
-        if kept:
-            return pl.concat(kept)
-        return pl.DataFrame(schema={column: TYPES[kind] for column, kind in self.plan.schema(name).items()})
+            if self._complete(sink) or sum(table.height for table in kept) >= rows:
+                return
+            await self._fetch(sink, 1.0)
+            if not arrived and not self._complete(sink):
+                await self._still_wanted()
+
+    async def _take_all(self, sink: str) -> None:
+        """Fetch what a sink has now, but no more than it can keep: a fast stream always has something."""
+        size = 0
+        while sink not in self._ended and size < COLLECTED:
+            came = await self._take(sink, 0.0)
+            if not came:
+                return
+            size += came
+
+    async def _refuse_endless(self, sink: str) -> None:
+        """Raise where waiting for the end of a stream would be waiting for ever."""
+        endless = endless_sources(self.plan, sink)
+        if endless and not self._complete(sink) and (await self.state()).status in LASTING:
+            names = ", ".join(f"{name!r} ({self.plan.operators[name].params['connector']})" for name in endless)
+            raise ClusterError(
+                f"{self.id}: its stream is endless, as its source {names} never ends; expected head(100) or "
+                "results(seconds=5), which take some, results(wait=False) for what is there, or a loop over the "
+                "application; stop() ends it"
+            )
 
     async def _still_wanted(self) -> None:
         """Raise where no result can follow although the stream has not ended."""
@@ -222,9 +373,11 @@ class AsyncApplication:
 
     # -- inputs and end ------------------------------------------------------------------------------------------
 
-    def feed(self, operator: str, feed: Feed) -> None:
-        """Send what an iterable yields to a ``python`` source, as fast as the stream takes it."""
-        task = asyncio.get_running_loop().create_task(self._feed(operator, feed), name=f"feed {operator}")
+    def feed(self, operator: str, rows: Rows) -> None:
+        """Send rows to a ``python`` source, as fast as the stream takes them."""
+        if isinstance(rows, Feed):
+            rows.bind(self.id)
+        task = asyncio.get_running_loop().create_task(self._feed(operator, rows), name=f"feed {operator}")
         self._feeds.add(task)
         task.add_done_callback(self._fed)
 
@@ -239,32 +392,85 @@ class AsyncApplication:
 
     async def _break_off(self, error: BaseException) -> None:
         """End the application for a feed that cannot go on, unless that is because the application has ended."""
-        if (await self.state()).status not in {"composing", "running"}:
+        if (await self.state()).status not in LASTING:
             return
         if isinstance(error, ClusterError):
             self.broken = error
         else:
-            what = str(error) if isinstance(error, FeedError) else f"its feed raised {type(error).__name__}: {error}"
-            self.broken = ClusterError(what)
+            self.broken = ClusterError(f"its feed raised {type(error).__name__}: {error}")
             self.broken.__cause__ = error  # with the line of the user's own code
         with contextlib.suppress(ClusterError):
             await self.cluster.ask(self.origin, "stop", pack(Name(self.id)))
 
-    async def _feed(self, operator: str, feed: Feed) -> None:
-        host, name = self.last.peers[operator], self.plan.operators[operator].params["name"]
-        async for item in items(feed, self.plan.schema(operator), operator):
-            request = pack(Push(self.id, name, encode(item)))
-            while not unpack(await self.cluster.ask(host, "push", request, 60.0), Pushed).taken:
-                pass  # what is downstream has no room: a reader may take its time
+    async def _feed(self, operator: str, rows: Rows) -> None:
+        asked, host = self.plan.operators[operator], self.last.peers[operator]
+        reader = row_reader(self.plan, operator)
+        feed, supplying = supply(rows, reader)
+        name, ended = asked.params["name"], f"{self.id} takes no more rows: it has ended"
 
-    async def stop(self) -> None:
-        """End it everywhere; its results go with it."""
+        async def dropped(late: int) -> None:
+            await self.cluster.ask(self.origin, "dropped", pack(Dropped(self.id, operator, late)))
+
+        try:
+            async for item in items(feed, operator, asked.params.get("lateness"), dropped):
+                request = pack(Push(self.id, name, encode(item)))
+                while not unpack(await self.cluster.ask(host, "push", request, 60.0), Pushed).taken:
+                    pass  # what is downstream has no room: a reader may take its time
+        except Exception as error:
+            ended = f"{self.id} has failed: {error}"
+            raise
+        finally:
+            feed.refuse(ended)
+            if supplying is not None:
+                supplying.cancel()
+
+    async def stop(self, *, collect: bool = True) -> None:
+        """End it everywhere.
+
+        Parameters
+        ----------
+        collect
+            True: fetch the results that wait at the sinks first. Together with the results that were collected before,
+            they stay readable by :meth:`results`.
+        """
         for task in list(self._feeds):
             task.cancel()
+        if collect and not self.stopped:
+            with contextlib.suppress(ClusterError):  # an origin that has gone keeps nothing
+                await asyncio.gather(*(self._collect(sink) for sink in self.plan.sinks))
+            self.stopped = True
         self.cluster.forget(self.id)
         await self.cluster.ask(self.origin, "stop", pack(Name(self.id)))
         self.last = msgspec.structs.replace(self.last, status="stopped")
 
+    async def _collect(self, sink: str) -> None:
+        async with self._fetching[sink]:
+            if sink not in self._ended:
+                await self._take_all(sink)
+
     async def events(self) -> list[Event]:
         """All that the peers' journals hold about it, by time."""
         return await self.cluster.events(self.id)
+
+    async def explain(self) -> Explanation:
+        """Why it runs where it runs, or why not: candidates, dropped probes, graphs, what happened since."""
+        state = await self.state()
+        events = await self.events()
+        since = min((event.time for event in events), default=-math.inf)
+        return Explanation(
+            self.id,
+            [*events, *await self.cluster.troubles(since)],
+            self.cluster.names,
+            (state.status, state.reason),
+        )
+
+
+def row_reader(plan: Plan, operator: str) -> RowReader:
+    """What reads rows for a ``python`` source of a plan."""
+    return RowReader(operator, plan.schema(operator), plan.operators[operator].params["time"])
+
+
+def _positive(field: str, value: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise ValueError(f"{field}: {value!r}; expected a positive number of seconds")
+    return float(value)

@@ -10,31 +10,36 @@ import asyncio
 import contextlib
 import itertools
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import weakref
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import polars as pl
 
 from synergy_nb.explanation import readable
 from synergy_nb.journal import Event
 from synergy_nb.placements import check_placement
 from synergy_nb.plan import Plan
-from synergy_nb.runtime.application import AsyncApplication
-from synergy_nb.runtime.feeds import Feed
+from synergy_nb.runtime.application import AsyncApplication, row_reader
+from synergy_nb.runtime.applications import Applications, Entry, chosen
+from synergy_nb.runtime.feeds import Rows, check_rows
+from synergy_nb.runtime.joining import form_ring
 from synergy_nb.runtime.link import LinkDown, LinkFull, Links, RemoteError
+from synergy_nb.runtime.notices import Notices, watched
+from synergy_nb.runtime.progress import Progress
 from synergy_nb.runtime.requests import (
+    LASTING,
     ApplicationState,
     ClusterError,
-    Hosts,
-    Join,
+    Known,
+    Listed,
     Name,
     NotAdmitted,
     PeerState,
     SparkNews,
     Submit,
-    Where,
+    Submitted,
     pack,
     unpack,
 )
@@ -43,6 +48,8 @@ from synergy_nb.runtime.spark import Sparks, unavailable
 __all__ = ["AsyncCluster"]
 
 DEPLOYS = 120.0  # seconds that the parts of a plan on Spark may take to get ready
+KEPT = 1000  # applications that have ended and that are kept with their results, so that they can be found again
+KEPT_BYTES = 256 << 20  # bytes of the results that these may have; those that ended first are let go
 UNREACHABLE = (LinkDown, TimeoutError, OSError)
 
 
@@ -61,6 +68,8 @@ class AsyncCluster:
         What started the peers on this machine, or None.
     spark
         The Spark that the peers use: ``local``, a URL, or nothing (:func:`~synergy_nb.runtime.spark.checked`).
+    notices
+        Writer of the errors of peers, for people; None: the errors stand only in the journals of the peers.
 
     Attributes
     ----------
@@ -75,55 +84,57 @@ class AsyncCluster:
         closing: Callable[[], Awaitable[None]] | None = None,
         local: object = None,
         spark: str = "",
+        notices: Notices | None = None,
     ) -> None:
+        self.notices = notices
         self.local = local
         self.links = links
         self.peers = dict(peers)
         self._names = {address: name for name, address in self.peers.items()}
+        if notices is not None:
+            notices.names = self._names
         self._closing = closing
         self.spark = Sparks(spark, self._tell_spark)
         self.before_close: list[Callable[[], Awaitable[None]]] = []
         self._numbers = itertools.count(1)
-        self._applications: dict[str, AsyncApplication] = {}
+        self._applications: dict[str, AsyncApplication] = {}  # submitted here, to be stopped when this closes
+        self._ended: dict[str, AsyncApplication] = {}
+        self._handles: weakref.WeakValueDictionary[str, AsyncApplication] = weakref.WeakValueDictionary()
 
-    async def join(self, timeout: float = 15.0) -> None:
-        """Have all peers join one ring, through the first, and wait until the directory knows the components of all.
+    async def join(self, patience: float = 15.0, told: Callable[[Progress], object] | None = None) -> None:
+        """Have all peers join one ring, and wait until the directory knows the components of all.
+
+        Parameters
+        ----------
+        patience
+            Seconds without progress after which to give up.
+        told
+            Called with the progress whenever it has changed; None: nobody is told.
 
         Raises
         ------
         ClusterError
-            If that takes longer than ``timeout`` seconds.
+            If there was no progress for ``patience`` seconds; the text names the peers that are missing.
         """
-        first, *others = self.peers.values()
-        try:
-            async with asyncio.timeout(timeout):
-                await self.links.request(first, "join", pack(Join(None)), timeout)
-                await asyncio.gather(
-                    *(self.links.request(address, "join", pack(Join(first)), timeout) for address in others)
-                )
-                offers = {address: set(state.offers) - {"sink"} for address, state in (await self._answers()).items()}
-                names = sorted(set().union(*offers.values()))
-                while not _complete(offers, await self._directories(names)):  # noqa: ASYNC110 - of other processes
-                    await asyncio.sleep(0.01)
-        except (TimeoutError, LinkDown, RemoteError) as error:
-            raise ClusterError(f"the peers have not formed a ring within {timeout:g} s: {error}") from error
+        await form_ring(self.peers, self.links.request, patience, told)
 
-    async def _answers(self) -> dict[str, PeerState]:
-        states = await self.states()
-        return {state.address: state for state in states.values() if state is not None}
+    async def listen(self) -> None:
+        """Have all peers tell of their errors from here on."""
+        asked = msgspec.msgpack.encode(self.links.address)
+        asking = (self.links.request(address, "tell", asked, 5.0) for address in self.peers.values())
+        await asyncio.gather(*asking, return_exceptions=True)  # one that does not answer tells nothing
 
-    async def _directories(self, names: list[str]) -> list[dict[str, list[str]]]:
-        """Hosts of components as the first and the last peer find them."""
-        asked = {next(iter(self.peers.values())), list(self.peers.values())[-1]}
-        answers = await asyncio.gather(
-            *(self.links.request(address, "where", pack(Where(names)), 10.0) for address in asked)
-        )
-        return [unpack(answer, Hosts).hosts for answer in answers]
+    async def warm(self) -> None:
+        """Have the peer that resilient plans go to load in the background what placing them takes."""
+        with contextlib.suppress(*UNREACHABLE):
+            await self.links.request(self._in_turn(1)[0], "warm", b"", 5.0)
 
     async def close(self) -> None:
         """Stop applications, close the links and what was started for this cluster."""
+        if self.notices is not None:
+            self.notices.close()
         try:  # whatever comes of one step, or whoever interrupts it, the next is taken
-            stopping = (application.stop() for application in list(self._applications.values()))
+            stopping = (application.stop(collect=False) for application in list(self._applications.values()))
             await asyncio.gather(*stopping, return_exceptions=True)
             await asyncio.gather(*(call() for call in tuple(self.before_close)), return_exceptions=True)
         finally:
@@ -134,6 +145,11 @@ class AsyncCluster:
                 if self._closing is not None:
                     closing, self._closing = self._closing, None
                     await closing()
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """Peer address to name."""
+        return dict(self._names)
 
     def name(self, address: str) -> str:
         """Name of the peer at ``address``."""
@@ -171,10 +187,16 @@ class AsyncCluster:
 
     async def events(self, subject: str = "") -> list[Event]:
         """Journal of all peers that answer, by time; only of ``subject`` if given."""
+        return await self._journaled("events", subject)
 
+    async def troubles(self, since: float) -> list[Event]:
+        """Errors in the journals of all peers that answer, since a time in seconds."""
+        return await self._journaled("troubles", since)
+
+    async def _journaled(self, operation: str, asked: object) -> list[Event]:
         async def journal(address: str) -> list[Event]:
             try:
-                answer = await self.links.request(address, "events", msgspec.msgpack.encode(subject), 5.0)
+                answer = await self.links.request(address, operation, msgspec.msgpack.encode(asked), 5.0)
             except UNREACHABLE:
                 return []
             return msgspec.msgpack.decode(answer, type=list[Event])
@@ -201,7 +223,7 @@ class AsyncCluster:
         plan: Plan,
         *,
         at: str | None = None,
-        feeds: Mapping[str, Feed] | None = None,
+        feeds: Mapping[str, Rows] | None = None,
         placement: str = "composed",
         timeout: float = 30.0,
     ) -> AsyncApplication:
@@ -210,12 +232,13 @@ class AsyncCluster:
         Parameters
         ----------
         plan
-            What is asked.
+            Query plan to run.
         at
             Name of the peer that becomes its origin; by default one that answers, in turn.
         feeds
-            For each source with connector ``python``, by operator id or by its name: an iterable of dictionaries, of
-            Polars tables, or of anything that ``polars.DataFrame`` takes.
+            Rows of each source with connector ``python``, by operator id or by its name: a pandas, Polars or Arrow
+            table, a :class:`~synergy_nb.runtime.feeds.Feed`, or an iterable, asynchronous or not, of dictionaries or
+            tables. Sources that were made of rows need none.
         placement
             How components find their peers: ``composed``, by probes that balance the load, or ``resilient``, so that
             they withstand the largest set of rates (ROD).
@@ -229,7 +252,11 @@ class AsyncCluster:
         ClusterError
             If no peer answers, or a name is wrong.
         """
-        feeding = self._check(plan, at, feeds or {})
+        named = self._check(plan, at, feeds or {})
+        feeding = {
+            operator: await asyncio.to_thread(check_rows, rows, row_reader(plan, operator))
+            for operator, rows in named.items()
+        }
         try:
             check_placement(plan, placement, len(self.peers))
         except ValueError as error:
@@ -239,7 +266,8 @@ class AsyncCluster:
         request = pack(Submit(application, plan.to_bytes(), placement))
         state: ApplicationState | None = None
         origin = ""
-        for origin in [self.peers[at]] if at is not None else self._in_turn(number):
+        turn = number if placement == "composed" else 1  # placing has been loaded by one peer, see warm()
+        for origin in [self.peers[at]] if at is not None else self._in_turn(turn):
             try:
                 await self.links.request(origin, "ping", b"", 1.0)
             except UNREACHABLE:
@@ -260,10 +288,72 @@ class AsyncCluster:
         running = AsyncApplication(self, plan, origin, state)
         if state.status == "rejected":
             raise NotAdmitted(f"{plan.name}: {self.readable(state.reason)}")
-        self._applications[application] = running
-        for operator, feed in feeding.items():
-            running.feed(operator, feed)
+        self._applications[application] = self._handles[application] = running
+        if self.notices is not None and watched():
+            for notice in running.notices:
+                self.notices.say(f"synergy: {plan.name}: {notice}")
+        try:
+            for operator, feed in feeding.items():
+                running.feed(operator, feed)
+        except BaseException:  # nobody would hold it
+            with contextlib.suppress(ClusterError):
+                await running.stop()
+            raise
         return running
+
+    async def applications(self) -> Applications[AsyncApplication]:
+        """All applications of the peers, whoever submitted them: id to application, those that run first.
+
+        One that has ended is among them as long as its origin remembers it. Tuples of a sink go to whoever collects
+        them first: what another handle has collected is not given again.
+        """
+        entries = await self.entries()
+        return Applications(entries, {name: entry.held for name, entry in entries.items()})
+
+    async def stop(self, application: str) -> None:
+        """End an application, whoever submitted it; nothing happens if it has ended already.
+
+        Parameters
+        ----------
+        application
+            Id of the application, or the name of its plan if exactly one running application has that name.
+
+        Raises
+        ------
+        ClusterError
+            If there is no such application, or several have that name; the text names them.
+        """
+        entries = await self.entries()
+        entry = entries[chosen(application, entries)]
+        if entry.state.status in LASTING or entry.state.status == "finished":
+            await entry.held.stop()
+
+    async def entries(self) -> dict[str, Entry]:
+        """Id to the state and the facts of each application, in the order of submission."""
+        asked = pack(Known(list(self._handles)))
+
+        async def at(address: str) -> list[tuple[str, Submitted]]:
+            try:
+                answer = await self.links.request(address, "applications", asked, 5.0)
+            except UNREACHABLE:
+                return []
+            return [(address, each) for each in unpack(answer, Listed).applications]
+
+        found = await asyncio.gather(*(at(address) for address in self.peers.values()))
+        listed = sorted(itertools.chain.from_iterable(found), key=lambda pair: pair[1].since)
+        entries: dict[str, Entry] = {}
+        for origin, each in listed:
+            held = self._handles.get(each.state.application)
+            if each.state.status == "rejected" or (held is None and not each.plan):
+                continue  # never ran; or its handle has gone since the peers were asked
+            if held is None:
+                held = AsyncApplication(self, Plan.from_bytes(each.plan), origin, each.state)
+                self._handles[held.id] = held
+            entries[held.id] = Entry(held, held.heard(each.state))
+        for name, held in self._applications.items():  # what its origin does not tell, which has died perhaps
+            if name not in entries:
+                entries[name] = Entry(held, await held.state())
+        return entries
 
     async def _tell_spark(self, news: SparkNews) -> None:
         """Tell all peers; one that does not answer has no use for it."""
@@ -271,8 +361,14 @@ class AsyncCluster:
         await asyncio.gather(*asking, return_exceptions=True)
 
     def forget(self, application: str) -> None:
-        """No longer stop an application when the cluster closes."""
-        self._applications.pop(application, None)
+        """No longer stop an application when the cluster closes; keep it while there is room for its results."""
+        held = self._applications.pop(application, None) or self._handles.get(application)
+        if held is None:
+            return
+        self._ended.pop(application, None)
+        self._ended[application] = held
+        while len(self._ended) > KEPT or sum(each.collected_bytes for each in self._ended.values()) > KEPT_BYTES:
+            del self._ended[next(iter(self._ended))]
 
     def readable(self, text: str) -> str:
         """A peer's text with names for addresses."""
@@ -283,7 +379,7 @@ class AsyncCluster:
         start = (number - 1) % len(addresses)
         return addresses[start:] + addresses[:start]
 
-    def _check(self, plan: Plan, at: str | None, feeds: Mapping[str, Feed]) -> dict[str, Feed]:
+    def _check(self, plan: Plan, at: str | None, feeds: Mapping[str, Rows]) -> dict[str, Rows]:
         """Refuse names that this cluster does not have, before anything is started."""
         if not isinstance(plan, Plan):
             raise ClusterError(
@@ -304,7 +400,7 @@ class AsyncCluster:
             path = asked.params.get("path")
             if self.local is not None and path is not None and not Path(path).is_file():
                 raise ClusterError(f"{operator}: path: {path!r}; expected a file that is there")
-        feeding: dict[str, Feed] = {}
+        feeding: dict[str, Rows] = {}
         named: dict[str, str] = {}
         for operator in plan.sources:
             asked = plan.operators[operator]
@@ -314,26 +410,15 @@ class AsyncCluster:
             if name in named:
                 raise ClusterError(f"{operator}: name: {name!r}, as of {named[name]}; expected a name of its own")
             named[name] = operator
-            if operator not in feeds and name not in feeds:
-                raise ClusterError(f"{operator}: feeds has no {name!r}; expected an iterable for this source")
-            feed = feeds[operator] if operator in feeds else feeds[name]
-            if isinstance(feed, pl.DataFrame | Mapping | str | bytes) or not isinstance(feed, Iterable):
-                kind = type(feed).__name__
-                raise ClusterError(f"{operator}: feed: a {kind}; expected an iterable of tables, such as [table]")
-            feeding[operator] = feed
+            given = next(
+                (all_of[key] for all_of in (feeds, plan.rows) for key in (operator, name) if key in all_of), None
+            )
+            if given is None:
+                raise ClusterError(f"{operator}: feeds has no {name!r}; expected rows for this source")
+            feeding[operator] = given
         known = set(named) | set(feeding)
         for name in feeds:
             if name not in known:
                 wanted = ", ".join(sorted(known)) or "none: the plan has no python source"
                 raise ClusterError(f"feeds: {name!r} is no source of the plan; expected {wanted}")
         return feeding
-
-
-def _complete(offers: Mapping[str, set[str]], directories: Iterable[Mapping[str, list[str]]]) -> bool:
-    """Whether each directory names every peer for each component that it offers."""
-    return all(
-        address in hosts.get(name, ())
-        for hosts in directories
-        for address, offered in offers.items()
-        for name in offered
-    )

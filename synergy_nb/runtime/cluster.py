@@ -9,32 +9,32 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import html
-import operator
 import os
 import signal
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, TypeVar
 
-import polars as pl
-
 from synergy_nb.algorithms.composition import CompositionConfig
-from synergy_nb.explanation import Explanation
+from synergy_nb.errors import brief
 from synergy_nb.journal import Event
-from synergy_nb.plan import Plan, QoS
-from synergy_nb.runtime.application import AsyncApplication
+from synergy_nb.plan import Plan
+from synergy_nb.runtime.applications import Applications
 from synergy_nb.runtime.client import AsyncCluster
-from synergy_nb.runtime.feeds import Feed
+from synergy_nb.runtime.feeds import Rows
+from synergy_nb.runtime.handle import Application
 from synergy_nb.runtime.processes import PeerCluster
 from synergy_nb.runtime.requests import ClusterError, PeerState
 from synergy_nb.runtime.starting import connect_cluster, start_cluster
+from synergy_nb.runtime.tables import as_html, as_text
+from synergy_nb.runtime.telling import Telling, display
 from synergy_nb.runtime.widearea import WideArea
 
 __all__ = ["Application", "Cluster"]
 
 T = TypeVar("T")
+HEADING: Final = ("peer", "load", "applications", "components")
 LISTEN: Final = 0.1  # seconds between looks for an interrupt: with Polars' handler of signals, no wait ends for one
 ENDING: Final = 5.0  # seconds that what is under way gets to end when a cluster closes
 
@@ -47,8 +47,12 @@ class _Loop:
         self.thread = threading.Thread(target=self.loop.run_forever, name="synergy cluster", daemon=True)
         self.thread.start()
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Result of a coroutine; an interrupt cancels it, and waits until what it had begun is undone."""
+    def run(self, work: Coroutine[Any, Any, T], doing: Callable[[], str] = str) -> T:
+        """Result of a coroutine; an interrupt cancels it, and waits until what it had begun is undone.
+
+        ``doing`` gives a short text of what the coroutine does, which is shown while the caller waits
+        (:mod:`~synergy_nb.runtime.telling`).
+        """
         outcome: concurrent.futures.Future[T] = concurrent.futures.Future()
         begun: list[asyncio.Task[T]] = []
 
@@ -65,14 +69,18 @@ class _Loop:
             begun[0].add_done_callback(settle)
 
         self.loop.call_soon_threadsafe(begin)
+        telling = Telling(doing, display())
         try:
-            _await(outcome)
+            _await(outcome, telling.tick)
             return outcome.result()
-        except BaseException:
+        except BaseException as error:
+            brief(error)
             if not outcome.done():
                 self.loop.call_soon_threadsafe(lambda: begun[0].cancel())  # noqa: PLW0108 - once it is begun
                 _await(outcome)
             raise
+        finally:
+            telling.close()
 
     def close(self) -> None:
         try:
@@ -91,9 +99,10 @@ class _Loop:
             await asyncio.wait(tasks, timeout=ENDING)
 
 
-def _await(outcome: concurrent.futures.Future[Any]) -> None:
+def _await(outcome: concurrent.futures.Future[Any], tick: Callable[[], None] = lambda: None) -> None:
     while not outcome.done():
         concurrent.futures.wait([outcome], LISTEN)
+        tick()
 
 
 def _close(thread: _Loop, cluster: AsyncCluster) -> None:
@@ -116,6 +125,10 @@ class Cluster:
         scheduler, or a ``LocalCluster`` or ``Client`` of it.
     cores
         Processing capacity that each peer gives, in cores; by default its share of this machine.
+    memory
+        Memory that the operators on each peer may take together, in bytes or as ``"4 GB"``; by default half of this
+        machine's memory, shared equally by its peers. An operator that needs more fails with its application. A plan
+        may give each of its operators less, see ``sink``.
     bandwidth
         Of each virtual link, in bytes/s.
     wide_area
@@ -148,6 +161,7 @@ class Cluster:
         peers: Any = 8,
         *,
         cores: float | None = None,
+        memory: float | str | None = None,
         bandwidth: float = 125e6,
         wide_area: WideArea | str | os.PathLike[str] | None = None,
         keys: Mapping[str, bytes] | None = None,
@@ -161,6 +175,7 @@ class Cluster:
         self._given = peers if isinstance(peers, str) else ""
         options: dict[str, Any] = {
             "cores": cores,
+            "memory": memory,
             "bandwidth": bandwidth,
             "wide_area": wide_area,
             "keys": keys,
@@ -169,11 +184,13 @@ class Cluster:
             "spark": spark,
             "security": security,
         }
+        reached = [f"connecting to {peers}" if isinstance(peers, str) else f"starting {peers} peers"]
+        options["told"] = lambda progress: reached.append(str(progress))
         try:
             if isinstance(peers, str):
-                self._cluster: AsyncCluster = self._thread.run(connect_cluster(peers, **options))
+                self._cluster: AsyncCluster = self._thread.run(connect_cluster(peers, **options), lambda: reached[-1])
             else:
-                self._cluster = self._thread.run(start_cluster(peers, **options))
+                self._cluster = self._thread.run(start_cluster(peers, **options), lambda: reached[-1])
         except BaseException:
             self._thread.close()
             raise
@@ -194,11 +211,11 @@ class Cluster:
     def _closed(self) -> bool:
         return not self._finalizer.alive
 
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+    def _run(self, work: Coroutine[Any, Any, T], doing: str = "") -> T:
         if self._closed:
             work.close()
             raise ClusterError("the cluster is closed; expected an open one")
-        return self._thread.run(work)
+        return self._thread.run(work, lambda: self._cluster.spark.doing or doing)
 
     # -- peers ---------------------------------------------------------------------------------------------------
 
@@ -259,7 +276,7 @@ class Cluster:
         ClusterError
             If there is no Spark to be had; the text says why, and what to do.
         """
-        return self._run(self._cluster.spark_session())
+        return self._run(self._cluster.spark_session(), "starting Spark")
 
     def kill_spark(self) -> None:
         """End the embedded Spark server without warning (SIGKILL); it is started again, and its queries go on."""
@@ -275,7 +292,7 @@ class Cluster:
         plan: Plan,
         *,
         at: str | None = None,
-        feeds: Mapping[str, Feed] | None = None,
+        feeds: Mapping[str, Rows] | None = None,
         placement: str = "composed",
         timeout: float = 30.0,
     ) -> Application:
@@ -288,8 +305,9 @@ class Cluster:
         at
             Name of the peer that becomes its origin, where its results are kept; by default one that answers, in turn.
         feeds
-            For each source with connector ``python``, by its name: an iterable of dictionaries or of tables, each with
-            a column ``time`` (seconds since 1970, dates, or text that is one), not older than what came before it.
+            Rows of each source with connector ``python``, by its name: a pandas, Polars or Arrow table, a
+            :class:`~synergy_nb.runtime.feeds.Feed`, or an iterable, asynchronous or not, of dictionaries or tables.
+            Sources that were made of rows, as in ``source(table)``, need none.
         placement
             How components find their peers: ``composed``, by probes that balance the load, or ``resilient``, so that
             they withstand the largest set of rates that the plan's sources may take (ROD).
@@ -304,7 +322,39 @@ class Cluster:
             If no peer answers, or a name is wrong.
         """
         submitted = self._cluster.submit(plan, at=at, feeds=feeds, placement=placement, timeout=timeout)
-        return Application(self, self._run(submitted))
+        doing = f"composing {getattr(plan, 'name', 'the plan')}"
+        if placement == "resilient":
+            doing = (
+                f"placing {getattr(plan, 'name', 'the plan')}: a peer that does so for the first time loads its solver"
+            )
+        return Application(self, self._run(submitted, doing))
+
+    @property
+    def applications(self) -> Applications[Application]:
+        """All applications of the peers, whoever submitted them: id to application, those that run first.
+
+        A notebook shows them as a table: state, delay against its limit, peers, and how each is stopped. What was
+        submitted from a variable that has been overwritten is found again here, also by another ``Cluster`` on the same
+        peers. An application that has ended is listed as long as its origin remembers it. Each tuple of a sink goes to
+        one handle, which collects it first.
+        """
+        found = self._run(self._cluster.entries())
+        return Applications(found, {name: Application(self, entry.held) for name, entry in found.items()})
+
+    def stop(self, application: str) -> None:
+        """End an application, whoever submitted it; nothing happens if it has ended already.
+
+        Parameters
+        ----------
+        application
+            Id of the application, or the name of its plan if exactly one running application has that name.
+
+        Raises
+        ------
+        ClusterError
+            If there is no such application, or several have that name; the text names them.
+        """
+        self._run(self._cluster.stop(application))
 
     # -- what is shown -------------------------------------------------------------------------------------------
 
@@ -325,159 +375,15 @@ class Cluster:
     def __repr__(self) -> str:
         if self._closed:
             return "Cluster (closed)"
-        rows = [("peer", "load", "applications", "components"), *self._rows()]
-        widths = [max(len(row[column]) for row in rows) for column in range(4)]
-        table = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        return "\n".join([f"Cluster of {len(self.peers)} peers", *table])
+        return as_text(f"Cluster of {len(self.peers)} peers", HEADING, self._rows())
 
     def _repr_html_(self) -> str:
         if self._closed:
             return "<p>Cluster (closed)</p>"
-        body = "".join(
-            "<tr>" + "".join(f"<td style='text-align: left'>{html.escape(cell)}</td>" for cell in row) + "</tr>"
-            for row in self._rows()
-        )
-        names = ("peer", "load", "applications", "components")
-        head = "".join(f"<th style='text-align: left'>{name}</th>" for name in names)
-        caption = f"<caption>Cluster of {len(self.peers)} peers</caption>"
-        return f"<table>{caption}<tr>{head}</tr>{body}</table>"
-
-
-class Application:
-    """A submitted plan; iterating over it gives its results as they come."""
-
-    def __init__(self, cluster: Cluster, application: AsyncApplication) -> None:
-        self._cluster = cluster
-        self._application = application
-
-    @property
-    def id(self) -> str:
-        """Identifies it at all peers."""
-        return self._application.id
-
-    @property
-    def cluster(self) -> Cluster:
-        """Where it runs."""
-        return self._cluster
-
-    @property
-    def plan(self) -> Plan:
-        """What was asked."""
-        return self._application.plan
-
-    @property
-    def graph(self) -> dict[str, str]:
-        """Component graph λ: operator id to the name of its peer."""
-        return self._application.graph
-
-    @property
-    def backups(self) -> dict[str, list[str]]:
-        """Replication graph ρ: of what is replicated, operator id to the names of its backups' peers."""
-        return self._application.backups
-
-    @property
-    def setup_s(self) -> float:
-        """Seconds from submission to the start of its sources."""
-        return self._application.last.setup
-
-    @property
-    def status(self) -> str:
-        """``running``, ``finished``, ``failed`` or ``stopped``."""
-        return self._cluster._run(self._application.state()).status
-
-    @property
-    def reason(self) -> str:
-        """Why it failed or was stopped; empty otherwise."""
-        return self._cluster._cluster.readable(self._cluster._run(self._application.state()).reason)
-
-    def qos(self, sink: str | None = None) -> dict[str, Any]:
-        """What a sink measured: delays in seconds, miss rate, tuples/s, against the limit of the plan."""
-        found = self._cluster._run(self._application.qos())
-        return found.get(self._application.sink(sink), {})
-
-    def results(self, sink: str | None = None, *, wait: bool = True) -> pl.DataFrame:
-        """All results as one table, after the stream has ended; without ``wait`` those that are there."""
-        return self._cluster._run(self._application.results(sink, wait=wait))
-
-    def stream(self, sink: str | None = None) -> Iterator[pl.DataFrame]:
-        """Results as they come, one table a batch, until the stream ends."""
-        batches = self._application.stream(sink)
-        while (table := self._cluster._run(_following(batches))) is not None:
-            yield table
-
-    def __iter__(self) -> Iterator[pl.DataFrame]:
-        return self.stream()
-
-    def wait(self, timeout: float | None = None) -> str:
-        """Wait until it no longer runs and return its status."""
-        return self._cluster._run(self._application.wait(timeout)).status
-
-    def events(self) -> list[Event]:
-        """All that the peers' journals hold about it, by time."""
-        return self._cluster._run(self._application.events())
-
-    def explain(self) -> Explanation:
-        """Why it runs where it runs: candidates, dropped probes, the graphs and their φ."""
-        names = {address: name for name, address in self._cluster.peers.items()}
-        return Explanation(self.id, self.events(), names)
-
-    def stop(self) -> None:
-        """End it everywhere; its results go with it."""
-        self._cluster._run(self._application.stop())
-
-    def _summary(self) -> list[tuple[str, str]]:
-        closed = self._cluster._closed
-        state = self._application.last if closed else self._cluster._run(self._application.state())
-        reason = self._cluster._cluster.readable(state.reason)
-        rows = [("status", f"{state.status}: {reason}" if reason else state.status)]
-        rows.append(("set up in", f"{state.setup * 1e3:.0f} ms"))
-        for sink, record in state.qos.items():
-            if record["delay_p50_s"] is None:
-                continue
-            limit = "no limit" if record["limit_s"] is None else f"limit {record['limit_s']:g} s"
-            delay = f"p50 {record['delay_p50_s'] * 1e3:.3g} ms, p99 {record['delay_p99_s'] * 1e3:.3g} ms ({limit})"
-            rows.append((f"delay at {sink}", delay))
-            rows.append((f"tuples at {sink}", f"{record['tuples']}, {record['tuples_per_s']:.4g} a second"))
-            rows.extend(_kept(self.plan.qos, record))
-        rows.append(("runs on", ", ".join(f"{name}@{peer}" for name, peer in self.graph.items())))
-        if self.backups:
-            kept = (f"{name}@{peer}" for name, peers in self.backups.items() for peer in peers)
-            rows.append(("backups", ", ".join(kept) or "none is left"))
-        return rows
-
-    def __repr__(self) -> str:
-        return "\n".join([f"Application {self.id}", *(f"  {name}: {text}" for name, text in self._summary())])
-
-    def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><th style='text-align: left'>{html.escape(name)}</th>"
-            f"<td style='text-align: left'>{html.escape(text)}</td></tr>"
-            for name, text in self._summary()
-        )
-        return f"<table><caption>Application {html.escape(self.id)}</caption>{rows}</table>"
+        return as_html(f"Cluster of {len(self.peers)} peers", HEADING, self._rows())
 
 
 def _address(peers: Any) -> Any:
     """The scheduler's address of a Dask cluster or client; anything else as it is."""
     found = getattr(peers, "scheduler_address", None) or getattr(getattr(peers, "scheduler", None), "address", None)
     return found if isinstance(found, str) else peers
-
-
-def _kept(asked: QoS, record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What a sink measured beside what was asked, and whether that is kept."""
-    rows: list[tuple[str, float | None, float | None, Callable[[float, float], bool]]] = [
-        ("misses", asked.miss_rate, record["miss_rate"], operator.le),
-        ("bytes/s", asked.throughput, record["bytes_per_s"], operator.ge),
-        ("tuples/s", asked.throughput_tuples, record["tuples_per_s"], operator.ge),
-    ]
-    for name, limit, found, kept in rows:
-        if limit is not None and found is not None:
-            yield name, f"{found:.4g}, {limit:.4g} asked: {'kept' if kept(found, limit) else 'not kept'}"
-
-
-async def _following(batches: Any) -> pl.DataFrame | None:
-    try:
-        table: pl.DataFrame = await anext(batches)
-    except StopAsyncIteration:
-        return None
-    return table

@@ -5,15 +5,17 @@ small pool of threads, where Polars releases the GIL. An item of few tuples for 
 than :data:`LIGHT_SECONDS` is executed on the loop's thread itself: going to another thread and back would take longer.
 Items that wait for the same operator are executed together, so whoever is behind has less to do for each of them.
 
-On the wire, data travel on the channel ``application/upstream>operator:port``, and what the reader has consumed on
-``credit:`` + channel, as 8 bytes, little-endian, with the cores that the reader's peer has left, as 4 bytes of a float.
-So whoever sends data to a peer knows its load and need not ask whether it can take on more (dissertation, section
-2.3.1, step 3; there the load travels with the data, downstream, although it is the upstream peer that probes).
+On the wire (see :mod:`synergy_nb.dataflow.addresses`), frames of kind ``data`` carry what goes through a channel, and
+those of kind ``credit`` what its reader has consumed of it, as 8 bytes, little-endian, with the cores that the reader's
+peer has left, as 4 bytes of a float. So whoever sends data to a peer knows its load and need not ask whether it can
+take on more (dissertation, section 2.3.1, step 3; there the load travels with the data, downstream, although it is the
+upstream peer that probes).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import struct
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,12 +23,14 @@ from typing import Any, Final
 
 import msgspec
 
+from synergy_nb.dataflow.addresses import CREDIT, DATA, REPLICA, SETTLED, STATE, kind_of, parts_of, retyped
 from synergy_nb.dataflow.channels import Parcel
 from synergy_nb.dataflow.hosting import TOGETHER_ROWS, Component, Delivery, Hosting, Work
 from synergy_nb.dataflow.tuples import decode
+from synergy_nb.overheads import HOP, SOURCE, Overheads
 from synergy_nb.runtime.execution import Execution, Outcome, Runtime
 from synergy_nb.runtime.packing import on_wire, parcel_of
-from synergy_nb.runtime.replicas import REPLICA, SETTLED, STATE, Replicas
+from synergy_nb.runtime.replicas import Replicas
 from synergy_nb.runtime.sinks import Sink
 from synergy_nb.runtime.sources import Feed
 from synergy_nb.runtime.spark import SparkPart
@@ -36,8 +40,8 @@ __all__ = ["DataPath"]
 LIGHT_ROWS: Final = 64  # tuples of an item that may be executed on the loop's thread
 LIGHT_SECONDS: Final = 0.6e-3  # that such items may have been taking: 60 µs in a row, 450 µs after 10 ms of rest
 TURN_SECONDS: Final = 1e-3  # spent on the loop's thread before others get their turn
+LEFT: Final = 1000  # applications that are remembered after something of them has gone
 HELD_S: Final = 1.0  # until a reader that could not be reached is tried again
-CREDIT: Final = "credit:"
 GRANT: Final = struct.Struct("<Qf")  # bytes consumed since the channel began, cores left
 
 
@@ -49,7 +53,7 @@ class DataPath:
     runtime
         The running peer.
     hosting
-        Its components.
+        Queues and channels of the components of the peer.
     failed
         Called with an execution that cannot go on, and why.
     ended
@@ -60,6 +64,8 @@ class DataPath:
         Cores that this peer has left.
     heard
         Told of the cores that another has left.
+    overheads
+        Overheads of the peer, which take the measured time of items of few tuples beside the processing of these.
 
     Attributes
     ----------
@@ -83,6 +89,7 @@ class DataPath:
         threads: int,
         left: Callable[[], float],
         heard: Callable[[str, float], None],
+        overheads: Overheads,
     ) -> None:
         self.hosting = hosting
         self.replicas = Replicas(runtime, hosting, self._pump_soon)
@@ -97,9 +104,11 @@ class DataPath:
         self._threads = threads
         self._left = left
         self._heard = heard
+        self._overheads = overheads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"synergy {runtime.address}")
         self._executing = 0  # in the pool
         self._strangers: set[str] = set()  # channels refused so far, to journal each once
+        self._departed: dict[str, None] = {}  # applications that had something here: their data may be late
         self._pumping = self._again = self._called = False
         self._idle = asyncio.Event()
         self._idle.set()
@@ -114,6 +123,7 @@ class DataPath:
     def remove(self, execution: Execution) -> None:
         """Take a component out; the results of a sink stay."""
         component = execution.component
+        self.leave(component.application)
         self.hosting.remove(component.application, component.operator)
         self.executions.pop(component, None)
         self.feeds.pop(execution, None)
@@ -122,6 +132,12 @@ class DataPath:
             self.senders.pop(inlet.channel, None)
         for channel in execution.routes:
             self.routes.pop(channel, None)
+
+    def leave(self, application: str) -> None:
+        """Something of an application goes; what is on its way to it may come yet."""
+        self._departed[application] = None
+        if len(self._departed) > LEFT:
+            del self._departed[next(iter(self._departed))]
 
     def detach(self, channel: str) -> None:
         """Send nothing more on a channel."""
@@ -142,36 +158,56 @@ class DataPath:
 
     def on_data(self, sender: str, channel: str, payload: bytes) -> None:
         """Take a data frame from another peer: items, or what its reader has consumed."""
-        now = self._clock()
-        if channel.startswith(CREDIT):
-            if len(payload) == GRANT.size:
-                consumed, left = GRANT.unpack(payload)
-                self._heard(sender, left)
-                self._dispatch(self.hosting.credit(channel.removeprefix(CREDIT), consumed, now))
-            else:
-                self._refuse(channel, f"{len(payload)} bytes; expected {GRANT.size}")
-            self.pump()
-            return
-        if channel.startswith((REPLICA, STATE, SETTLED)):
+        kind = kind_of(channel)
+        if kind == DATA:
+            self._take(sender, channel, payload)
+        elif kind == CREDIT:
+            self._credit(sender, channel, payload)
+        elif kind in (REPLICA, STATE, SETTLED):
             self._replicate(sender, channel, payload)
-            return
+        else:
+            expected = f"{DATA}, {CREDIT}, {REPLICA}, {STATE} or {SETTLED}"
+            self._refuse(channel, f"a frame of kind {kind!r:.100}; expected {expected}")
+
+    def _take(self, sender: str, channel: str, payload: bytes) -> None:
         inlet = self.hosting.inlet(channel)
         if inlet is None:
-            self._refuse(channel, "no component on this peer reads it")
+            self._unwanted(channel, "no component on this peer reads it")
             return
         self.senders[channel] = sender
+        now = self._clock()
         try:
-            self.hosting.offer(channel, parcel_of(decode(payload), payload), now)
+            parcel = parcel_of(decode(payload), payload)
+            self.hosting.offer(channel, parcel, now)
+            if 0 < parcel.rows < LIGHT_ROWS:
+                self._overheads.observe(HOP, self._clock() - now)
         except ValueError as error:  # damaged, or tuples are missing
             self._failed(self.executions[inlet.component], error)
         self._pump_soon()  # frames that have come together are executed together
 
+    def _credit(self, sender: str, channel: str, payload: bytes) -> None:
+        if len(payload) == GRANT.size:
+            consumed, left = GRANT.unpack(payload)
+            self._heard(sender, left)
+            self._dispatch(self.hosting.credit(retyped(channel, DATA), consumed, self._clock()))
+        else:
+            self._refuse(channel, f"{len(payload)} bytes; expected {GRANT.size}")
+        self.pump()
+
     def _replicate(self, sender: str, channel: str, payload: bytes) -> None:
         try:
             if not self.replicas.on_data(sender, channel, payload):
-                self._refuse(channel, "this peer has no such backup")
+                self._unwanted(channel, "this peer has no such backup")
         except (ValueError, msgspec.MsgspecError) as error:
             self._refuse(channel, str(error))
+
+    def _unwanted(self, channel: str, reason: str) -> None:
+        """Nothing here takes the data; that is an error unless what took them has just gone."""
+        parts: tuple[str, ...] = ()
+        with contextlib.suppress(ValueError):  # of no address that anybody here composes
+            parts = parts_of(channel)
+        if len(parts) < 2 or parts[1] not in self._departed:
+            self._refuse(channel, reason)
 
     def _refuse(self, channel: str, reason: str) -> None:
         if channel not in self._strangers and len(self._strangers) < 1000:
@@ -238,7 +274,7 @@ class DataPath:
                 for channel, consumed in self.hosting.grants():
                     sender = self.senders.get(channel)
                     if sender is not None:
-                        self._send(None, sender, CREDIT + channel, GRANT.pack(consumed, self._left()))
+                        self._send(None, sender, retyped(channel, CREDIT), GRANT.pack(consumed, self._left()))
         finally:
             self._pumping = False
 
@@ -267,12 +303,17 @@ class DataPath:
             if work is None:
                 return
             execution = self.executions[work.component]
-            if work.fresh < LIGHT_ROWS and all(self._light(work.component, parcel) for parcel in work.parcels):
-                self._complete(execution, work, execution.run(work))
+            if self._is_light(execution, work):
+                self._complete(execution, work, execution.run(work), now)
             else:
                 self._executing += 1
                 self._idle.clear()
-                self._pool.submit(self._in_thread, execution, work)
+                self._pool.submit(self._in_thread, execution, work, now)
+
+    def _is_light(self, execution: Execution, work: Work) -> bool:
+        if work.resumed or work.fresh >= LIGHT_ROWS:
+            return False
+        return all(self._light(work.component, parcel) for parcel in work.parcels) and execution.light(work)
 
     def _light(self, component: Component, parcel: Parcel) -> bool:
         execution = self.executions[component]
@@ -293,30 +334,35 @@ class DataPath:
                 now = self._clock()
                 deliveries = self.hosting.emit(component, [parcel], now)
                 feed.rate = component.departures.per_second(now)
+                if feed.timed and parcel.rows and not feed.pending:
+                    self._overheads.observe(SOURCE, now - parcel.born)
                 feed.emitted(parcel)
                 self._dispatch(deliveries)
                 if now - began > TURN_SECONDS:
                     return
 
-    def _in_thread(self, execution: Execution, work: Work) -> None:
+    def _in_thread(self, execution: Execution, work: Work, taken: float) -> None:
         outcome = execution.run(work)
         try:
-            self._runtime.loop.call_soon_threadsafe(self._after_thread, execution, work, outcome)
+            self._runtime.loop.call_soon_threadsafe(self._after_thread, execution, work, outcome, taken)
         except RuntimeError:  # the loop was closed without closing the host: nobody is waiting
             return
 
-    def _after_thread(self, execution: Execution, work: Work, outcome: Outcome) -> None:
+    def _after_thread(self, execution: Execution, work: Work, outcome: Outcome, taken: float) -> None:
         self._executing -= 1
         if not self._executing:
             self._idle.set()
-        self._complete(execution, work, outcome)
+        self._complete(execution, work, outcome, taken)
         self.pump()
 
-    def _complete(self, execution: Execution, work: Work, outcome: Outcome) -> None:
+    def _complete(self, execution: Execution, work: Work, outcome: Outcome, taken: float) -> None:
         last = work.parcels[-1]
-        execution.taken[work.port] = last.position + last.rows
+        if not outcome.unfinished:
+            execution.taken[work.port] = last.position + last.rows
         late = execution.account(outcome, LIGHT_ROWS)
-        deliveries = self.hosting.done(work, outcome.parcels, outcome.started, outcome.finished, late)
+        deliveries = self.hosting.done(
+            work, outcome.parcels, outcome.started, outcome.finished, late, unfinished=outcome.unfinished
+        )
         if execution.component.removed:
             return
         if isinstance(execution.logic, SparkPart):
@@ -324,7 +370,12 @@ class DataPath:
         if outcome.error is not None:
             self._failed(execution, outcome.error)
             return
-        self.replicas.executed(execution)
+        whole = not (work.resumed or outcome.unfinished)
+        if outcome.made and whole and work.fresh < LIGHT_ROWS and not execution.component.elsewhere:
+            beside = self._clock() - taken - work.fresh * execution.tuple_s
+            self._overheads.observe(execution.operator.kind, beside)
+        if not outcome.unfinished:
+            self.replicas.executed(execution)
         if execution.sink is not None:
             for rows, size, born, now in outcome.arrived:
                 execution.sink.measure(rows=rows, size=size, born=born, now=now)

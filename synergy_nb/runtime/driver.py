@@ -12,7 +12,7 @@ import inspect
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
@@ -30,9 +30,11 @@ from synergy_nb.peer import (
 )
 from synergy_nb.runtime.link import Limits, Links, Shape
 from synergy_nb.runtime.widearea import WideArea
+from synergy_nb.troubles import TROUBLES
 
 __all__ = ["Factory", "Host", "Operation", "PeerRuntime"]
 
+JOURNALED: Final = 16 << 20  # bytes of older events that a peer's journal keeps
 T = TypeVar("T")
 Operation = Callable[[bytes], Awaitable[bytes]]
 
@@ -75,7 +77,7 @@ class PeerRuntime:
     config
         Plain values for the factory.
     limits, shape
-        Of the links.
+        Bounds of the links, and the delays and bandwidths laid over them (None: none).
 
     Attributes
     ----------
@@ -85,6 +87,8 @@ class PeerRuntime:
         (:meth:`~synergy_nb.runtime.widearea.WideArea.to_bytes`; nothing for none) over the peer's links.
     on_down
         Called with the address of each peer whose link failed, or None.
+    on_trouble
+        Called with each event of the journal whose kind is one of :data:`~synergy_nb.troubles.TROUBLES`, or None.
     messages : int
         Control messages that the peer has sent.
     links, journal, peer, host, loop
@@ -105,13 +109,14 @@ class PeerRuntime:
         self.address = address
         self.name = name
         self.loop = asyncio.get_running_loop()
-        self.journal = Journal()
+        self.journal = Journal(volume=JOURNALED)
         self.operations: dict[str, Operation] = {
             "ping": self._ping,
             "journal": self._journal,
             "area": self._area,
         }
         self.on_down: Callable[[str], None] | None = None
+        self.on_trouble: Callable[[Event], None] | None = None
         self.links = Links(
             address,
             connect,
@@ -192,7 +197,12 @@ class PeerRuntime:
 
     def record(self, kind: str, subject: str = "", **detail: Any) -> None:
         """Append an event of the driver or the host to the journal (on the loop's thread)."""
-        self.journal.append(Event(self.now, self.address, kind, subject, detail))
+        self._note(Event(self.now, self.address, kind, subject, detail))
+
+    def _note(self, event: Event) -> None:
+        self.journal.append(event)
+        if event.kind in TROUBLES and self.on_trouble is not None and not self._closed:
+            self.on_trouble(event)
 
     # -- inside: the peer ----------------------------------------------------------------------------------------
 
@@ -237,7 +247,7 @@ class PeerRuntime:
                             self.messages += 1
                             self.links.send(to, self.codec.encode(message))
                         case Record(event):
-                            self.journal.append(event)
+                            self._note(event)
                         case Instruct(instruction):
                             self.host.carry_out(instruction)
                 except Exception as error:  # noqa: BLE001 - the other effects must be carried out

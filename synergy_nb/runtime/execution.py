@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, Protocol
 
 import msgspec
 import polars as pl
+import pyarrow as pa
 
 from synergy_nb import traces
+from synergy_nb.dataflow.addresses import channel_of, results_of
 from synergy_nb.dataflow.channels import Parcel
 from synergy_nb.dataflow.hosting import Component, Hosting, Work
-from synergy_nb.dataflow.operators import create
+from synergy_nb.dataflow.memory import MemoryExceeded
+from synergy_nb.dataflow.operators import OperatorLogic, create
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, empty
 from synergy_nb.graph import Deploy
 from synergy_nb.plan import Operator, Plan
 from synergy_nb.plan.parts import PART
 from synergy_nb.plan.sharing import TAP, provider
+from synergy_nb.runtime.logic import Logic, Outcome
 from synergy_nb.runtime.packing import coalesce, pack
 from synergy_nb.runtime.sinks import Sink
 from synergy_nb.runtime.sources import ANYTHING, Feed, PeerFeed, PushFeed, Sample, Stream, ThreadFeed
@@ -42,6 +47,8 @@ __all__ = [
 ]
 
 _NOTHING: Final[Mapping[str, Any]] = {"str": "", "bytes": b"", "bool": False}
+PIECES: Final = 16  # pieces of output that would fill the memory of an operator
+LIGHT_BYTES: Final = 1 << 20  # that the execution of few tuples may need; more is no light work
 SPAN: Final = 0.005  # seconds of replay in one piece: at high rates, one a millisecond would cost more than its tuples
 
 
@@ -78,7 +85,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     Parameters
     ----------
     address, loop, clock
-        Of the peer.
+        Address of the peer, its event loop, and its clock in seconds.
     ready
         To be called on the loop when a source has something to emit.
     failed
@@ -119,48 +126,6 @@ class Surroundings(msgspec.Struct, frozen=True):
     spark: SparkHost | None
 
 
-class Logic(Protocol):
-    """What works on the items of a component."""
-
-    @property
-    def late(self) -> int:
-        """Tuples dropped so far because they came after a punctuation that promised there would be none."""
-
-    def on_batch(self, port: int, batch: Batch, /) -> list[Item]:
-        """Take a batch on a port."""
-
-    def on_punctuation(self, port: int, punctuation: Punctuation, /) -> list[Item]:
-        """Take a punctuation on a port."""
-
-
-class Outcome(msgspec.Struct):
-    """What came of one execution.
-
-    Parameters
-    ----------
-    started, finished
-        When, in seconds.
-    spent
-        Tuples, 0 for a punctuation, and seconds of each item that it came to.
-    parcels
-        Its outputs.
-    arrived
-        At a sink: (tuples, bytes, born, now) of each batch.
-    late
-        Tuples dropped as late since the operator was created.
-    error
-        What the operator raised.
-    """
-
-    started: float
-    finished: float = 0.0
-    spent: list[tuple[int, float]] = []
-    parcels: list[Parcel] = []
-    arrived: list[tuple[int, int, float, float]] = []
-    late: int = 0
-    error: BaseException | None = None
-
-
 class Execution:
     """What the driver adds to a component; made by :func:`assemble`.
 
@@ -179,6 +144,8 @@ class Execution:
         Position up to which the stream of each port has been executed.
     wire
         Whether outputs have to be encoded.
+    tuple_s
+        Seconds that the plan states for the processing of a tuple.
     light_s, light_punctuation_s
         What an item of few tuples has been taking, in seconds; infinite before the first.
     failure
@@ -196,6 +163,7 @@ class Execution:
         self.writers: dict[str, str] = {}
         self.taken = [0] * len(operator.inputs)
         self.wire = False
+        self.tuple_s = 0.0
         self.light_s = math.inf
         self.light_punctuation_s = math.inf
         self._recent: deque[float] = deque(maxlen=9)
@@ -205,6 +173,8 @@ class Execution:
         self._address = around.address
         self._clock = around.clock
         self._most = around.most
+        self._steps: Iterator[Item | None] | None = None  # of work that is unfinished
+        self._item: Item | None = None  # that is executed
 
     def refit(self) -> None:
         """Let outputs be encoded from now on if, and only if, somebody wants them so."""
@@ -214,31 +184,61 @@ class Execution:
         if self.feed is not None:
             self.feed.wire = self.wire
 
+    def light(self, work: Work) -> bool:
+        """Whether work needs little memory, and so makes little."""
+        logic = self.logic
+        return logic is None or sum(logic.needs(work.port, each.item) for each in work.parcels) < LIGHT_BYTES
+
     def run(self, work: Work) -> Outcome:
-        """Run the operator on what waited for it; in any thread, but never twice at the same time."""
+        """Run the operator on what waited for it; in any thread, but never twice at the same time.
+
+        Output that exceeds the window of a channel is made in several runs.
+        """
         began = self._clock()
         outcome = Outcome(began)
         logic = self.logic
         try:
             if logic is not None:  # None: removed meanwhile
                 rate = self.component.departures.per_second(began)
-                for item in coalesce([_fresh(parcel) for parcel in work.parcels]):
-                    if isinstance(item, Batch):
-                        items = logic.on_batch(work.port, item)
-                    else:
-                        items = logic.on_punctuation(work.port, item)
+                steps = self._steps if work.resumed and self._steps is not None else self._take(logic, work)
+                self._steps = None
+                items: list[Item] = []
+                size = 0
+                for made in steps:
+                    if made is not None and size < 2 * self._most:
+                        items.append(made)
+                        size += made.nbytes if isinstance(made, Batch) else 0
+                        continue
                     outcome.late = logic.late
                     if self.sink is not None:
                         now = self._clock()
                         outcome.arrived += [(i.rows, i.nbytes, i.born, now) for i in items if isinstance(i, Batch)]
+                    outcome.made += sum(i.rows for i in items if isinstance(i, Batch))
                     outcome.parcels += pack(items, wire=self.wire, most=self._most, rate=rate)
                     ended = self._clock()
-                    outcome.spent.append((item.rows if isinstance(item, Batch) else 0, ended - began))
-                    began = ended
-        except ANYTHING as error:  # an operator may raise what it likes: only its application may suffer
+                    outcome.spent.append((self._item.rows if isinstance(self._item, Batch) else 0, ended - began))
+                    began, items = ended, []
+                    if made is not None:
+                        self._steps, outcome.unfinished = itertools.chain((made,), steps), True
+                        break
+        except MemoryExceeded as error:
             outcome.error = error
+        except (MemoryError, pa.ArrowCapacityError) as error:
+            outcome.error = self.component.share.failed(error)
+        except ANYTHING as error:  # an operator may raise what it likes: only its application may suffer
+            overflow = "capacity overflow" in str(error)  # what Rust says of an allocation of more than there can be
+            outcome.error = self.component.share.failed(error) if overflow else error
         outcome.finished = self._clock()
         return outcome
+
+    def _take(self, logic: Logic, work: Work) -> Iterator[Item | None]:
+        """All output of work, with None after the output of each of its items."""
+        share = self.component.share
+        for self._item in coalesce([_fresh(parcel) for parcel in work.parcels]):
+            share.admit(logic.needs(work.port, self._item))
+            yield from logic.take(work.port, self._item)
+            share.hold(logic.state_bytes)
+            yield None
 
     def account(self, outcome: Outcome, few: int) -> int:
         """Remember how long items took, of batches those of less than ``few`` tuples; gives what was late in them.
@@ -284,7 +284,7 @@ def warm(operator: Operator, plan: Plan) -> None:
 
 def inputs_of(application: str, operator: Operator) -> list[str]:
     """Channel of each port of an operator."""
-    return [f"{application}/{up}>{operator.id}:{port}" for port, up in enumerate(operator.inputs)]
+    return [channel_of(application, up, operator.id, port) for port, up in enumerate(operator.inputs)]
 
 
 def outputs_of(application: str, plan: Plan, operator: str) -> dict[str, str]:
@@ -316,7 +316,7 @@ def assemble(order: Deploy, hosting: Hosting, around: Surroundings) -> Execution
         raise ValueError(f"operator {operator.id!r}: no peer is given for {', '.join(missing)}")
     inputs, readers = inputs_of(application, operator), outputs_of(application, plan, operator.id)
     routes = {channel: order.peers[down] for channel, down in readers.items()}
-    results = f"{application}/{operator.id}>"  # what the client reads
+    results = results_of(application, operator.id)  # what the client reads
     ends = operator.kind == "sink"
     component = hosting.add(
         application,
@@ -327,11 +327,14 @@ def assemble(order: Deploy, hosting: Hosting, around: Surroundings) -> Execution
         windows={results: around.result_bytes},
         limit=plan.qos.delay,
         remaining=_downstream_s(plan, operator.id, {}),
+        share=plan.qos.memory,
         joins=[channel for channel, up in zip(inputs, operator.inputs, strict=True) if plan.operators[up].kind == TAP],
         now=around.clock(),
     )
     component.kind, component.stream = operator.kind, plan.stream_name(operator.id)
+    component.share.kind = operator.kind
     execution = Execution(operator, component, around)
+    execution.tuple_s = component.planned_s = plan.processing_time(operator.id)
     execution.routes, execution.readers = routes, readers
     execution.writers = {channel: order.peers.get(up, "") for channel, up in zip(inputs, operator.inputs, strict=True)}
     for outlet in component.outlets:
@@ -347,11 +350,17 @@ def assemble(order: Deploy, hosting: Hosting, around: Surroundings) -> Execution
         elif operator.kind == "source":
             execution.feed = _feed(execution, plan, hosting.window, around)
         else:
-            execution.logic = create(operator, plan, keys=around.keys, wait=time.sleep)
+            execution.logic = logic = create(operator, plan, keys=around.keys, wait=time.sleep)
+            _fit(logic, component.share.limit)
     except BaseException:
         hosting.remove(application, operator.id)
         raise
     return execution
+
+
+def _fit(logic: OperatorLogic, share: float) -> None:
+    """Have an operator of little memory make small pieces."""
+    logic.piece_bytes = int(min(logic.piece_bytes, share / PIECES))
 
 
 def _part(execution: Execution, around: Surroundings) -> SparkPart:

@@ -7,11 +7,15 @@ Components are created, started, detached and removed here; their items move in
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 from synergy_nb.dataflow.hosting import WINDOW_BYTES, Component, Hosting
+from synergy_nb.dataflow.memory import Memory, MemoryExceeded, Share
 from synergy_nb.graph import Deploy, Detach, Moving, Replicate, Start, Undeploy
+from synergy_nb.overheads import Overheads
 from synergy_nb.plan import Plan
 from synergy_nb.runtime.datapath import DataPath
 from synergy_nb.runtime.execution import Execution, Runtime, Surroundings, assemble, read_paced, warm
@@ -45,6 +49,8 @@ class Host:
         one of its own readers for long.
     prepared
         Called with (application, operator) when a part on Spark takes tuples.
+    memory
+        Bytes that the state of all components may take, with what their next steps need; infinite: no limit.
     discipline, window_bytes
         See :class:`~synergy_nb.dataflow.hosting.Hosting`.
     result_bytes
@@ -68,6 +74,8 @@ class Host:
         Cores that this peer has left, which whoever sends data to it is told; and is told of those of others.
     spark
         What this peer has to do with Spark; None: it takes no parts on Spark.
+    overheads
+        Overheads of the peer, which take the measured time of items beside the processing of their tuples.
     """
 
     def __init__(
@@ -79,6 +87,7 @@ class Host:
         measured: Callable[[str, str, dict[str, Any]], None] | None = None,
         held_up: Callable[[str, str, str, str], None] | None = None,
         prepared: Callable[[str, str], None] | None = None,
+        memory: float = math.inf,
         discipline: str = "fcfs",
         window_bytes: int = WINDOW_BYTES,
         result_bytes: int = RESULT_BYTES,
@@ -92,9 +101,10 @@ class Host:
         left: Callable[[], float] = lambda: 0.0,
         heard: Callable[[str, float], None] = lambda _address, _cores: None,
         spark: SparkHost | None = None,
+        overheads: Overheads | None = None,
     ) -> None:
-        self.hosting = Hosting(discipline, window_bytes)
         self._runtime = runtime
+        self.hosting = Hosting(discipline, window_bytes, memory=Memory(memory, self._exceeded))
         self._clock = runtime.clock
         self._failed = failed
         self._finished = finished
@@ -108,6 +118,7 @@ class Host:
             threads=threads,
             left=left,
             heard=heard,
+            overheads=overheads or Overheads(),
         )
         self._around = Surroundings(
             address=runtime.address,
@@ -314,7 +325,8 @@ class Host:
     def _undeploy(self, application: str, operator: str) -> None:
         execution = self._executions.pop((application, operator), None)
         if execution is None:
-            self._path.replicas.drop(application, operator)
+            if self._path.replicas.drop(application, operator):
+                self._path.leave(application)
             return
         self._remove(execution, "was undeployed")
         if execution.sink is not None:
@@ -379,9 +391,20 @@ class Host:
     # -- ends and failures ---------------------------------------------------------------------------------------
 
     def _ended(self, sink: Sink) -> None:
+        self._sinks.measure(sink)  # before anybody hears of the end, and may take the sink away
         self._runtime.record("sink_finished", sink.application, operator=sink.operator)
         if self._finished is not None:
             self._finished(sink.application, sink.operator)
+
+    def _exceeded(self, share: Share, error: MemoryExceeded) -> None:
+        """Have the component fail that holds most, when another, in any thread, needs what there is not."""
+        with contextlib.suppress(RuntimeError):  # the loop was closed: nothing is executed any more
+            self._runtime.loop.call_soon_threadsafe(self._fail_largest, share, error)
+
+    def _fail_largest(self, share: Share, error: MemoryExceeded) -> None:
+        execution = self._executions.get((share.application, share.operator))
+        if execution is not None and execution.component.share is share:
+            self._fail(execution, error)
 
     def _fail(self, execution: Execution, error: BaseException) -> None:
         if execution.failure is not None or execution.component.removed:
@@ -405,7 +428,7 @@ class Host:
         Parameters
         ----------
         application
-            Whose results.
+            Id of the application.
         max_bytes
             At most so many, but at least one batch if there is any.
         operator

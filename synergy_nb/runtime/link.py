@@ -151,12 +151,14 @@ class Links:
         Raises
         ------
         LinkFull
-            If more than ``limits.data`` bytes would wait.
+            If more than ``limits.data`` bytes would wait, or the payload has more than ``limits.message``.
         """
         if self._closed:
             return
         link = self._links.get(to) or self._link(to)
         size = len(payload) + FRAME_OVERHEAD
+        if size > self.limits.message:
+            raise LinkFull(f"link to {to}: a frame of {size} bytes; limit {self.limits.message}")
         if link.data + size > self.limits.data and link.data:
             raise LinkFull(f"link to {to}: {link.data} bytes of data wait; limit {self.limits.data}")
         link.put((channel, payload), size, data=True, shape=self.shape)
@@ -190,6 +192,8 @@ class Links:
         else:
             link = self._links.get(to) or self._link(to)
             size = len(payload) + len(operation) + FRAME_OVERHEAD
+            if size > self.limits.message:
+                raise LinkFull(f"link to {to}: a request of {size} bytes; limit {self.limits.message}")
             if link.control + size > self.limits.control and link.control:
                 raise LinkFull(f"link to {to}: {link.control} bytes wait; limit {self.limits.control}")
             link.calls[number] = answer
@@ -470,4 +474,7 @@ class Links:
         size = len(body) + FRAME_OVERHEAD
         if link.data + size > self.limits.data and link.data:
             succeeded, body, size = False, b"LinkFull: too many answers wait", 64
+        elif size > self.limits.message:
+            told = f"LinkFull: an answer of {size} bytes; limit {self.limits.message}"
+            succeeded, body, size = False, told.encode(), 128
         link.put((ANSWER, number, succeeded, body), size, data=True, shape=self.shape)

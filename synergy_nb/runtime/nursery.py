@@ -32,11 +32,13 @@ from typing import Any, Final
 
 import msgspec
 
+from synergy_nb.errors import SynergyError
+
 __all__ = ["PRELOAD", "Nursery", "StartError"]
 
 PRELOAD: Final = (
-    "synergy_nb.runtime.processes",
-    "synergy_nb.assembly",
+    "synergy_nb.runtime.processes:look_up",
+    "synergy_nb.assembly:prepare",
     "polars",
     "pyarrow",
     "sqlglot",
@@ -44,7 +46,7 @@ PRELOAD: Final = (
 HEADER: Final = 4  # bytes of a frame's length
 
 
-class StartError(RuntimeError):
+class StartError(SynergyError, RuntimeError):
     """A process could not be started; the text says why."""
 
 
@@ -75,6 +77,7 @@ class Nursery:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock: asyncio.Lock | None = None
         self._lost: str | None = None
+        self._reported = 0.0  # when a process was last asked for, forked or ready
 
     @classmethod
     def launch(cls, preload: Sequence[str] = PRELOAD, environment: Mapping[str, str] | None = None) -> Nursery:
@@ -83,7 +86,7 @@ class Nursery:
         Parameters
         ----------
         preload
-            Modules to import. One that cannot be is passed over.
+            Modules to import, or ``module:function`` to import and call. One that cannot be is passed over.
         environment
             Variables to set for the nursery and its children.
         """
@@ -114,7 +117,8 @@ class Nursery:
         spec
             Given to the function.
         timeout
-            Seconds until its report.
+            Seconds in which no process has reported after which this one is given up: where many start on one machine,
+            they wait for each other.
 
         Returns
         -------
@@ -124,7 +128,7 @@ class Nursery:
         Raises
         ------
         StartError
-            If the function raised, the process ended or the time was over before the report.
+            If the function raised, the process ended, or the time was over before the report.
         """
         loop = asyncio.get_running_loop()
         if self._loop is None:
@@ -133,13 +137,14 @@ class Nursery:
         if name in self._children:
             raise ValueError(f"process {name!r} is there already")
         child = self._children[name] = _Child()
+        self._reported = loop.time()
         await self._send({"fork": name, "target": target, "spec": spec})
-        try:
-            async with asyncio.timeout(timeout):
-                return await child.ready
-        except TimeoutError:
-            await self.stop(name, grace=0.0)
-            raise StartError(f"process {name!r} was not ready within {timeout:g} s") from None
+        while (left := self._reported + timeout - loop.time()) > 0.0:
+            done, _ = await asyncio.wait([child.ready], timeout=left)
+            if done:
+                return child.ready.result()
+        await self.stop(name, grace=0.0)
+        raise StartError(f"process {name!r} was not ready within {timeout:g} s, and no other became ready")
 
     def pid(self, name: str) -> int:
         """Process id of a child that is alive."""
@@ -216,6 +221,8 @@ class Nursery:
         child = self._children.get(news["child"])
         if child is None:
             return
+        if "pid" in news or "report" in news:  # the nursery has imported what it should, or a process has
+            self._reported = child.ready.get_loop().time()
         if "pid" in news:
             child.pid = news["pid"]
         elif "report" in news:
@@ -338,7 +345,10 @@ def _main(control: int, path: list[str], preload: list[str]) -> None:
     gc.disable()  # what is imported stays: collections on the way find nothing, and take a tenth of the time
     for module in preload:
         with contextlib.suppress(Exception):  # only a head start: a child that needs it will say what is wrong
-            importlib.import_module(module)
+            name, _, function = module.partition(":")
+            imported = importlib.import_module(name)
+            if function:
+                getattr(imported, function)()
     gc.enable()
     gc.collect()
     gc.freeze()  # collections in the children leave these objects, and so the shared pages, alone

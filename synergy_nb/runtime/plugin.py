@@ -24,6 +24,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 
 from synergy_nb.runtime.driver import PeerRuntime
 from synergy_nb.runtime.link import HANDLER, Limits, Links
+from synergy_nb.runtime.listening import bound
 from synergy_nb.runtime.widearea import WideArea
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class SynergyPlugin(WorkerPlugin):
     area
         Delays and bandwidths to lay over the links (:meth:`~synergy_nb.runtime.widearea.WideArea.to_bytes`), or None.
     limits
-        Of the links.
+        Bounds of the links.
 
     Attributes
     ----------
@@ -112,6 +113,7 @@ class SynergyPlugin(WorkerPlugin):
         )
         self.runtime = runtime
         worker.handlers[HANDLER] = self.synergy_link
+        bound(worker, lambda address, reason: runtime.record("frame_refused", address, reason=reason))
         runtime.start()
 
     async def teardown(self, worker: Worker) -> None:
@@ -126,6 +128,7 @@ class SynergyPlugin(WorkerPlugin):
         if self.runtime is None:
             comm.abort()
         else:
+            comm.longest = self._limits.longest
             await self.runtime.links.accept(comm, hello if isinstance(hello, Mapping) else {})
         return Status.dont_reply
 

@@ -29,9 +29,12 @@ import msgspec
 from distributed import Scheduler, Security, Worker
 from distributed.core import Status
 from distributed.deploy.spec import ProcessInterface, SpecCluster
+from distributed.versions import get_versions
 
+from synergy_nb.runtime.listening import bound, without_pages
 from synergy_nb.runtime.nursery import PRELOAD, Nursery
 from synergy_nb.runtime.plugin import SynergyPlugin, load_factory
+from synergy_nb.runtime.progress import Progress
 from synergy_nb.runtime.wire import Limits
 
 __all__ = ["PeerCluster", "PeerProcess", "start"]
@@ -48,6 +51,7 @@ QUIET: Final[dict[str, Any]] = {
     "distributed.scheduler.active-memory-manager.start": False,
     "distributed.scheduler.work-stealing": False,
 }
+LOG: Final = logging.getLogger(__name__)
 GRACE: Final = 2.0  # seconds that a process gets to end by itself
 
 
@@ -73,15 +77,17 @@ class PeerProcess(ProcessInterface):
     scheduler
         The scheduler's address.
     name
-        Of the process.
+        Name of the process.
     nursery
-        What forks it.
+        Nursery that forks the process.
     spec
         What it needs to know, but for the scheduler.
     timeout
-        Seconds until its peers must be ready.
+        Seconds in which no process has become ready after which starting is given up.
     on_exit
         Called with the name when the process has ended, whoever ended it.
+    on_start
+        Called when its peers are ready.
 
     Attributes
     ----------
@@ -100,6 +106,7 @@ class PeerProcess(ProcessInterface):
         spec: ProcessSpec,
         timeout: float,
         on_exit: Callable[[str], None],
+        on_start: Callable[[], None],
     ) -> None:
         super().__init__(scheduler=scheduler, name=name)
         self.name = name
@@ -109,6 +116,7 @@ class PeerProcess(ProcessInterface):
         self._spec = msgspec.structs.replace(spec, scheduler=scheduler)
         self._timeout = timeout
         self._on_exit = on_exit
+        self._on_start = on_start
         self._watch: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -122,6 +130,7 @@ class PeerProcess(ProcessInterface):
         self.peers, self.pid = report["peers"], report["pid"]
         self._watch = asyncio.create_task(self._follow(), name=f"process {self.name}")
         await super().start()
+        self._on_start()
 
     async def _follow(self) -> None:
         await self._nursery.exited(self.name)
@@ -143,12 +152,25 @@ class PeerProcess(ProcessInterface):
 class PeerCluster(SpecCluster):
     """A Dask cluster of :class:`PeerProcess`; made by :func:`start`."""
 
-    def __init__(self, nursery: Nursery, workers: dict[str, Any], **options: Any) -> None:
+    def __init__(
+        self,
+        nursery: Nursery,
+        workers: dict[str, Any],
+        wanted: int,
+        told: Callable[[Progress], object] | None = None,
+        *,
+        dashboard: bool,
+        **options: Any,
+    ) -> None:
         self._nursery = nursery
+        self._wanted = wanted
+        self._told = told
+        self._dashboard = dashboard
         self._order = list(workers)
         self._is_up = False
         for worker in workers.values():
             worker["options"]["on_exit"] = self._forget
+            worker["options"]["on_start"] = self._started
         try:
             super().__init__(workers=workers, **options)
         except BaseException:
@@ -166,6 +188,11 @@ class PeerCluster(SpecCluster):
         """The living processes by name."""
         started = ((name, self.workers.get(name)) for name in self._order)
         return {name: process for name, process in started if process and process.status == Status.running}
+
+    def _started(self) -> None:
+        """One more process is ready."""
+        if self._told is not None:
+            self._told(Progress(len(self.peers), self._wanted, "peers run"))
 
     def _forget(self, name: str) -> None:
         """A process has ended: it is not to be started again."""
@@ -194,6 +221,9 @@ class PeerCluster(SpecCluster):
     async def _start(self) -> None:
         with dask.config.set(QUIET):
             await super()._start()
+        bound(self.scheduler, lambda address, reason: LOG.warning("scheduler: refused from %s: %s", address, reason))
+        if not self._dashboard:
+            without_pages(self.scheduler)
 
     async def _close(self) -> None:
         try:
@@ -218,6 +248,7 @@ def start(
     timeout: float = 30.0,
     environment: Mapping[str, str] | None = None,
     nursery: Nursery | None = None,
+    told: Callable[[Progress], object] | None = None,
 ) -> PeerCluster:
     """Start a scheduler in this process and ``peers`` peers, ``peer-1`` and so on, in processes of their own.
 
@@ -239,11 +270,13 @@ def start(
     asynchronous
         For use on a running event loop: await the cluster. Otherwise it is ready when this returns.
     timeout
-        Seconds until each process must be ready.
+        Seconds in which no process has become ready after which starting is given up.
     environment
         Variables for the peers' processes. By default Polars gets one thread for each core that a peer has.
     nursery
         One that is on its way already; it belongs to the cluster from here on.
+    told
+        Called with how many peers run, whenever that has changed; None: nobody is told.
 
     Raises
     ------
@@ -299,6 +332,9 @@ def start(
         return PeerCluster(
             nursery,
             workers,
+            peers,
+            told,
+            dashboard=dashboard_address is not None,
             scheduler=scheduler,
             security=security,
             asynchronous=asynchronous,
@@ -315,9 +351,22 @@ def start(
 def launch_nursery(peers: int, factory: str | None = None, environment: Mapping[str, str] | None = None) -> Nursery:
     """A nursery for the processes of a cluster of ``peers`` peers."""
     threads = str(max(1, (os.cpu_count() or 1) // peers))
-    variables = {"POLARS_MAX_THREADS": threads, "OPENBLAS_NUM_THREADS": "1", **(environment or {})}
+    variables = {
+        "POLARS_MAX_THREADS": threads,
+        "OPENBLAS_NUM_THREADS": "1",
+        "MALLOC_ARENA_MAX": "2",  # one for each thread that reads a source would keep what it has freed
+        **(environment or {}),
+    }
     preload = PRELOAD if factory is None else (*PRELOAD, factory.partition(":")[0])
     return Nursery.launch(preload, variables)
+
+
+# -- in the nursery --------------------------------------------------------------------------------------------------
+
+
+def look_up() -> None:
+    """Have what every worker looks up when it starts looked up before processes are forked."""
+    get_versions()  # of packages, from their metadata: a tenth of what a peer takes to start
 
 
 # -- in the peers' process -------------------------------------------------------------------------------------------
@@ -352,6 +401,8 @@ async def _serve(spec: ProcessSpec, report: Callable[[Any], None]) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
     try:
         await asyncio.gather(*workers)
+        for worker in workers:
+            without_pages(worker)
         report({"peers": {str(worker.name): worker.address for worker in workers}, "pid": os.getpid()})
         gone = asyncio.create_task(_all_gone(workers, told))
         await told.wait()

@@ -73,8 +73,8 @@ def _measured(stats: Mapping[str, Any]) -> dict[str, float]:
     if stats["kind"] in ANOTHERS:
         return {}
     measured: dict[str, float] = {"rate": stats["output_rate"]}
-    if stats["kind"] not in ELSEWHERE and stats["cost"] and stats["selectivity"]:
-        measured["cost"], measured["selectivity"] = stats["cost"], stats["selectivity"]
+    if stats["kind"] not in ELSEWHERE:
+        measured.update({field: stats[field] for field in ("cost", "selectivity") if stats[field]})
     return measured
 
 

@@ -16,8 +16,8 @@ what its primary had emitted: from the promise of that state to the first one af
 may be missing or doubled. This *gap*, in event time, is journaled. A backup that could not be reached for a while goes
 on from the next state.
 
-On the wire, ``replica:APPLICATION/OPERATOR`` carries items, ``state:APPLICATION/OPERATOR`` states, and ``settled:`` +
-channel a position, as 8 bytes, little-endian.
+On the wire (see :mod:`synergy_nb.dataflow.addresses`), frames of kind ``replica`` carry items of a component, ``state``
+its states, and ``settled`` a position of a channel, as 8 bytes, little-endian.
 """
 
 from __future__ import annotations
@@ -29,6 +29,16 @@ from typing import Final
 
 import msgspec
 
+from synergy_nb.dataflow.addresses import (
+    DATA,
+    REPLICA,
+    SETTLED,
+    STATE,
+    component_at,
+    component_of,
+    kind_of,
+    retyped,
+)
 from synergy_nb.dataflow.channels import Parcel, before
 from synergy_nb.dataflow.components import Component
 from synergy_nb.dataflow.hosting import Hosting
@@ -39,11 +49,8 @@ from synergy_nb.plan import Plan
 from synergy_nb.runtime.execution import Execution, Runtime, inputs_of, outputs_of
 from synergy_nb.runtime.packing import on_wire, parcel_of
 
-__all__ = ["REPLICA", "SETTLED", "STATE", "Replica", "Replicas", "State"]
+__all__ = ["Replica", "Replicas", "State"]
 
-REPLICA: Final = "replica:"
-STATE: Final = "state:"
-SETTLED: Final = "settled:"
 STATE_S: Final = 0.25  # between two states of a component
 SHARE: Final = 0.05  # of the time that taking states may cost
 LOG_BYTES: Final = 8 << 20  # kept of a stream for readers that are not replicated
@@ -76,7 +83,7 @@ class Replica:
     Parameters
     ----------
     order
-        What it was told.
+        Request to keep the backup.
 
     Attributes
     ----------
@@ -181,11 +188,9 @@ class _Primary:
         self.told = 0.0  # when it told its last state
         self.every = STATE_S
         self._send = send
-
-    @property
-    def name(self) -> str:
-        component = self.execution.component
-        return f"{component.application}/{component.operator}"
+        component = execution.component
+        self._items = component_of(REPLICA, component.application, component.operator)
+        self._states = retyped(self._items, STATE)
 
     wire = True
     open = True
@@ -194,14 +199,14 @@ class _Primary:
         for parcel in parcels:
             payload = on_wire(parcel).payload or b""
             for address in self.backups:
-                if address not in self.silent and not self._send(address, REPLICA + self.name, payload):
+                if address not in self.silent and not self._send(address, self._items, payload):
                     self.silent.add(address)
 
     def tell(self, state: State) -> None:
         """Let all backups have a state, those that missed something among them."""
         payload = msgspec.msgpack.encode(state)
         for address in self.backups:
-            if self._send(address, STATE + self.name, payload):
+            if self._send(address, self._states, payload):
                 self.silent.discard(address)
 
     def lose(self, why: str) -> None:
@@ -216,7 +221,7 @@ class Replicas:
     runtime
         The running peer.
     hosting
-        Its components.
+        Queues and channels of the components of the peer.
     ready
         Called when something may go on that had to wait.
     """
@@ -262,17 +267,16 @@ class Replicas:
         ValueError
             If it is damaged.
         """
-        if channel.startswith(SETTLED):
+        kind = kind_of(channel)
+        if kind == SETTLED:
             if len(payload) != 8:
                 raise ValueError(f"{len(payload)} bytes; expected 8")
-            self._settle(channel.removeprefix(SETTLED), sender, int.from_bytes(payload, "little"))
+            self._settle(retyped(channel, DATA), sender, int.from_bytes(payload, "little"))
             return True
-        kind, _, name = channel.partition(":")
-        application, _, operator = name.partition("/")
-        replica = self._kept.get((application, operator))
+        replica = self._kept.get(component_at(channel))
         if replica is None:
             return False
-        if kind == "replica":
+        if kind == REPLICA:
             replica.add(parcel_of(decode(payload), payload))
         else:
             state = msgspec.msgpack.decode(payload, type=State)
@@ -288,7 +292,7 @@ class Replicas:
                 if address == self._runtime.address:
                     self._settle(channel, address, state.taken[port])
                 else:
-                    self._send(address, SETTLED + channel, state.taken[port].to_bytes(8, "little"))
+                    self._send(address, retyped(channel, SETTLED), state.taken[port].to_bytes(8, "little"))
 
     def _settle(self, channel: str, keeper: str, position: int) -> None:
         outlet = self._hosting.outlet(channel)
@@ -345,7 +349,7 @@ class Replicas:
         now = self._runtime.clock()
         for primary in self._primaries.values():
             if primary.dirty and now - primary.told >= primary.every:
-                if primary.execution.component.running:
+                if primary.execution.component.running or primary.execution.component.unfinished:
                     primary.due = True
                 else:
                     self._tell(primary)

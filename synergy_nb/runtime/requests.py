@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
+from synergy_nb.errors import SynergyError
 from synergy_nb.journal import Event
 
 __all__ = [
+    "LASTING",
     "ApplicationState",
     "ClusterError",
+    "Dropped",
     "Fetch",
     "Fetched",
     "Follow",
     "Followed",
     "Hosts",
     "Join",
+    "Joined",
+    "Known",
+    "Listed",
     "Name",
     "NotAdmitted",
     "PeerState",
@@ -24,15 +30,18 @@ __all__ = [
     "Pushed",
     "SparkNews",
     "Submit",
+    "Submitted",
     "Where",
     "pack",
     "unpack",
 ]
 
 T = TypeVar("T")
+#: States of an application that has not ended.
+LASTING: Final = frozenset({"composing", "running"})
 
 
-class ClusterError(RuntimeError):
+class ClusterError(SynergyError, RuntimeError):
     """A cluster or one of its peers cannot do what was asked."""
 
 
@@ -44,6 +53,12 @@ class Join(msgspec.Struct, frozen=True):
     """Join the ring through ``contact``; None begins a new ring."""
 
     contact: str | None
+
+
+class Joined(msgspec.Struct, frozen=True):
+    """The peer is in the ring, and the directory has confirmed the components that it offers."""
+
+    offers: list[str]
 
 
 class Submit(msgspec.Struct, frozen=True):
@@ -77,6 +92,8 @@ class ApplicationState(msgspec.Struct, frozen=True):
         Seconds from submission to the start of the sources; 0 before.
     qos
         Sink to what was measured there last (``delay_p50_s``, ``delay_p99_s``, ``miss_rate``, ...).
+    late
+        Source to the number of rows that it has dropped so far because they came too late.
     needs_spark
         Whether it has parts on Spark, and no peer has been told yet of a Spark that takes sessions.
     """
@@ -88,7 +105,41 @@ class ApplicationState(msgspec.Struct, frozen=True):
     backups: dict[str, tuple[str, ...]] = {}
     setup: float = 0.0
     qos: dict[str, dict[str, Any]] = {}
+    late: dict[str, int] = {}
     needs_spark: bool = False
+
+
+class Known(msgspec.Struct, frozen=True):
+    """Asks a peer for the applications that were submitted there; answered by :class:`Listed`.
+
+    ``plans`` holds the ids of applications whose plans the client has already.
+    """
+
+    plans: list[str] = []
+
+
+class Submitted(msgspec.Struct, frozen=True):
+    """An application as its origin remembers it.
+
+    Parameters
+    ----------
+    state
+        State of the application as its origin knows it.
+    plan
+        ``Plan.to_bytes()`` of the submitted plan; empty where the client has it already.
+    since
+        Wall-clock seconds at which it was submitted.
+    """
+
+    state: ApplicationState
+    plan: bytes
+    since: float
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """Applications that were submitted at a peer, in the order of submission."""
+
+    applications: list[Submitted]
 
 
 class SparkNews(msgspec.Struct, frozen=True):
@@ -108,6 +159,7 @@ class Fetch(msgspec.Struct, frozen=True):
     """Take results from a sink; waits up to ``wait`` seconds for the first.
 
     A reader numbers its requests from 1; the last one that brought results is answered alike when it comes again.
+    ``reader`` tells readers of one sink apart, each of which counts for itself; every tuple goes to one of them.
     """
 
     application: str
@@ -115,13 +167,15 @@ class Fetch(msgspec.Struct, frozen=True):
     number: int
     max_bytes: int = 8 << 20
     wait: float = 1.0
+    reader: str = ""
 
 
 class Fetched(msgspec.Struct, frozen=True):
-    """Encoded items of a sink, in order; ``finished`` when nothing will follow."""
+    """Encoded items of a sink, in order; ``finished`` when nothing follows, ``gone`` when the sink itself has gone."""
 
     items: list[bytes]
     finished: bool
+    gone: bool = False
 
 
 class Push(msgspec.Struct, frozen=True):
@@ -136,6 +190,14 @@ class Pushed(msgspec.Struct, frozen=True):
     """Whether the tuples were taken; if not, there was no room for a while."""
 
     taken: bool
+
+
+class Dropped(msgspec.Struct, frozen=True):
+    """Tells an origin how many rows for a source were dropped so far because they came too late."""
+
+    application: str
+    source: str
+    rows: int
 
 
 class Where(msgspec.Struct, frozen=True):
@@ -191,6 +253,9 @@ class PeerState(msgspec.Struct, frozen=True):
         Addresses in its leaf set.
     probes, messages
         Probes that it has processed, and control messages that it has sent, so far.
+    overheads
+        Stage to the mean (seconds) and the variance (seconds squared) of the time that an item takes in addition to the
+        processing of its tuples, see :mod:`synergy_nb.overheads`; the stage ``link`` is the way from a neighbour.
     """
 
     name: str
@@ -205,6 +270,7 @@ class PeerState(msgspec.Struct, frozen=True):
     neighbours: list[str]
     probes: int
     messages: int
+    overheads: dict[str, tuple[float, float]] = {}
 
 
 def pack(value: msgspec.Struct) -> bytes:

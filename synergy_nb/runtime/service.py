@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import threading
 import time
 import zlib
 from collections.abc import Callable, Mapping
@@ -17,43 +18,50 @@ import msgspec
 
 from synergy_nb.assembly import PeerConfig, SynergyPeer
 from synergy_nb.graph import Place, Report
+from synergy_nb.overheads import LINK
 from synergy_nb.overlay.entries import Entry
 from synergy_nb.peer import Peer
-from synergy_nb.placements import decided
+from synergy_nb.placements import decided, warm
 from synergy_nb.plan import Plan
-from synergy_nb.plan.parts import PART
+from synergy_nb.plan.memory import check_memory, on_peers
+from synergy_nb.plan.parts import PART, paced
+from synergy_nb.runtime.calibration import Calibration
+from synergy_nb.runtime.deliveries import POLL, Deliveries
 from synergy_nb.runtime.driver import PeerRuntime
+from synergy_nb.runtime.execution import SPAN
 from synergy_nb.runtime.host import Host
 from synergy_nb.runtime.measuring import Measuring
 from synergy_nb.runtime.monitor import Counters, Row, read_counters, sample
+from synergy_nb.runtime.notices import Teller
 from synergy_nb.runtime.profiles import Profiles
 from synergy_nb.runtime.requests import (
+    LASTING,
     ApplicationState,
-    Fetch,
-    Fetched,
+    Dropped,
     Hosts,
     Join,
+    Joined,
+    Known,
+    Listed,
     Name,
     PeerState,
-    Push,
-    Pushed,
     SparkNews,
     Submit,
+    Submitted,
     Where,
     pack,
     unpack,
 )
 from synergy_nb.runtime.spark import SparkHost
 from synergy_nb.signatures import Segment
+from synergy_nb.troubles import TROUBLES, trouble
 
 __all__ = ["FACTORY", "Service", "make"]
 
 FACTORY: Final = "synergy_nb.runtime.service:make"
-LASTING: Final = frozenset({"composing", "running"})
-SOURCE_START: Final = 3.0  # seconds that tuples for a source may come before it starts
+LEAST_PRIORITY: Final = 19  # of a thread, as nice(1) counts
 MEASURE: Final = 0.5  # seconds between two measurements of a sink
 DECIDED: Final = 130.0  # seconds after which one that waits for a decision is answered all the same
-POLL: Final = 8.0  # seconds after which a waiting request is answered with the state as it is
 REMEMBERED: Final = 1000  # applications submitted here; beyond, those that ended first are forgotten, and their results
 
 
@@ -61,9 +69,10 @@ def make(runtime: PeerRuntime, config: Mapping[str, Any]) -> tuple[Peer, Service
     """The peer and the host of a runtime, from the plain values of a :class:`~synergy_nb.assembly.PeerConfig`.
 
     ``keys`` in ``config`` holds secrets of ``encrypt`` and ``decrypt`` by name; ``spark`` says whether it takes
-    parts on Spark.
+    parts on Spark; ``memory`` is what its operators may take together, in bytes.
     """
     settings = dict(config)
+    memory = float(settings.pop("memory", None) or "inf")
     spark = bool(settings.pop("spark", False))
     keys = {name: bytes(secret) for name, secret in (settings.pop("keys", None) or {}).items()}
     parsed = msgspec.convert(settings, PeerConfig)
@@ -71,6 +80,7 @@ def make(runtime: PeerRuntime, config: Mapping[str, Any]) -> tuple[Peer, Service
     components = (*parsed.components, PART) if spark else parsed.components
     parsed = msgspec.structs.replace(parsed, name=parsed.name or runtime.name, seed=seed, components=components)
     service = Service(runtime, SynergyPeer(runtime.address, parsed), keys)
+    service.host.hosting.memory.limit = memory
     return service.synergy.peer, service
 
 
@@ -92,8 +102,8 @@ class Service:
         self.synergy = synergy
         self._states: dict[str, ApplicationState] = {}
         self._submitted: dict[str, float] = {}
+        self._plans: dict[str, bytes] = {}
         self._unfinished: dict[str, set[str]] = {}  # sinks that have not seen the end of their streams
-        self._fetched: dict[tuple[str, str], tuple[int, bytes]] = {}  # by sink: last request with results, its answer
         self._changed = asyncio.Condition()
         self._tasks: set[asyncio.Task[None]] = set()
         self._counters: Counters | None = None
@@ -111,7 +121,12 @@ class Service:
             left=lambda: synergy.ledger.residual_cores(""),
             heard=synergy.probing.hear,
             spark=self.spark,
+            overheads=synergy.probing.overheads,
         )
+        synergy.probing.overheads.together = SPAN
+        self.calibration = Calibration(runtime.loop, runtime.clock, synergy.probing.overheads)
+        self.calibration.start()
+        self._deliveries = Deliveries(self.host, runtime.loop, self._submission)
         streams = synergy.streams
         self._profiles = Profiles(
             lambda name, measured: runtime.call(streams.profile, name, measured),
@@ -123,6 +138,7 @@ class Service:
             synergy.spark = self.spark.offer
             synergy.on_parts = self._has_parts
         synergy.pastry.on_joined.append(self._notify)
+        synergy.directory.on_confirmed.append(self._notify)
         operations: dict[str, Callable[[bytes], Any]] = {
             "join": self._join,
             "leave": self._leave,
@@ -130,18 +146,25 @@ class Service:
             "submit": self._submit,
             "decision": self._decision,
             "application": self._application,
+            "applications": self._applications,
             "wait": self._wait,
             "stop": self._stop,
             "release": self._release,
-            "fetch": self._fetch,
-            "push": self._push,
+            "fetch": self._deliveries.fetch,
+            "push": self._deliveries.push,
+            "dropped": self._dropped,
             "state": self._state,
             "events": self._events,
+            "troubles": self._troubles,
+            "tell": self._tell,
             "spark": self._spark_news,
             "follow": self.measuring.follow,
+            "warm": self._warm,
         }
         runtime.operations.update(operations)
         runtime.on_down = self._link_down
+        self._teller = Teller(runtime.send_data)
+        runtime.on_trouble = self._teller.tell
 
     # -- for the driver ------------------------------------------------------------------------------------------
 
@@ -162,6 +185,7 @@ class Service:
     async def close(self) -> None:
         """Stop the operators."""
         self.measuring.close()
+        self.calibration.close()
         for task in self._tasks:
             task.cancel()
         await self.host.close()
@@ -206,7 +230,6 @@ class Service:
         if waiting is None:
             return
         waiting.discard(operator)
-        self._measured(application, operator, self.host.qos(application, operator))
         if not waiting:
             self.runtime.loop.call_soon(self._into_peer, self.synergy.session.finished, application)
 
@@ -231,6 +254,7 @@ class Service:
 
     def _link_down(self, address: str) -> None:
         """A link that failed is a reason to ask whether its other end is alive."""
+        self._teller.lost(address)
         self._into_peer(self.synergy.membership.suspect, address)
 
     def _at_work(self) -> list[dict[str, Any]]:
@@ -253,8 +277,9 @@ class Service:
         """Tell the peer of loads that come and go, as shares of its capacity; the others are as they were promised."""
         cores = self.synergy.ledger.cores
         components = self.synergy.session.components
-        for name, _ in tuple(components.items()):
-            segments = signatures.get(name, ())
+        for name, component in tuple(components.items()):
+            promised = paced(component.plan, component.operator)  # else it has whatever load the others leave it
+            segments = signatures.get(name, ()) if promised else ()
             components.observed(name, tuple(each._replace(load=each.load / cores) for each in segments))
 
     def _samples(self) -> list[Row]:
@@ -267,6 +292,17 @@ class Service:
 
     async def _place(self, order: Place) -> None:
         self._into_peer(self.synergy.composition.decided, await asyncio.to_thread(decided, order))
+
+    async def _warm(self, payload: bytes) -> bytes:
+        """Load what resilient placement takes, in a thread that gives way to all others, and answer at once."""
+
+        def load() -> None:
+            with contextlib.suppress(AttributeError, OSError):  # only Linux has priorities of threads
+                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LEAST_PRIORITY)
+            warm()
+
+        threading.Thread(target=load, name="synergy warming", daemon=True).start()
+        return b""
 
     def _notify(self) -> None:
         self._keep(self.runtime.loop.create_task(self._wake()))
@@ -291,10 +327,11 @@ class Service:
     async def _join(self, payload: bytes) -> bytes:
         asked = unpack(payload, Join)
         self.runtime.call(self.synergy.join, asked.contact)
-        await self._until(lambda: self.synergy.pastry.joined, POLL)
-        if not self.synergy.pastry.joined:
+        pastry, directory = self.synergy.pastry, self.synergy.directory
+        await self._until(lambda: pastry.joined and directory.confirmed, POLL)
+        if not pastry.joined:
             raise ValueError(f"contact: {asked.contact!r}; the ring could not be joined through it in {POLL:g} s")
-        return b""
+        return pack(Joined(sorted(self.synergy.probing.offers)))
 
     async def _leave(self, payload: bytes) -> bytes:
         self.runtime.call(self.synergy.leave)
@@ -315,9 +352,11 @@ class Service:
         if application in self._states:
             raise ValueError(f"application: {application!r}; expected a name that is not in use")
         plan = Plan.from_bytes(asked.plan)
+        check_memory(plan, on_peers(plan, spark=self.synergy.spark is not None), self.host.hosting.memory.limit)
         self._forget()
         self._states[application] = ApplicationState(application, "composing")
         self._submitted[application] = self.runtime.now
+        self._plans[application] = asked.plan
         self._unfinished[application] = set(plan.sinks)
         if self.synergy.spark is not None:
             self.synergy.spark = self.spark.offer
@@ -348,16 +387,14 @@ class Service:
             if ended is None:
                 return
             self.runtime.call(self.synergy.stop, ended)
-            self._drop_answers(ended)
-            for known in (self._states, self._submitted, self._unfinished):
+            self._deliveries.forget(ended)
+            for known in (self._states, self._submitted, self._plans, self._unfinished):
                 known.pop(ended, None)
 
-    def _drop_answers(self, application: str) -> None:
-        for key in [key for key in self._fetched if key[0] == application]:
-            del self._fetched[key]
-
     def _known(self, payload: bytes) -> ApplicationState:
-        name = unpack(payload, Name).application
+        return self._submission(unpack(payload, Name).application)
+
+    def _submission(self, name: str) -> ApplicationState:
         state = self._states.get(name)
         if state is None:
             raise ValueError(f"application: {name!r}; expected one that was submitted at {self.runtime.name}")
@@ -365,6 +402,14 @@ class Service:
 
     async def _application(self, payload: bytes) -> bytes:
         return pack(self._known(payload))
+
+    async def _applications(self, payload: bytes) -> bytes:
+        known = set(unpack(payload, Known).plans)
+        listed = [
+            Submitted(state, b"" if name in known else self._plans[name], self._submitted[name])
+            for name, state in self._states.items()
+        ]
+        return pack(Listed(listed))
 
     async def _wait(self, payload: bytes) -> bytes:
         name = self._known(payload).application
@@ -374,7 +419,7 @@ class Service:
     async def _stop(self, payload: bytes) -> bytes:
         state = self._known(payload)
         self.runtime.call(self.synergy.stop, state.application)
-        self._drop_answers(state.application)
+        self._deliveries.forget(state.application)
         if state.status in LASTING or state.status == "finished":  # its results have gone
             self._report(Report(state.application, "stopped"))
         return b""
@@ -384,49 +429,15 @@ class Service:
         state = self._known(payload)
         if state.status == "finished":
             self.runtime.call(self.synergy.stop, state.application)
-            self._drop_answers(state.application)
+            self._deliveries.forget(state.application)
         return b""
 
-    async def _fetch(self, payload: bytes) -> bytes:
-        asked = unpack(payload, Fetch)
-        self._known(pack(Name(asked.application)))
-        sink = asked.application, asked.sink
-        deadline = self.runtime.loop.time() + min(asked.wait, POLL)
-        while True:
-            number, answer = self._fetched.get(sink, (0, b""))
-            if number == asked.number:
-                return answer
-            try:
-                items, finished = self.host.fetch(asked.application, asked.max_bytes, asked.sink)
-            except LookupError:
-                if self._known(pack(Name(asked.application))).status in LASTING:
-                    raise
-                return pack(Fetched([], finished=False))
-            left = deadline - self.runtime.loop.time()
-            if items or finished or left <= 0:
-                answer = pack(Fetched(items, finished))
-                if items:
-                    self._fetched[sink] = asked.number, answer
-                return answer
-            await self.host.arrival(asked.application, asked.sink, left)
-
-    async def _push(self, payload: bytes) -> bytes:
-        asked = unpack(payload, Push)
-        began = self.runtime.loop.time()
-        while True:
-            waited = self.runtime.loop.time() - began
-            try:
-                if self.host.push(asked.application, asked.name, asked.item):
-                    return pack(Pushed(taken=True))
-                if waited > POLL:
-                    return pack(Pushed(taken=False))
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(POLL):
-                        await self.host.room(asked.application, asked.name)
-            except LookupError:  # the word to start may still be on its way to this peer
-                if waited > SOURCE_START:
-                    raise
-                await asyncio.sleep(0.02)
+    async def _dropped(self, payload: bytes) -> bytes:
+        told = unpack(payload, Dropped)
+        state = self._submission(told.application)
+        self._states[told.application] = msgspec.structs.replace(state, late={**state.late, told.source: told.rows})
+        self.runtime.record("late_rows", told.application, operator=told.source, dropped=told.rows)
+        return b""
 
     async def _state(self, payload: bytes) -> bytes:
         synergy = self.synergy
@@ -443,10 +454,34 @@ class Service:
             neighbours=sorted(synergy.pastry.leaf_set),
             probes=synergy.probing.probes,
             messages=self.runtime.messages,
+            overheads=self._overheads(),
         )
         return pack(state)
+
+    def _overheads(self) -> dict[str, tuple[float, float]]:
+        measured = self.synergy.probing.overheads.measured()
+        found = {stage: (each.mean, each.variance) for stage, each in measured.items()}
+        latency = self.synergy.latency
+        near = [address for address in self.synergy.pastry.leaf_set if address in latency]
+        if near:
+            ways = [latency.one_way(address) or 0.0 for address in near]
+            varies = [latency.deviation(address) ** 2 for address in near]
+            found[LINK] = sum(ways) / len(near), sum(varies) / len(near)
+        return found
 
     async def _events(self, payload: bytes) -> bytes:
         subject = msgspec.msgpack.decode(payload, type=str)
         journal = self.runtime.journal
         return msgspec.msgpack.encode(journal.about(subject) if subject else journal.since(0))
+
+    async def _tell(self, payload: bytes) -> bytes:
+        """Tell a client of errors of this peer, from here on."""
+        self._teller.add(msgspec.msgpack.decode(payload, type=str))
+        return b""
+
+    async def _troubles(self, payload: bytes) -> bytes:
+        """Events about errors of this peer since a time in seconds."""
+        since = msgspec.msgpack.decode(payload, type=float)
+        journal = self.runtime.journal
+        found = [event for event in journal if event.kind in TROUBLES and event.time >= since and trouble(event)]
+        return msgspec.msgpack.encode(found)

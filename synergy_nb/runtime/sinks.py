@@ -51,6 +51,11 @@ class Sink:
         self._last = now
         self._since = now
 
+    @property
+    def unmeasured(self) -> bool:
+        """Whether tuples, or the end of the stream, have come since the last interval."""
+        return self._recent.count > 0 or (self.ended and not self.reported)
+
     def measure(self, *, rows: int, size: int, born: float, now: float) -> None:
         """``rows`` tuples of ``size`` bytes that entered the system at ``born`` have arrived."""
         delay = now - born
@@ -112,9 +117,10 @@ class Sink:
         return {
             "operator": self.operator,
             "delay_p50_s": delays.quantile(0.50),
+            "delay_p95_s": delays.quantile(0.95),
             "delay_p99_s": delays.quantile(0.99),
             "delay_mean_s": delays.mean,
-            "delay_max_s": delays.quantile(1.0),
+            "delay_max_s": delays.most,
             "miss_rate": delays.miss_rate if self.limit is not None else None,
             "limit_s": self.limit,
             "tuples_per_s": delays.count / seconds if seconds > 0.0 else 0.0,
@@ -130,7 +136,7 @@ class Sinks:
     Parameters
     ----------
     loop, clock, record
-        Of the peer.
+        Event loop of the peer, its clock in seconds, and the function that journals an event.
     measured
         Called with (application, operator, record) of each sink, see :meth:`Sink.interval`.
     every
@@ -160,7 +166,13 @@ class Sinks:
             self.timer = self._loop.call_later(self._every, self._tick)
 
     def remove(self, sink: Sink) -> None:
-        """Forget one with its results; whoever waits for these is let go."""
+        """Remove a sink with its results; requests that wait for these wait no longer.
+
+        The tuples that have reached it since the last measurement are journaled first, since a fast stream may end
+        before its first measurement.
+        """
+        if sink.unmeasured:
+            self._record("qos", sink.application, **sink.interval(self._clock()))
         del self._sinks[sink.application, sink.operator]
         sink.close()
         if not self._sinks and self.timer is not None:
@@ -183,10 +195,10 @@ class Sinks:
             raise LookupError(f"application {application!r}: sink {operator!r}: found {found}; expected exactly one")
         return sinks[0]
 
-    def measure(self) -> None:
-        """Journal and report what each sink has seen since the last time."""
+    def measure(self, *sinks: Sink) -> None:
+        """Journal and report what sinks have measured since the last time; by default for all sinks."""
         now = self._clock()
-        for sink in tuple(self._sinks.values()):
+        for sink in sinks or tuple(self._sinks.values()):
             if sink.reported:
                 continue
             record = sink.interval(now)

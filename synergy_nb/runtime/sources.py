@@ -5,7 +5,7 @@ that is downstream has room, and calls :meth:`Feed.emitted`. A feed never blocks
 than it says.
 
 ``born`` is the time at which a tuple entered the system. For a paced stream that is when it was due, even if
-back-pressure held it up: a live source would not have waited either. A feed that is behind puts what is overdue
+backpressure held it up: a live source would not have waited either. A feed that is behind puts what is overdue
 together, so that it catches up.
 """
 
@@ -59,6 +59,7 @@ class Feed:
         self.ready = ready
         self.clock = clock
         self.rate = 0.0  # tuples/s, measured by the host
+        self.timed = True  # whether tuples enter the system at times of their own, not as fast as they are taken
         self.position = 0  # of the next tuple
         self.stopped = False
         self.wire = wire
@@ -104,7 +105,7 @@ class ThreadFeed(Feed):
     failed
         Called on the event loop with what reading raised.
     name
-        Of the thread.
+        Name of the thread.
     """
 
     def __init__(
@@ -162,6 +163,7 @@ class ThreadFeed(Feed):
 
     def _read(self) -> None:
         items, paced = self._open()  # parses the trace: the clock of the replay has not started
+        self.timed = paced
         stream = iter(items)
         entry = next(stream, None)
         began = self.clock() - entry[0] if entry is not None else 0.0

@@ -15,13 +15,13 @@ import asyncio
 import contextlib
 import importlib.util
 import threading
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from synergy_nb.algorithms.engines import Offer
 from synergy_nb.dataflow.measures import Ewma
-from synergy_nb.dataflow.tuples import Batch, Item, Punctuation
+from synergy_nb.dataflow.tuples import Batch, Item
 from synergy_nb.plan import Operator, Plan
 from synergy_nb.plan.parts import part_of
 from synergy_nb.runtime.packing import pack
@@ -97,6 +97,11 @@ class Sparks:
         """Id of the process of the embedded server, if there is one."""
         return self._server.pid if self._server is not None else None
 
+    @property
+    def doing(self) -> str:
+        """What is under way that others wait for; empty if nothing is."""
+        return "starting Spark" if self._starting is not None and not self._starting.done() else ""
+
     async def session(self) -> Any:
         """A session for whoever analyses by hand, on the same Spark; it ends with the cluster.
 
@@ -168,12 +173,22 @@ class Sparks:
             from spark_stream.session import disconnect  # noqa: PLC0415 - importing it takes a second
 
             for session in self._sessions:
-                await asyncio.to_thread(disconnect, session)
+                await _in_thread(disconnect, session)
             self._sessions.clear()
         if self._server is not None:
-            await asyncio.to_thread(self._server.close)
+            await _in_thread(self._server.close)
         if self._starting is not None and not self._starting.done():
             await asyncio.wait([self._starting], timeout=CLOSES_WITHIN)
+
+
+async def _in_thread(work: Callable[..., object], *arguments: Any) -> None:
+    """Do something that blocks in a thread, or here where the interpreter is ending and starts no more threads."""
+    try:
+        await asyncio.to_thread(work, *arguments)
+    except RuntimeError as error:
+        if "after shutdown" not in str(error):
+            raise
+        work(*arguments)
 
 
 def _connected(news: SparkNews) -> Any:
@@ -198,7 +213,7 @@ class SparkHost:
     Parameters
     ----------
     loop, clock, record
-        Of the peer.
+        Event loop of the peer, its clock in seconds, and the function that journals an event.
     """
 
     def __init__(
@@ -308,7 +323,7 @@ class SparkPart(Feed):
     Parameters
     ----------
     host
-        Of the peer.
+        The Spark side of the peer, which all its parts share.
     application, operator
         Whose, and the operator that stands for the part.
     keys
@@ -365,18 +380,20 @@ class SparkPart(Feed):
         """Whether it should get nothing more at the moment."""
         return self._query is not None and self._query.full
 
-    def on_batch(self, port: int, batch: Batch) -> list[Item]:
-        """Keep tuples until the query has read and committed them."""
-        return self._take(port, batch)
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of tuples that the query has not committed, and of results that have not been emitted."""
+        return self._waiting + (self._query.held if self._query is not None else 0)
 
-    def on_punctuation(self, port: int, punctuation: Punctuation) -> list[Item]:
-        """Let the query's watermark follow."""
-        return self._take(port, punctuation)
+    def needs(self, port: int, item: Item) -> float:
+        """Tuples are kept, and copied where a punctuation parts them."""
+        return 2.0 * item.nbytes if isinstance(item, Batch) else 0.0
 
-    def _take(self, port: int, item: Item) -> list[Item]:
+    def take(self, port: int, item: Item) -> Iterator[Item]:
+        """Keep tuples until the query has read and committed them, and let its watermark follow punctuations."""
         if self._query is not None:
             self._query.append(port, item)
-        return []
+        return iter(())
 
     # -- as feed -------------------------------------------------------------------------------------------------
 

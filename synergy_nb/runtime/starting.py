@@ -7,17 +7,24 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import msgspec
 from distributed import Client, Security
+from distributed.system import MEMORY_LIMIT
 
 from synergy_nb.algorithms.availability import PlacementConfig
 from synergy_nb.algorithms.composition import CompositionConfig
+from synergy_nb.assembly import PeerConfig
+from synergy_nb.errors import door
+from synergy_nb.plan.checking import LEAST_MEMORY
+from synergy_nb.plan.units import WrongValue, parse_size
 from synergy_nb.runtime.client import AsyncCluster
+from synergy_nb.runtime.notices import Notices, watched
 from synergy_nb.runtime.plugin import client_links, install
 from synergy_nb.runtime.processes import start
+from synergy_nb.runtime.progress import Progress
 from synergy_nb.runtime.requests import ClusterError
 from synergy_nb.runtime.service import FACTORY
 from synergy_nb.runtime.spark import checked
@@ -25,13 +32,19 @@ from synergy_nb.runtime.widearea import WideArea
 
 __all__ = ["connect_cluster", "start_cluster"]
 
+JOINING = 15.0  # seconds without progress after which starting is given up
+PINGING = 16  # peers on each core that ping as often as peers on machines of their own
 KEY_BYTES = (16, 24, 32)  # of AES
+LATE: Final = 0.05  # share of the tuples that may miss a limit where neither plan nor configuration says otherwise
+GIVEN = 0.5  # share of a machine's memory that the operators of all its peers may take
 
 
+@door
 async def start_cluster(
     peers: int = 8,
     *,
     cores: float | None = None,
+    memory: float | str | None = None,
     bandwidth: float = 125e6,
     wide_area: WideArea | str | os.PathLike[str] | None = None,
     keys: Mapping[str, bytes] | None = None,
@@ -41,12 +54,14 @@ async def start_cluster(
     security: Security | None = None,
     per_process: int = 1,
     of: Mapping[str, Mapping[str, Any]] | None = None,
-    joining: float = 15.0,
+    joining: float = JOINING,
+    told: Callable[[Progress], object] | None = None,
 ) -> AsyncCluster:
     """Start peers on this machine; see :class:`~synergy_nb.runtime.cluster.Cluster` for the parameters.
 
     Beside these, ``per_process`` peers live in one process, ``of`` says by name what single peers have that others have
-    not (fields of :class:`~synergy_nb.assembly.PeerConfig`), and all are to be in one ring within ``joining`` seconds.
+    not (fields of :class:`~synergy_nb.assembly.PeerConfig`). Starting is given up when there was no progress for
+    ``joining`` seconds; ``told`` is called with the progress (:class:`~synergy_nb.runtime.progress.Progress`).
 
     Raises
     ------
@@ -56,8 +71,12 @@ async def start_cluster(
     if isinstance(peers, bool) or not isinstance(peers, int) or peers < 1:
         raise ValueError(f"peers: {peers!r}; expected a number of at least 1, or the address of a Dask scheduler")
     share = (os.cpu_count() or 1) / peers
-    config = _config(share if cores is None else cores, bandwidth, keys, composition, seed)
+    own = MEMORY_LIMIT * GIVEN / peers
+    config = _config(
+        share if cores is None else cores, own if memory is None else memory, bandwidth, keys, composition, seed
+    )
     where = checked(spark)
+    config["pings"] = _pings(peers)
     config["spark"] = bool(where)
     config["of"] = {name: dict(own) for name, own in (of or {}).items()}
     area = _area(wide_area, peers, seed)
@@ -68,6 +87,7 @@ async def start_cluster(
         security=security,
         per_process=per_process,
         asynchronous=True,
+        told=told,
     )
     await started
 
@@ -77,14 +97,21 @@ async def start_cluster(
             await closing
 
     arguments = {} if security is None else security.get_connection_args("client")
-    cluster = AsyncCluster(client_links(arguments), started.peers, close, local=started, spark=where)
-    return await _joined(cluster, area, joining)
+    notices = Notices(asyncio.get_running_loop().call_later)
+    links = client_links(arguments, on_data=notices.take)
+    cluster = AsyncCluster(links, started.peers, close, local=started, spark=where, notices=notices)
+    joined = await _joined(cluster, area, joining, told)
+    if watched():
+        await joined.warm()
+    return joined
 
 
+@door
 async def connect_cluster(
     scheduler: str,
     *,
     cores: float | None = None,
+    memory: float | str | None = None,
     bandwidth: float = 125e6,
     wide_area: WideArea | str | os.PathLike[str] | None = None,
     keys: Mapping[str, bytes] | None = None,
@@ -93,6 +120,7 @@ async def connect_cluster(
     spark: bool | str = True,
     security: Security | None = None,
     timeout: float = 10.0,
+    told: Callable[[Progress], object] | None = None,
 ) -> AsyncCluster:
     """Make the workers of an existing Dask cluster peers.
 
@@ -101,7 +129,9 @@ async def connect_cluster(
     ClusterError
         If the scheduler does not answer, or has no workers.
     """
-    config = _config(1.0 if cores is None else cores, bandwidth, keys, composition, seed)
+    config = _config(
+        1.0 if cores is None else cores, 0.0 if memory is None else memory, bandwidth, keys, composition, seed
+    )
     where = checked(spark)
     try:
         client = await Client(scheduler, asynchronous=True, security=security, timeout=timeout, set_as_default=False)
@@ -118,23 +148,29 @@ async def connect_cluster(
         area = _area(wide_area, len(workers), seed)
         if where == "local" and not all(_on_this_machine(address) for address in workers):
             where = ""  # a server of this machine is nobody else's
+        config["memory"] = config["memory"] or GIVEN * min(_own_memory(workers))
         config["spark"] = bool(where)
         peers = await install(client, FACTORY, config)
     except BaseException:
         await client.close()
         raise
-    cluster = AsyncCluster(client_links(client.security.get_connection_args("client")), peers, close, spark=where)
-    return await _joined(cluster, area)
+    notices = Notices(asyncio.get_running_loop().call_later)
+    links = client_links(client.security.get_connection_args("client"), on_data=notices.take)
+    cluster = AsyncCluster(links, peers, close, spark=where, notices=notices)
+    return await _joined(cluster, area, JOINING, told)
 
 
-async def _joined(cluster: AsyncCluster, area: WideArea | None, seconds: float = 15.0) -> AsyncCluster:
+async def _joined(
+    cluster: AsyncCluster, area: WideArea | None, patience: float, told: Callable[[Progress], object] | None
+) -> AsyncCluster:
     """The cluster, once its peers are on their sites, if there is an area, and in one ring."""
     try:
         if area is not None:
             area.place(list(cluster.peers.values()))
             laid = area.to_bytes()
             await asyncio.gather(*(cluster.ask(peer, "area", laid) for peer in cluster.peers))
-        await cluster.join(seconds)
+        await cluster.join(patience, told)
+        await cluster.listen()
     except BaseException:
         await asyncio.shield(cluster.close())
         raise
@@ -143,6 +179,7 @@ async def _joined(cluster: AsyncCluster, area: WideArea | None, seconds: float =
 
 def _config(
     cores: float,
+    memory: float | str,
     bandwidth: float,
     keys: Mapping[str, bytes] | None,
     composition: CompositionConfig | None,
@@ -152,17 +189,39 @@ def _config(
     for field, value in (("cores", cores), ("bandwidth", bandwidth)):
         if not value > 0:
             raise ValueError(f"{field}: {value}; expected a positive number")
+    try:
+        size = parse_size(memory)
+    except WrongValue as wrong:
+        raise ValueError(f"memory: {wrong}") from None
+    if 0.0 < size < LEAST_MEMORY:
+        raise ValueError(f"memory: {memory!r}; expected at least 16 MB, which operators without state need")
     for name, secret in (keys or {}).items():
         if not isinstance(secret, bytes) or len(secret) not in KEY_BYTES:
             raise ValueError(f"keys: {name!r}; expected 16, 24 or 32 bytes")
     return {
         "cores": float(cores),
+        "memory": size,
         "bandwidth": float(bandwidth),
         "seed": seed,
         "keys": dict(keys or {}),
-        "composition": msgspec.to_builtins(composition or CompositionConfig()),
-        "placement": msgspec.to_builtins(PlacementConfig(able=True)),
+        "composition": msgspec.to_builtins(composition or CompositionConfig(late=LATE)),
+        "placement": msgspec.to_builtins(PlacementConfig(able=True, apart=True)),
     }
+
+
+def _pings(peers: int) -> float:
+    """Seconds between pings of the failure detector, so that those of many peers do not take a machine's time.
+
+    A peer sends and answers two messages in each period, about 2 ms of one core's time. The default is kept for up to
+    16 peers on each core.
+    """
+    return PeerConfig().pings * max(1.0, peers / (PINGING * (os.cpu_count() or 1)))
+
+
+def _own_memory(workers: Mapping[str, Mapping[str, Any]]) -> list[float]:
+    """Bytes of memory that each worker has: its limit, or else its part of a machine like this."""
+    hosts = [info["host"] for info in workers.values()]
+    return [info["memory_limit"] or MEMORY_LIMIT / hosts.count(info["host"]) for info in workers.values()]
 
 
 def _on_this_machine(address: str) -> bool:

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from synergy_nb.delaymatrix import Matrix, one_way, read_rtt
+from synergy_nb.errors import door
 from synergy_nb.peer import key_of
 
 __all__ = ["WideArea"]
@@ -35,7 +36,7 @@ class WideArea:
     sites
         Number of sites to draw from the matrix, without repetition; all of them, in order, by default.
     seed
-        Of the draw.
+        Seed of the draw.
 
     Examples
     --------
@@ -45,6 +46,7 @@ class WideArea:
     (0.05, 1000000.0)
     """
 
+    @door
     def __init__(
         self,
         rtt_ms: npt.ArrayLike,

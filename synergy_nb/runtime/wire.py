@@ -1,6 +1,6 @@
-"""What waits on one link and how it leaves: chunks, back-pressure, and delays laid over it.
+"""What waits on one link and how it leaves: chunks, backpressure, and delays laid over it.
 
-A comm has no back-pressure: what the socket does not take, it buffers without bound. So :meth:`Outgoing.write` hands
+A comm has no backpressure: what the socket does not take, it buffers without bound. So :meth:`Outgoing.write` hands
 over one chunk at a time and waits until the one before has left. What waits behind it is counted in bytes, and bounded
 by whoever puts it there.
 """
@@ -13,6 +13,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
 import msgspec
+
+from synergy_nb.errors import SynergyError
 
 __all__ = ["FRAME_OVERHEAD", "Comm", "Frame", "Limits", "LinkDown", "LinkFull", "Outgoing", "RemoteError", "Shape"]
 
@@ -43,15 +45,15 @@ class Shape(Protocol):
     def __call__(self, to: str, /) -> tuple[float, float]: ...
 
 
-class LinkDown(ConnectionError):
+class LinkDown(SynergyError, ConnectionError):
     """The link failed while a request was under way."""
 
 
-class LinkFull(BufferError):
-    """More bytes are queued on a link than its bound allows."""
+class LinkFull(SynergyError, BufferError):
+    """More bytes are queued on a link, or in one frame, than its bounds allow."""
 
 
-class RemoteError(RuntimeError):
+class RemoteError(SynergyError, RuntimeError):
     """The handler of a request failed at the other peer; the text is that of its error."""
 
 
@@ -70,6 +72,8 @@ class Limits(msgspec.Struct, frozen=True):
         Bytes handed to the comm at a time; at most two chunks (and one frame) wait inside the comm.
     frames
         Frames in one chunk, so that its receiver does not hold its event loop for long.
+    message
+        Bytes of one frame, at most. Nobody sends a longer one, and whoever gets one closes the link.
     serving
         Requests that are answered at the same time.
     flush
@@ -81,8 +85,14 @@ class Limits(msgspec.Struct, frozen=True):
     data: int = 256 << 20
     chunk: int = 256 << 10
     frames: int = 1024
+    message: int = 1 << 30
     serving: int = 256
     flush: float = 0.5
+
+    @property
+    def longest(self) -> int:
+        """Bytes of the longest message that a link can carry: a chunk is full when its last frame is added."""
+        return self.message + 2 * self.chunk
 
 
 class Outgoing:

@@ -30,12 +30,15 @@ from synergy_nb.plan.catalogue import TRACE_SCHEMAS
 __all__ = ["SCHEMA", "Parameters", "generate", "hurst", "parameters", "tables"]
 
 Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+Flows: TypeAlias = np.ndarray[Any, np.dtype[np.int32]]
 Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 
 SCHEMA: Final = dict(TRACE_SCHEMAS["packets"])
 DUTY: Final = 0.3  # share of the time for which a source is ON
 BURST: Final = 20.0  # mean packets of an ON period
 SLICE: Final = 65_536  # packets expected in a slice of time that is generated at once
+LEAST: Final = 1024  # and at least
+AHEAD: Final = 10.0  # seconds of a stream that are made together, within these bounds
 PERIODS: Final = 256  # periods that a source draws at once
 # Services by popularity, and the bytes of a packet: acknowledgements, the old default segment, Ethernet's largest.
 SERVICES: Final = ((80, 0.40), (443, 0.25), (25, 0.10), (53, 0.10), (22, 0.05), (20, 0.05), (119, 0.05))
@@ -50,7 +53,7 @@ class Parameters(msgspec.Struct, frozen=True):
     Parameters
     ----------
     seed
-        Of all randomness.
+        Seed of all random numbers.
     rate
         Mean packets a second over all sources.
     sources
@@ -132,8 +135,13 @@ def parameters(params: Mapping[str, Any]) -> Parameters:
     return made
 
 
-def generate(parameters: Parameters, rows: int = SLICE) -> Iterator[Item]:
-    """Batches of ``rows`` packets, each followed by a punctuation, the last by ``END``; endless without a limit."""
+def generate(parameters: Parameters, rows: int | None = None) -> Iterator[Item]:
+    """Batches of ``rows`` packets, each followed by a punctuation, the last by ``END``; endless without a limit.
+
+    By default a batch has the packets of ten seconds, within bounds: a small batch would be made at too high a cost per
+    packet, and a large batch of a slow stream would hold the packets of half an hour.
+    """
+    rows = rows or _at_once(parameters)
     position = 0
     pending: pl.DataFrame | None = None
     for table in tables(parameters):
@@ -152,6 +160,11 @@ def generate(parameters: Parameters, rows: int = SLICE) -> Iterator[Item]:
     yield Punctuation(END, position, 0.0)
 
 
+def _at_once(parameters: Parameters) -> int:
+    """Packets that are made together."""
+    return max(min(round(AHEAD * parameters.rate), SLICE), LEAST)
+
+
 def tables(parameters: Parameters) -> Iterator[pl.DataFrame]:
     """The packets slice by slice of time, as tables that are sorted by time and may be empty."""
     root = np.random.SeedSequence(parameters.seed)
@@ -166,7 +179,7 @@ def tables(parameters: Parameters) -> Iterator[pl.DataFrame]:
     hosts = pl.Series("host", [f"h{index:0{width}}" for index in range(parameters.hosts)])
     links = pl.Series("link", parameters.links)
     first = round(parameters.start * 1e6)
-    length = max(round(SLICE / parameters.rate * _NANO), 1)
+    length = max(round(_at_once(parameters) / parameters.rate * _NANO), 1)
     end = None if parameters.duration is None else round(parameters.duration * _NANO)
     left = parameters.count
     now = 0
@@ -188,8 +201,8 @@ def tables(parameters: Parameters) -> Iterator[pl.DataFrame]:
                 "link": links.gather(flows[:, 0]).gather(index),
                 "source": hosts.gather(flows[:, 1]).gather(index),
                 "destination": hosts.gather(flows[:, 2]).gather(index),
-                "source_port": flows[index, 3],
-                "destination_port": flows[index, 4],
+                "source_port": flows[index, 3].astype(np.int64),
+                "destination_port": flows[index, 4].astype(np.int64),
                 "bytes": size,
             }
         )
@@ -244,9 +257,9 @@ class _Source:
         self.on_end: Ints = np.empty(0, dtype=np.int64)
         self.starts: Ints = np.empty(0, dtype=np.int64)  # when each period begins in time
         self.silence: Ints = np.empty(0, dtype=np.int64)
-        self.flows: Ints = np.empty((0, 5), dtype=np.int64)
+        self.flows: Flows = np.empty((0, 5), dtype=np.int32)
 
-    def until(self, limit: int) -> tuple[Ints, Ints, Ints]:
+    def until(self, limit: int) -> tuple[Ints, Ints, Flows]:
         """Packets before ``limit`` that were not given yet: their times, their periods, and these periods' flows."""
         while self.clock + self.off < limit:
             self._extend()
@@ -276,7 +289,7 @@ class _Source:
         destination = (np.searchsorted(self.popularity, draws[4], side="right") + self.hosts // 2) % self.hosts
         destination = np.where(destination == source, (destination + 1) % self.hosts, destination)
         services = np.array([port for port, _ in SERVICES])
-        flows = np.empty((PERIODS, 5), dtype=np.int64)
+        flows = np.empty((PERIODS, 5), dtype=np.int32)  # many sources hold many of them
         flows[:, 0] = (draws[2] * self.links).astype(np.int64)
         flows[:, 1] = source
         flows[:, 2] = destination

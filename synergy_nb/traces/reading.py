@@ -11,7 +11,7 @@ import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 import numpy as np
@@ -21,13 +21,16 @@ from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
 from synergy_nb.plan.catalogue import TRACE_SCHEMAS
 from synergy_nb.plan.units import nearest
 from synergy_nb.traces import packets
-from synergy_nb.traces.tracefiles import Trace, load, sniff
+from synergy_nb.traces.judging import Tally
+from synergy_nb.traces.ordering import Store, Survey, Times, sized
+from synergy_nb.traces.tracefiles import Opened, opened, sniff
 
 __all__ = ["BATCH_ROWS", "Info", "info", "open_trace", "paced", "read", "schema_of", "sniff", "table"]
 
 BATCH_ROWS: Final = 65_536
 CONNECTORS: Final = ("packets", "trace")
 log = logging.getLogger(__name__)
+_Entry = TypeVar("_Entry")
 
 
 class Info(msgspec.Struct, frozen=True):
@@ -69,8 +72,8 @@ class Info(msgspec.Struct, frozen=True):
     complaint_text: str
 
 
-def open_trace(params: Mapping[str, Any]) -> Trace:
-    """Parse the trace that a source with connector ``trace`` names.
+def open_trace(params: Mapping[str, Any]) -> Opened:
+    """Look at the beginning of the trace that a source with connector ``trace`` names.
 
     Parameters
     ----------
@@ -81,12 +84,12 @@ def open_trace(params: Mapping[str, Any]) -> Trace:
     Raises
     ------
     ValueError
-        As :func:`synergy_nb.traces.tracefiles.load`.
+        If the trace cannot be opened, see :func:`synergy_nb.traces.tracefiles.opened`.
     """
     path = params.get("path")
     if not isinstance(path, str | Path) or not str(path):
         raise ValueError(f"path: {path!r}; expected the path of a trace")
-    trace = load(
+    return opened(
         path,
         params.get("format"),
         columns=params.get("columns") or None,
@@ -94,13 +97,10 @@ def open_trace(params: Mapping[str, Any]) -> Trace:
         strict=bool(params.get("strict", False)),
         tolerance=float(params.get("tolerance", 0.01)),
     )
-    if trace.malformed is not None:
-        log.warning("%s: skipped %d malformed lines; %s", path, trace.malformed.count, trace.malformed)
-    return trace
 
 
 def schema_of(params: Mapping[str, Any]) -> dict[str, str]:
-    """Column to type of the stream that :func:`read` gives for ``params``; reads the file only where it must."""
+    """Column to type of the stream that :func:`read` gives for ``params``; of a file it reads no more than it must."""
     if _connector(params) == "packets":
         return dict(packets.SCHEMA)
     kind = params.get("format")
@@ -136,23 +136,30 @@ def read(params: Mapping[str, Any]) -> Iterator[Item]:
         raise ValueError(f"batch: {rows!r}; expected a number of tuples of at least 1")
     if _connector(params) == "packets":
         return packets.generate(packets.parameters(params), rows)
-    trace = open_trace(params)
-    times = trace.table["time"].to_physical().to_numpy()
     lateness = params.get("lateness")
-    if lateness is None:
-        table = trace.table if _disorder(times) == 0 else trace.table.sort("time", maintain_order=True)
-    else:
-        if not isinstance(lateness, int | float) or not 0 <= lateness < math.inf:
-            raise ValueError(f"lateness: {lateness!r}; expected seconds, at least 0")
-        found = _disorder(times)
-        if found > round(lateness * 1e6):
-            row = int(np.argmax(np.maximum.accumulate(times) - times))
-            raise ValueError(
-                f"{trace.path}: lateness: tuple {row} is {found / 1e6:g} s behind an earlier one; "
-                f"expected at most {lateness:g} s"
-            )
-        table = trace.table
-    return _batches(table, rows)
+    if lateness is not None and (not isinstance(lateness, int | float) or not 0 <= lateness < math.inf):
+        raise ValueError(f"lateness: {lateness!r}; expected seconds, at least 0")
+    trace = open_trace(params)
+    survey, tally = Survey(rows), Tally()
+    store = None if trace.again else Store(ordered=lateness is None)
+    for found in trace.judged(tally):
+        survey.add(_micros(found))
+        if store is not None:
+            store.add(found)
+    if tally.malformed is not None:
+        log.warning("%s: skipped %d malformed lines; %s", trace.path, tally.malformed.count, tally.malformed)
+    if lateness is not None and survey.disorder > round(lateness * 1e6):
+        raise ValueError(
+            f"{trace.path}: lateness: tuple {survey.latest_row} is {survey.disorder / 1e6:g} s behind an earlier one; "
+            f"expected at most {lateness:g} s"
+        )
+    if lateness is not None or survey.disorder == 0:
+        return _batches(sized(trace.rows() if store is None else store.tables(), rows), survey.bounds())
+    if store is None:
+        store = Store(ordered=True)
+        for found in trace.rows():
+            store.add(found)
+    return _sorted_batches(sized(store.merged(), rows))
 
 
 def table(params: Mapping[str, Any]) -> pl.DataFrame:
@@ -168,7 +175,7 @@ def table(params: Mapping[str, Any]) -> pl.DataFrame:
 
 def info(path: str | Path, **options: Any) -> Info:
     """A summary of the trace at ``path``; ``options`` as the parameters of :func:`open_trace`."""
-    trace = load(
+    trace = opened(
         path,
         options.get("format"),
         columns=options.get("columns"),
@@ -176,19 +183,23 @@ def info(path: str | Path, **options: Any) -> Info:
         strict=options.get("strict", False),
         tolerance=options.get("tolerance", 0.01),
     )
-    times = trace.table["time"]
-    micros = times.to_physical().to_numpy()
-    bad = trace.malformed
+    survey, tally = Survey(BATCH_ROWS), Tally()
+    for found in trace.judged(tally):
+        survey.add(_micros(found))
+    assert survey.first is not None
+    assert survey.last is not None
+    ends = pl.Series([survey.first, survey.last]).cast(pl.Datetime("us")).dt.to_string("%Y-%m-%dT%H:%M:%S%.6f")
+    bad = tally.malformed
     return Info(
-        path=trace.path,
+        path=str(trace.path),
         format=trace.format,
-        size=Path(path).stat().st_size,
-        rows=trace.table.height,
-        first=times.dt.to_string("%Y-%m-%dT%H:%M:%S%.6f")[int(micros.argmin())],
-        last=times.dt.to_string("%Y-%m-%dT%H:%M:%S%.6f")[int(micros.argmax())],
-        duration=float(micros.max() - micros.min()) / 1e6,
+        size=trace.path.stat().st_size,
+        rows=survey.rows,
+        first=ends[0],
+        last=ends[1],
+        duration=(survey.last - survey.first) / 1e6,
         columns=trace.schema,
-        disorder=_disorder(micros) / 1e6,
+        disorder=survey.disorder / 1e6,
         malformed=bad.count if bad is not None else 0,
         complaint=str(bad) if bad is not None else "",
         complaint_text=bad.text if bad is not None else "",
@@ -248,23 +259,28 @@ def _connector(params: Mapping[str, Any]) -> str:
     return str(found)
 
 
-def _disorder(times: np.ndarray[Any, np.dtype[np.int64]]) -> int:
-    """Microseconds by which a tuple is at most earlier than one before it."""
-    if (times[1:] >= times[:-1]).all():
-        return 0
-    return int((np.maximum.accumulate(times) - times).max())
+def _micros(table: pl.DataFrame) -> Times:
+    """The event times of a table in microseconds."""
+    times: Times = table.get_column("time").to_physical().to_numpy()
+    return times
 
 
-def _batches(table: pl.DataFrame, rows: int) -> Iterator[Item]:
-    times = table["time"].to_physical().to_numpy()
-    starts = range(0, table.height, rows)
-    least = np.minimum.reduceat(times, list(starts))  # of each batch
-    bounds = np.minimum.accumulate(least[::-1])[::-1]  # of it and all later ones
-    for index, start in enumerate(starts):
-        batch = Batch(table.slice(start, rows), start, 0.0)
-        yield batch
-        time = int(bounds[index + 1]) if index + 1 < len(starts) else END
-        yield Punctuation(time, batch.end_position, 0.0)
+def _batches(tables: Iterable[pl.DataFrame], bounds: Times) -> Iterator[Item]:
+    """Each table as a batch with its punctuation; ``bounds`` has the least time of each table and all later ones."""
+    position = 0
+    for index, found in enumerate(tables):
+        yield Batch(found, position, 0.0)
+        position += found.height
+        yield Punctuation(int(bounds[index + 1]) if index + 1 < len(bounds) else END, position, 0.0)
+
+
+def _sorted_batches(tables: Iterable[pl.DataFrame]) -> Iterator[Item]:
+    """Each table as a batch with its punctuation, where the tables are sorted by time."""
+    position = 0
+    for found, following in _with_next(tables):
+        yield Batch(found, position, 0.0)
+        position += found.height
+        yield Punctuation(END if following is None else int(_micros(following)[0]), position, 0.0)
 
 
 def _paced(items: Iterable[Item], speed: float, span: float, heartbeat: float) -> Iterator[tuple[float, Item]]:
@@ -325,9 +341,9 @@ def _paced(items: Iterable[Item], speed: float, span: float, heartbeat: float) -
             start = stop
 
 
-def _with_next(items: Iterable[Item]) -> Iterator[tuple[Item, Item | None]]:
+def _with_next(items: Iterable[_Entry]) -> Iterator[tuple[_Entry, _Entry | None]]:
     """Each item and the one after it."""
-    previous: Item | None = None
+    previous: _Entry | None = None
     for item in items:
         if previous is not None:
             yield previous, item

@@ -1,314 +1,172 @@
-"""Typed columns from tables of text (CSV, 6-column TCP traces) and from Parquet, and what is malformed in them.
+"""Typed columns from tables of text: CSV files and 6-column TCP traces, block by block.
 
-Text goes through the CSV reader at once; only where lines do not all have the same number of fields, or a field does
-not convert, is the text split again line by line, so that the complaint can give the number of the line. The second way
-decides alone what is malformed: the first only ever accepts a whole file.
+There are two ways to read a block. The fast way gives it to the CSV reader, and accepts the result only if every line
+has its fields, every quote is where the format wants it and every number is one. Any other block goes to the judge,
+which splits it line by line and so can say which line is wrong; the judge alone decides what is malformed. Where the
+fast way accepts a block, both ways give the same rows.
+
+A line ends with a line feed and the carriage returns before it. A quoted field may hold line ends, so a block ends
+where a row does.
 """
 
 from __future__ import annotations
 
 import csv
-import io
-import itertools
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import msgspec
 import polars as pl
 
 from synergy_nb.dataflow.tuples import TYPES
 from synergy_nb.plan.catalogue import TRACE_SCHEMAS
-from synergy_nb.plan.units import nearest
+from synergy_nb.traces.columns import clock_of, stream_schema, text_kinds
+from synergy_nb.traces.judging import EXPECTED, Malformed, Tally, typed
+from synergy_nb.traces.quoting import Quoting, quoting
+from synergy_nb.traces.textfiles import LONGEST, beginning, pieces, too_long, whole_lines
 
-__all__ = ["Malformed", "hint", "read_csv", "read_parquet", "read_tcp", "separator_of"]
+__all__ = ["Layout", "csv_blocks", "csv_layout", "separator_of", "tcp_blocks"]
 
-EXPECTED: Final = {
-    "int": "an integer",
-    "float": "a number",
-    "bool": "true or false",
-    "time": "seconds as a finite number, or an ISO 8601 date and time",
-}
-_PARSED: Final = {"int": TYPES["int"], "float": TYPES["float"]}  # what the CSV reader parses as we do
-TIME_NAMES: Final = ("time", "timestamp", "ts", "datetime", "date")
 SAMPLE: Final = 1000  # rows from which the types of CSV columns are taken when none are stated
+_SAMPLED: Final = (1 << 18, 8 << 20)  # bytes among which these rows are looked for: the first mostly do
+_BOM: Final = b"\xef\xbb\xbf"
+_PARSED: Final = {"int": TYPES["int"], "float": TYPES["float"]}  # what the CSV reader parses as we do
+_LONE_RETURN: Final = re.compile("\r(?!\r*(?:\n|\\Z))")  # one that is no part of a line end
+_TCP_EXPECTED: Final = "6 fields: timestamp source destination source-port destination-port bytes"
 
 
-class Malformed(msgspec.Struct, frozen=True):
-    """What could not be parsed in a trace.
+class Layout(NamedTuple):
+    """How a CSV file is laid out.
 
     Parameters
     ----------
-    count, rows
-        Malformed lines, and all lines that hold data.
-    line, text
-        Number (from 1) and text of the first malformed line; for Parquet the number of the row.
-    field, value, expected
-        Which field of that line, what it holds, and what it should hold.
+    separator
+        Character between fields.
+    names
+        Names of the columns in the file.
+    kinds
+        Wanted columns with their types.
+    clock
+        Name of the column with the event time.
+    schema
+        Columns of the tuples with their types: the event time first, as ``time``.
     """
 
-    count: int
+    separator: str
+    names: list[str]
+    kinds: dict[str, str]
+    clock: str
+    schema: dict[str, str]
+
+
+class _Rows(NamedTuple):
+    """Lines split into fields.
+
+    Parameters
+    ----------
+    raw
+        Fields, as text, of the lines that have as many as there are columns.
+    numbers
+        Number of each of these lines in the file.
+    odd, first_odd
+        Count of the lines of another width; number and text of the first of them.
+    used, lines
+        Bytes that were split, and line ends in them.
+    """
+
+    raw: pl.DataFrame
+    numbers: Sequence[int] | pl.Series
+    odd: int
+    first_odd: tuple[int, str]
+    used: int
+    lines: int
+
+
+class _Block(NamedTuple):
+    """What was read of a block: its typed table, the lines that hold data, the malformed ones, bytes and line ends."""
+
+    table: pl.DataFrame
     rows: int
-    line: int
-    text: str
-    field: str
-    value: str
-    expected: str
-
-    def __str__(self) -> str:
-        value = self.value if len(self.value) <= 120 else self.value[:117] + "..."
-        return f"line {self.line}: field {self.field!r}: {value!r}; expected {self.expected}"
+    malformed: Malformed | None
+    used: int
+    lines: int
 
 
-# -- tables --------------------------------------------------------------------------------------------------------
+# -- files ---------------------------------------------------------------------------------------------------------
 
 
-def read_tcp(data: bytes) -> tuple[pl.DataFrame, Malformed | None]:
-    """The table of a 6-column TCP trace; any run of blanks separates fields."""
-    kinds = TRACE_SCHEMAS["tcp"]
-    names = list(kinds)
-    raw = _regular(data, " ", names, {**kinds, "time": "float"})
-    if raw is not None:
-        table, _, bad = _typed(raw, kinds, required=names)
-        if bad is None:
-            return table, None
-    expected = "6 fields: timestamp source destination source-port destination-port bytes"
-    return _judged(_split(data, " ", names, blanks=b"\t" in data or b"  " in data), kinds, names, expected, " ")
+def csv_layout(path: Path, columns: Mapping[str, str] | None, time: str | None) -> Layout:
+    """The layout of a CSV file with a header; ``columns`` and ``time`` as in :func:`synergy_nb.traces.tracefiles.load`.
 
-
-def read_csv(
-    path: Path, data: bytes, columns: Mapping[str, str] | None, time: str | None
-) -> tuple[pl.DataFrame, dict[str, str], Malformed | None]:
-    """The table and schema of a CSV file with a header.
-
-    ``columns`` and ``time`` as in :func:`synergy_nb.traces.tracefiles.load`. Files with quotes are split by Python's
-    reader, about 1 million lines a second.
+    Types that are not stated are taken from the first 1,000 rows.
 
     Raises
     ------
     ValueError
         If the header or a stated column is wrong.
     """
-    data = data.removeprefix(b"\xef\xbb\xbf")
-    head = data[: data.find(b"\n") + 1 or len(data)].decode("utf-8", "replace").strip("\r\n")
-    separator = separator_of(head) or ","
-    names = [name.strip() for name in next(csv.reader([head], delimiter=separator))]
-    doubled = sorted({name for name in names if names.count(name) > 1})
-    if doubled or not all(names):
-        raise ValueError(f"{path}: line 1: columns {names}; expected a header of distinct names")
-    clock = _time_column(path, names, columns, time)
-    expected = f"{len(names)} fields as in the header"
-    sample = _regular(data, separator, names, {}, header=True, rows=SAMPLE)
-    if sample is not None:
-        kinds = _csv_types(path, names, columns, clock, sample)
-        raw = _regular(data, separator, names, kinds, header=True)
-        if raw is not None:
-            table, _, bad = _typed(raw.select(list(kinds)), kinds, required=[clock])
-        if raw is None or bad is not None:
-            table, malformed = _judged(_after_header(data, separator, names), kinds, [clock], expected, separator)
-        else:
-            malformed = None
-    else:
-        lines = _after_header(data, separator, names)
-        kinds = _csv_types(path, names, columns, clock, lines.raw.head(SAMPLE))
-        table, malformed = _judged(lines, kinds, [clock], expected, separator)
-    table, schema = _clock_first(path, table, kinds, clock)
-    return table, schema, malformed
+    for size in _SAMPLED:
+        data, whole = beginning(path, size)
+        header, body = _header(data)
+        separator = separator_of(header) or ","
+        names = [name.strip() for name in next(csv.reader([header], delimiter=separator), [])]
+        doubled = sorted({name for name in names if names.count(name) > 1})
+        if doubled or not all(names):
+            raise ValueError(f"{path}: line 1: columns {names}; expected a header of distinct names")
+        clock = clock_of(path, names, columns, time)
+        judge = _Judge(path, separator, names, {}, [])
+        sample = judge.split(data[body:], 2, last=whole).raw.head(SAMPLE if columns is None else 0)
+        if whole or columns is not None or sample.height == SAMPLE:
+            break
+    kinds = text_kinds(path, names, columns, clock, sample)
+    return Layout(separator, names, kinds, clock, stream_schema(path, kinds, clock))
 
 
-def read_parquet(
-    path: Path, columns: Mapping[str, str] | None, time: str | None
-) -> tuple[pl.DataFrame, dict[str, str], Malformed | None]:
-    """The table and schema of a Parquet file; arguments and errors as of :func:`read_csv`."""
-    try:
-        raw = pl.read_parquet(path)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise ValueError(f"{path}: damaged or cut-off Parquet file ({error}); expected a whole one") from None
-    clock = _time_column(path, raw.columns, columns, time)
-    kinds = {name: columns[name] for name in columns} if columns is not None else {}
-    kinds.setdefault(clock, "time")
-    for name in raw.columns if columns is None else ():
-        dtype = raw.schema[name]
-        kind = "time" if name == clock else _kind_of(dtype)
-        if kind is None:
-            raise ValueError(f"{path}: column {name!r} of type {dtype}; expected {', '.join(TYPES)}")
-        kinds[name] = kind
-    _check_columns(path, raw.columns, kinds)
-    table, rows, bad = _typed(raw.select(list(kinds)), kinds, required=[clock])
-    malformed = None
-    if bad is not None:
-        number, field, value, count = bad
-        text = str(raw.row(number))
-        malformed = Malformed(count, rows, number + 1, text, field, value, EXPECTED.get(kinds[field], "a value"))
-    table, schema = _clock_first(path, table, kinds, clock)
-    return table, schema, malformed
+def csv_blocks(path: Path, layout: Layout, tally: Tally) -> Iterator[pl.DataFrame]:
+    """The rows of a CSV file, typed, in blocks in the order of the file; what is malformed goes to ``tally``.
 
-
-def _regular(
-    data: bytes,
-    separator: str,
-    names: list[str],
-    kinds: Mapping[str, str],
-    *,
-    header: bool = False,
-    rows: int | None = None,
-) -> pl.DataFrame | None:
-    """The first ``rows`` lines, or all, by the CSV reader: columns of numbers as numbers, all others as text.
-
-    None if some line has not as many fields as there are names, if a number is none, or if quotes make both uncertain.
-    Numbers by the CSV reader cost an eighth of numbers by way of text.
+    Raises
+    ------
+    ValueError
+        If the file cannot be read, see :func:`synergy_nb.traces.textfiles.pieces`, or if a row does not fit into
+        memory.
     """
-    lines = data.count(b"\n") + (not data.endswith(b"\n"))
-    if b'"' in data or data.count(separator.encode()) != (len(names) - 1) * lines:
-        return None
-    try:
-        raw = pl.read_csv(
-            data,
-            separator=separator,
-            has_header=header,
-            schema={name: _PARSED.get(kinds.get(name, ""), pl.String()) for name in names},
-            quote_char=None,
-            encoding="utf8-lossy",
-            n_rows=rows,
-        )
-    except pl.exceptions.PolarsError:
-        return None
-    if raw.height != lines - header and rows is None:
-        return None
-    return raw.with_columns(pl.col(pl.String).fill_null(""))  # absent and empty are the same in a text file
+    wanted = [pl.col(layout.clock).alias("time"), *(name for name in layout.schema if name != "time")]
+    judge = _Judge(path, layout.separator, layout.names, layout.kinds, [layout.clock])
+    fast = _Fast(layout.separator, layout.names, layout.kinds, [layout.clock])
+    data, number = b"", 1
+    last = False
+    source = pieces(path)
+    while not last:
+        piece = next(source, None)
+        last = piece is None
+        data += piece or b""
+        if number == 1 and (last or b"\n" in data):
+            data, number = data[_header(data)[1] :], 2
+        block = (fast.block(data, last=last) or judge.block(data, number, last=last)) if number > 1 and data else None
+        if block is not None and block.used:
+            tally.add(block.rows, block.malformed)
+            if block.table.height:
+                yield block.table.select(wanted)
+            data, number = data[block.used :], number + block.lines
+        if len(data) > LONGEST:
+            raise too_long(path, number)
 
 
-def _after_header(data: bytes, separator: str, names: list[str]) -> _Lines:
-    lines = _quoted(data, separator, names) if b'"' in data else _split(data, separator, names, blanks=False)
-    return lines._replace(raw=lines.raw.slice(1), numbers=lines.numbers[1:])
-
-
-class _Lines(NamedTuple):
-    """Lines split into fields: the fields as text, the number of each line, and the lines of another width."""
-
-    raw: pl.DataFrame
-    numbers: Sequence[int] | pl.Series
-    odd: int
-    first_odd: tuple[int, str]
-
-
-def _split(data: bytes, separator: str, names: list[str], *, blanks: bool) -> _Lines:
-    """Lines without quotes; ``blanks``: any run of blanks separates."""
-    text = data.decode("utf-8", "replace")
-    frame = pl.DataFrame({"line": pl.Series([text]).str.split("\n").explode()}).with_row_index("number", offset=1)
-    line = pl.col("line").str.strip_chars_end("\r")
-    if separator == " ":
-        line = line.str.strip_chars()
-    if blanks:
-        line = line.str.replace_all(r"\s+", " ")
-    frame = frame.with_columns(line).filter(pl.col("line") != "")
-    fits = frame["line"].str.count_matches(separator, literal=True) == len(names) - 1
-    good = frame.filter(fits)
-    fields = good["line"].str.split_exact(separator, len(names) - 1).struct.unnest()
-    odd = frame.filter(~fits)
-    first = (int(odd["number"][0]), str(odd["line"][0])) if odd.height else (0, "")
-    return _Lines(fields.rename(dict(zip(fields.columns, names, strict=True))), good["number"], odd.height, first)
-
-
-def _quoted(data: bytes, separator: str, names: list[str]) -> _Lines:
-    """Lines with quotes, which may hold separators and line ends: split one by one, so that each has its number."""
-    reader = csv.reader(io.StringIO(data.decode("utf-8", "replace"), newline=""), delimiter=separator)
-    schema = dict.fromkeys(names, pl.String())
-    tables = []
-    numbers: list[int] = []
-    odd = 0
-    first = (0, "")
-    while rows := [(reader.line_num, row) for row in itertools.islice(reader, 100_000) if row]:
-        good = [(number, row) for number, row in rows if len(row) == len(names)]
-        if len(good) < len(rows) and not odd:
-            first = next((number, separator.join(row)) for number, row in rows if len(row) != len(names))
-        odd += len(rows) - len(good)
-        numbers += [number for number, _ in good]
-        tables.append(pl.DataFrame([row for _, row in good], schema=schema, orient="row"))
-    return _Lines(pl.concat(tables), numbers, odd, first)
-
-
-def _judged(
-    lines: _Lines, kinds: Mapping[str, str], required: Sequence[str], expected: str, separator: str
-) -> tuple[pl.DataFrame, Malformed | None]:
-    """The typed table of ``lines`` and the first of what is malformed in them."""
-    table, rows, bad = _typed(lines.raw.select(list(kinds)), kinds, required)
-    rows += lines.odd
-    if bad is None and not lines.odd:
-        return table, None
-    count = lines.odd + (bad[3] if bad is not None else 0)
-    number, text = lines.first_odd
-    if bad is not None:
-        index, field, value, _ = bad
-        if not lines.odd or lines.numbers[index] < number:
-            text = separator.join(lines.raw.row(index))
-            number = int(lines.numbers[index])
-            return table, Malformed(count, rows, number, text, field, value, EXPECTED.get(kinds[field], "a value"))
-    return table, Malformed(count, rows, number, text, "line", text, expected)
-
-
-def _typed(
-    raw: pl.DataFrame, kinds: Mapping[str, str], required: Sequence[str]
-) -> tuple[pl.DataFrame, int, tuple[int, str, str, int] | None]:
-    """Columns of ``raw`` as ``kinds``; rows that do not convert are left out and told.
-
-    Returns
-    -------
-    table, rows, bad
-        ``bad`` is None or (index of the first bad row, its field, its value, number of bad rows).
-    """
-    table = raw.select(_converted(raw.schema[name], name, kind) for name, kind in kinds.items())
-    wrong = {}
-    for name in kinds:
-        empty = raw[name].is_null() if raw.schema[name] != pl.String() else raw[name].is_null() | (raw[name] == "")
-        wrong[name] = table[name].is_null() if name in required else table[name].is_null() & ~empty
-    keep = ~pl.DataFrame(wrong).select(pl.any_horizontal(pl.all())).to_series()
-    if keep.all():
-        return table, raw.height, None
-    bad = (~keep).arg_true()
-    index = int(bad[0])
-    field = next(name for name in kinds if wrong[name][index])
-    return table.filter(keep), raw.height, (index, field, str(raw[field][index]), len(bad))
-
-
-def _converted(dtype: pl.DataType, name: str, kind: str) -> pl.Expr:
-    column = pl.col(name)
-    if kind == "time":
-        return _time(dtype, column)
-    if isinstance(dtype, pl.String):
-        text = column.str.strip_chars()
-        if kind == "bool":
-            return text.str.to_lowercase().replace_strict(
-                {"true": True, "1": True, "false": False, "0": False}, default=None, return_dtype=pl.Boolean
-            )
-        if kind in ("int", "float"):
-            return text.cast(TYPES[kind], strict=False)
-    return column.cast(TYPES[kind], strict=False)
-
-
-def _time(dtype: pl.DataType, column: pl.Expr) -> pl.Expr:
-    target = pl.Datetime("us")
-    if isinstance(dtype, pl.Datetime):
-        if dtype.time_zone is not None:
-            column = column.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
-        return column.cast(target)
-    if isinstance(dtype, pl.Date):
-        return column.cast(target)
-    if isinstance(dtype, pl.String):
-        column = column.str.strip_chars()
-    seconds = column.cast(pl.Float64, strict=False)
-    seconds = pl.when(seconds.is_finite() & (seconds.abs() < 9e12)).then(seconds)
-    exact = (seconds * 1_000_000).round().cast(pl.Int64).cast(target)
-    if not isinstance(dtype, pl.String):
-        return exact
-    text = column.str.replace(r"^(\d{4}-\d{2}-\d{2})[Tt]", "$1 ").str.replace(r"[Zz]$", "")
-    naive = text.str.to_datetime("%Y-%m-%d %H:%M:%S%.f", strict=False, time_unit="us")
-    day = text.str.to_date("%Y-%m-%d", strict=False).cast(target)
-    zoned = text.str.to_datetime("%Y-%m-%d %H:%M:%S%.f%#z", strict=False, time_unit="us")
-    return pl.coalesce(exact, naive, day, zoned.dt.replace_time_zone(None))
-
-
-# -- columns -------------------------------------------------------------------------------------------------------
+def tcp_blocks(path: Path, tally: Tally) -> Iterator[pl.DataFrame]:
+    """The rows of a 6-column TCP trace, as :func:`csv_blocks`; any run of blanks separates fields."""
+    kinds = TRACE_SCHEMAS["tcp"]
+    names = list(kinds)
+    judge = _Judge(path, " ", names, kinds, names)
+    fast = _Fast(" ", names, kinds, names)
+    for number, data in whole_lines(path):
+        # Blanks of other kinds also separate fields, which the CSV reader does not know.
+        plain = data.isascii() and not any(mark in data for mark in b'"\t\v\f')
+        block = (fast.block(data, last=True) if plain else None) or judge.block(data, number, last=True)
+        tally.add(block.rows, block.malformed)
+        if block.table.height:
+            yield block.table
 
 
 def separator_of(line: str) -> str | None:
@@ -318,75 +176,228 @@ def separator_of(line: str) -> str | None:
     return best if counts[best] else None
 
 
-def _time_column(path: Path, names: Sequence[str], columns: Mapping[str, str] | None, time: str | None) -> str:
-    if time is None:
-        stated = [name for name, kind in (columns or {}).items() if kind == "time" and name in names]
-        time = next((name for name in (*TIME_NAMES, *stated[:1]) if name in names), "time")
-    if time not in names:
-        raise ValueError(
-            f"{path}: time: column {time!r} is not there; expected one of {', '.join(names)}{hint(time, names)}"
-        )
-    return time
+def _header(data: bytes) -> tuple[str, int]:
+    """The first line, and where the next one begins."""
+    start = len(_BOM) if data.startswith(_BOM) else 0
+    body = data.find(b"\n", start) + 1 or len(data)
+    return data[start:body].decode("utf-8", "replace").strip("\r\n"), body
 
 
-def _csv_types(
-    path: Path, names: list[str], columns: Mapping[str, str] | None, clock: str, sample: pl.DataFrame
-) -> dict[str, str]:
-    if columns is not None:
-        kinds = dict(columns)
-        if clock != "time" and "time" in kinds and "time" not in names:
-            del kinds["time"]  # the name under which the tuples will carry the column `clock`
-        kinds[clock] = "time"
-        _check_columns(path, names, kinds)
-        return kinds
-    kinds = {}
-    for name in names:
-        values = sample.select(pl.col(name)).filter(pl.col(name) != "")
-        fits = (
-            kind
-            for kind in ("int", "float", "bool", "time")
-            if values.height and not values.select(_converted(pl.String(), name, kind))[name].has_nulls()
-        )
-        kinds[name] = "time" if name == clock else next(fits, "str")
-    return kinds
+# -- the fast way --------------------------------------------------------------------------------------------------
 
 
-def _check_columns(path: Path, names: Sequence[str], kinds: Mapping[str, str]) -> None:
-    for name, kind in kinds.items():
-        if kind not in TYPES:
+class _Fast:
+    """Parses blocks with the CSV reader, as long as its result is certain to be right.
+
+    Parameters
+    ----------
+    separator, names, kinds, required
+        The same as in :class:`Layout` and :func:`synergy_nb.traces.judging.typed`.
+    """
+
+    def __init__(self, separator: str, names: list[str], kinds: Mapping[str, str], required: Sequence[str]) -> None:
+        self._separator = separator
+        self._names = names
+        self._kinds = kinds
+        self._required = required
+        self._seconds = True  # whether event times have been numbers so far
+
+    def block(self, data: bytes, *, last: bool) -> _Block | None:
+        """The rows of ``data`` up to the last that ends in it (all, if it is the ``last`` of the file).
+
+        None if the judge has to look at it. No bytes are used where no row ends in it, but its quotes are right so far.
+        """
+        quotes = quoting(data, self._separator, last=last) if b'"' in data else None
+        if quotes is None:
+            end = len(data) if last else data.rfind(b"\n") + 1
+        else:
+            end = quotes.end
+            if not quotes.right or (last and not end):
+                return None
+        if not end:
+            return _Block(pl.DataFrame(), 0, None, 0, 0)
+        if data.startswith(_BOM):  # not at the beginning of the file: a part of its field, which the reader drops
+            return None
+        returns = data.count(b"\r", 0, end) if b"\r" in data else 0
+        if returns and (returns != data.count(b"\r\n", 0, end) or data.endswith(b"\r")):
+            return None
+        text = data if end == len(data) else data[:end]
+        raw = self._parsed(text, quoted=quotes is not None)
+        if raw is None or not self._as_wide(raw, text, quotes):
+            return None
+        wanted = raw.select(list(self._kinds)).with_columns(pl.col(pl.String).fill_null(""))  # absent is empty
+        table, bad = typed(wanted, self._kinds, self._required)
+        lines = raw.height + (quotes.line_feeds if quotes is not None else 0)
+        return None if bad is not None else _Block(table, raw.height, None, end, lines)
+
+    def _parsed(self, text: bytes, *, quoted: bool) -> pl.DataFrame | None:
+        """The columns of ``text``: numbers, and times where they are seconds, as numbers; all others as text.
+
+        Numbers by the CSV reader cost an eighth of numbers by way of text.
+        """
+        plain = text.isascii()
+        for seconds in (True, False) if self._seconds else (False,):
+            parsed = {**_PARSED, "time": TYPES["float"]} if seconds else _PARSED
+            try:
+                raw = pl.read_csv(
+                    text,
+                    separator=self._separator,
+                    has_header=False,
+                    schema={name: parsed.get(self._kinds.get(name, ""), pl.String()) for name in self._names},
+                    quote_char='"' if quoted else None,
+                    encoding="utf8" if plain else "utf8-lossy",
+                )
+            except pl.exceptions.PolarsError:
+                continue
+            self._seconds = seconds
+            return raw
+        return None
+
+    def _as_wide(self, raw: pl.DataFrame, text: bytes, quotes: Quoting | None) -> bool:
+        """Whether no line was too short; the CSV reader itself refuses longer ones and fills up what is missing."""
+        if not raw.get_column(self._names[-1]).null_count():
+            return True
+        if len(self._names) == 1:  # an empty value, or an empty line, which is no row
+            return False
+        marks = text.count(self._separator.encode()) - (quotes.separators if quotes is not None else 0)
+        return marks == (len(self._names) - 1) * raw.height
+
+
+# -- the judge -----------------------------------------------------------------------------------------------------
+
+
+class _Judge:
+    """Blocks line by line.
+
+    Parameters
+    ----------
+    path
+        File that errors name.
+    separator, names, kinds, required
+        The same as in :class:`_Fast`.
+    """
+
+    def __init__(
+        self, path: Path, separator: str, names: list[str], kinds: Mapping[str, str], required: Sequence[str]
+    ) -> None:
+        self._path = path
+        self._separator = separator
+        self._names = names
+        self._kinds = kinds
+        self._required = required
+        self._expected = _TCP_EXPECTED if separator == " " else f"{len(names)} fields as in the header"
+
+    def block(self, data: bytes, number: int, *, last: bool) -> _Block:
+        """The rows of ``data``, whose first line has the ``number``; no bytes are used if no row ends in it."""
+        rows = self.split(data, number, last=last)
+        table, bad = typed(rows.raw.select(list(self._kinds)), self._kinds, self._required)
+        found = rows.raw.height + rows.odd
+        if bad is None and not rows.odd:
+            return _Block(table, found, None, rows.used, rows.lines)
+        count = rows.odd + (bad.rows if bad is not None else 0)
+        line, text = rows.first_odd
+        field, value, expected = "line", text, self._expected
+        if bad is not None and (not rows.odd or rows.numbers[bad.row] < line):
+            line, text = int(rows.numbers[bad.row]), self._separator.join(rows.raw.row(bad.row))
+            field, value, expected = bad.field, bad.value, EXPECTED.get(self._kinds[bad.field], "a value")
+        malformed = Malformed(count, found, line, text, field, value, expected)
+        return _Block(table, found, malformed, rows.used, rows.lines)
+
+    def split(self, data: bytes, number: int, *, last: bool) -> _Rows:
+        """``data`` split into fields, up to the last row that ends in it, or all if it is the ``last``."""
+        if self._separator != " " and b'"' in data:
+            return self._quoted(data, number, last=last)
+        end = len(data) if last else data.rfind(b"\n") + 1
+        return self._plain(data[:end], number)
+
+    def _plain(self, data: bytes, number: int) -> _Rows:
+        """Lines without quotes."""
+        text = data.decode("utf-8", "replace")
+        frame = pl.DataFrame({"line": pl.Series([text]).str.split("\n").explode()})
+        frame = frame.with_row_index("number", offset=number)
+        line = pl.col("line").str.strip_chars_end("\r")
+        if self._separator == " ":  # any run of blanks separates
+            line = line.str.strip_chars().str.replace_all(r"\s+", " ")
+        frame = frame.with_columns(line).filter(pl.col("line") != "")
+        width = len(self._names)
+        fits = frame["line"].str.count_matches(self._separator, literal=True) == width - 1
+        good, odd = frame.filter(fits), frame.filter(~fits)
+        fields = good["line"].str.split_exact(self._separator, width - 1).struct.unnest()
+        first = (int(odd["number"][0]), str(odd["line"][0])) if odd.height else (0, "")
+        raw = fields.rename(dict(zip(fields.columns, self._names, strict=True)))
+        return _Rows(raw, good["number"], odd.height, first, len(data), data.count(b"\n"))
+
+    def _quoted(self, data: bytes, number: int, *, last: bool) -> _Rows:
+        """Lines with quotes, which may hold separators and line ends: by Python's reader, about 1 million a second."""
+        source = _Lines(data, last=last)
+        reader = csv.reader(source, delimiter=self._separator)
+        fields: list[list[str]] = []
+        numbers: list[int] = []
+        odd = used = lines = 0
+        first = (0, "")
+        try:
+            for row in reader:
+                if source.ended and not last:
+                    break  # the quote that is open here may be closed in what follows
+                used, lines = source.used, reader.line_num
+                if len(row) == len(self._names):
+                    fields.append(row)
+                    numbers.append(number + lines - 1)
+                elif row:
+                    odd += 1
+                    first = first if odd > 1 else (number + lines - 1, source.restored(self._separator.join(row)))
+        except csv.Error as error:
             raise ValueError(
-                f"columns: {name!r} of type {kind!r}; expected {', '.join(TYPES)}{hint(kind, tuple(TYPES))}"
-            )
-        if name not in names:
-            raise ValueError(
-                f"{path}: column {name!r} is not there; expected one of {', '.join(names)}{hint(name, names)}"
-            )
+                f"{self._path}: line {number + lines}: {error}; expected a row of fields: is a quote closed?"
+            ) from None
+        raw = pl.DataFrame(fields, schema=dict.fromkeys(self._names, pl.String()), orient="row")
+        if source.stand_in:
+            raw = raw.with_columns(pl.col(pl.String).str.replace_all(source.stand_in, "\r", literal=True))
+        return _Rows(raw, numbers, odd, first, used, data.count(b"\n", 0, used))
 
 
-def _clock_first(
-    path: Path, table: pl.DataFrame, kinds: Mapping[str, str], clock: str
-) -> tuple[pl.DataFrame, dict[str, str]]:
-    """``table`` with its event time as first column, named ``time``."""
-    others = {name: kind for name, kind in kinds.items() if name != clock}
-    if "time" in others:
-        raise ValueError(f"{path}: time: {clock!r}, but another column is named 'time'; expected one of the two")
-    table = table.select(pl.col(clock).alias("time"), *others)
-    return table, {"time": "time", **others}
+class _Lines:
+    """The lines of a block, decoded one after another.
 
+    Parameters
+    ----------
+    data
+        Bytes of the block.
+    last
+        True if a last line without a line end is whole, because the file ends there.
 
-def _kind_of(dtype: pl.DataType) -> str | None:
-    if dtype.is_integer():
-        return "int"
-    if dtype.is_float() or dtype.is_decimal():
-        return "float"
-    if isinstance(dtype, pl.Datetime | pl.Date):
-        return "time"
-    if isinstance(dtype, pl.String | pl.Categorical | pl.Enum):
-        return "str"
-    return {pl.Boolean(): "bool", pl.Binary(): "bytes"}.get(dtype)
+    Attributes
+    ----------
+    used
+        Bytes of the lines given so far.
+    ended
+        True once the reader has asked for a line after the last one.
+    stand_in
+        Character that stands for carriage returns within a line, which Python's reader would refuse; empty: none does.
+    """
 
+    def __init__(self, data: bytes, *, last: bool) -> None:
+        self.used = 0
+        self.ended = False
+        self.stand_in = ""
+        text = data.decode("utf-8", "replace") if b"\r" in data else ""
+        if _LONE_RETURN.search(text):
+            self.stand_in = next(chr(code) for code in range(0xE000, 0xF900) if chr(code) not in text)
+        *whole, rest = data.split(b"\n")
+        self._lines = iter([*(line + b"\n" for line in whole), *([rest] if last and rest else [])])
 
-def hint(name: str, known: Sequence[str]) -> str:
-    """What to add to a message that refuses ``name``."""
-    near = nearest(name, known)
-    return f"; did you mean {near!r}?" if near else ""
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = next(self._lines, None)
+        if line is None:
+            self.ended = True
+            raise StopIteration
+        self.used += len(line)
+        text = line.decode("utf-8", "replace")
+        return _LONE_RETURN.sub(self.stand_in, text) if self.stand_in else text
+
+    def restored(self, text: str) -> str:
+        """``text`` with its carriage returns."""
+        return text.replace(self.stand_in, "\r") if self.stand_in else text

@@ -1,18 +1,14 @@
-"""Trace files: recognised, parsed into typed columns, and what is malformed in them named.
+"""Trace files: recognised, read block by block into typed columns, and refused where too much of them is malformed.
 
-A file is read whole and parsed by columns. ``http`` and ``ncsa`` logs go through one regular expression a format,
-``csv`` and ``tcp`` through the CSV reader; only a file whose lines do not all have the same number of fields is split
-again line by line, so that the complaint can give the number of the line. There are no streams in this module:
-:mod:`synergy_nb.traces` makes batches of the tables.
+No file is ever in memory as a whole: :func:`opened` looks at its beginning, and :meth:`Opened.blocks` gives its rows in
+blocks of some megabytes. The formats are in modules of their own: :mod:`~synergy_nb.traces.tabular` (``csv``, ``tcp``),
+:mod:`~synergy_nb.traces.logs` (``http``, ``ncsa``) and :mod:`~synergy_nb.traces.parquet`.
 """
 
 from __future__ import annotations
 
-import difflib
-import gzip
 import re
-import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -20,26 +16,15 @@ import msgspec
 import polars as pl
 
 from synergy_nb.plan.catalogue import FORMATS, TRACE_SCHEMAS
-from synergy_nb.traces.tabular import Malformed, hint, read_csv, read_parquet, read_tcp, separator_of
+from synergy_nb.traces.judging import Malformed, Tally, hint
+from synergy_nb.traces.logs import LOGS, log_blocks
+from synergy_nb.traces.parquet import parquet_blocks, stored
+from synergy_nb.traces.tabular import csv_blocks, csv_layout, separator_of, tcp_blocks
+from synergy_nb.traces.textfiles import beginning, head
 
-__all__ = ["Malformed", "Trace", "load", "sniff"]
+__all__ = ["Malformed", "Opened", "Trace", "load", "opened", "sniff"]
 
-# Hosts are N+H, or "UNR name" where the archive left a name as it was: all up to the first ": " before the date.
-HTTP: Final = (
-    r"^(?P<host>.+?): \w{3} (?P<time>\w{3} [ \d]\d \d{2}:\d{2}:\d{2} \d{4}) "
-    r"\((?P<file>.*?)\): (?P<operation>[^:]*): ?(?P<request>.*)$"
-)
-NCSA: Final = (
-    r"^(?P<host>\S+) .*?\[(?P<time>\d{2}/\w{3}/\d{4}:\d{2}:\d{2}:\d{2} [+-]\d{4})\] "
-    r'"(?P<request>.*)" (?P<status>\d{3}) (?P<bytes>\d+|-)(?: .*)?$'
-)
 TCP_LINE: Final = r"^\s*\d+(\.\d+)?\s+\S+\s+\S+\s+\d+\s+\d+\s+\d+\s*$"
-LOGS: Final = {
-    "http": (HTTP, "%b %d %H:%M:%S %Y", "'N+H: Tue Aug 22 00:00:00 1995 (/file): operation: request'"),
-    "ncsa": (NCSA, "%d/%b/%Y:%H:%M:%S %z", "'host - - [01/Jul/1995:00:00:01 -0400] \"GET /x HTTP/1.0\" 200 6245'"),
-}
-PACKED: Final = {b"\x1f\x9d": "compress (.Z)", b"PK": "zip", b"BZ": "bzip2", b"\xfd7": "xz", b"(\xb5": "zstd"}
-BLOCK: Final = 32 << 20  # bytes of a log parsed at once: bounds the memory of intermediate columns
 
 
 class Trace(msgspec.Struct, frozen=True):
@@ -52,6 +37,107 @@ class Trace(msgspec.Struct, frozen=True):
     malformed: Malformed | None
 
 
+class Opened(msgspec.Struct, frozen=True):
+    """A trace whose layout is known, to be read block by block.
+
+    Parameters
+    ----------
+    path, format, schema
+        The file, its format, and its columns with their types.
+    strict, tolerance
+        The parameters of :func:`load` with these names.
+    """
+
+    path: Path
+    format: str
+    schema: dict[str, str]
+    strict: bool
+    tolerance: float
+    _judged: Callable[[Tally], Iterator[pl.DataFrame]]
+    _again: Callable[[Tally], Iterator[pl.DataFrame]] | None = None
+
+    @property
+    def again(self) -> bool:
+        """Whether it is cheaper to read the file once more than to keep its rows, as it is with Parquet."""
+        return self._again is not None
+
+    def judged(self, tally: Tally) -> Iterator[pl.DataFrame]:
+        """Read the file and judge it: its rows in blocks, in the order of the file.
+
+        Where the rows can be read ``again``, only the columns are read that are needed to judge them, such as the event
+        time.
+
+        Raises
+        ------
+        ValueError
+            If the file is damaged, malformed beyond ``tolerance`` or without any tuple; at the latest when all is read.
+        """
+        empty = True
+        for table in self._judged(tally):
+            if self.strict and tally.malformed is not None:
+                raise ValueError(f"{self.path}: {tally.malformed}")
+            empty = False
+            yield table
+        self._decide(tally, empty=empty)
+
+    def rows(self) -> Iterator[pl.DataFrame]:
+        """The rows of a file that has been judged, in blocks, in the order of the file."""
+        return (self._again or self._judged)(Tally())
+
+    def _decide(self, tally: Tally, *, empty: bool) -> None:
+        malformed = tally.malformed
+        if malformed is not None:
+            if self.strict:
+                raise ValueError(f"{self.path}: {malformed}")
+            if malformed.count > self.tolerance * malformed.rows:
+                raise ValueError(
+                    f"{self.path}: {malformed.count} of {malformed.rows} lines are not of format {self.format!r} "
+                    f"(up to {self.tolerance * 100:g} % are skipped); {malformed}"
+                    f"{_other_format(self.path, self.format)}"
+                )
+        if empty:
+            raise ValueError(f"{self.path}: no tuples; expected at least one line of format {self.format!r}")
+
+
+def opened(
+    path: str | Path,
+    format: str | None = None,  # noqa: A002 - the parameter's name in plans
+    *,
+    columns: Mapping[str, str] | None = None,
+    time: str | None = None,
+    strict: bool = False,
+    tolerance: float = 0.01,
+) -> Opened:
+    """Look at the beginning of the trace at ``path``; the parameters are those of :func:`load`.
+
+    Raises
+    ------
+    ValueError
+        If there is no such file, or its beginning is not that of a trace of this format with these columns.
+    """
+    path = Path(path)
+    kind = format if format is not None else sniff(path)
+    if kind not in FORMATS:
+        raise ValueError(f"format: {kind!r}; expected one of {', '.join(FORMATS)}{hint(kind, FORMATS)}")
+    if kind == "parquet":
+        if head(path)[:4] != b"PAR1":
+            raise ValueError(f"{path}: not a Parquet file{_other_format(path, kind)}")
+        layout = stored(path, columns, time)
+        return Opened(
+            path, kind, layout.schema, strict, tolerance,
+            lambda tally: parquet_blocks(path, layout, tally, judged=True),
+            lambda tally: parquet_blocks(path, layout, tally),
+        )  # fmt: skip
+    if kind == "csv":
+        table = csv_layout(path, columns, time)
+        return Opened(path, kind, table.schema, strict, tolerance, lambda tally: csv_blocks(path, table, tally))
+    beginning(path, 1)  # is there, and is text
+    schema = dict(TRACE_SCHEMAS[kind])
+    if kind == "tcp":
+        return Opened(path, kind, schema, strict, tolerance, lambda tally: tcp_blocks(path, tally))
+    return Opened(path, kind, schema, strict, tolerance, lambda tally: log_blocks(path, kind, tally))
+
+
 def load(
     path: str | Path,
     format: str | None = None,  # noqa: A002 - the parameter's name in plans
@@ -61,7 +147,7 @@ def load(
     strict: bool = False,
     tolerance: float = 0.01,
 ) -> Trace:
-    """Parse the trace at ``path``.
+    """Parse the trace at ``path`` into one table, which has to fit into memory.
 
     Parameters
     ----------
@@ -85,35 +171,11 @@ def load(
         If there is no such file, or it is empty, cut off, of another format, or malformed beyond ``tolerance``: one
         message that names path, line, field, value and what was expected.
     """
-    path = Path(path)
-    kind = format if format is not None else sniff(path)
-    if kind not in FORMATS:
-        raise ValueError(f"format: {kind!r}; expected one of {', '.join(FORMATS)}{hint(kind, FORMATS)}")
-    if kind == "parquet":
-        if _head(path)[:4] != b"PAR1":
-            raise ValueError(f"{path}: not a Parquet file{_other_format(path, kind)}")
-        table, schema, malformed = read_parquet(path, columns, time)
-    else:
-        content = _content(path)
-        if kind in LOGS:
-            table, malformed = _log(content, kind)
-            schema = dict(TRACE_SCHEMAS[kind])
-        elif kind == "tcp":
-            table, malformed = read_tcp(content)
-            schema = dict(TRACE_SCHEMAS[kind])
-        else:
-            table, schema, malformed = read_csv(path, content, columns, time)
-    if malformed is not None:
-        if strict:
-            raise ValueError(f"{path}: {malformed}")
-        if malformed.count > tolerance * malformed.rows:
-            raise ValueError(
-                f"{path}: {malformed.count} of {malformed.rows} lines are not of format {kind!r} "
-                f"(up to {tolerance * 100:g} % are skipped); {malformed}{_other_format(path, kind)}"
-            )
-    if table.is_empty():
-        raise ValueError(f"{path}: no tuples; expected at least one line of format {kind!r}")
-    return Trace(str(path), kind, table, schema, malformed)
+    trace = opened(path, format, columns=columns, time=time, strict=strict, tolerance=tolerance)
+    tally = Tally()
+    tables = list(trace.judged(tally))
+    table = pl.concat(trace.rows() if trace.again else tables)
+    return Trace(str(trace.path), trace.format, table, trace.schema, tally.malformed)
 
 
 def sniff(path: str | Path) -> str:
@@ -125,9 +187,10 @@ def sniff(path: str | Path) -> str:
         If the file cannot be read or is of none of the known formats.
     """
     path = Path(path)
-    if _head(path)[:4] == b"PAR1":
+    if head(path)[:4] == b"PAR1":
         return "parquet"
-    lines = [line for line in _text(_content(path, 1 << 16)).split("\n")[:50] if line.strip()]
+    text = beginning(path, 1 << 16)[0].decode("utf-8", "replace").removeprefix("\ufeff")
+    lines = [line for line in text.split("\n")[:50] if line.strip()]
     if len(lines) > 1:
         lines = lines[: max(len(lines) - 1, 1)]  # the last one may be cut off
     for kind, (pattern, _, _) in LOGS.items():
@@ -139,119 +202,6 @@ def sniff(path: str | Path) -> str:
         return "csv"
     first = lines[0][:80] if lines else ""
     raise ValueError(f"{path}: format not recognised (first line {first!r}); expected one of {', '.join(FORMATS)}")
-
-
-# -- bytes ---------------------------------------------------------------------------------------------------------
-
-
-def _head(path: Path) -> bytes:
-    if path.is_dir():
-        raise ValueError(f"{path}: a directory; expected a trace file")
-    try:
-        with path.open("rb") as file:
-            head = file.read(512)
-    except FileNotFoundError:
-        near = difflib.get_close_matches(path.name, [p.name for p in path.parent.glob("*")], n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"{path}: no such file; expected a trace file{hint}") from None
-    except OSError as error:
-        raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
-    if not head:
-        raise ValueError(f"{path}: empty; expected a trace")
-    return head
-
-
-def _content(path: Path, limit: int = -1) -> bytes:
-    """The bytes of a text trace, unpacked; at most ``limit`` of them if that is not negative."""
-    head = _head(path)
-    packed = PACKED.get(head[:2])
-    if packed is None and head[257:262] == b"ustar":
-        packed = "tar"
-    if packed is not None:
-        raise ValueError(f"{path}: packed by {packed}; expected a plain or gzipped trace, so unpack it first")
-    if head[:4] == b"PAR1":
-        raise ValueError(f"{path}: a Parquet file; expected text, or format 'parquet'")
-    if head[:2] != b"\x1f\x8b":
-        with path.open("rb") as file:
-            data = file.read(limit)
-    else:
-        pieces = []
-        size = 0
-        try:
-            with gzip.open(path) as unpacked:
-                while (limit < 0 or size < limit) and (piece := unpacked.read(1 << 20)):
-                    pieces.append(piece)
-                    size += len(piece)
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise ValueError(
-                f"{path}: damaged or cut-off gzip file after {size} bytes of text ({error}); expected a whole one"
-            ) from None
-        data = b"".join(pieces)
-    if not data.strip():
-        raise ValueError(f"{path}: empty; expected a trace")
-    if b"\0" in data[:512]:
-        raise ValueError(f"{path}: binary data; expected one of the formats {', '.join(FORMATS)}")
-    return data
-
-
-def _text(data: bytes) -> str:
-    """Text of a log: bytes that are not UTF-8 (old logs hold Latin-1) become replacement characters."""
-    return data.decode("utf-8", "replace").removeprefix("\ufeff")
-
-
-# -- logs ----------------------------------------------------------------------------------------------------------
-
-
-def _blocks(data: bytes) -> Iterator[tuple[int, str]]:
-    """Blocks of whole lines, each with the number of its first line."""
-    start, number = 0, 1
-    while start < len(data):
-        stop = len(data) if len(data) - start <= BLOCK else data.rfind(b"\n", start, start + BLOCK) + 1
-        if stop <= start:  # one line longer than a block
-            stop = data.find(b"\n", start) + 1 or len(data)
-        block = data[start:stop]
-        yield number, _text(block)
-        start, number = stop, number + block.count(b"\n")
-
-
-def _log(data: bytes, kind: str) -> tuple[pl.DataFrame, Malformed | None]:
-    pattern, date, example = LOGS[kind]
-    tables = []
-    rows = count = 0
-    first: tuple[int, str] | None = None
-    for number, text in _blocks(data):
-        lines = pl.Series("line", [text]).str.split("\n").explode().str.strip_chars_end("\r")
-        frame = pl.DataFrame({"line": lines}).with_row_index("number", offset=number).filter(pl.col("line") != "")
-        parsed = frame.with_columns(pl.col("line").str.extract_groups(pattern).alias("groups")).unnest("groups")
-        when = pl.col("time").str.to_datetime(date, strict=False, time_unit="us")
-        if "%z" in date:
-            when = when.dt.replace_time_zone(None)  # polars has converted it to UTC
-        parsed = parsed.with_columns(when)
-        bad = parsed.filter(pl.col("time").is_null())
-        rows += parsed.height
-        count += bad.height
-        if first is None and bad.height:
-            first = (bad["number"][0], bad["line"][0])
-        tables.append(_log_columns(parsed.filter(pl.col("time").is_not_null()), kind))
-    table = pl.concat(tables) if len(tables) > 1 else tables[0]
-    if first is None:
-        return table, None
-    match = re.match(pattern, first[1])
-    field, value, expected = ("time", match["time"], "a date") if match else ("line", first[1], example)
-    return table, Malformed(count, rows, first[0], first[1], field, value, expected)
-
-
-def _log_columns(parsed: pl.DataFrame, kind: str) -> pl.DataFrame:
-    if kind == "ncsa":
-        # "GET /x?q HTTP/1.0", and "/x" of HTTP 0.9 clients that left out the method
-        path = pl.col("request").str.extract(r"^(?:[A-Za-z]+\s+)?([^\s?]+)").fill_null("")
-        size = pl.col("bytes").replace("-", "0").cast(pl.Int64)
-        parsed = parsed.with_columns(path.alias("file"), pl.col("status").cast(pl.Int64), size)
-    # The first directory; a name directly under the root counts as one unless it has an extension.
-    directory = pl.col("file").str.extract(r"^(/[^/]+)/")
-    bare = pl.col("file").str.extract(r"^(/[^/.]+)$")
-    root = pl.when(pl.col("file") == "").then(pl.lit("")).otherwise(pl.lit("/"))
-    return parsed.with_columns(pl.coalesce(directory, bare, root).alias("directory")).select(list(TRACE_SCHEMAS[kind]))
 
 
 def _other_format(path: Path, kind: str) -> str:

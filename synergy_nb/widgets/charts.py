@@ -10,9 +10,10 @@ from typing import NamedTuple
 from synergy_nb.journal import Event
 from synergy_nb.widgets.readable import amount, seconds
 
-__all__ = ["Delay", "delay_chart", "delays"]
+__all__ = ["Delay", "delay_chart", "delays", "exceeding"]
 
 _TOP, _BOTTOM, _LEFT = 16.0, 40.0, 58.0
+TINY = 1e-9  # seconds that stand for no delay on a logarithmic scale
 _LINE = 15.0  # least distance of two labels, in pixels
 
 
@@ -49,7 +50,50 @@ def delays(events: Iterable[Event], application: str) -> dict[str, list[Delay]]:
     return found
 
 
-def delay_chart(points: Sequence[Delay], limit: float | None, *, width: float = 860.0, height: float = 300.0) -> str:
+def exceeding(line: Sequence[tuple[float, float]], limit: float) -> list[list[tuple[float, float]]]:
+    """Stretches of a line that are above a limit, from where it crosses the limit to where it comes back.
+
+    Between two points the line is straight on a logarithmic scale.
+
+    Parameters
+    ----------
+    line
+        Times and values, in order of time.
+    limit
+        The value that is not to be exceeded.
+
+    Examples
+    --------
+    >>> exceeding([(0.0, 1.0), (2.0, 4.0), (3.0, 4.0), (5.0, 1.0)], limit=2.0)
+    [[(1.0, 2.0), (2.0, 4.0), (3.0, 4.0), (4.0, 2.0)]]
+    """
+    found: list[list[tuple[float, float]]] = []
+    before: tuple[float, float] | None = None
+    for at, value in line:
+        above = before is not None and before[1] > limit
+        if before is not None and above != (value > limit):  # on a line between the two points
+            low, high = max(before[1], TINY), max(value, TINY)
+            crossing = before[0] + math.log(max(limit, TINY) / low) / math.log(high / low) * (at - before[0])
+            if above:
+                found[-1].append((crossing, limit))
+            else:
+                found.append([(crossing, limit)])
+        elif value > limit and not above:
+            found.append([])
+        if value > limit:
+            found[-1].append((at, value))
+        before = at, value
+    return found
+
+
+def delay_chart(
+    points: Sequence[Delay],
+    limit: float | None,
+    *,
+    marks: Sequence[tuple[float, str]] = (),
+    width: float = 860.0,
+    height: float = 300.0,
+) -> str:
     """Median and 99th percentile of the delay over time, against the limit, on a logarithmic scale.
 
     Parameters
@@ -58,14 +102,16 @@ def delay_chart(points: Sequence[Delay], limit: float | None, *, width: float = 
         In order of time, at least one.
     limit
         Delay limit q_t in seconds, or None.
+    marks
+        Events of the application: seconds since it began, and a word or two for each.
     width, height
         In pixels.
     """
     narrow = width < 600
     right = width - (86.0 if narrow else 104.0)
     bottom = height - _BOTTOM
-    lowest = max(min(point.p50 for point in points), 1e-6)
-    highest = max(*(point.p99 for point in points), limit or 0.0)
+    known = [value for point in points for value in (point.p50, point.p99)] + ([limit] if limit else [])
+    lowest, highest = max(min(known), 1e-6), max(known)  # a limit is drawn however far the delays are from it
     low = math.floor(math.log10(lowest) - 0.05)
     high = max(math.ceil(math.log10(highest * 1.3)), low + 1)
     last = max(points[-1].at, 1.0)
@@ -77,8 +123,9 @@ def delay_chart(points: Sequence[Delay], limit: float | None, *, width: float = 
         return bottom - (math.log10(max(delay, 10.0**low)) - low) / (high - low) * (bottom - _TOP)
 
     summary = f"delay over {seconds(last)}: last p50 {seconds(points[-1].p50)}, last p99 {seconds(points[-1].p99)}"
+    late = [] if limit is None else exceeding([(point.at, point.p99) for point in points], limit)
     if limit is not None:
-        summary += f", limit {seconds(limit)}"
+        summary += f", limit {seconds(limit)}{', which was exceeded' if late else ''}"
     parts = [f'<svg class="chart" role="img" aria-label="{escape(summary)}" viewBox="0 0 {width:.0f} {height:.0f}">']
     if limit is not None:
         parts.append(
@@ -101,9 +148,20 @@ def delay_chart(points: Sequence[Delay], limit: float | None, *, width: float = 
     parts.append(f'<line class="base" x1="{_LEFT}" x2="{right:.1f}" y1="{bottom:.1f}" y2="{bottom:.1f}"/>')
     if limit is not None:
         at = y(limit)
+        for stretch in late:
+            edge = [(stretch[0][0], limit), *stretch, (stretch[-1][0], limit)]
+            corners = " ".join(f"{x(when):.1f},{y(value):.1f}" for when, value in edge)
+            parts.append(f'<polygon class="broken" points="{corners}"/>')
         parts.append(f'<line class="limit" x1="{_LEFT}" x2="{right:.1f}" y1="{at:.1f}" y2="{at:.1f}"/>')
+        about = f"{': broken' if late else ''}{'' if narrow else ' (above it, a tuple is late)'}"
         parts.append(f'<text class="limit-label" x="{_LEFT + 6}" y="{at - 6:.1f}">'
-                     f"limit {seconds(limit)}{'' if narrow else ' (above it, a tuple is late)'}</text>")  # fmt: skip
+                     f"limit {seconds(limit)}{about}</text>")  # fmt: skip
+    for when, label in marks:
+        if 0 <= when <= last:
+            at, left = x(when), when <= last / 2
+            parts.append(f'<line class="event" x1="{at:.1f}" x2="{at:.1f}" y1="{_TOP}" y2="{bottom:.1f}"/>')
+            parts.append(f'<text class="event-label" x="{at + (4 if left else -4):.1f}" y="{bottom - 6:.1f}" '
+                         f'text-anchor="{"start" if left else "end"}">{escape(label)}</text>')  # fmt: skip
     upper = [f"{x(point.at):.1f},{y(point.p99):.1f}" for point in points]
     lower = [f"{x(point.at):.1f},{y(point.p50):.1f}" for point in points]
     parts.append(f'<polygon class="band" points="{" ".join([*upper, *reversed(lower)])}"/>')

@@ -30,6 +30,7 @@ import anywidget
 import traitlets
 
 from synergy_nb.drawing import placed
+from synergy_nb.errors import SynergyError
 from synergy_nb.journal import Journal
 from synergy_nb.plan import Plan
 from synergy_nb.widgets import snapshot
@@ -46,10 +47,11 @@ GRACE: Final = 5.0  # seconds that words of pages may take through a kernel that
 OFFERS: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 SPARK: Final = 256  # points of a peer's load that a page is sent at first: two minutes of them are drawn
 LEAST_WIDTH: Final = 118.0  # of an operator's box, in pixels: a peer's name and a rate fit in
+WITH_BACKUP: Final = 140.0  # where the name of a backup's peer stands beside it
 HEIGHT: Final = 61.0
 
 
-class BundleMissing(RuntimeError):
+class BundleMissing(SynergyError, RuntimeError):
     """The page's side of a view has not been built."""
 
 
@@ -375,7 +377,8 @@ def _picture(plan: Plan) -> dict[str, Any]:
         name: name if operator.kind in (name, "source") else f"{name} ({operator.kind})"
         for name, operator in plan.operators.items()
     }
-    widths = {name: max(LEAST_WIDTH, 7.6 * len(label) + 46) for name, label in labels.items()}
+    least = LEAST_WIDTH if plan.qos.degree is None and plan.qos.availability is None else WITH_BACKUP
+    widths = {name: max(least, 7.6 * len(label) + 46) for name, label in labels.items()}
     edges = [(up, name) for name in plan.operators for up in plan.upstream(name)]
     picture: dict[str, Any] = {"labels": labels}
     for way in ("right", "down"):

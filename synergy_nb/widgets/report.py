@@ -14,6 +14,7 @@ from importlib import resources
 from typing import Any, NamedTuple
 
 from synergy_nb import drawing
+from synergy_nb.account import counts
 from synergy_nb.explanation import Explanation
 from synergy_nb.journal import Event
 from synergy_nb.plan import Operator, Plan
@@ -21,6 +22,8 @@ from synergy_nb.plan.catalogue import parameters_of
 from synergy_nb.plan.units import format_fraction
 from synergy_nb.widgets.charts import Delay, delay_chart, delays
 from synergy_nb.widgets.readable import amount, cell, rate, seconds, share
+from synergy_nb.widgets.series import Readings
+from synergy_nb.widgets.standing import standing
 
 __all__ = ["Number", "Table", "Verdict", "report"]
 
@@ -96,7 +99,13 @@ def report(
         Last line, such as the version of the program.
     """
     style = resources.files("synergy_nb.widgets").joinpath("report.css").read_text("utf-8")
+    events = list(events)
     found = delays(events, explanation.request)
+    readings = Readings(explanation.request, explanation.names)
+    readings.take(event for event in events if event.kind not in ("qos", "measured"))  # what happened, not how much
+    marks = standing(readings, plan)["marks"]["list"]
+    began = readings.run(explanation.request).began
+    moments = [(mark["at"] - began, mark["label"]) for mark in marks if mark["label"]] if began is not None else []
     body = [
         f'<header><p class="brand">Synergy</p><h1>{escape(title)}</h1>',
         f'<p class="lead">{escape(lead)}</p></header><main>' if lead else "</header><main>",
@@ -104,7 +113,8 @@ def report(
         _numbers(numbers),
         _section("plan", "What was asked", _plan(plan)),
         _section("graph", "Where each operator runs, and why", _graph(plan, explanation)),
-        *(_section("delay", _delay_title(plan, sink), _delay(plan, points)) for sink, points in found.items()),
+        *(_section("delay", _delay_title(plan, sink), _delay(plan, points, moments)) for sink, points in found.items()),
+        _happened(marks, explanation),
         *(_section("results", table.title, _table(table)) for table in tables),
         _section("decision", "How the peers decided", _decision(explanation)),
         _json(data),
@@ -244,8 +254,9 @@ def _graph(plan: Plan, explanation: Explanation) -> str:
     placed = explanation.peers
     if not placed:
         return f'<p class="about">It does not run: {escape(explanation.outcome)}.</p>'
-    nodes = [drawing.Node(name, name, detail=placed[name], tooltip=explanation.why(name)) for name in plan.operators]
-    rows = [(name, placed[name], explanation.why(name)) for name in plan.operators]
+    where = {name: explanation.where(name) for name in plan.operators}
+    nodes = [drawing.Node(name, name, detail=where[name], tooltip=explanation.why(name)) for name in plan.operators]
+    rows = [(name, where[name], explanation.why(name)) for name in plan.operators]
     used = len(set(placed.values()))
     took = f" It was set up in {seconds(explanation.setup_s)}." if explanation.setup_s is not None else ""
     return (
@@ -265,11 +276,26 @@ def _replicas(explanation: Explanation) -> str:
     backups = explanation.replicated["backups"]
     rows = [(name, peer, explanation.why_replica(name, peer)) for name, peers in backups.items() for peer in peers]
     taken = "".join(f"<li>{escape(move)}</li>" for move in explanation.moves)
+    left = f"Degree {explanation.degree} was asked; {counts(explanation.left)}. " if explanation.left else ""
     return (
-        "<h3>Backups</h3>"
+        f'<h3>Backups</h3><p class="about">{escape(left + explanation.coverage)}</p>'
         + _table(Table("", ("operator", "backup at", "why"), rows))
         + (f"<p>Taken over:</p><ul>{taken}</ul>" if taken else "")
     )
+
+
+def _happened(marks: Sequence[Mapping[str, Any]], explanation: Explanation) -> str:
+    """Deaths, take-overs and failures in order of time, and errors of peers; empty if there were none."""
+    rows = [
+        f'<li class="{mark["tone"]}"><span class="mark">{_MARKS[mark["tone"]]}</span>'
+        f"<span>{escape(mark['after'] and 'after ' + mark['after'] + ': ')}{escape(mark['said'])}</span></li>"
+        for mark in marks
+    ]
+    rows += [
+        f'<li class="bad"><span class="mark">✕</span><span>{escape(explanation.told(each))}</span></li>'
+        for each in explanation.troubles
+    ]
+    return _section("happened", "What happened", f'<ul class="verdicts">{"".join(rows)}</ul>') if rows else ""
 
 
 # -- delay -----------------------------------------------------------------------------------------------------------
@@ -280,9 +306,9 @@ def _delay_title(plan: Plan, sink: str) -> str:
     return f"Delay over time{which}, against its limit" if plan.qos.delay is not None else f"Delay over time{which}"
 
 
-def _delay(plan: Plan, points: Sequence[Delay]) -> str:
-    wide = delay_chart(points, plan.qos.delay, width=1030, height=320)
-    narrow = delay_chart(points, plan.qos.delay, width=400, height=280)
+def _delay(plan: Plan, points: Sequence[Delay], marks: Sequence[tuple[float, str]]) -> str:
+    wide = delay_chart(points, plan.qos.delay, marks=marks, width=1030, height=320)
+    narrow = delay_chart(points, plan.qos.delay, marks=marks, width=400, height=280)
     rows = [(f"{point.at:.1f}", seconds(point.p50), seconds(point.p99), point.tuples) for point in points]
     table = Table("", ("second", "p50", "p99", "tuples"), rows)
     return (

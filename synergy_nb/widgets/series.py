@@ -15,13 +15,16 @@ from typing import Any, Final
 import msgspec
 
 from synergy_nb.journal import Event, Journal
+from synergy_nb.troubles import TROUBLES, Trouble, joined, trouble
 from synergy_nb.widgets.lines import Line
 
-__all__ = ["ENDED", "Component", "Flow", "Peer", "Readings", "Run"]
+__all__ = ["ENDED", "Component", "Flow", "Mark", "Peer", "Readings", "Run"]
 
 TRAILING: Final = 2.0  # seconds over which throughput is taken: results of windows come in bursts
 ENDED: Final = frozenset({"finished", "failed", "rejected", "stopped"})
 REMEMBERED: Final = 50  # applications; of more, those that ended first are forgotten
+MARKS: Final = 40  # of an application; of more, the oldest are forgotten
+MET: Final = 100  # different errors of peers; of more, the oldest are forgotten
 
 
 class Peer(msgspec.Struct):
@@ -81,10 +84,34 @@ class Flow(msgspec.Struct):
         return self.missed / self.counted if self.counted and self.limit is not None else None
 
 
+class Mark(msgspec.Struct, frozen=True):
+    """An event of an application: ``said`` is a sentence with addresses, ``label`` two words for a chart."""
+
+    time: float
+    tone: str
+    label: str
+    said: str
+
+
 class Run(msgspec.Struct):
     """An application: ``asked`` is Q_ξ in base units, ``graph`` operator to peer address, ``origin`` an address.
 
-    ``parts``: of the operators in the graph, those that stand for a part of the plan on Spark, with its operators.
+    Parameters
+    ----------
+    parts
+        Operator in the graph that stands for a part of the plan on Spark, to the operators of that part.
+    shared
+        Operator whose stream ran already to the application and operator that give it.
+    uses
+        The same operator to all components that make its stream: application, operator, peer address.
+    degree
+        Number of replicas of each component that was placed; 0 without replication.
+    backups
+        Replication graph ρ as it is now: operator to peer addresses.
+    lost
+        Addresses of the peers of the application that have died.
+    marks
+        Events of the application, in order of time.
     """
 
     application: str
@@ -95,10 +122,35 @@ class Run(msgspec.Struct):
     reason: str = ""
     graph: dict[str, str] = {}
     parts: dict[str, list[str]] = {}
+    shared: dict[str, tuple[str, str]] = {}
+    uses: dict[str, list[tuple[str, str, str]]] = {}
+    degree: int = 0
+    backups: dict[str, list[str]] = {}
+    lost: set[str] = set()
+    marks: list[Mark] = []
     submitted: float | None = None
     began: float | None = None
     ended: float | None = None
     origin: str = ""
+
+    def mark(self, time: float, tone: str, label: str, said: str) -> None:
+        """Add an event."""
+        self.marks = [*self.marks[1 - MARKS :], Mark(time, tone, label, said)]
+
+    @property
+    def peers(self) -> set[str]:
+        """Addresses of the peers that execute it or keep its backups, and of its origin."""
+        keeping = {peer for peers in self.backups.values() for peer in peers}
+        return {*self.graph.values(), *keeping} | ({self.origin} if self.origin else set())
+
+    @property
+    def left(self) -> dict[str, int]:
+        """Component to the number of its remaining replicas, for components with fewer than were asked for."""
+        alive = {
+            name: [self.graph.get(name), *peers] for name, peers in self.backups.items()
+        }  # the primary is one of the replicas
+        counts = {name: sum(peer not in self.lost for peer in peers) for name, peers in alive.items()}
+        return {name: count for name, count in counts.items() if count < self.degree}
 
 
 class Readings:
@@ -122,6 +174,8 @@ class Readings:
         and ``promised`` of a peer's address.
     runs, flows, components, peers : dict
         By application, by (application, sink), by (application, operator), by address.
+    troubles : dict
+        Errors of peers by what is said of them.
     """
 
     def __init__(self, application: str | None = None, names: Mapping[str, str] | None = None) -> None:
@@ -134,6 +188,7 @@ class Readings:
         self.flows: dict[tuple[str, str], Flow] = {}
         self.components: dict[tuple[str, str], Component] = {}
         self.peers: dict[str, Peer] = {}
+        self.troubles: dict[str, Trouble] = {}
         self.closed = False
         self._next = 0
         self._told: dict[str, Callable[[Event], None]] = {
@@ -149,7 +204,11 @@ class Readings:
             "engines_changed": self._engines,
             "graph_selected": self._graph,
             "application_running": self._running,
-            "taken_over": self._graph,
+            "placement_completed": self._replicated,
+            "replicas_lost": self._replicas_lost,
+            "taking_over": self._taking_over,
+            "taken_over": self._taken_over,
+            "gap": self._gap,
             "component_deployed": self._deployed,
             "component_undeployed": self._undeployed,
             "operator_failed": self._operator_failed,
@@ -157,6 +216,7 @@ class Readings:
             "sink_finished": self._sink_finished,
             "cluster_closed": self._cluster_closed,
             **{f"application_{status}": self._ended for status in sorted(ENDED)},
+            **dict.fromkeys(sorted(TROUBLES), self._trouble),
         }
 
     def read(self, journal: Journal) -> bool:
@@ -206,7 +266,20 @@ class Readings:
         peer.dead = peer.silent = False
 
     def _peer_dead(self, event: Event) -> None:
-        self.peer(event.subject).dead = True
+        address = event.subject
+        self.peer(address).dead = True
+        for run in self.runs.values():
+            self._lose(run, address, event.time)
+
+    def _lose(self, run: Run, address: str, time: float) -> None:
+        """Mark the death of a peer that an application uses, once, whoever tells of it."""
+        if run.status in ENDED or address in run.lost or address not in run.peers:
+            return
+        run.lost = run.lost | {address}
+        had = [name for name, peer in run.graph.items() if peer == address]
+        had += [f"the backup of {name}" for name, peers in run.backups.items() if address in peers]
+        had += ["its origin"] if address == run.origin else []
+        run.mark(time, "bad", f"{address} died", f"{address} died with {', '.join(had)}")
 
     def _peer_silent(self, event: Event) -> None:
         self.peer(event.subject).silent = True
@@ -214,6 +287,16 @@ class Readings:
     def _peer_alive(self, event: Event) -> None:
         peer = self.peer(event.subject)
         peer.dead = peer.silent = False
+        for run in self.runs.values():
+            run.lost = run.lost - {event.subject}
+
+    def _trouble(self, event: Event) -> None:
+        said = trouble(event)
+        if not said:
+            return
+        self.troubles[said] = joined(self.troubles.pop(said, None), event, said)  # the latest is the last
+        if len(self.troubles) > MET:
+            del self.troubles[next(iter(self.troubles))]
 
     def _measured(self, event: Event) -> None:
         detail = event.detail
@@ -303,7 +386,8 @@ class Readings:
 
     def _graph(self, event: Event) -> None:
         run = self.run(event.subject)
-        run.graph = dict(event.detail["peers"])
+        within = {each for part, members in run.parts.items() for each in members if each != part}
+        run.graph = {name: peer for name, peer in event.detail["peers"].items() if name not in within}
         for operator, peer in run.graph.items():
             self._component(event.subject, operator, peer).peer = peer
 
@@ -311,6 +395,42 @@ class Readings:
         self._graph(event)
         run = self.run(event.subject)
         run.status, run.reason, run.began = "running", "", event.time
+        run.shared = {tap: (of, name) for tap, (of, name) in event.detail.get("shared", {}).items()}
+        run.uses = {
+            tap: [(of, name, peer) for of, name, peer in uses] for tap, uses in event.detail.get("uses", {}).items()
+        }
+
+    def _replicated(self, event: Event) -> None:
+        run = self.run(event.subject)
+        detail = event.detail
+        run.degree = int(detail["degree"])
+        run.backups = {name: list(peers) for name, peers in detail["backups"].items()}
+        where = ", ".join(f"{name} on {' and '.join(peers)}" for name, peers in run.backups.items() if peers)
+        if where:
+            run.mark(event.time, "note", "", f"backups were placed: {where}")
+
+    def _replicas_lost(self, event: Event) -> None:
+        self._lose(self.run(event.subject), str(event.detail["at"]), event.time)
+
+    def _taking_over(self, event: Event) -> None:
+        self._lose(self.run(event.subject), str(event.detail["dead"]), event.time)
+
+    def _taken_over(self, event: Event) -> None:
+        run = self.run(event.subject)
+        before = dict(run.graph)
+        self._graph(event)
+        run.backups = {name: list(peers) for name, peers in event.detail["backups"].items()}
+        moved: dict[str, list[str]] = {}
+        for name, peer in run.graph.items():
+            if before.get(name) != peer:
+                moved.setdefault(peer, []).append(name)
+        for peer, names in moved.items():
+            run.mark(event.time, "good", "taken over", f"the backup on {peer} took over {', '.join(names)}")
+
+    def _gap(self, event: Event) -> None:
+        operator = event.detail["operator"]
+        said = f"around the take-over of {operator} results may be missing or doubled; explain() says which"
+        self.run(event.subject).mark(event.time, "bad", "", said)
 
     def _ended(self, event: Event) -> None:
         run = self.run(event.subject)
@@ -318,6 +438,8 @@ class Readings:
         if run.status in ENDED and status == "stopped":
             return  # it had ended before its results were given back
         run.status, run.reason, run.ended = status, str(event.detail.get("reason", "")), event.time
+        if status == "failed":
+            run.mark(event.time, "bad", "failed", f"the application failed: {run.reason}")
 
     def _component(self, application: str, operator: str, peer: str) -> Component:
         key = (application, operator)
@@ -349,7 +471,11 @@ OF_APPLICATIONS: Final = frozenset(
         "engines_changed",
         "graph_selected",
         "application_running",
+        "placement_completed",
+        "replicas_lost",
+        "taking_over",
         "taken_over",
+        "gap",
         "component_deployed",
         "component_undeployed",
         "operator_failed",

@@ -8,6 +8,7 @@ from html import escape
 from typing import Any, Final
 
 from synergy_nb.plan import Plan
+from synergy_nb.widgets.charts import exceeding
 from synergy_nb.widgets.readable import seconds
 from synergy_nb.widgets.series import Flow, Readings
 from synergy_nb.widgets.standing import shown_flows, standing
@@ -18,6 +19,7 @@ WIDTH: Final = 760.0
 LEFT, RIGHT = 62.0, 12.0
 POINTS: Final = 240  # of a line in a picture
 SHOWN: Final = 8  # sinks, and of peers twice as many
+_TONES: Final = {"bad": "▲", "good": "✓", "note": "·"}
 
 _STYLE: Final = """
 .synergy-snapshot{--page:#fff;--ink:#16202b;--soft:#55616f;--rule:#dfe4e9;--track:#e9edf1;--good:#146c38;--bad:#b3261e;
@@ -29,12 +31,15 @@ max-width:100%;height:auto;font-variant-numeric:tabular-nums}
 .synergy-snapshot .soft{fill:var(--soft);font-size:12px}
 .synergy-snapshot .title{font-size:17px;font-weight:650}.synergy-snapshot .strong{font-weight:600}
 .synergy-snapshot .good{fill:var(--good);font-weight:600}.synergy-snapshot .bad{fill:var(--bad);font-weight:600}
+.synergy-snapshot .warning{fill:var(--bad);font-size:12px}
 .synergy-snapshot .rule{stroke:var(--rule)}.synergy-snapshot .track{fill:var(--track)}
 .synergy-snapshot .load{fill:var(--p50)}.synergy-snapshot .mark{fill:var(--ink)}
 .synergy-snapshot polyline{fill:none;stroke-width:1.75;stroke-linejoin:round}
 .synergy-snapshot polyline.p50{stroke:var(--p50)}.synergy-snapshot polyline.p99{stroke:var(--p99)}
 .synergy-snapshot .said{font-size:12px;font-weight:600}.synergy-snapshot .said.p50{fill:var(--p50)}
 .synergy-snapshot .said.p99{fill:var(--p99)}
+.synergy-snapshot .broken{fill:var(--bad);opacity:.22}
+.synergy-snapshot .event{stroke:var(--soft);stroke-dasharray:2 3}
 .synergy-snapshot .limit{stroke:var(--bad);stroke-dasharray:6 4}
 """
 
@@ -73,7 +78,8 @@ def svg(readings: Readings, plan: Plan | None = None) -> str:
         parts.append(_rule(y + 10))
         y += 14
     for flow in flows[:1] if len(flows) == 1 else []:
-        drawn, height = _delays(readings, flow, head["zero"])
+        broken = rows[0]["broken"]
+        drawn, height = _delays(readings, flow, head["zero"], broken, pieces["marks"]["list"])
         parts.append(f'<g transform="translate(0,{y:.0f})">{drawn}</g>')
         y += height
     if plan is not None and readings.application is not None:
@@ -87,6 +93,17 @@ def svg(readings: Readings, plan: Plan | None = None) -> str:
     if len(peers) > 2 * SHOWN:
         y += 19
         parts.append(_text(16, y, f"and {len(peers) - 2 * SHOWN} more peers", "soft"))
+    for title, told in (
+        ("What happened", [_happened(each) for each in pieces["marks"]["list"]]),
+        ("Errors of peers", [f"▲ {_told(each)}" for each in pieces["troubles"]["list"]]),
+    ):
+        if told:
+            y += 26
+            parts.append(_text(16, y, title, "strong"))
+        for each in told[-SHOWN:]:
+            for words in _wrapped(each, 112):
+                y += 18
+                parts.append(_text(16, y, words, "warning" if each.startswith("▲") else "soft"))
     height = y + 16
     label = escape(f"{head['title']}: {head['status']}. {head['sentence']}", quote=True)
     return (
@@ -123,16 +140,19 @@ def _thinned(times: Sequence[float], values: Sequence[float]) -> list[tuple[floa
     return [max(known[start : start + step], key=lambda point: point[1]) for start in range(0, len(known), step)]
 
 
-def _delays(readings: Readings, flow: Flow, zero: float) -> tuple[str, float]:
-    """Delay over time against its limit, logarithmic; its SVG and height."""
+def _delays(
+    readings: Readings, flow: Flow, zero: float, broken: str, marks: Sequence[Mapping[str, Any]]
+) -> tuple[str, float]:
+    """Delay over time against its limit, logarithmic, with what happened meanwhile; its SVG and height."""
     of = f"{flow.application}/{flow.sink}"
     lines = {name: _thinned(*readings.line(name, of).points()) for name in ("p50", "p99")}
     values = [value for line in lines.values() for _, value in line]
     if not values:
         return "", 0.0
     top, bottom, right = 34.0, 168.0, WIDTH - RIGHT
-    low = math.floor(math.log10(max(min(values), 1e-6)) - 0.05)
-    high = max(math.ceil(math.log10(max(*values, flow.limit or 0.0) * 1.2)), low + 1)
+    reach = [*values, flow.limit] if flow.limit else values  # a limit is drawn however far the delays are from it
+    low = math.floor(math.log10(max(min(reach), 1e-6)) - 0.05)
+    high = max(math.ceil(math.log10(max(reach) * 1.2)), low + 1)
     begin, end = lines["p50"][0][0], max(lines["p50"][-1][0], lines["p50"][0][0] + 1.0)
 
     def y(delay: float) -> float:
@@ -152,11 +172,24 @@ def _delays(readings: Readings, flow: Flow, zero: float) -> tuple[str, float]:
         parts.append(_text(x(at), bottom + 17, f"{at - zero:,.0f} s", "soft", anchor=anchor))
     if flow.limit is not None:
         at = y(flow.limit)
+        for late in exceeding(lines["p99"], flow.limit):
+            points = [f"{x(late[0][0]):.1f},{at:.1f}", *(f"{x(when):.1f},{y(value):.1f}" for when, value in late)]
+            parts.append(f'<polygon class="broken" points="{" ".join([*points, f"{x(late[-1][0]):.1f},{at:.1f}"])}"/>')
         parts.append(f'<line class="limit" x1="{LEFT}" x2="{right}" y1="{at:.1f}" y2="{at:.1f}"/>')
-        parts.append(_text(LEFT + 6, at - 4, f"limit {seconds(flow.limit)}", "bad"))
+        parts.append(_text(LEFT + 6, at - 4, f"limit {seconds(flow.limit)}{f': {broken}' if broken else ''}", "bad"))
+    free = -math.inf  # labels are left out where they would be on one another
+    for mark in marks:
+        if mark["label"] and begin <= mark["at"] <= end:
+            at = x(mark["at"])
+            parts.append(f'<line class="event" x1="{at:.1f}" x2="{at:.1f}" y1="{top}" y2="{bottom}"/>')
+            room = 7.0 * len(mark["label"]) + 8.0
+            start = at - room if at + room > right else at
+            if start > free:
+                parts.append(_text(start + 4, bottom - 5, mark["label"], "soft"))
+                free = start + room
     for name, line in lines.items():
-        points = " ".join(f"{x(at):.1f},{y(value):.1f}" for at, value in line)
-        parts.append(f'<polyline class="{name}" points="{points}"/>')
+        path = " ".join(f"{x(at):.1f},{y(value):.1f}" for at, value in line)
+        parts.append(f'<polyline class="{name}" points="{path}"/>')
     return "".join(parts), bottom + 28
 
 
@@ -216,7 +249,7 @@ def text(readings: Readings, plan: Plan | None = None) -> str:
             piece["label"] or piece["of"].rpartition("/")[2],
             piece["p50"],
             piece["p99"] + ("" if piece["within"] is None else " ✓" if piece["within"] else " ▲"),
-            piece["limit"] or "-",
+            ", ".join(filter(None, (piece["limit"], piece["broken"]))) or "-",
             piece["rate"],
             piece["miss"],
             piece["tuples"],
@@ -243,7 +276,23 @@ def text(readings: Readings, plan: Plan | None = None) -> str:
     ]
     if peers:
         blocks.append(_table(("peer", "load", "promised", "components"), peers))
+    if pieces["marks"]["list"]:
+        blocks.append("\n".join(["what happened", *(f"  {_happened(each)}" for each in pieces["marks"]["list"])]))
+    if pieces["troubles"]["list"]:
+        blocks.append("\n".join(["errors of peers", *(f"  ▲ {_told(each)}" for each in pieces["troubles"]["list"])]))
     return "\n\n".join(blocks)
+
+
+def _told(trouble: Mapping[str, Any]) -> str:
+    """An error of peers in a line: at which peers, what, and how often."""
+    times = f" ({trouble['count']})" if trouble["count"] else ""
+    return f"{trouble['peers']}: {trouble['said']}{times}"
+
+
+def _happened(mark: Mapping[str, Any]) -> str:
+    """What has happened to an application, in a line."""
+    after = f"after {mark['after']}: " if mark["after"] else ""
+    return f"{_TONES[mark['tone']]} {after}{mark['said']}"
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

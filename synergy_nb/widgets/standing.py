@@ -11,23 +11,16 @@ from typing import Any, Final
 
 import msgspec
 
-from synergy_nb.explanation import readable
+from synergy_nb.account import counts
 from synergy_nb.plan import Plan
+from synergy_nb.troubles import observers
+from synergy_nb.widgets.components import named, pieces_of, status
 from synergy_nb.widgets.readable import counted, rate, seconds, share
 from synergy_nb.widgets.series import ENDED, Component, Flow, Peer, Readings, Run
 
-__all__ = ["STATES", "by_name", "shown_flows", "shown_peers", "standing", "state"]
+__all__ = ["by_name", "shown_flows", "shown_peers", "standing"]
 
-#: What is said of a component in each of its states.
-STATES: Final = {
-    "waiting": "waiting",
-    "running": "running",
-    "overloaded": "overloaded",
-    "failed": "failed",
-    "dead": "peer dead",
-    "stopped": "ended",
-}
-BEHIND: Final = 1.0  # seconds of its input that wait at an overloaded component
+WORST: Final = 8  # errors of peers that are shown
 PAST: Final = 5  # ended applications that the view of a cluster still shows
 _STATUS: Final = {  # glyph, word, tone
     "composing": ("○", "being composed", "note"),
@@ -48,33 +41,6 @@ def by_name(name: str) -> list[tuple[int, int | str]]:
     return [(0, int(part)) if part.isdigit() else (1, part) for part in re.split(r"(\d+)", name)]
 
 
-def status(readings: Readings, run: Run) -> tuple[str, str]:
-    """Status of an application, and why, addresses replaced by names.
-
-    An origin that died cannot tell that its application has failed.
-    """
-    if run.status not in ENDED and run.origin and readings.peer(run.origin).dead:
-        return "failed", f"its origin {readings.name(run.origin)} died"
-    names = {address: readings.name(address) for address in (*readings.peers, *readings.names)}
-    return run.status, readable(run.reason, {f"peer {address}": name for address, name in names.items()} | names)
-
-
-def state(readings: Readings, component: Component) -> str:
-    """State of a component: one of :data:`STATES`."""
-    run = readings.run(component.application)
-    if component.failure is not None:
-        return "failed"
-    if readings.peer(component.peer).gone:
-        return "dead"
-    now = status(readings, run)[0]
-    if now in ENDED:
-        return "stopped"
-    if now != "running" or not component.deployed:
-        return "waiting"
-    queued, coming = component.stats.get("queue_tuples", 0), component.stats.get("rate", 0.0)
-    return "overloaded" if queued > max(BEHIND * coming, 1.0) else "running"
-
-
 def shown_runs(readings: Readings) -> list[Run]:
     """Applications that the view shows: its own, or those that run and the last that have ended."""
     if readings.application is not None:
@@ -93,7 +59,8 @@ def shown_flows(readings: Readings) -> list[Flow]:
 def shown_peers(readings: Readings) -> list[Peer]:
     """Peers that the view shows, by name: those of the application's graph, or all."""
     if readings.application is not None:
-        addresses = set(readings.run(readings.application).graph.values())
+        run = readings.run(readings.application)
+        addresses = {*run.graph.values(), *(peer for peers in run.backups.values() for peer in peers), *run.lost}
     else:
         addresses = set(readings.peers) | set(readings.names)
     return sorted(
@@ -108,7 +75,8 @@ def standing(readings: Readings, plan: Plan | None = None) -> dict[str, dict[str
     -------
     dict
         ``head``: title, status and one sentence. ``flow:…`` of each sink, ``peer:…`` of each peer, ``part:…`` of each
-        component: names, texts with units, and plain numbers where something is drawn by them.
+        component: names, texts with units, and plain numbers where something is drawn by them. ``marks``: what has
+        happened to the applications; ``troubles``: errors of peers.
     """
     flows, peers = shown_flows(readings), shown_peers(readings)
     many = readings.application is None or len(flows) > 1
@@ -117,11 +85,14 @@ def standing(readings: Readings, plan: Plan | None = None) -> dict[str, dict[str
         pieces[f"flow:{flow.application}/{flow.sink}"] = _flow(readings, flow, plan, many=many)
     for rank, peer in enumerate(peers):
         pieces[f"peer:{peer.address}"] = _peer(readings, peer, rank)
-    shown = {run.application: run for run in shown_runs(readings)}
-    for (application, operator), component in readings.components.items():
-        run = shown.get(application)
-        if run is not None and (readings.application is not None or run.status not in ENDED):
-            pieces |= _parts(readings, component, run.parts.get(operator))
+    components: dict[str, list[Component]] = {}
+    for component in readings.components.values():
+        components.setdefault(component.application, []).append(component)
+    for run in shown_runs(readings):
+        if readings.application is not None or run.status not in ENDED:
+            pieces |= pieces_of(readings, run, components.get(run.application, ()), plan)
+    pieces["marks"] = {"list": _marks(readings)}
+    pieces["troubles"] = {"list": _troubles(readings)}
     return pieces
 
 
@@ -138,7 +109,10 @@ def _head(readings: Readings, flows: list[Flow], peers: list[Peer], plan: Plan |
         facts = [run.application] if run.application != title else []
         if run.graph:
             number = sum(len(run.parts.get(operator, (operator,))) for operator in run.graph)
-            facts.append(f"{counted(number, 'operator')} on {counted(len(peers), 'peer')}")
+            used = len(set(run.graph.values()))
+            facts.append(f"{counted(number, 'operator')} on {counted(used, 'peer')}")
+        if run.degree > 1:
+            facts.append(f"{run.degree} replicas of each operator between sources and sinks")
         sentence, worse = _sentence(readings, run, now, why, flows, plan)
         if worse == "bad":
             glyph = "▲"
@@ -185,8 +159,11 @@ def _sentence(
         missed = f", {share(max(late))} later than its limit" if late else ""
         return f"Every stream has ended{took}: {counted(results, 'result')}{missed}.", ""
     missing = _missing(readings, shown_peers(readings))
+    short = _short(run)
     if missing:
-        return f"{missing}.", "bad"
+        return f"{missing}{f'; {short}' if short else ''}.", "bad"
+    if short:
+        return f"{short[0].upper()}{short[1:]}.", "bad"
     measured = [flow for flow in flows if flow.p99 is not None]
     if not measured:
         return "The first results are waited for.", "note"
@@ -201,6 +178,48 @@ def _sentence(
     if worst.miss is not None and worst.miss <= allowed:
         return f"{share(worst.miss)} {last} took longer than {limit}; {share(allowed)} may.", ""
     return f"Too late: {share(worst.miss)} {last} took longer than {limit}.", "bad"
+
+
+def _short(run: Run) -> str:
+    """Which operators have fewer replicas left than were asked for."""
+    left = counts(run.left)
+    return f"degree {run.degree} asked, {left}" if left else ""
+
+
+def _marks(readings: Readings) -> list[dict[str, Any]]:
+    """What has happened to the applications that are shown, the latest last."""
+    runs = shown_runs(readings)
+    several = readings.application is None
+    marks = []
+    for run in runs:
+        title = f"{run.plan or run.application}: " if several else ""
+        since = run.began or run.submitted or readings.first
+        for mark in run.marks:
+            label, said = named(readings, mark.label), named(readings, mark.said)
+            after = seconds(mark.time - since) if mark.time > since else ""
+            marks.append({"at": mark.time, "tone": mark.tone, "label": label, "said": f"{title}{said}", "after": after})
+    return sorted(marks, key=lambda mark: float(mark["at"]))
+
+
+def _troubles(readings: Readings) -> list[dict[str, Any]]:
+    """Errors of peers, the latest first; of an application those since it was submitted, at its peers."""
+    since, peers = float("-inf"), None
+    if readings.application is not None:
+        run = readings.run(readings.application)
+        since, peers = run.submitted or run.began or since, run.peers | run.lost
+    found = []
+    for each in reversed(readings.troubles.values()):
+        if each.last < since or (peers is not None and peers.isdisjoint(each.peers)):
+            continue
+        names = {peer: readings.name(peer) for peer in each.peers}
+        found.append(
+            {
+                "said": named(readings, each.said),
+                "peers": observers(each.peers, names),
+                "count": "" if each.times == len(each.peers) else f"{each.times} times",
+            }
+        )
+    return found[:WORST]
 
 
 def _missing(readings: Readings, peers: list[Peer]) -> str:
@@ -250,6 +269,7 @@ def _flow(readings: Readings, flow: Flow, plan: Plan | None, *, many: bool) -> d
     asked = _asked(run, plan)
     allowed, wanted = asked.get("miss_rate"), asked.get("throughput_tuples")
     kept = None if allowed is None or flow.miss is None else flow.miss <= allowed
+    broken = "" if within is not False else "exceeded" if kept else "broken"
     fast = None if wanted is None or flow.rate is None or now in ENDED else flow.rate >= wanted
     title = run.plan or flow.application
     label = flow.sink if readings.application is not None else f"{title} {flow.sink}".removesuffix(" sink")
@@ -263,6 +283,7 @@ def _flow(readings: Readings, flow: Flow, plan: Plan | None, *, many: bool) -> d
         "p99": seconds(flow.p99),
         "limit": seconds(flow.limit) if flow.limit is not None else "",
         "within": within,
+        "broken": broken,
         "rate": rate(flow.rate),
         "wanted": rate(wanted) if wanted is not None else "",
         "fast": fast,
@@ -296,51 +317,4 @@ def _peer(readings: Readings, peer: Peer, rank: int) -> dict[str, Any]:
         "about": "" if peer.gone or not peer.cores else f"of {peer.cores:.3g} cores",
         "reserved": "" if peer.gone or not peer.cores else f"{peer.promised * 100:.0f} %",
         "memory": "" if peer.gone or not peer.memory else f"{peer.memory / 2**20:,.0f} MiB",
-    }
-
-
-def _parts(readings: Readings, component: Component, members: list[str] | None) -> dict[str, dict[str, Any]]:
-    """The piece of a component; of a part on Spark, one of each of its operators, or of a cluster one for all."""
-    piece = _part(readings, component)
-    if members is None:
-        return {f"part:{component.application}/{component.operator}": piece}
-    if readings.application is None:
-        said = (
-            f"{component.operator}, {len(members)} on Spark" if len(members) > 1 else f"{component.operator} on Spark"
-        )
-        return {f"part:{component.application}/{component.operator}": {**piece, "operator": said}}
-    piece["on"] = f"{piece['on']}, Spark"
-    inside = {**piece, "rate": ""}  # what goes on between its operators, Spark keeps to itself
-    return {
-        f"part:{component.application}/{each}": {**(piece if each == component.operator else inside), "operator": each}
-        for each in members
-    }
-
-
-def _part(readings: Readings, component: Component) -> dict[str, Any]:
-    now = state(readings, component)
-    stats = component.stats
-    live = now in ("running", "overloaded") and stats
-    lines = []
-    if live:
-        lines = [
-            f"{rate(stats['rate'])} in, {rate(stats['output_rate'])} out",
-            f"load {share(stats['load'])} of a core, {seconds(stats['processing_s'])} a tuple",
-            f"{counted(stats['queue_tuples'], 'tuple')} waiting, {seconds(stats['queueing_s'])} in the queue",
-        ]
-        if stats.get("late"):
-            lines.append(f"{counted(stats['late'], 'tuple')} came too late")
-    if component.failure:
-        lines.append(component.failure)
-    busiest = max(stats["rate"], stats["output_rate"]) if live else None
-    return {
-        "application": component.application,
-        "title": readings.run(component.application).plan or component.application,
-        "operator": component.operator,
-        "peer": component.peer,
-        "on": readings.name(component.peer),
-        "state": now,
-        "said": STATES[now],
-        "rate": rate(busiest) if busiest is not None else "",
-        "tip": "\n".join(lines),
     }

@@ -48,6 +48,10 @@ class PlacementConfig(msgspec.Struct, frozen=True):
     able
         Whether backups go first to peers with room for all that they would have to take over: a backup promises no
         capacity, and without this nobody asks for it (section 4.4, step 5).
+    apart
+        True to place replicas first on peers that have no source and no sink and are not the origin. Sources, sinks and
+        the origin have no replicas, so the death of their peer ends the application whatever else that peer has
+        (section 4.4 does not ask for this).
     refresh, lease
         Between two messages by which the origin keeps a placement, and after which a peer that hears none gives back
         what it holds.
@@ -65,6 +69,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
     refresh: float = 5.0
     lease: float = 30.0
     able: bool = False
+    apart: bool = False
 
     def __post_init__(self) -> None:
         for field in ("surveyed", "sends", "attempts"):

@@ -82,6 +82,13 @@ class _Hop:
         primaries = self.graph.primaries
         return self.graph.hosts.union(primaries[name] for name in components_of(self.plan) if name in primaries)
 
+    @property
+    def single(self) -> frozenset[str]:
+        """Peers whose death ends the application: its origin, and those of sources and sinks as far as is known."""
+        replicated = components_of(self.plan)
+        places = {**self.task.pinned, **self.graph.primaries}
+        return frozenset({self.task.origin, *(peer for name, peer in places.items() if name not in replicated)})
+
     def needs(self, peer: str) -> float:
         """Cores that a peer should have left to execute all that it backs up, and this operator too."""
         backed_up = (name for name, peers in self.graph.backups.items() if peer in peers)
@@ -191,7 +198,7 @@ class Placing(Protocol):
                 hop.graph = hop.graph.merged(message.graph)
             lists: list[tuple[float, Sequence[str]]] = [(plan.bandwidth(operator), self._preferred(hop, name, links))]
             lists += [(plan.bandwidth(other), heard[other].candidates) for other in plan.upstream(name)[1:]]
-            yield from self._request(hop, name, agreed(lists, hop.used), links)
+            yield from self._request(hop, name, agreed(lists, hop.used, self._single(hop, name)), links)
             yield from self._decide(hop, name)
 
     # -- steps 1 to 4 --------------------------------------------------------------------------------------------------
@@ -204,7 +211,11 @@ class Placing(Protocol):
     def _preferred(self, hop: _Hop, name: str, links: Mapping[str, Link]) -> list[str]:
         """Candidates for the primary of what reads this hop's operator, in their order."""
         bandwidth = hop.plan.bandwidth(hop.operator) if hop.operator else 0.0
-        return ordered(hop.task.for_primary(name), links, hop.used, bandwidth)
+        return ordered(hop.task.for_primary(name), links, hop.used, bandwidth, single=self._single(hop, name))
+
+    def _single(self, hop: _Hop, name: str) -> frozenset[str]:
+        """Peers that a replica of an operator should be apart from."""
+        return hop.single if self.config.apart and name in components_of(hop.plan) else frozenset()
 
     def _request(self, hop: _Hop, name: str, order: Sequence[str], links: Mapping[str, Link]) -> Steps:
         """Ask candidates in their order to host a primary, until one accepts."""
@@ -258,7 +269,9 @@ class Placing(Protocol):
             links = yield from self._survey(hop, [name])
             used = hop.used
             needs = hop.needs if self.config.able else (lambda _peer: 0.0)
-            order = ordered(hop.task.candidates[name], links, used, bandwidth, [own, *chosen], needs)
+            order = ordered(
+                hop.task.candidates[name], links, used, bandwidth, [own, *chosen], needs, self._single(hop, name)
+            )
             order = [address for address in order if address not in dict(passed)]
             if not order:
                 what = f"backup {len(chosen) + 1} of {hop.task.degree - 1} of {name}"
@@ -318,6 +331,7 @@ class Placing(Protocol):
             role=role,
             at=address,
             used=address in used,
+            apart=bool(self._single(hop, name)),
             latency_s=links[address].latency if address in links else None,
             order=list(order[:SHOWN]),
             candidates=len(order),

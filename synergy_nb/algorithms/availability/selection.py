@@ -23,6 +23,7 @@ def ordered(
     bandwidth: float,
     beside: Collection[str] = (),
     needs: Callable[[str], float] = lambda _peer: 0.0,
+    single: Collection[str] = (),
 ) -> list[str]:
     """Closest used candidates, then closest candidates.
 
@@ -40,6 +41,9 @@ def ordered(
         Peers of other replicas of the same component, which cannot have this one.
     needs
         Cores that a peer should have left; those that have not come after all others.
+    single
+        Peers whose death ends the application anyway; they come after others with as much room, since a replica there
+        covers nothing.
 
     Examples
     --------
@@ -49,13 +53,13 @@ def ordered(
     """
     taken = {domain for peer in beside if peer in links for domain in links[peer].domains}
 
-    def preference(peer: str) -> tuple[int, bool, bool, float, float, str]:
+    def preference(peer: str) -> tuple[int, bool, bool, bool, float, float, str]:
         link = links[peer]
         alone = 1.0 - link.failure
         for value in link.domains.values():
             alone *= 1.0 - value
         overlap, full = len(taken.intersection(link.domains)), link.cores < needs(peer)
-        return overlap, full, peer not in used, round(1.0 - alone, 12), link.latency, peer
+        return overlap, full, peer in single, peer not in used, round(1.0 - alone, 12), link.latency, peer
 
     possible = (
         peer
@@ -65,7 +69,9 @@ def ordered(
     return sorted(possible, key=preference)
 
 
-def agreed(lists: Sequence[tuple[float, Sequence[str]]], used: Collection[str]) -> list[str]:
+def agreed(
+    lists: Sequence[tuple[float, Sequence[str]]], used: Collection[str], single: Collection[str] = ()
+) -> list[str]:
     """Peers that all upstream peers of a component would have it on, in the order in which they are asked.
 
     Parameters
@@ -75,6 +81,8 @@ def agreed(lists: Sequence[tuple[float, Sequence[str]]], used: Collection[str]) 
         with the highest bandwidth, of several such the first.
     used
         Peers of replicas of the application, as far as any of them knows; these come first.
+    single
+        Peers whose death ends the application anyway; these come last.
 
     Examples
     --------
@@ -83,4 +91,4 @@ def agreed(lists: Sequence[tuple[float, Sequence[str]]], used: Collection[str]) 
     """
     ranked = [candidates for _, candidates in sorted(lists, key=lambda each: -each[0])]
     common = [peer for peer in ranked[0] if all(peer in candidates for candidates in ranked[1:])]
-    return sorted(common, key=lambda peer: peer not in used)
+    return sorted(common, key=lambda peer: (peer in single, peer not in used))

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from synergy_nb.errors import door
 from synergy_nb.graph import Hop
 from synergy_nb.peer import Message, Traced
 from synergy_nb.plan import Plan
@@ -85,6 +86,10 @@ class CompositionConfig(msgspec.Struct, frozen=True):
         after them, to the peer ``nearest`` to what comes before them, to a ``random`` one, or nowhere (``off``).
     projection
         How the impact on the QoS of applications that run is projected; None: it is not.
+    late
+        Share of the tuples that may take longer than the limit where a plan states no miss rate; all other tuples have
+        to keep the limit, as far as peers have measured how their times vary. None: the mean decides, as in the
+        dissertation.
     enforce
         Whether capacity, bandwidth and QoS are checked at all; only policies to compare with go without.
     """
@@ -106,6 +111,7 @@ class CompositionConfig(msgspec.Struct, frozen=True):
     projection: ProjectionConfig | None = ProjectionConfig()
     enforce: bool = True
     adaptive: bool = False
+    late: float | None = None
 
     @property
     def rule(self) -> str:
@@ -114,6 +120,7 @@ class CompositionConfig(msgspec.Struct, frozen=True):
             return "least delay"
         return f"least φ (the fastest within {self.tolerance:.3g} of it)" if self.tolerance else "least φ"
 
+    @door
     def __post_init__(self) -> None:
         if not 0.0 < self.ratio <= 1.0:
             raise ValueError(f"ratio: {self.ratio}; expected more than 0, at most 1")
@@ -125,6 +132,8 @@ class CompositionConfig(msgspec.Struct, frozen=True):
         ):
             if getattr(self, field) not in known:
                 raise ValueError(f"{field}: {getattr(self, field)!r}; expected {' or '.join(known)}")
+        if self.late is not None and not 0.0 < self.late < 1.0:
+            raise ValueError(f"late: {self.late}; expected a share between 0 and 1, or None")
         if not self.tolerance >= 0.0:
             raise ValueError(f"tolerance: {self.tolerance}; expected at least 0")
         for field in ("at_least", "budget", "tries", "attempts"):

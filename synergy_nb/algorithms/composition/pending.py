@@ -83,12 +83,12 @@ class Pending:
                 continue
             nearest = min(drops, key=lambda drop: abs(drop.asked - drop.available))
             peers, unit = len({drop.at for drop in drops}), UNITS.get(condition, "")
-            if condition == "QoS impact":
+            if nearest.detail:
                 parts.append(
-                    f"operator {operator}: QoS impact at {peers} peer{'s' if peers > 1 else ''}: {nearest.detail}"
+                    f"operator {operator}: {condition} at {peers} peer{'s' if peers > 1 else ''}: {nearest.detail}"
                 )
                 continue
-            verb = "is needed" if condition != "delay" else "is allowed"
+            verb = "is needed" if condition not in ("delay", "miss rate") else "is allowed"
             parts.append(
                 f"operator {operator}: {condition} at {peers} peer{'s' if peers > 1 else ''}, at best "
                 f"{nearest.available:.4g}{unit} where {nearest.asked:.4g}{unit} {verb} ({nearest.at})"
@@ -96,11 +96,16 @@ class Pending:
         return "; ".join(parts)
 
 
-def failing(plan: Plan, graph: ComponentGraph, delay: float, phi: float) -> str:
-    """Which of the selection conditions a complete graph fails; 2.1 holds by how paths are merged."""
+def failing(plan: Plan, graph: ComponentGraph, late: float | None, phi: float) -> str:
+    """Which of the selection conditions a complete graph fails; 2.1 holds by how paths are merged.
+
+    ``late`` is the share of tuples that may exceed the limit where the plan states none; None: the mean decides.
+    """
     asked = plan.qos
-    if asked.delay is not None and delay > asked.delay:
-        return f"delay {delay:.4g} s exceeds {asked.delay:g} s (2.2)"
+    if asked.delay is not None:
+        delay = graph.kept(plan, late if asked.miss_rate is None else None)
+        if delay > asked.delay:
+            return f"delay {delay:.4g} s exceeds {asked.delay:g} s (2.2)"
     if not math.isfinite(phi):
         return "processing capacity or bandwidth of its peers does not suffice (2.3, 2.4)"
     if asked.miss_rate is not None and asked.delay is not None:

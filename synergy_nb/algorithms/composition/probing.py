@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -27,6 +28,7 @@ from synergy_nb.algorithms.composition.messages import (
 )
 from synergy_nb.graph import Hop, late
 from synergy_nb.ledger import ROUNDING, Ledger
+from synergy_nb.overheads import HOP, Overheads, quantile
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.peer import Peer, Protocol, Timer
 from synergy_nb.plan import Plan
@@ -37,7 +39,9 @@ __all__ = ["Probing"]
 
 Project = Callable[[str, Plan, str, Sequence[str], float], tuple[float, list[Impact]]]
 
+NO_CAPACITY: Final = "no capacity is left: what is promised and measured there would keep it busy all the time"
 FRESH: Final = 2.0  # seconds that what came along with data is believed
+TOLD: Final = 4  # applications whose projected impact the journal tells of, by probe
 MEMORY: Final = 4096  # closed requests that a peer remembers, to refuse their late probes by name
 
 
@@ -56,9 +60,9 @@ class Probing(Protocol):
     peer
         The peer.
     ledger
-        Its resources.
+        Ledger of the peer's resources.
     latency
-        How far peers are.
+        Measured latencies to other peers, in seconds.
     config
         Parameters; only its times matter here, the rest travels with the request.
 
@@ -75,6 +79,8 @@ class Probing(Protocol):
         Seconds from a source until a tuple is done by a component of this peer; None if it has no such component.
     hosts : callable (component name) -> bool
         Whether a component that this peer does not offer may be deployed here.
+    overheads : Overheads
+        The time that items take at this peer beside the processing of their tuples, as its driver measures it.
     known : callable () -> sequence of str
         Addresses of other peers, neighbours in the overlay first.
     """
@@ -96,6 +102,7 @@ class Probing(Protocol):
         self.running: Callable[[Provider], float | None] = lambda _component: None
         self.hosts: Callable[[str], bool] = lambda _name: True
         self.known: Callable[[], Sequence[str]] = tuple
+        self.overheads = Overheads()
         self._heard: dict[str, tuple[float, float]] = {}  # peer to cores that it has left, and when it said so
         self._held: dict[str, tuple[int, Timer]] = {}
         self._seen: dict[str, set[tuple[str, tuple[tuple[str, str], ...]]]] = {}
@@ -159,7 +166,7 @@ class Probing(Protocol):
             capacity=hop.capacity,
             bandwidth=hop.bandwidth if math.isfinite(hop.bandwidth) else None,
             so_far_s=sum(each.processing + each.transmission for each in path),
-            impacts=[[each.application, each.before, each.after, each.limit] for each in impacts if each.limit],
+            impacts=_nearest(impacts),
         )
         following = plan.downstream(operator)
         if following:
@@ -174,19 +181,28 @@ class Probing(Protocol):
         name, operator, ledger = request.request, probe.operator, self.ledger
         address = self.peer.address
         capacity = ledger.residual_cores(name)
-        bandwidth, transmission = math.inf, 0.0
+        bandwidth, transmission, variance = math.inf, 0.0, 0.0
         if before is not None and before.peer != address:
             bandwidth = ledger.residual_bandwidth(name, before.peer)
             transmission = self._transmission(before.peer, probe.sent)
             if bandwidth > 0.0:
                 transmission += plan.tuple_bytes(before.operator) / bandwidth
+            coding = self.overheads.expected(HOP)
+            transmission += coding.mean
+            variance = coding.variance + self.latency.deviation(before.peer) ** 2
         given_by = self._given_by(plan, operator)
         so_far = sum(each.processing + each.transmission for each in probe.path) + transmission
         beside = [each.operator for each in probe.path if each.peer == address]
         processing, impacts = (
             (given_by, []) if given_by is not None else self.project(name, plan, operator, beside, so_far)
         )
-        hop = Hop(operator, address, capacity, bandwidth, processing, transmission)
+        if given_by is None:
+            stated = plan.processing_time(operator)
+            variance += max(processing * processing - stated * stated, 0.0) if processing < math.inf else 0.0
+            overhead = self.overheads.component(plan, operator)
+            processing += overhead.mean
+            variance += overhead.variance
+        hop = Hop(operator, address, capacity, bandwidth, processing, transmission, variance)
 
         via = tuple({hop.peer for hop in probe.path})
 
@@ -205,6 +221,8 @@ class Probing(Protocol):
         left = capacity - sum(plan.load(before_it.operator) for before_it in probe.path if before_it.peer == address)
         if left < load - ROUNDING * ledger.cores:
             return dropped("processing capacity", load, left)
+        if processing == math.inf:
+            return dropped("processing capacity", load, 0.0, NO_CAPACITY)
         if before is not None and before.peer != address:
             asked = plan.bandwidth(before.operator)
             spare = bandwidth - sum(
@@ -215,8 +233,13 @@ class Probing(Protocol):
             if spare < asked * (1.0 - ROUNDING):
                 return dropped("bandwidth", asked, spare)
         limit = plan.qos.delay
-        if limit is not None and so_far + processing > limit:
-            return dropped("delay", limit, so_far + processing)
+        if limit is not None:
+            kept = so_far + processing
+            if self.config.late is not None and plan.qos.miss_rate is None:
+                varies = sum(each.variance for each in probe.path) + variance
+                kept = quantile(kept, varies, 1.0 - self.config.late)
+            if kept > limit:
+                return dropped("delay", limit, kept)
         if limit is not None and plan.qos.miss_rate is not None:
             path = (*probe.path, hop)
             missed = late(path, [each.transmission for each in path], plan, limit)
@@ -438,6 +461,16 @@ class Probing(Protocol):
         self._closed.move_to_end(request)
         while len(self._closed) > MEMORY:
             self._closed.popitem(last=False)
+
+
+def _nearest(impacts: Iterable[Impact]) -> list[list[Any]]:
+    """The impacts that the journal records: the few that come nearest to their limits, nearest first.
+
+    If each probe recorded all of them, the journal would grow with the square of the number of applications.
+    """
+    limited = [each for each in impacts if each.limit]
+    nearest = heapq.nsmallest(TOLD, limited, key=lambda each: (each.limit or 0.0) - each.after)
+    return [[each.application, each.before, each.after, each.limit] for each in nearest]
 
 
 def _check_route(plan: Plan, probe: Probe) -> None:

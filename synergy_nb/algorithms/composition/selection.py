@@ -312,7 +312,7 @@ class Composition(Protocol):
         shown = 0
         for graph in graphs:
             delay, phi = graph.delay(plan), graph.balance(plan)
-            failed = failing(plan, graph, delay, phi) if self.config.enforce else ""
+            failed = failing(plan, graph, self.config.late, phi) if self.config.enforce else ""
             if not failed:
                 pending.qualified.append((phi, graph))
                 pending.unqualified = ""
@@ -361,7 +361,9 @@ class Composition(Protocol):
         phi, graph = pending.qualified.pop()
         pending.tried += 1
         plan = pending.way.plan
-        by = {"phi": phi, "delay_s": graph.delay(plan), "rule": self.config.rule}
+        late = self.config.late if plan.qos.miss_rate is None else plan.qos.miss_rate
+        rule = self.config.rule
+        by = {"phi": phi, "delay_s": graph.delay(plan), "kept_s": graph.kept(plan, late), "late": late, "rule": rule}
         self.peer.record("graph_selected", pending.request, peers=graph.peers, **by)
 
         def established(refusal: str) -> None:
@@ -390,7 +392,8 @@ class Composition(Protocol):
             self._free(pending)
             self._discover(pending)
         else:
-            self._reject(pending, f"{pending.why}; with new components: {why}" if pending.why else why)
+            again = pending.why not in ("", why)
+            self._reject(pending, f"{pending.why}; with new components: {why}" if again else why)
 
     def _next_way(self, pending: Pending, reason: str) -> None:
         """Compose the plan in another way, or reject it if there is none."""

@@ -23,8 +23,7 @@ from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
-from scipy.stats import qmc
+from scipy.special import ndtri, stdtrit
 
 from synergy_nb.algorithms.resilience.doors import (
     Arcs,
@@ -85,7 +84,7 @@ def node_load(load: npt.ArrayLike, assignment: npt.ArrayLike, nodes: int, arcs: 
     assignment
         Node of each operator.
     nodes
-        How many there are.
+        Number of nodes.
     arcs
         Streams whose transfer costs something.
 
@@ -270,7 +269,8 @@ def feasible_ratio(
         return Ratio(ratio, ratio * rounding)
     each = 1 << max(math.ceil(math.log2(max(samples, 1) / COPIES)), 1)
     means = [sampled_ratio(planes, own) for own in directions(d, each, COPIES, seed)]
-    half = float(stats.t.ppf((1.0 + CONFIDENCE) / 2.0, COPIES - 1)) * float(stats.sem(means))
+    error = float(np.std(means, ddof=1)) / math.sqrt(COPIES)
+    half = float(stdtrit(COPIES - 1, (1.0 + CONFIDENCE) / 2.0)) * error
     return Ratio(math.fsum(means) / COPIES, half)
 
 
@@ -305,6 +305,8 @@ def directions(d: int, count: int, copies: int = 1, seed: int = 0) -> Floats:
     """
     found = np.ones((copies, count, d))
     if d > 1:
+        from scipy.stats import qmc  # noqa: PLC0415 - slow to import, and not needed for one source
+
         for copy, own in enumerate(np.random.SeedSequence(seed).spawn(copies)):
             points = qmc.Sobol(d - 1, rng=np.random.default_rng(own)).random(count)
             left = np.ones(count)
@@ -344,4 +346,4 @@ def _share_of(setting: Normalised, matrix: Floats, points: Floats) -> Ratio:
         raise ValueError("rates: every point takes more than all nodes have; expected some that can be carried")
     share = float(np.mean((possible @ matrix.T <= 1.0).all(axis=1)))
     deviation = math.sqrt(share * (1.0 - share) / len(possible))
-    return Ratio(share, float(stats.norm.ppf((1.0 + CONFIDENCE) / 2.0)) * deviation)
+    return Ratio(share, float(ndtri((1.0 + CONFIDENCE) / 2.0)) * deviation)

@@ -33,11 +33,11 @@ class Component:
     Parameters
     ----------
     plan
-        Of the application that had it deployed.
+        Plan of the application that had the component deployed.
     operator
-        Its operator there.
+        Id of the component's operator in that plan.
     uses
-        What its stream is made of: all components upstream of it, wherever they are, and itself.
+        All components that make its stream: those upstream of it, wherever they are, and itself.
     reached
         Seconds from a source until a tuple is done here, as probes found it.
 
@@ -81,16 +81,18 @@ class Components:
 
     Attributes
     ----------
-    version : int
-        Another one whenever components, their users or loads have changed.
+    touched : dict of str to None
+        Applications whose components here, or the users or loads of these, have changed since whoever projects impact
+        last took them out; in the order of the changes.
     """
 
     def __init__(self, peer: Peer, ledger: Ledger, streams: Streams | None) -> None:
         self.peer = peer
         self.ledger = ledger
         self.streams = streams
-        self.version = 0
+        self.touched: dict[str, None] = {}
         self._components: dict[ComponentId, Component] = {}
+        self._used: dict[str, set[ComponentId]] = {}  # by application that uses them
 
     def __contains__(self, component: object) -> bool:
         return component in self._components
@@ -112,29 +114,45 @@ class Components:
     def add(self, graph: Graph, plan: Plan, operator: str) -> None:
         """Take a component that an application has had deployed here."""
         component = Component(plan, operator, made_by(graph, plan, operator), graph.reached.get(operator, 0.0))
-        component.users.add(graph.application)
-        self._components[graph.application, operator] = component
-        self.version += 1
+        name = graph.application, operator
+        before = self._components.get(name)
+        for user in () if before is None else before.users:
+            self._used[user].discard(name)
+        self._components[name] = component
+        self._join(name, graph.application)
 
     def use(self, component: ComponentId, application: str) -> bool:
         """Let an application use a component; False if it is not here."""
         found = self._components.get(component)
         if found is None:
             return False
-        found.users.add(application)
-        self.version += 1
+        self._join(component, application)
         return True
+
+    def _join(self, name: ComponentId, application: str) -> None:
+        component = self._components[name]
+        component.users.add(application)
+        self._used.setdefault(application, set()).add(name)
+        self._touch(component)
+
+    def _touch(self, component: Component) -> None:
+        """What the users of a component do here has changed; of a stream that they share, one counts the load."""
+        self.touched.update(dict.fromkeys(sorted(component.users)))
+
+    def of(self, application: str) -> list[tuple[ComponentId, Component]]:
+        """Components here that an application uses, by their names."""
+        return [(name, self._components[name]) for name in self.used_by(application)]
 
     def used_by(self, application: str) -> list[ComponentId]:
         """Components here that an application uses."""
-        return sorted(name for name, component in self._components.items() if application in component.users)
+        return sorted(self._used.get(application, ()))
 
     def observed(self, component: ComponentId, load: tuple[Segment, ...]) -> None:
         """The driver's report of a component's load as a signature; empty where it is as it was promised."""
         found = self._components.get(component)
         if found is not None and (load or found.load):
             found.load = load or None
-            self.version += 1
+            self._touch(found)
 
     def offer(self, application: str, operators: Iterable[str]) -> None:
         """Put streams of an application that runs in the directory."""
@@ -166,7 +184,8 @@ class Components:
         needs
             Gives for an application that is still here all the components that it uses, on any peer.
         """
-        self.version += 1
+        self.touched[application] = None
+        left: list[ComponentId] = []
         for name in self.used_by(application):
             owner, operator = name
             if owner == application and operator in keep:
@@ -174,9 +193,16 @@ class Components:
                 continue
             component = self._components[name]
             component.users.discard(application)
-            if not component.users:
+            self._used[application].discard(name)
+            if component.users:
+                left.append(name)
+                self._touch(component)
+            else:
                 self._remove(name)
-        for (owner, operator), component in sorted(self._components.items()):
+        if not self._used.get(application):
+            self._used.pop(application, None)
+        for owner, operator in left:  # of others, nobody has gone who needed a reader
+            component = self._components[owner, operator]
             if owner in component.users:
                 continue
             needed = {reader for user in component.users for (of, reader) in needs(user) if of == owner}

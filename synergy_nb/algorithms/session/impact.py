@@ -45,7 +45,6 @@ class Impacts:
         self._members = members
         self._ledger = ledger
         self._known: dict[str, Application] = {}
-        self._version = -1
 
     def project(
         self, request: str, plan: Plan, operator: str, beside: Sequence[str], so_far: float
@@ -90,14 +89,15 @@ class Impacts:
 
     def running(self) -> dict[str, Application]:
         """Applications with components here, as projection sees them."""
-        if self._version != self._components.version:
-            self._version = self._components.version
-            local: dict[str, list[tuple[ComponentId, Component]]] = {}
-            for name, component in self._components.items():
-                for user in component.users:
-                    local.setdefault(user, []).append((name, component))
-            known = {user: self._application(user, here) for user, here in local.items() if user in self._members}
-            self._known = {user: application for user, application in known.items() if application.components}
+        touched = self._components.touched
+        for user in touched:  # the others are as they were: a set-up costs the same however many run
+            here = self._components.of(user) if user in self._members else []
+            application = self._application(user, here) if here else None
+            if application is not None and application.components:
+                self._known[user] = application
+            else:
+                self._known.pop(user, None)
+        touched.clear()
         for user, application in self._known.items():
             application.time = self._members[user].time
         return self._known
@@ -107,13 +107,13 @@ class Impacts:
         parts: list[Local] = []
         upstream: dict[str, tuple[str, ...]] = {name: member.plan.upstream(name) for name in member.plan.operators}
         before: dict[str, str] = {}  # of a tap, the last component that its stream is made by here
-        for (owner, operator), component in sorted(here, key=lambda each: each[0]):
+        for (owner, operator), component in here:
             queued = self._queued(component.plan, operator, self.processing(component.plan, operator))
             if queued <= QUEUED:
                 continue
             name = operator
             if owner != user:
-                name = f"{owner}/{operator}"
+                name = f"{owner}/{operator}"  # no id holds a slash, so this is neither an own operator nor another one
                 for tap in self._taps(member, (owner, operator)):
                     upstream[name] = (before[tap],) if tap in before else ()
                     upstream[tap] = (name,)

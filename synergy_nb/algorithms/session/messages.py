@@ -18,6 +18,7 @@ __all__ = [
     "Feedback",
     "Graph",
     "Lost",
+    "Measured",
     "Moved",
     "Refused",
     "SessionConfig",
@@ -128,12 +129,18 @@ class Begin(Message, frozen=True):
     attempt: int
 
 
-class Feedback(Message, frozen=True):
-    """Measured end-to-end execution time t̂ in seconds (negative: none measured yet), and the lease of the session."""
+class Measured(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Measured end-to-end execution time t̂ of an application in seconds; negative: none measured yet."""
 
     application: str
     attempt: int
     delay: float
+
+
+class Feedback(Message, frozen=True, gc=False):
+    """Measurements of the applications of which the sender is the origin, and the lease of their sessions."""
+
+    measured: tuple[Measured, ...]
 
 
 class End(Message, frozen=True):

@@ -25,6 +25,7 @@ class Member:
         "operators",
         "plan",
         "preparing",
+        "projected",
         "running",
         "started",
         "timer",
@@ -38,6 +39,7 @@ class Member:
         self.deployed: set[str] = set()
         self.preparing: set[str] = set()  # of these, parts on Spark that are not ready
         self.delay = -1.0
+        self.projected = max(graph.reached.values(), default=0.0)  # t̂ in seconds, as probes found it
         self.started = False
         self.running = False
         self.heard = now
@@ -46,7 +48,7 @@ class Member:
     @property
     def time(self) -> float:
         """End-to-end execution time t̂ in seconds: measured, or until then as it was projected."""
-        return self.delay if self.delay >= 0.0 else max(self.graph.reached.values(), default=0.0)
+        return self.delay if self.delay >= 0.0 else self.projected
 
     @property
     def offered(self) -> list[str]:

@@ -15,8 +15,9 @@ has gone (:mod:`synergy_nb.algorithms.session.components`), whoever had it deplo
 when their application runs.
 
 *Keeping* (section 2.3.4). The origin, where the sinks are, sends the measured end-to-end execution time t̂ to all
-peers of the graph once a second. This feedback is also the lease of the session: a peer that hears none for a while
-gives its share back. The origin watches the peers of the graph through the failure detector.
+peers of the graph once a second (:mod:`synergy_nb.algorithms.session.feedback`). This feedback is also the lease of the
+session: a peer that hears none for a while gives its share back. The origin watches the peers of the graph through the
+failure detector.
 
 *End.* A finished, failed or stopped application is taken back everywhere, but for the results at the sinks of one that
 was not stopped; a late message of it is refused by name.
@@ -28,6 +29,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 
 from synergy_nb.algorithms.session.components import ComponentId, Components
+from synergy_nb.algorithms.session.feedback import Feedbacks
 from synergy_nb.algorithms.session.impact import Impacts
 from synergy_nb.algorithms.session.messages import (
     TRACED,
@@ -66,7 +68,7 @@ class Session(Protocol):
     peer
         The peer.
     ledger
-        Its resources.
+        Ledger of the peer's resources.
     membership
         Failure detector: the origin watches its peers, they watch the origin.
     config
@@ -104,6 +106,7 @@ class Session(Protocol):
         self._members: dict[str, Member] = {}
         self._owned: dict[str, Owned] = {}
         self._ended: OrderedDict[str, int] = OrderedDict()
+        self.feedbacks = Feedbacks(peer, self.config, self._owned, self._members)
         membership.on_dead.append(self._peer_died)
         self.impacts = Impacts(self.components, self._members, ledger)
         self.takeovers = TakeOvers(
@@ -348,10 +351,10 @@ class Session(Protocol):
         plan = Plan.from_bytes(graph.plan)
         for address in sorted({graph.peers[source] for source in plan.sources}):
             self.peer.send(address, Begin(graph.application, graph.attempt))
-        self._send_feedback(graph.application, graph.attempt)  # from it, all know that the application runs
+        self.feedbacks.begin(graph.application)  # from it, all know that the application runs
         peers = expanded(plan, graph.peers)
         shared = {tap: list(provider(plan.operators[tap], graph.peers[tap]) or ()) for tap in graph.shared}
-        self.peer.record("application_running", graph.application, peers=peers, shared=shared)
+        self.peer.record("application_running", graph.application, peers=peers, shared=shared, uses=dict(graph.shared))
         self.peer.instruct(Report(graph.application, "running", "", peers, graph.backups))
         owned.established("")
 
@@ -381,28 +384,20 @@ class Session(Protocol):
 
     # -- keeping -----------------------------------------------------------------------------------------------------
 
-    def _send_feedback(self, application: str, attempt: int) -> None:
-        owned = self._owned.get(application)
-        if owned is None or owned.graph.attempt != attempt:
-            return
-        member = self._members.get(application)
-        message = Feedback(application, attempt, -1.0 if member is None else member.delay)
-        for address in owned.graph.addresses:
-            self.peer.send(address, message)
-        self.peer.after(self.config.feedback, self._send_feedback, application, attempt)
-
     def _feedback(self, sender: str, message: Feedback) -> None:
-        member = self._members.get(message.application)
-        if member is None or member.graph.attempt != message.attempt:
-            self.peer.send(sender, Lost(message.application, message.attempt, f"no session at {self.peer.address}"))
-            return
-        member.heard = self.peer.now
-        self._start(member)  # should the word to begin have been lost
-        if not member.running:
-            member.running = True
-            self.components.offer(message.application, member.offered)
-        if sender != self.peer.address:
-            member.delay = message.delay
+        for measured in message.measured:
+            member = self._members.get(measured.application)
+            if member is None or member.graph.attempt != measured.attempt:
+                reason = f"no session at {self.peer.address}"
+                self.peer.send(sender, Lost(measured.application, measured.attempt, reason))
+                continue
+            member.heard = self.peer.now
+            self._start(member)  # should the word to begin have been lost
+            if not member.running:
+                member.running = True
+                self.components.offer(measured.application, member.offered)
+            if sender != self.peer.address:
+                member.delay = measured.delay
 
     def _check_lease(self, application: str) -> None:
         member = self._members.get(application)

@@ -18,10 +18,11 @@ from typing import Any, Final
 
 import polars as pl
 
-from synergy_nb.dataflow.operators.base import WINDOW, Context, OperatorLogic, implements
+from synergy_nb.dataflow.operators.base import WINDOW, Context, OperatorLogic, implements, kept_bytes, value_bytes
 from synergy_nb.dataflow.operators.values import MEMBER, Values
 from synergy_nb.dataflow.operators.windows import (
     BOUND,
+    BOUNDS_BYTES,
     ORDINAL,
     Buffered,
     SessionWindows,
@@ -36,6 +37,8 @@ __all__ = ["SessionAggregate", "WindowAggregate", "aggregate", "count"]
 PANE: Final = "@pane"
 FIRST: Final = "@first"
 LAST: Final = "@last"
+REDUCING: Final = 3.0  # bytes that reducing needs for each byte of rows
+MERGING: Final = 3.0  # bytes that merging needs for each byte of partial results
 GATHERED: Final = 32_768  # rows of small batches that are reduced in one call
 
 
@@ -45,7 +48,7 @@ class WindowAggregate(OperatorLogic):
     Parameters
     ----------
     context
-        Of the operator.
+        Context of the operator.
     windows
         Event-time windows, or those of the input.
     by
@@ -60,6 +63,7 @@ class WindowAggregate(OperatorLogic):
         super().__init__(context)
         schema = context.inputs[0]
         self._windows = windows
+        self._overlap = windows.overlap
         self._by = list(by)
         self._values = Values(values, schema, context.output)
         self._pane: pl.Expr | None = None
@@ -79,17 +83,42 @@ class WindowAggregate(OperatorLogic):
 
     def _load(self, tables: Mapping[str, pl.DataFrame]) -> None:
         self._small: list[pl.DataFrame] = []
-        self._small_rows = 0
-        self._merged = dict(tables)
-        self._fresh: dict[str, list[pl.DataFrame]] = {name: [] for name in self._merged}
-        self._fresh_rows = 0
+        self._small_rows = self._small_bytes = 0
+        self._fresh: dict[str, list[pl.DataFrame]] = {name: [] for name in tables}
+        self._fresh_rows = self._fresh_bytes = 0
+        self._keep(tables)
         self._doubled = False  # whether a pane and group may have several rows in what was merged
         self._due = END
 
     @property
     def state_rows(self) -> int:
         """Rows gathered, partial results and members of sets kept between calls."""
-        return self._small_rows + self._fresh_rows + sum(table.height for table in self._merged.values())
+        return self._small_rows + self._fresh_rows + self._merged_rows
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of rows gathered, partial results and members of sets."""
+        return self._small_bytes + self._fresh_bytes + self._merged_bytes
+
+    def batch_needs(self, port: int, batch: Batch) -> float:
+        """Rows are gathered; then reduced; then, if partial results have doubled, merged with those there are."""
+        rows = self._small_rows + batch.rows
+        if rows < GATHERED:
+            return 3.0 * value_bytes(batch.table)
+        reducing = REDUCING * (self._small_bytes + value_bytes(batch.table)) * len(self._merged)
+        fresh = self._fresh_rows + rows * len(self._merged)
+        if fresh < max(GATHERED, self._merged_rows):
+            return reducing
+        return reducing + MERGING * (self._fresh_bytes + self._merged_bytes)
+
+    def close_needs(self, low: int) -> float:
+        """Partial results are merged, those that stay are copied, and those that leave are spread over windows."""
+        if low < self._due:
+            return 0.0
+        size = self.state_bytes
+        spread = size + BOUNDS_BYTES * self.state_rows
+        spread = min(spread * self._overlap, max(self.piece_bytes, spread))
+        return size + MERGING * max(size, spread)
 
     def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:
         """Reduce the rows to partial results; nothing leaves."""
@@ -99,6 +128,7 @@ class WindowAggregate(OperatorLogic):
             return ()
         self._small.append(table)
         self._small_rows += table.height
+        self._small_bytes += kept_bytes(table)
         if self._small_rows >= GATHERED:
             self._gather()
         return ()
@@ -108,24 +138,22 @@ class WindowAggregate(OperatorLogic):
         if low < self._due:
             return ()
         self._gather()
-        if self._fresh_rows + sum(table.height for table in self._merged.values()) < GATHERED:
+        if self._fresh_rows + self._merged_rows < GATHERED:
             self._together()  # they are merged below
         else:
             self._consolidate()
         return self._closed(low)
 
     def _closed(self, low: int) -> Iterable[pl.DataFrame]:
-        windows, at, previous = self._windows, PANE, self._forwarded
-        closed = {name: windows.spread(table, at, previous, low) for name, table in self._merged.items()}
-        self._merged = {name: windows.keep(table, at, low) for name, table in self._merged.items()}
+        windows, keys, values = self._windows, [*WINDOW, *self._by], self._values
+        for tables, after, until in windows.portions(self._merged, PANE, self._forwarded, low, self.piece_bytes):
+            closed = {name: windows.spread(table, PANE, after, until) for name, table in tables.items()}
+            sets = {name: closed[f"set {name}"].select(*keys, MEMBER).unique() for name in self._sets}
+            merged = values.merge(closed["partials"], keys)
+            finished = values.finish(merged, sets, keys)
+            yield _ordered(finished, self.context.output, ["window_end", "window_start", *self._by])
+        self._keep({name: windows.keep(table, PANE, low) for name, table in self._merged.items()})
         self._due = self._next_due(low)
-        keys = [*WINDOW, *self._by]
-        values = self._values
-        sets = {name: closed[f"set {name}"].select(*keys, MEMBER).unique() for name in self._sets}
-        merged = values.merge(closed["partials"], keys)
-        return (
-            _ordered(values.finish(merged, sets, keys), self.context.output, ["window_end", "window_start", *self._by]),
-        )
 
     def state(self) -> dict[str, pl.DataFrame]:
         """Partial results and sets of values."""
@@ -152,7 +180,7 @@ class WindowAggregate(OperatorLogic):
     def _gather(self) -> None:
         if self._small:
             rows = pl.concat(self._small)
-            self._small, self._small_rows = [], 0
+            self._small, self._small_rows, self._small_bytes = [], 0, 0
             self._reduce(rows)
 
     def _reduce(self, rows: pl.DataFrame) -> None:
@@ -163,7 +191,8 @@ class WindowAggregate(OperatorLogic):
         for fresh, table in zip(self._fresh.values(), tables, strict=True):
             fresh.append(table)
             self._fresh_rows += table.height
-        if self._fresh_rows >= max(GATHERED, sum(table.height for table in self._merged.values())):
+            self._fresh_bytes += kept_bytes(table)
+        if self._fresh_rows >= max(GATHERED, self._merged_rows):
             self._consolidate()
 
     def _located(self, rows: pl.LazyFrame) -> pl.LazyFrame:
@@ -179,6 +208,7 @@ class WindowAggregate(OperatorLogic):
             lazy = rows.lazy()
             lazy = self._values.merge(lazy, self._keys) if name == "partials" else lazy.unique()
             self._merged[name] = lazy.select(self._empty[name].columns).collect()
+        self._keep(self._merged)
         self._doubled = False
 
     def _together(self) -> None:
@@ -188,8 +218,15 @@ class WindowAggregate(OperatorLogic):
         for name, fresh in self._fresh.items():
             self._merged[name] = pl.concat([self._merged[name], *fresh])
             fresh.clear()
-        self._fresh_rows = 0
+        self._fresh_rows = self._fresh_bytes = 0
+        self._keep(self._merged)
         self._doubled = True
+
+    def _keep(self, tables: Mapping[str, pl.DataFrame]) -> None:
+        """Keep these tables as what was merged."""
+        self._merged = dict(tables)
+        self._merged_rows = sum(table.height for table in tables.values())
+        self._merged_bytes = sum(kept_bytes(table) for table in tables.values()) if self._merged_rows else 0
 
 
 class SessionAggregate(WindowAggregate):
@@ -198,9 +235,9 @@ class SessionAggregate(WindowAggregate):
     Parameters
     ----------
     context
-        Of the operator.
+        Context of the operator.
     windows
-        Of sessions.
+        Session windows.
     by
         Columns to group by.
     values
@@ -219,7 +256,7 @@ class SessionAggregate(WindowAggregate):
         over = pl.lit(value=True) if low == END else ends <= low
         bounds = [pl.col(FIRST).cast(BOUND).alias("window_start"), ends.cast(BOUND).alias("window_end")]
         closed = {name: rows.lazy().filter(over).with_columns(bounds) for name, rows in self._merged.items()}
-        self._merged = {name: rows.filter(~over) for name, rows in self._merged.items()}
+        self._keep({name: rows.filter(~over) for name, rows in self._merged.items()})
         self._due = self._next_due(low)
         keys = [*WINDOW, *self._by]
         finished = self._values.finish(
@@ -256,6 +293,7 @@ class SessionAggregate(WindowAggregate):
                 lazy = members.join(sessions, on=[*self._by, *was], nulls_equal=True).select(self._empty[name].columns)
                 lazy = lazy.unique()
             self._merged[name] = lazy.select(self._empty[name].columns).collect()
+        self._keep(self._merged)
         self._doubled = False
 
 

@@ -9,6 +9,8 @@ the same object. What holds for every operator is done here, once:
 * The output's watermark is the least of the ports' watermarks; it rises only, and ``END`` leaves when it has come on
   all ports. No output tuple is ever earlier than a punctuation that left before it.
 * ``born`` of an output is that of the input item that triggered it.
+* It says how many bytes its state takes, and how many the next item may need, so that a host can refuse in time. What
+  one item comes to is made piece by piece, as the host takes it: a sliding window or a join may multiply tuples.
 * A snapshot is MessagePack around Arrow tables; a fresh instance that restores it goes on exactly as the old one.
 
 A family of operators is one module; each class says by :func:`implements` which kind of ``plan.py``'s catalogue it is.
@@ -17,7 +19,7 @@ A family of operators is one module; each class says by :func:`implements` which
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
@@ -30,17 +32,24 @@ if TYPE_CHECKING:
 
 __all__ = [
     "OUTPUT_ROWS",
+    "PIECE_BYTES",
     "WINDOW",
     "Context",
     "OperatorLogic",
     "create",
     "implements",
+    "kept_bytes",
     "kinds",
     "positions",
+    "value_bytes",
 ]
 
 OUTPUT_ROWS: Final = 65_536  # rows of an output batch at most, so that credits and queues stay fine-grained
+PIECE_BYTES: Final = 16 << 20  # of output tuples that are made at a time, where an item comes to more
 WINDOW: Final = ("window_start", "window_end")
+_VIEW: Final = 16  # bytes that a value of text takes beside its letters
+_MANY: Final = 32  # rows from which on that is more than a column takes anyway
+_COLUMN: Final = 600  # bytes that a column of a table takes beside its values: of small tables that is most
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -92,14 +101,18 @@ class _Snapshot(msgspec.Struct, frozen=True):
 class OperatorLogic(ABC):
     """Base of all operators.
 
-    A subclass implements :meth:`process` and, where it keeps state, :meth:`close`, :meth:`state`, :meth:`load` and
-    :attr:`state_rows`.
+    A subclass implements :meth:`process` and, where it keeps state, :meth:`close`, :meth:`state`, :meth:`load`,
+    :attr:`state_rows`, :attr:`state_bytes`, :meth:`batch_needs` and :meth:`close_needs`.
 
     Attributes
     ----------
     late
         Tuples dropped so far because their event time was below the last punctuation of their port.
+    piece_bytes
+        Bytes of output tuples that are made at a time, where an item comes to more.
     """
+
+    piece_bytes = PIECE_BYTES
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -135,30 +148,50 @@ class OperatorLogic(ABC):
         """Rows kept between calls; 0 once the stream has ended."""
         return 0
 
-    def on_batch(self, port: int, batch: Batch) -> list[Item]:
-        """Take a batch on a port (0 is the first input of the plan).
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of the rows kept between calls, as :func:`kept_bytes` counts them; in constant time."""
+        return 0
+
+    def needs(self, port: int, item: Item) -> float:
+        """Bytes that taking ``item`` may need in addition to the present state: an estimate in constant time."""
+        if isinstance(item, Batch):
+            return self.batch_needs(port, item)
+        if item.time <= self._watermark_of(port):
+            return 0
+        return self.close_needs(min(item.time, *(low for each, low in enumerate(self._low) if each != port), END))
+
+    def take(self, port: int, item: Item) -> Iterator[Item]:
+        """Take an item on a port (0 is the first input of the plan), and make its output piece by piece.
+
+        Nothing is done before the first piece is asked for, and no other item may be taken before the last.
 
         Raises
         ------
         ValueError
             If the operator cannot work on a value; the text names operator, column and value.
         """
-        table, kept = self._in_time(self._watermark_of(port), batch.table)
-        if table.height == 0:
-            return []
-        return self._outputs(self.process(port, table, batch, kept), batch.born)
-
-    def on_punctuation(self, port: int, punctuation: Punctuation) -> list[Item]:
-        """Take a punctuation on a port; one that does not advance the port's watermark changes nothing."""
-        if punctuation.time <= self._watermark_of(port):
-            return []
-        self._low[port] = punctuation.time
+        if isinstance(item, Batch):
+            table, kept = self._in_time(self._watermark_of(port), item.table)
+            if table.height:
+                yield from self._outputs(self.process(port, table, item, kept), item.born)
+            return
+        if item.time <= self._watermark_of(port):  # it promises nothing new
+            return
+        self._low[port] = item.time
         low = min(self._low)
-        items = self._outputs(self.close(low), punctuation.born)
+        yield from self._outputs(self.close(low), item.born)
         if low > self._forwarded:
             self._forwarded = low
-            items.append(Punctuation(low, self._position, punctuation.born))
-        return items
+            yield Punctuation(low, self._position, item.born)
+
+    def on_batch(self, port: int, batch: Batch) -> list[Item]:
+        """All output of a batch on a port, see :meth:`take`."""
+        return list(self.take(port, batch))
+
+    def on_punctuation(self, port: int, punctuation: Punctuation) -> list[Item]:
+        """All output of a punctuation on a port, see :meth:`take`."""
+        return list(self.take(port, punctuation))
 
     def snapshot(self) -> bytes:
         """All that a fresh instance of the same operator needs to go on from here."""
@@ -210,6 +243,14 @@ class OperatorLogic(ABC):
             Mask over the batch's rows of those in ``table``; None when no row was late.
         """
 
+    def batch_needs(self, port: int, batch: Batch) -> float:
+        """Bytes that :meth:`process` may need for ``batch``, beside the state as it is."""
+        return 3.0 * value_bytes(batch.table)
+
+    def close_needs(self, low: int) -> float:
+        """Bytes that :meth:`close` may need, beside the state as it is."""
+        return 0.0
+
     def close(self, low: int) -> Iterable[pl.DataFrame]:
         """Output tables for the state that is final now that no port gives a tuple earlier than ``low``.
 
@@ -242,19 +283,25 @@ class OperatorLogic(ABC):
         self.late += kept.len() - table.height
         return table, kept
 
-    def _outputs(self, tables: Iterable[pl.DataFrame], born: float) -> list[Item]:
-        items: list[Item] = []
+    def _outputs(self, tables: Iterable[pl.DataFrame], born: float) -> Iterator[Item]:
         for table in tables:
-            rows = table.height
-            if rows <= OUTPUT_ROWS:
-                if rows:
-                    items.append(Batch(table, self._position, born))
-                    self._position += rows
-                continue
-            for piece in table.iter_slices(OUTPUT_ROWS):
-                items.append(Batch(piece, self._position, born))
-                self._position += piece.height
-        return items
+            for piece in table.iter_slices(OUTPUT_ROWS) if table.height > OUTPUT_ROWS else (table,):
+                if piece.height:
+                    position, self._position = self._position, self._position + piece.height
+                    yield Batch(piece, position, born)
+
+
+def value_bytes(table: pl.DataFrame) -> int:
+    """Bytes that the values of a table take: as Polars estimates them, and the views of text, which it leaves out."""
+    size = int(table.estimated_size())
+    if table.height >= _MANY:
+        size += _VIEW * table.height * sum(kind in (pl.String, pl.Binary) for kind in table.dtypes)
+    return size
+
+
+def kept_bytes(table: pl.DataFrame) -> int:
+    """Bytes that a table takes: those of its values, and what each of its pieces costs beside."""
+    return value_bytes(table) + _COLUMN * table.width * table.n_chunks()
 
 
 def positions(batch: Batch, kept: pl.Series | None) -> pl.Series:

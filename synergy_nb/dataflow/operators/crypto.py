@@ -30,6 +30,7 @@ _LEAST_SECRET: Final = 16  # bytes
 _NONCE: Final = 12
 _ASSOCIATED: Final = b"synergy_nb value 1"
 _NULL: Final = b"\0"
+_OBJECTS: Final = 600  # bytes that a value takes while it is encrypted or decrypted, as Python objects, beside its own
 
 _INTEGER: Final = struct.Struct("<q")
 _FLOAT: Final = struct.Struct("<d")
@@ -74,6 +75,10 @@ class Encrypt(OperatorLogic):
         self._cipher, self._nonces = _derived(context)
         self._columns = [(name, *_WRITE[context.inputs[0][name]]) for name in context.params["columns"]]
 
+    def batch_needs(self, port: int, batch: Batch) -> float:
+        """The values of a column are Python objects meanwhile."""
+        return 4.0 * batch.nbytes + _OBJECTS * batch.rows
+
     def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:
         """The rows, with encrypted columns."""
         numbers = positions(batch, kept).to_list()
@@ -101,6 +106,10 @@ class Decrypt(OperatorLogic):
         super().__init__(context)
         self._cipher, _ = _derived(context)
         self._columns = sorted(context.params["columns"].items())
+
+    def batch_needs(self, port: int, batch: Batch) -> float:
+        """The values of a column are Python objects meanwhile."""
+        return 4.0 * batch.nbytes + _OBJECTS * batch.rows
 
     def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:
         """The rows, with readable columns."""

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
-from synergy_nb.dataflow.operators.base import WINDOW, Context, OperatorLogic, implements, positions
+from synergy_nb.dataflow.operators.base import (
+    WINDOW,
+    Context,
+    OperatorLogic,
+    implements,
+    kept_bytes,
+    positions,
+    value_bytes,
+)
 from synergy_nb.dataflow.operators.windows import microseconds
 from synergy_nb.dataflow.tuples import END, START, Batch, empty
 
 __all__ = ["Join", "Union"]
 
-_POSITION = "@position"
-_PIECES = 64  # separate pieces of memory of a side's state, at most
-_FEW = 64  # rows of a side's state for each new row, from which on new rows are few
+_POSITION: Final = "@position"
+_PIECES: Final = 64  # separate pieces of memory of a side's state, at most
+_FEW: Final = 64  # rows of a side's state for each new row, from which on new rows are few
+_CELLS: Final = 1 << 14  # counters of a side's keys
+_PAIR: Final = 40  # bytes that a pair takes beside the values of its rows: times and positions
+_JOINING: Final = 3.0  # bytes that joining needs for each byte of pairs
 
 
 @implements("union")
@@ -30,6 +43,39 @@ class Union(OperatorLogic):
         return (table.select(self.context.output) if table.columns != list(self.context.output) else table,)
 
 
+class _Keys:
+    """Upper bounds on how many rows of a table have a key: counters that keys share by their hash.
+
+    Parameters
+    ----------
+    on
+        Columns of the key.
+    table
+        The rows to start with.
+    """
+
+    def __init__(self, on: Sequence[str], table: pl.DataFrame) -> None:
+        self._on = list(on)
+        self._counts: npt.NDArray[np.int64] = np.zeros(_CELLS, dtype=np.int64)
+        self.add(table)
+
+    def add(self, table: pl.DataFrame) -> None:
+        """Count rows."""
+        self._counts += np.bincount(self._cells(table.drop_nulls(self._on)), minlength=_CELLS)
+
+    def drop(self, table: pl.DataFrame) -> None:
+        """Count rows no longer."""
+        self._counts -= np.bincount(self._cells(table.drop_nulls(self._on)), minlength=_CELLS)
+
+    def most(self, table: pl.DataFrame) -> npt.NDArray[np.int64]:
+        """For each row of another table, a number that those with its key do not exceed."""
+        null = table.select(pl.any_horizontal(pl.col(self._on).is_null())).to_series().to_numpy()
+        return np.where(null, 0, self._counts[self._cells(table)])
+
+    def _cells(self, table: pl.DataFrame) -> npt.NDArray[np.int64]:
+        return (table.select(self._on).hash_rows().to_numpy() % np.uint64(_CELLS)).astype(np.int64)
+
+
 class _Side:
     """One input's rows that a future row of the other may join.
 
@@ -39,25 +85,37 @@ class _Side:
         The rows to start with.
     patience
         Microseconds by which rows may be kept longer than needed, so that not every punctuation costs a pass over all.
+    on
+        Columns that are joined.
     """
 
-    def __init__(self, table: pl.DataFrame, patience: int) -> None:
+    def __init__(self, table: pl.DataFrame, patience: int, on: Sequence[str]) -> None:
         self.pieces = [table]
         self.rows = table.height
+        self.bytes = kept_bytes(table) if table.height else 0
         self.patience = patience
         self.dropped = START
+        self._on = on
+        self._keys: _Keys | None = None  # counted from the first time on that pairs may be many
 
     def add(self, table: pl.DataFrame) -> None:
         """Keep rows."""
         self.pieces.append(table)
         self.rows += table.height
+        self.bytes += kept_bytes(table)
+        if self._keys is not None:
+            self._keys.add(table)
 
     def table(self) -> pl.DataFrame:
         """All rows kept."""
         if len(self.pieces) > 1:
             table = pl.concat(self.pieces)
-            self.pieces = [table.rechunk() if table.n_chunks() > _PIECES else table]
+            self._replace(table.rechunk() if table.n_chunks() > _PIECES else table)
         return self.pieces[0]
+
+    def _replace(self, table: pl.DataFrame) -> None:
+        self.pieces, self.rows = [table], table.height
+        self.bytes = kept_bytes(table) if table.height else 0
 
     def drop_before(self, time: int) -> None:
         """Forget the rows that are earlier than ``time``."""
@@ -66,8 +124,10 @@ class _Side:
         self.dropped = time
         if self.rows:
             table = self.table()
-            table = table.clear() if time == END else table.filter(pl.col("time").cast(pl.Int64) >= time)
-            self.pieces, self.rows = [table], table.height
+            early = pl.col("time").cast(pl.Int64) < time
+            self._replace(table.clear() if time == END else table.filter(~early))
+            if self._keys is not None:
+                self._keys.drop(table if time == END else table.filter(early))
 
     def likely(self, keys: pl.Series) -> pl.DataFrame:
         """The rows that may join one of a few others, by one column; a pass over it is cheaper than hashing all."""
@@ -76,6 +136,28 @@ class _Side:
             return table
         column = table.get_column(keys.name)
         return table.filter(column == keys.item() if keys.len() == 1 else column.is_in(keys.implode()))
+
+    def parts(self, rows: pl.DataFrame, most: int) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+        """``rows`` of the other side in parts, each with those that it may join, so that no part has ``most`` pairs."""
+        candidates = self.likely(rows.get_column(self._on[0]))
+        if rows.height * candidates.height <= most:
+            yield rows, candidates
+            return
+        if self._keys is None:
+            self._keys = _Keys(self._on, self.table())
+        start, pairs = 0, 0
+        for end, more in enumerate(self._keys.most(rows).tolist()):
+            if pairs + more > most and end > start:
+                yield rows.slice(start, end - start), candidates
+                start, pairs = end, 0
+            pairs += more
+            if more > most:  # a single row
+                row = rows.slice(end, 1)
+                for piece in self.likely(row.get_column(self._on[0])).iter_slices(most):
+                    yield row, piece
+                start, pairs = end + 1, 0
+        if start < rows.height:
+            yield rows.slice(start), candidates
 
 
 @implements("join")
@@ -86,9 +168,9 @@ class Join(OperatorLogic):
     within``; its time is the later of the two. A pair leaves as soon as both rows have come. A side's row is kept until
     the other side's punctuation rules out partners, or an eighth of ``within`` longer.
 
-    Order: the results that one batch triggers are ordered by time, position on the left, position on the right. Which
-    batch triggers a pair depends on how the ports interleave, so across interleavings the results are equal as a set,
-    and for one given order of arrival at the two ports they are the same rows in every run.
+    Order: a row's results leave when it comes, before those of the row behind it, ordered by the positions of the rows
+    that it is joined with. So for one given order of arrival at the two ports the results are the same rows in the same
+    order, however they were cut into batches; across orders of arrival they are equal as a set.
     """
 
     def __init__(self, context: Context) -> None:
@@ -97,7 +179,7 @@ class Join(OperatorLogic):
         self._on = list(context.params["on"])
         self._within = microseconds(context.params["within"])
         self._right_names = self._renamed(left, right)
-        self._sides = [_Side(empty({**schema, _POSITION: "int"}), self._within // 8) for schema in (left, right)]
+        self._load([empty({**schema, _POSITION: "int"}) for schema in (left, right)])
         latest = pl.max_horizontal("time", "@time").alias("time")
         self._columns = [latest if name == "time" else pl.col(name) for name in context.output]
 
@@ -118,6 +200,21 @@ class Join(OperatorLogic):
         """Rows kept on both sides."""
         return self._sides[0].rows + self._sides[1].rows
 
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of the rows kept on both sides."""
+        return self._sides[0].bytes + self._sides[1].bytes
+
+    def batch_needs(self, port: int, batch: Batch) -> float:
+        """The other side may be put into one piece; then pairs are made, some at a time."""
+        other = self._sides[1 - port]
+        pairs = min(batch.rows * other.rows, self._most_pairs(batch))
+        return 3.0 * value_bytes(batch.table) + other.bytes + _JOINING * pairs * self._pair_bytes(batch)
+
+    def close_needs(self, low: int) -> float:
+        """What stays of a side is copied."""
+        return float(max(side.bytes for side in self._sides))
+
     def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:
         """The pairs that the new rows make with those of the other side."""
         rows = table.hstack([positions(batch, kept).alias(_POSITION)])
@@ -125,10 +222,12 @@ class Join(OperatorLogic):
         if not self._hopeless(port, rows):
             mine.add(rows)
         if not other.rows:
-            return ()
-        candidates = other.likely(rows.get_column(self._on[0]))
-        if not candidates.height:
-            return ()
+            return
+        for some, candidates in other.parts(rows, self._most_pairs(batch)):
+            if candidates.height:
+                yield self._pairs(port, some, candidates)
+
+    def _pairs(self, port: int, rows: pl.DataFrame, candidates: pl.DataFrame) -> pl.DataFrame:
         left, right = (rows, candidates) if port == 0 else (candidates, rows)
         pairs = (
             left.lazy()
@@ -138,10 +237,19 @@ class Join(OperatorLogic):
             )
             .filter((pl.col("time") - pl.col("@time")).dt.total_microseconds().abs() <= self._within)
             .select(*self._columns, pl.col(_POSITION).alias("@left"), pl.col("@right"))
-            .sort("time", "@left", "@right")
+            .sort(("@left", "@right") if port == 0 else ("@right", "@left"))
             .drop("@left", "@right")
         )
-        return (pairs.collect(),)
+        return pairs.collect()
+
+    def _most_pairs(self, batch: Batch) -> int:
+        """Pairs of a row of ``batch`` that are made at a time: as many as have the bytes of a piece."""
+        return max(int(self.piece_bytes / self._pair_bytes(batch)), 1)
+
+    def _pair_bytes(self, batch: Batch) -> float:
+        """Bytes of a pair with a row of ``batch``, by what rows have on average."""
+        mean = sum(side.bytes / side.rows for side in self._sides if side.rows)
+        return mean + value_bytes(batch.table) / max(batch.rows, 1) + _PAIR
 
     def _hopeless(self, port: int, rows: pl.DataFrame) -> bool:
         """Whether no future row of the other side can join any of ``rows``."""
@@ -164,4 +272,7 @@ class Join(OperatorLogic):
 
     def load(self, tables: Mapping[str, pl.DataFrame]) -> None:
         """Replace the rows kept."""
-        self._sides = [_Side(tables[name], self._within // 8) for name in ("left", "right")]
+        self._load([tables[name] for name in ("left", "right")])
+
+    def _load(self, tables: Sequence[pl.DataFrame]) -> None:
+        self._sides = [_Side(table, self._within // 8, self._on) for table in tables]

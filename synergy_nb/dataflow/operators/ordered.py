@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 import polars as pl
 
-from synergy_nb.dataflow.operators.base import WINDOW, Context, implements
+from synergy_nb.dataflow.operators.base import WINDOW, Context, implements, kept_bytes, value_bytes
 from synergy_nb.dataflow.operators.windows import Buffered, SessionWindows, TimeWindows
 from synergy_nb.dataflow.tuples import END, Batch, empty
 
@@ -51,6 +51,8 @@ class Distinct(Buffered):
     NULL is a value like any other here, as in SELECT DISTINCT. Only first rows are kept in the state.
     """
 
+    finishing = 5.0
+
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         given = context.params.get("on") or list(context.inputs[0])
@@ -81,6 +83,8 @@ class Compare(Buffered):
     value is NULL never stay, but count in n. Within a window the order of arrival is kept.
     """
 
+    finishing = 9.0  # ranks within many small groups
+
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._value = pl.col(context.params["value"])
@@ -97,6 +101,19 @@ class Compare(Buffered):
         """Rows and counts kept between calls."""
         return super().state_rows + (0 if self._counts is None else self._counts.height)
 
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of rows and counts kept between calls."""
+        return super().state_bytes + self._counts_bytes
+
+    @property
+    def _counts_bytes(self) -> int:
+        return kept_bytes(self._counts) if self._counts is not None and self._counts.height else 0
+
+    def batch_needs(self, port: int, batch: Batch) -> float:
+        """Counts are few."""
+        return super().batch_needs(port, batch) if port == 0 else 3.0 * (value_bytes(batch.table) + self._counts_bytes)
+
     def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:
         """Keep rows (port 0) or the counts of their windows (port 1)."""
         if self._counts is None or port == 0:
@@ -107,11 +124,10 @@ class Compare(Buffered):
 
     def close(self, low: int) -> Iterable[pl.DataFrame]:
         """Windows that end by ``low`` leave."""
-        results = super().close(low)
+        yield from super().close(low)
         if self._counts is not None and self._counts.height:
             ends = pl.col("window_end").cast(pl.Int64)
             self._counts = self._counts.clear() if low == END else self._counts.filter(ends > low)
-        return results
 
     def finish(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The rows that exceed the fraction."""

@@ -13,6 +13,8 @@ from synergy_nb.dataflow.expressions import compile_expression
 from synergy_nb.dataflow.operators.base import Context, OperatorLogic, implements, positions
 from synergy_nb.dataflow.tuples import TYPES, Batch
 
+ROUGH: Final = 1 << 20  # bytes below which each column may as well be as large as all of them
+
 __all__ = ["Delay", "Filter", "Project", "Sample", "Sink", "mix"]
 
 
@@ -40,6 +42,15 @@ class Project(OperatorLogic):
             (compile_expression(given[name], schema).cast(TYPES[kind]) if name in given else pl.col(name)).alias(name)
             for name, kind in context.output.items()
         ]
+        self._reads = sum(len(column.meta.root_names()) for column in self._columns)
+        self._letters = sum(map(len, given.values()))
+
+    def batch_needs(self, port: int, batch: Batch) -> float:
+        """Text grows where it is concatenated: by each column that is read, or by what an expression says."""
+        whole = float(batch.nbytes)
+        if self._reads * whole > ROUGH:
+            whole = max(column.estimated_size() for column in batch.table)
+        return 2.0 * (batch.nbytes + self._reads * whole + self._letters * batch.rows)
 
     def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:
         """The computed rows."""

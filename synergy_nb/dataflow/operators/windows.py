@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, Protocol, TypeAlias
 
 import polars as pl
 
-from synergy_nb.dataflow.operators.base import WINDOW, Context, OperatorLogic
+from synergy_nb.dataflow.operators.base import WINDOW, Context, OperatorLogic, kept_bytes, value_bytes
 from synergy_nb.dataflow.tuples import END, START, Batch, empty
 
 __all__ = [
@@ -34,8 +34,10 @@ __all__ = [
 ]
 
 ORDINAL: Final = "@window"  # column that numbers count windows; two of them may have the same bounds
+SMALL_ROWS: Final = 1024  # in a piece on average, below which many pieces take more memory and time than copying them
 COMPACT_ROWS: Final = 8192  # new rows after which a buffer is put into one piece
 BOUND: Final = pl.Datetime("us")
+BOUNDS_BYTES: Final = 16  # of the bounds of a window in a row
 
 
 def microseconds(seconds: float) -> int:
@@ -43,8 +45,24 @@ def microseconds(seconds: float) -> int:
     return round(seconds * 1_000_000)
 
 
+Tables: TypeAlias = Mapping[str, pl.DataFrame]
+Portion: TypeAlias = tuple[Tables, int, int]
+"""Tables, and the ends that windows of a portion exceed and reach."""
+
+
 class Windows(Protocol):
     """Windows that the watermark closes."""
+
+    @property
+    def overlap(self) -> int:
+        """Windows that hold one row, at most."""
+
+    def portions(self, tables: Tables, at: str, previous: int, low: int, most: int) -> Iterator[Portion]:
+        """``(previous, low]`` in portions, in order, each with the rows of windows that end in it.
+
+        Spreading the tables of a portion gives about ``most`` bytes, unless it is a single window, or no more than the
+        tables have themselves.
+        """
 
     def first_end(self, table: pl.DataFrame, at: str) -> int:
         """The least end of a window that holds a row of ``table``, whose times are in column ``at``."""
@@ -57,6 +75,16 @@ class Windows(Protocol):
 
     def keep(self, table: pl.DataFrame, at: str, low: int) -> pl.DataFrame:
         """The rows that a window which ends after ``low`` needs."""
+
+
+class _Single:
+    """Windows of which each row is in one."""
+
+    overlap = 1
+
+    def portions(self, tables: Tables, at: str, previous: int, low: int, most: int) -> Iterator[Portion]:
+        """See :class:`Windows`."""
+        yield tables, previous, low
 
 
 class TimeWindows:
@@ -72,6 +100,50 @@ class TimeWindows:
         self.length = length
         self.slide = slide
         self.pane = math.gcd(length, slide)  # every window is a whole number of panes
+        self.overlap = -(-length // slide)
+
+    def portions(self, tables: Tables, at: str, previous: int, low: int, most: int) -> Iterator[Portion]:
+        """See :class:`Windows`."""
+        if sum(map(_spread_bytes, tables.values())) * self.overlap <= most or self.slide == self.length:
+            yield tables, previous, low
+            return
+        waiting = [(tables, previous, low)]
+        while waiting:
+            tables, previous, low = waiting.pop()
+            tables, size, first, last = self._closing(tables, at, previous, low)
+            if size <= most or first == last:
+                if size:
+                    yield tables, previous, low
+                continue
+            middle = (first + last) // 2 // self.slide * self.slide + self.length  # the end of a window
+            waiting += [(tables, middle, low), (tables, previous, middle)]
+
+    def _closing(self, tables: Tables, at: str, previous: int, low: int) -> tuple[Tables, float, int, int]:
+        """Rows of windows that end in ``(previous, low]``, the bytes to spread them, and the first and last starts."""
+        found: dict[str, pl.DataFrame] = {}
+        size, starts, ends = 0.0, END, START
+        first, last = (each.alias(name) for each, name in zip(self._starts(at, previous, low), "fl", strict=True))
+        for name, table in tables.items():
+            bounds = table.select(first, last)
+            closing = bounds["f"] <= bounds["l"]
+            found[name], bounds = table.filter(closing), bounds.filter(closing)
+            if bounds.height:
+                copies: Any = ((bounds["l"] - bounds["f"]) // self.slide + 1).sum()
+                size += copies * (_spread_bytes(table) / table.height)
+                least, most = bounds["f"].min(), bounds["l"].max()
+                starts, ends = min(starts, int(least)), max(ends, int(most))  # type: ignore[arg-type]
+        return found, size, starts, ends
+
+    def _starts(self, at: str, previous: int, low: int) -> tuple[pl.Expr, pl.Expr]:
+        """First and last start of the windows that hold a row and end in ``(previous, low]``."""
+        length, slide = self.length, self.slide
+        time = pl.col(at).cast(pl.Int64)
+        first, last = ((time - length) // slide + 1) * slide, time // slide * slide
+        if previous != START:
+            first = pl.max_horizontal(first, pl.lit(self.next_end(previous) - length))
+        if low != END:
+            last = pl.min_horizontal(last, pl.lit((low - length) // slide * slide))
+        return first, last
 
     def first_end(self, table: pl.DataFrame, at: str) -> int:
         """See :class:`Windows`."""
@@ -85,17 +157,13 @@ class TimeWindows:
     def spread(self, table: pl.DataFrame, at: str, previous: int, low: int) -> pl.LazyFrame:
         """See :class:`Windows`."""
         length, slide = self.length, self.slide
-        time = pl.col(at).cast(pl.Int64)
         if slide == length:
+            time = pl.col(at).cast(pl.Int64)
             lazy = table.lazy().with_columns((time // slide * slide).alias("window_start"))
             if low != END:
                 lazy = lazy.filter(pl.col("window_start") <= low - length)
         else:
-            first, last = ((time - length) // slide + 1) * slide, time // slide * slide
-            if previous != START:
-                first = pl.max_horizontal(first, pl.lit(self.next_end(previous) - length))
-            if low != END:
-                last = pl.min_horizontal(last, pl.lit((low - length) // slide * slide))
+            first, last = self._starts(at, previous, low)
             lazy = (
                 table.lazy()
                 .with_columns(pl.int_ranges(first, last + 1, slide).alias("window_start"))
@@ -113,7 +181,7 @@ class TimeWindows:
         return table.filter(pl.col(at).cast(pl.Int64) // self.slide * self.slide > low - self.length)
 
 
-class GivenWindows:
+class GivenWindows(_Single):
     """The windows that rows carry in ``window_start`` and ``window_end``."""
 
     def first_end(self, table: pl.DataFrame, at: str) -> int:
@@ -135,7 +203,7 @@ class GivenWindows:
         return table.clear() if low == END else table.filter(pl.col("window_end").cast(pl.Int64) > low)
 
 
-class SessionWindows:
+class SessionWindows(_Single):
     """Sessions of all rows: a row belongs to the session of the row before it in time if less than a gap parts them.
 
     So a session that has ended stays as it is: whatever comes at its end, or later, begins another.
@@ -183,6 +251,11 @@ class SessionWindows:
         ).drop("@session")
 
 
+def _spread_bytes(table: pl.DataFrame) -> float:
+    """Bytes of the rows of a table, each with the bounds of one window."""
+    return value_bytes(table) + BOUNDS_BYTES * table.height
+
+
 def window_of(context: Context) -> Windows | int:
     """The windows of an operator: its parameter ``window``, or those of its windowed input; an int n for n rows.
 
@@ -220,7 +293,11 @@ class Buffered(OperatorLogic):
     ----------
     groups
         Columns that tell windows apart in the tables given to :meth:`finish`, in the order in which windows leave.
+    finishing
+        Bytes that :meth:`finish` needs for each byte of its rows.
     """
+
+    finishing = 4.0
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -231,6 +308,7 @@ class Buffered(OperatorLogic):
         self._nothing = empty(context.inputs[0])
         self._chunks: list[pl.DataFrame] = []
         self._rows = 0
+        self._bytes = 0
         self._compacted = 0  # rows after the last compaction
         self._due = END
 
@@ -255,10 +333,31 @@ class Buffered(OperatorLogic):
         """Rows kept between calls."""
         return self._rows
 
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of the rows kept between calls."""
+        return self._bytes
+
+    def batch_needs(self, port: int, batch: Batch) -> float:
+        """Of a batch that fills count windows, or after which the rows are compacted, what that takes for all rows."""
+        rows, size = self._rows + batch.rows, value_bytes(batch.table)
+        if rows >= self._count if self._count else rows - self._compacted >= max(COMPACT_ROWS, self._compacted):
+            return self.finishing * (self._bytes + size)
+        return 3.0 * size
+
+    def close_needs(self, low: int) -> float:
+        """Those rows that stay are copied; those that leave are spread over windows, a portion at a time."""
+        if self._count or low < self._due or not self._rows:
+            return 0.0
+        size = self._bytes + BOUNDS_BYTES * self._rows
+        spread = min(size * self._windows.overlap, max(self.piece_bytes, size))
+        return self._bytes + self.finishing * spread
+
     def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:
         """Keep the rows; count windows that are full leave."""
         self._chunks.append(table)
         self._rows += table.height
+        self._bytes += kept_bytes(table)
         if self._count:
             return self._full()
         self._due = min(self._due, self._windows.first_end(table, "time"))
@@ -271,17 +370,18 @@ class Buffered(OperatorLogic):
         if self._count:
             if low == END:
                 self._replace(self._nothing)
-            return ()
+            return
         if low < self._due or not self._rows:
-            return ()
+            return
         rows = self._table()
-        closed = self._windows.spread(rows, "time", self._forwarded, low).collect()
+        portions = self._windows.portions({"rows": rows}, "time", self._forwarded, low, self.piece_bytes)
+        for tables, after, until in portions:
+            closed = self._windows.spread(tables["rows"], "time", after, until).collect()
+            if closed.height:
+                yield self.finish(closed)
         self._replace(self._windows.keep(rows, "time", low))
         if self._rows:
             self._due = max(self._windows.first_end(self._chunks[0], "time"), self._windows.next_end(low))
-        if not closed.height:
-            return ()
-        return (self.finish(closed),)
 
     def state(self) -> dict[str, pl.DataFrame]:
         """The rows kept."""
@@ -299,16 +399,18 @@ class Buffered(OperatorLogic):
         if not self._chunks:
             return self._nothing
         if len(self._chunks) > 1:
-            self._chunks = [pl.concat(self._chunks)]
+            self._chunks = [pl.concat(self._chunks, rechunk=self._rows < len(self._chunks) * SMALL_ROWS)]
+            self._bytes = kept_bytes(self._chunks[0])
         return self._chunks[0]
 
     def _replace(self, rows: pl.DataFrame) -> None:
         self._chunks = [rows] if rows.height else []
         self._rows = self._compacted = rows.height
+        self._bytes = kept_bytes(rows) if rows.height else 0
         if not rows.height:
             self._due = END
 
-    def _full(self) -> Sequence[pl.DataFrame]:
+    def _full(self) -> Iterable[pl.DataFrame]:
         size = self._count
         if self._rows < size:
             return ()

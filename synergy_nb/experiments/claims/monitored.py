@@ -106,9 +106,9 @@ def pinned_plan(packets: Sequence[Stream], costs: Sequence[float], placed: Mappi
     for number, stream in enumerate(packets):
         for aggregate, cost in zip(AGGREGATES, costs, strict=True):
             name = named(number, aggregate)
-            held = stream.delay(f"{cost!r} s", id=f"{name}, cost", at=placed[name])
+            held = stream.delay(f"{cost!r} s", id=f"{name} cost", at=placed[name])
             found = aggregated(held, number, aggregate, at=placed[name])
-            sinks.append(found.sink(name, id=f"{name}, sink"))
+            sinks.append(found.sink(name, id=f"{name} sink"))
     return plan(*sinks, name="network monitoring")
 
 

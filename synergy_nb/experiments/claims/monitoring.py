@@ -102,7 +102,7 @@ def costs_of(mean: Sequence[float], cores: float, seed: int) -> list[float]:
 def named(number: int, aggregate: tuple[str, str, str]) -> str:
     """Id of one of :data:`AGGREGATES` over the stream of that number."""
     window, key, value = aggregate
-    return f"{value} by {key}, {window}, {number}"
+    return f"{value} by {key} {window} {number}"
 
 
 def aggregated(stream: Stream, number: int, aggregate: tuple[str, str, str], **profile: Any) -> Stream:
@@ -129,7 +129,7 @@ def monitoring_plan(packets: Sequence[Stream], costs: Sequence[float], selectivi
         for aggregate, cost in zip(AGGREGATES, costs, strict=True):
             name = named(number, aggregate)
             found = aggregated(stream, number, aggregate, cost=cost, selectivity=selectivity)
-            sinks.append(found.sink(name, id=f"{name}, sink", cost=0.0))
+            sinks.append(found.sink(name, id=f"{name} sink", cost=0.0))
     return plan(*sinks, name="network monitoring")
 
 

@@ -15,6 +15,8 @@ const SPANS = [
   [600, "10 min"],
   [Infinity, "All"],
 ];
+const LEAST = 5; // seconds that the charts show, at least
+const LIMITS = 4; // of several sinks that are drawn in one chart
 const SPARK = 120; // seconds of a peer's load
 let copies = 0;
 
@@ -229,10 +231,9 @@ class View {
     return until;
   }
 
-  earliest() {
-    let earliest = Infinity;
-    for (const line of this.lines.values()) earliest = Math.min(earliest, line.first);
-    return earliest;
+  // Where the data of these sinks start: what was before them, as on a cluster that is old, is no part of the charts.
+  earliest(flows) {
+    return Math.min(...flows.map((flow) => this.lines.get(`rate:${flow.of}`).first));
   }
 
   // Pieces of one sort, by what they are of.
@@ -253,6 +254,7 @@ class View {
     if (this.worded) {
       page.head(head);
       page.flows(flows, head.kind);
+      page.happened(this.pieces.get("marks")?.list ?? [], this.pieces.get("troubles")?.list ?? []);
     }
     this.drawCharts(flows, head, until);
     if (this.worded) this.drawPlaces(this.paused ?? this.latest());
@@ -296,12 +298,10 @@ class View {
     const known = flows.filter((flow) => this.lines.has(`rate:${flow.of}`));
     this.page.charting(known.length > 0);
     if (!known.length) return;
-    let from = until - this.span;
-    if (!Number.isFinite(from)) from = Math.min(this.earliest(), until - 1);
-    else from = Math.max(from, Math.min(head.zero, this.earliest()), until - this.span);
-    if (until - from < 5) from = until - 5;
-    const within = known.filter((flow) => this.lines.get(`rate:${flow.of}`).last >= from);
+    const within = known.filter((flow) => this.lines.get(`rate:${flow.of}`).last >= until - this.span);
     const shown = within.length ? within : known;
+    let from = Math.max(until - this.span, this.earliest(shown));
+    if (until - from < LEAST) from = until - LEAST;
     const key = shown.map((flow) => [flow.of, flow.label, JSON.stringify(flow.limits)].join()).join(";");
     const one = shown.length === 1 ? shown[0] : null;
     const of = (quantity) =>
@@ -311,26 +311,39 @@ class View {
         colour: one ? "p50" : `peer-${flows.indexOf(flow) % COLOURS}`,
         width: 1.75,
       }));
-    const limit = (quantity, label, above) =>
-      one && one.limits[quantity] !== null
-        ? [{ value: one.limits[quantity], label, above, always: quantity !== "miss" }]
-        : [];
+    // Of one sink its limit; of several each limit that there is, where these are few enough to be told apart.
+    const limit = (quantity, shows, words, broken, above) => {
+      const of = new Map();
+      for (const flow of shown)
+        if (flow.limits[quantity] !== null) {
+          const label = `${words(flow)}${broken(flow) ? `: ${broken(flow)}` : ""}`;
+          of.set(`${flow.limits[quantity]} ${label}`, {
+            value: flow.limits[quantity],
+            label: one || !flow.label ? label : `${label} (${flow.label})`,
+            above: above && Boolean(one),
+            always: quantity !== "miss",
+            of: one ? `${shows}:${flow.of}` : undefined,
+          });
+        }
+      return of.size <= LIMITS ? [...of.values()] : [];
+    };
     const { delay, miss } = this.charts;
+    for (const chart of Object.values(this.charts)) chart.marks = this.pieces.get("marks")?.list ?? [];
     if (one)
       delay.set(
         [
           { key: `p50:${one.of}`, label: "p50", colour: "p50", width: 1.75 },
           { key: `p99:${one.of}`, label: "p99", colour: "p99", width: 1.75, below: true },
         ],
-        limit("delay", `limit ${one.limit}`, true),
+        limit("delay", "p99", (flow) => `limit ${flow.limit}`, (flow) => flow.broken, true),
         key,
       );
-    else delay.set(of("p99"), [], key);
+    else delay.set(of("p99"), limit("delay", "p99", (flow) => `limit ${flow.limit}`, (flow) => flow.broken, true), key);
     delay.title.textContent = one ? "Delay" : "Delay p99";
-    this.charts.rate.set(of("rate"), limit("rate", `asked ${one?.wanted}`, false), key);
+    this.charts.rate.set(of("rate"), limit("rate", "rate", (flow) => `asked ${flow.wanted}`, (flow) => flow.fast === false && "not kept", false), key);
     const limited = shown.some((flow) => flow.limits.delay !== null);
     miss.element.hidden = !limited;
-    if (limited) miss.set(of("miss"), limit("miss", `allowed ${one?.allowed}`, true), key);
+    if (limited) miss.set(of("miss"), limit("miss", "miss", (flow) => `allowed ${flow.allowed}`, (flow) => flow.kept === false && "broken", true), key);
     for (const chart of Object.values(this.charts)) chart.quiet = !one;
     for (const chart of Object.values(this.charts))
       if (!chart.element.hidden) chart.draw(this.lines, from, until, head.zero, chart.canvas.clientWidth);

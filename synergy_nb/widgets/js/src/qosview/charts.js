@@ -74,6 +74,7 @@ export class Chart {
     this.height = height;
     this.series = [];
     this.limits = [];
+    this.marks = [];
     this.window = [0, 1];
     this.zero = 0;
     this.element = document.createElement("figure");
@@ -181,7 +182,7 @@ export class Chart {
           })),
         ],
         hooks: {
-          drawAxes: [(plot) => this.drawLimits(plot)],
+          drawAxes: [(plot) => this.drawLimits(plot), (plot) => this.drawMarks(plot)],
           setCursor: [(plot) => this.point(plot)],
         },
       },
@@ -208,7 +209,11 @@ export class Chart {
         if (value < low) low = value;
         if (value > high) high = value;
       }
-    for (const limit of this.limits) if (limit.always) high = Math.max(high, limit.value);
+    for (const limit of this.limits)
+      if (limit.always || high > limit.value) {
+        high = Math.max(high, limit.value);
+        if (this.log) low = Math.min(low, limit.value); // a limit is drawn however far below the values it is
+      }
     this.reach = this.log
       ? logReach(low, high)
       : [0, Math.min(Math.max(high * 1.12, this.floor) || this.floor, this.ceiling)];
@@ -243,6 +248,7 @@ export class Chart {
         ctx.fillStyle = faded(colour, 0.06);
         ctx.fillRect(bbox.left, bbox.top, bbox.width, at - bbox.top);
       }
+      if (limit.of !== undefined) this.drawBroken(plot, limit, at, colour);
       ctx.strokeStyle = colour;
       ctx.lineWidth = 1.25 * ratio;
       ctx.setLineDash([6 * ratio, 4 * ratio]);
@@ -255,6 +261,68 @@ export class Chart {
       ctx.textBaseline = at - bbox.top > 18 * ratio ? "bottom" : "top";
       ctx.textAlign = "left";
       ctx.fillText(limit.label, bbox.left + 6 * ratio, at + (ctx.textBaseline === "top" ? 4 : -3) * ratio);
+      ctx.restore();
+    }
+  }
+
+  // What of a line is beyond its limit: the area between the two.
+  drawBroken(plot, limit, at, colour) {
+    const { ctx, bbox } = plot;
+    const index = this.series.findIndex((each) => each.key === limit.of);
+    if (index < 0) return;
+    const [times, values] = [plot.data[0], plot.data[index + 1]];
+    ctx.save();
+    ctx.beginPath();
+    if (limit.above) ctx.rect(bbox.left, bbox.top, bbox.width, Math.max(at - bbox.top, 0));
+    else ctx.rect(bbox.left, at, bbox.width, Math.max(bbox.top + bbox.height - at, 0));
+    ctx.clip();
+    ctx.fillStyle = faded(colour, 0.3);
+    ctx.beginPath();
+    let last = null;
+    const close = () => {
+      if (last !== null) ctx.lineTo(last, at);
+      last = null;
+    };
+    times.forEach((time, place) => {
+      const value = values[place];
+      if (value === null) close();
+      if (value === undefined || value === null) return;
+      const x = plot.valToPos(time, "x", true);
+      if (last === null) ctx.moveTo(x, at);
+      ctx.lineTo(x, plot.valToPos(value, "y", true));
+      last = x;
+    });
+    close();
+    ctx.fill();
+    ctx.restore();
+  }
+
+  // What happened meanwhile: a line at its time, and two words where there is room.
+  drawMarks(plot) {
+    const { ctx, bbox } = plot;
+    const ratio = uPlot.pxRatio;
+    let free = -Infinity;
+    for (const mark of this.marks) {
+      if (mark.at < this.window[0] || mark.at > this.window[1]) continue;
+      const x = plot.valToPos(mark.at, "x", true);
+      const colour = this.colours.get(mark.tone === "bad" ? "bad" : mark.tone === "good" ? "good" : "soft");
+      ctx.save();
+      ctx.strokeStyle = ctx.fillStyle = colour;
+      ctx.lineWidth = 1.25 * ratio;
+      ctx.setLineDash([2 * ratio, 3 * ratio]);
+      ctx.beginPath();
+      ctx.moveTo(x, bbox.top);
+      ctx.lineTo(x, bbox.top + bbox.height);
+      ctx.stroke();
+      ctx.font = `600 ${11 * ratio}px ${this.colours.font()}`;
+      ctx.textBaseline = "bottom";
+      const width = ctx.measureText(mark.label).width + 8 * ratio;
+      const left = x + width > bbox.left + bbox.width ? x - width : x;
+      if (this.height > 150 && mark.label && left > free) {
+        ctx.textAlign = "left";
+        ctx.fillText(mark.label, left + 4 * ratio, bbox.top + bbox.height - 4 * ratio);
+        free = left + width;
+      }
       ctx.restore();
     }
   }

@@ -85,7 +85,17 @@ export function build(el, spans, { span, pause }) {
   table.append(headings, rows, more);
   where.append(picture, table);
   const waiting = make("p", "waiting", "Waiting for the kernel…");
-  root.append(header, waiting, numbers, charts, axis, where, heard);
+  const story = make("div", "story");
+  const lists = {};
+  for (const [kind, words] of [
+    ["marks", "What happened"],
+    ["troubles", "Errors of peers"],
+  ]) {
+    const part = make("section", kind);
+    part.append(make("h3", "", words), (lists[kind] = make("ul")));
+    story.append(part);
+  }
+  root.append(header, waiting, numbers, charts, axis, where, story, heard);
   el.append(root);
 
   function chosen(value) {
@@ -113,6 +123,30 @@ export function build(el, spans, { span, pause }) {
       put(facts, [head.facts, span].filter(Boolean).join(" · "));
       put(sentence, head.sentence);
       put(axis, `minutes and seconds since ${head.origin}`);
+    },
+    // What has happened to the applications, the latest first, and errors of peers.
+    happened(marks, troubles) {
+      const told = [...marks].reverse().slice(0, MANY);
+      keyed(
+        lists.marks,
+        told.map((mark) => `${mark.at} ${mark.said}`),
+        () => make("li"),
+      ).forEach((element, index) => {
+        const { tone, after, said } = told[index];
+        style(element, tone);
+        put(element, `${{ bad: "▲", good: "✓" }[tone] ?? "·"} ${after ? `after ${after}: ` : ""}${said}`);
+      });
+      keyed(
+        lists.troubles,
+        troubles.map((trouble) => trouble.said),
+        () => make("li", "bad"),
+      ).forEach((element, index) => {
+        const { peers, said, count } = troubles[index];
+        put(element, `▲ ${peers}: ${said}${count ? ` (${count})` : ""}`);
+      });
+      lists.marks.parentElement.hidden = !marks.length;
+      lists.troubles.parentElement.hidden = !troubles.length;
+      story.hidden = !marks.length && !troubles.length;
     },
     say(words) {
       put(heard, words);

@@ -1,6 +1,6 @@
 // The plan over its peers: boxes and lines once, then only the states in place.
 const SVG = "http://www.w3.org/2000/svg";
-export const GLYPHS = { waiting: "○", running: "●", overloaded: "▲", failed: "✕", dead: "⊘", stopped: "■" };
+export const GLYPHS = { waiting: "○", running: "●", shared: "◆", overloaded: "▲", failed: "✕", dead: "⊘", stopped: "■" };
 export const COLOURS = 8; // peers with a colour of their own; the names are always beside
 
 function make(name, attributes, ...children) {
@@ -46,6 +46,7 @@ export class Picture {
         label: text("label", x + 15, y + 19),
         peer: text("peer", x + 15, y + 36),
         said: text("said", x + 15, y + 52),
+        room: Math.floor((breadth - 22) / 5.9), // characters
       };
       node.label.textContent = plan.labels[operator];
       node.group.append(
@@ -72,8 +73,8 @@ export class Picture {
       const place = rank.get(part?.peer);
       const label = this.plan.labels[operator];
       put(node.label, `${GLYPHS[now]} ${label}`);
-      put(node.peer, part?.on ?? "no peer yet");
-      put(node.said, now === "running" ? part.rate || "running" : (part?.said ?? "waiting"));
+      put(node.peer, cut(part?.on ?? "no peer yet", node.room));
+      put(node.said, now === "running" ? part.rate || "running" : cut(part?.said ?? "waiting", node.room));
       node.group.setAttribute("class", `node ${now}`);
       node.stripe.style.fill = place === undefined ? "var(--edge)" : `var(--peer-${place % COLOURS})`;
       const words = `${operator} on ${part?.on ?? "no peer"}: ${part?.said ?? "waiting"}`;
@@ -83,6 +84,8 @@ export class Picture {
     if (this.title) put(this.title, `The plan over its peers. ${said.join(". ")}.`);
   }
 }
+
+const cut = (words, room) => (words.length > room ? `${words.slice(0, room - 1)}…` : words);
 
 function put(element, words) {
   if (element.textContent !== words) element.textContent = words;

@@ -1,0 +1,158 @@
+"""The account of one request as text: what an :class:`~synergy_nb.explanation.Explanation` found, line by line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from synergy_nb.explanation import Explanation
+
+__all__ = ["counts", "lines", "why_there"]
+
+# Each requirement as text, with the words that say how it is checked.
+HELD: Final = {
+    "delay": "delay at most {:g} s, checked by every probe",
+    "miss_rate": "miss rate at most {:.4g}, projected for every graph",
+    "throughput": "throughput of {:g} bytes/s, projected for every graph",
+    "throughput_tuples": "throughput of {:g} tuples/s, projected for every graph",
+    "availability": "availability of {:.6g}: as many replicas as that takes",
+    "degree": "{:g} replicas of each component",
+}
+
+# The same for an application with replicas, whose places follow from availability and resources.
+MEASURED: Final = {
+    "delay": "delay at most {:g} s, measured",
+    "miss_rate": "miss rate at most {:.4g}, measured",
+    "throughput": "throughput of {:g} bytes/s, measured",
+    "throughput_tuples": "throughput of {:g} tuples/s, measured",
+}
+
+
+SHOWN: Final = 8  # errors of peers that are told
+
+#: How far the search for a place goes (section 2.3.2).
+STAGES: Final = {
+    1: "beside what comes before or after",
+    2: "on the other side",
+    3: "at neighbours in the overlay and along the path",
+    4: "as a complete graph",
+}
+
+
+def lines(explanation: Explanation) -> list[str]:
+    """The account of a request, line by line."""
+    took = "" if explanation.setup_s is None else f" (set up in {explanation.setup_s * 1e3:.0f} ms)"
+    told = [f"{explanation.request}: {explanation.outcome}{took}"]
+    if explanation.asked:
+        held = {**HELD, **MEASURED} if explanation.replicas else HELD
+        told.append("  asked: " + "; ".join(held[name].format(value) for name, value in explanation.asked.items()))
+    if explanation.engines:
+        told.append("  engines:")
+        width = max(map(len, explanation.engines))
+        told.extend(f"    {name:<{width}}  {engine}: {why}" for name, (engine, why) in explanation.engines.items())
+    told.extend(
+        f"    {', '.join(part)}: one part, composed as {name}"
+        for name, part in explanation.parts.items()
+        if len(part) > 1
+    )
+    if explanation.sharable:
+        found = "; ".join(f"{operator} at {', '.join(peers)}" for operator, peers in explanation.sharable.items())
+        used = f"; not used: {explanation.unshared}" if explanation.unshared else ""
+        told.append(f"  running streams: {found}{used}")
+    if explanation.placed:
+        told.append("  placed: " + explanation.placed.replace("\n", "\n    "))
+    told.extend(f"  taken over: {move}" for move in explanation.moves)
+    if explanation.left:
+        told.append(f"  degree {explanation.degree} asked; {counts(explanation.left)}")
+    if explanation.uncovered:
+        told.append(f"  {explanation.coverage}")
+    told.extend(f"  error: {explanation.told(each)}" for each in explanation.troubles[-SHOWN:])
+    told.extend(f"  deployed: {', '.join(each['operators'])}, {STAGES[each['stage']]}" for each in explanation.deployed)
+    told.extend(
+        f"  probes: {attempt['paths']} paths returned, {attempt['dropped']} dropped; "
+        f"{attempt['graphs']} complete graphs, {attempt['qualified']} qualified"
+        + ("" if attempt["complete"] else " (time ran out)")
+        for attempt in explanation.attempts
+    )
+    if explanation.accepted:
+        where: dict[str, dict[str, int]] = {}
+        for probe in explanation.accepted:
+            passed = where.setdefault(probe["operator"], {})
+            passed[probe["at"]] = passed.get(probe["at"], 0) + 1
+        told.append("  accepted: " + "; ".join(f"{o} {_counted(passed)}" for o, passed in where.items()))
+    if explanation.selected is not None:
+        delay = explanation.selected["delay_s"]
+        told.append(f"  chosen: φ = {explanation.selected['phi']:.4g}, projected delay {delay * 1e3:.3g} ms")
+        width = max(map(len, explanation.selected["peers"]))
+        told.extend(
+            f"    {operator:<{width}}  {peer}: {explanation.why(operator)}"
+            for operator, peer in explanation.selected["peers"].items()
+        )
+    told.extend(
+        f"  projected: {name}: {each['before'] * 1e3:.3g} ms now, {each['after'] * 1e3:.3g} ms with it, of "
+        f"{each['limit'] * 1e3:.4g} ms ({each['operator']} at {each['at']})"
+        for name, each in explanation.impacts.items()
+    )
+    others = [
+        graph
+        for graph in explanation.graphs
+        if explanation.selected is None or graph["peers"] != explanation.selected["peers"]
+    ]
+    others.sort(key=lambda graph: float("inf") if graph["phi"] is None else graph["phi"])
+    for graph in others[:4]:
+        verdict = graph["unqualified"] or f"φ = {graph['phi']:.4g}"
+        places = ", ".join(f"{operator}@{peer}" for operator, peer in graph["peers"].items())
+        told.append(f"  not chosen: {verdict}, {graph['delay_s'] * 1e3:.3g} ms: {places}")
+    if len(others) > 4:
+        told.append(f"  and {len(others) - 4} more graphs")
+    told.extend(
+        f"  dropped: {drop['operator']} at {drop['at']}: {drop['condition']}: "
+        + (explanation.readable(drop.get("detail", "")) or f"{drop['asked']:.4g} asked, {drop['available']:.4g} there")
+        for drop in explanation.dropped[:8]
+    )
+    told.extend(f"  refused at set-up: {reason}" for reason in explanation.refused)
+    told.extend(
+        f"  not placed at first: {reason}" for reason in explanation.unplaced[:4] if explanation.replicated is not None
+    )
+    if explanation.replicated is not None:
+        exact = explanation.replicated["availability"]
+        reached = "" if exact is None else f", available with probability {exact:.6g}"
+        told.append(f"  replicas: degree {explanation.replicated['degree']}{reached}")
+    told.extend(
+        f"    {each['operator']} ({each['role']}) at {each['at']}: {why_there(each)}" for each in explanation.replicas
+    )
+    return told
+
+
+def why_there(replica: Mapping[str, Any]) -> str:
+    """Why a replica is where it is."""
+    if replica["candidates"] == 1:
+        reason = "its only candidate"
+    elif replica["used"]:
+        reason = "the application uses that peer already"
+    else:
+        reason = "no peer that the application uses could take it; the nearest of the others that could"
+        reason = reason if replica["passed"] else "the nearest that could"
+    if replica.get("apart"):
+        reason += ", where it can be without a source, a sink or the origin"
+    if replica["latency_s"]:
+        reason += f", {replica['latency_s'] * 1e3:.3g} ms away"
+    passed = dict.fromkeys(f"{peer} ({why})" for peer, why in replica["passed"])
+    return f"{reason}; passed over: {', '.join(passed)}" if passed else reason
+
+
+def counts(left: Mapping[str, int]) -> str:
+    """The number of replicas that are left, with the operators that have so many.
+
+    >>> counts({"filter": 1, "sort": 1})
+    '1 left of filter, sort'
+    """
+    by_number: dict[int, list[str]] = {}
+    for name, number in left.items():
+        by_number.setdefault(number, []).append(name)
+    return "; ".join(f"{number} left of {', '.join(names)}" for number, names in sorted(by_number.items()))
+
+
+def _counted(passed: Mapping[str, int]) -> str:
+    return ", ".join(f"{peer} ({count} paths)" if count > 1 else peer for peer, count in sorted(passed.items()))

@@ -1,0 +1,147 @@
+"""``admission``: whether what was admitted keeps its delay limit, and whether what was refused could not have.
+
+Random plans, with random limits from 1 ms to 1 s, are submitted to peers one after the other. A plan that is admitted
+runs, and its sink tells which share of its tuples was late. One that is refused is submitted once more, without a
+limit, and what its sink measures tells whether it would have kept the limit. A limit is kept where no more than the
+promised share of the tuples (5 %) is late.
+
+The simulator's answer stands beside it: peers with the overheads that the live ones had measured, in virtual time, and
+tuples through simulated servers, so that nothing but the model decides.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from synergy_nb.experiments.admissions_simulated import simulated
+from synergy_nb.experiments.answers import Answer, summarised
+from synergy_nb.experiments.measures import measurement, surroundings
+from synergy_nb.overheads import Overhead
+from synergy_nb.plan import Plan, source
+from synergy_nb.plan.builder import Stream
+from synergy_nb.runtime.cluster import Cluster
+from synergy_nb.runtime.requests import NotAdmitted
+from synergy_nb.runtime.starting import LATE
+
+__all__ = ["admission", "random_plan"]
+
+PEERS: Final = 8
+PLANS: Final = 200
+SECONDS: Final = 1.5  # of stream that a plan runs
+SHORTEST, LONGEST = 0.001, 1.0  # seconds of the limits, drawn evenly on a logarithmic scale
+WARMING: Final = 6  # plans that are run first and do not count: code is loaded, and latencies are measured
+
+
+def random_plan(rng: random.Random, names: Sequence[str], seconds: float, limit: float | None) -> Plan:
+    """A plan of up to five operators on generated packets, of which four in ten are bound to a peer.
+
+    Parameters
+    ----------
+    rng
+        Draws rates (20 to 2,000 tuples/s), kinds, costs and peers.
+    names
+        Names of the peers.
+    seconds
+        Length of the stream, in seconds.
+    limit
+        Delay limit in seconds, or None.
+    """
+
+    def packets(rate: float) -> Stream:
+        seed = rng.randrange(1_000_000)
+        return source("packets", rate=rate, duration=f"{seconds:g} s", speed=1, seed=seed)
+
+    def at() -> str | None:
+        return rng.choice(names) if rng.random() < 0.4 else None
+
+    rate = _even(rng, 20.0, 2000.0)
+    stream = packets(rate)
+    for number in range(rng.randint(1, 5)):
+        match rng.choice(("filter", "project", "sample", "delay", "aggregate", "union")):
+            case "filter":
+                stream = stream.filter("bytes > 50", at=at())
+            case "project":
+                stream = stream.project("source", bytes="bytes", at=at())
+            case "sample":
+                stream = stream.sample(0.9, at=at())
+            case "delay":
+                cost = _even(rng, 2e-5, max(min(0.2 / rate, 0.05), 3e-5))
+                stream = stream.delay(f"{cost * 1e6:.6g} us", at=at())
+            case "union" if number == 0:
+                stream = stream.union(packets(rate / 2.0), at=at())
+            case "aggregate" if number > 0:
+                stream = stream.aggregate(by=["source"], window="200 ms", total="sum(bytes)", at=at())
+                break
+    return stream.sink("out", delay=None if limit is None else f"{limit * 1e6:.0f} us")
+
+
+def _even(rng: random.Random, low: float, high: float) -> float:
+    """A number between two, drawn evenly on a logarithmic scale."""
+    return math.exp(rng.uniform(math.log(low), math.log(high)))
+
+
+def _answer(cluster: Cluster, plan: Plan, limit: float) -> Answer:
+    """Submit a plan, again without its limit if it is refused, and take the measurements of its sink."""
+    reason = ""
+    try:
+        application = cluster.submit(plan)
+    except NotAdmitted as refusal:
+        reason = str(refusal)
+        free = Plan(plan.operators.values(), msgspec.structs.replace(plan.qos, delay=None), plan.name)
+        try:
+            application = cluster.submit(free)
+        except NotAdmitted:
+            return Answer(limit, reason, None, None)
+    application.results()
+    measured = application.qos()["delay_p95_s"]
+    chosen = [event for event in application.events() if event.kind == "graph_selected"][-1].detail
+    application.stop()
+    return Answer(limit, reason, chosen["kept_s"], measured)
+
+
+def _mean_stages(measured: Sequence[Mapping[str, tuple[float, float]]]) -> dict[str, Overhead]:
+    """What peers have measured of each stage, as the mean over those that have."""
+    found: dict[str, Overhead] = {}
+    for stage in sorted({stage for each in measured for stage in each}):
+        known = [each[stage] for each in measured if stage in each]
+        found[stage] = Overhead(sum(mean for mean, _ in known) / len(known), sum(v for _, v in known) / len(known))
+    return found
+
+
+def admission(*, small: bool = False) -> dict[str, Any]:
+    """Share of the admitted plans that kept their limit, and of the refused ones that would have kept it, live."""
+    count, seconds = (4, 0.3) if small else (PLANS, SECONDS)
+    before = surroundings()
+    rng = random.Random(1)
+    answers: list[Answer] = []
+    plans: list[Plan] = []
+    peers = 2 if small else PEERS
+    with Cluster(peers) as cluster:
+        states = [state for state in cluster.states().values() if state is not None]
+        names, cores = sorted(state.name for state in states), states[0].cores
+        for number in range(count + WARMING):
+            limit = _even(rng, SHORTEST, LONGEST)
+            plan = random_plan(rng, names, seconds, limit)
+            answer = _answer(cluster, plan, limit)
+            if number >= WARMING:
+                answers.append(answer)
+                plans.append(plan)
+        measured = [state.overheads for state in cluster.states().values() if state is not None]
+    found = summarised(answers)
+    stages = _mean_stages(measured)
+    detail = {
+        "plans": count,
+        "limits_s": [SHORTEST, LONGEST],
+        "late": LATE,
+        **found,
+        "simulated": summarised(simulated(plans, stages, names, cores)),
+        "overheads_s": {stage: round(each.mean, 6) for stage, each in stages.items()},
+        "targets": {"admitted_kept": 0.95, "refused_would_have_kept": 0.05},
+        "load": {"before": before, "after": surroundings()},
+    }
+    return measurement("admission", found["admitted_kept"], "of those admitted", detail)

@@ -1,0 +1,208 @@
+"""The time that an item takes at a peer beside the processing of its tuples: measured, and kept up to date.
+
+The processing time τ of a plan's operator (section 2.2.2) is what one tuple costs among many. At low rates tuples come
+alone, and then other things decide how long they take: the wake-up of a thread that has slept, the call of an operator
+on a batch of one tuple, the frame on the wire. A projection without them promises microseconds where milliseconds pass.
+
+:class:`Overheads` keeps, for each *stage* on a tuple's way, the mean and the variance of the measured seconds. Stages
+are the kinds of operators, ``source`` (from when a tuple is due until it leaves its source) and ``hop`` (encoding and
+decoding, which the link's measured latency does not contain). A kind that has not run here yet is expected to take a
+multiple of :data:`REFERENCE`, which every peer measures from its start on.
+
+:func:`quantile` turns the mean and the variance of a whole path into the time that a given share of its tuples keeps:
+the path's delay is taken for log-normal, whose tail is as long as that of measured delays.
+
+A pure data structure: no messages, no clock, bounded by the number of kinds. Where nothing is measured, as in a
+simulation of the papers' model, all overheads are zero.
+
+Examples
+--------
+>>> overheads = Overheads()
+>>> overheads.expected("filter")
+Overhead(mean=0.0, variance=0.0)
+>>> for seconds in (0.0004, 0.0005, 0.0006):
+...     overheads.observe("filter", seconds)
+>>> round(overheads.expected("filter").mean, 6), round(overheads.expected("aggregate").mean, 6)
+(0.0005, 0.004)
+>>> round(quantile(0.010, 0.000025, 0.95), 4), quantile(0.010, 0.0, 0.95)
+(0.0195, 0.01)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from statistics import NormalDist
+from typing import Final, NamedTuple
+
+from synergy_nb.plan import Plan
+from synergy_nb.plan.parts import PART, paced
+
+__all__ = ["HOP", "LINK", "REFERENCE", "SOURCE", "Overhead", "Overheads", "exceeding", "quantile"]
+
+SOURCE: Final = "source"
+HOP: Final = "hop"
+LINK: Final = "link"
+REFERENCE: Final = "filter"
+MEMORY: Final = 24  # observations that the fading mean and variance are about
+OUTLIER: Final = 5.0  # standard deviations beyond which an observation counts as so far away and no further
+
+#: Overhead of a kind that has not run at this peer yet, in multiples of that of the reference. These are rough:
+#: aggregate, delay, project, sample, sink and union are within a factor of three of what `synergy bench admission`
+#: has measured, the others are estimates. Kinds with windows count as a window closes.
+RELATIVE: Final = {
+    "aggregate": 8.0,
+    "compare": 4.0,
+    "count": 4.0,
+    "decrypt": 1.5,
+    "delay": 0.6,
+    "distinct": 2.0,
+    "encrypt": 1.5,
+    "join": 6.0,
+    "project": 1.2,
+    "sample": 1.0,
+    "sink": 0.5,
+    "sort": 4.0,
+    "union": 0.3,
+}
+
+
+class Overhead(NamedTuple):
+    """The time of one stage: ``mean`` in seconds, ``variance`` in seconds squared."""
+
+    mean: float
+    variance: float
+
+
+class _Fading:
+    """Mean and variance with exponentially fading weights; the first observations are weighted equally."""
+
+    __slots__ = ("count", "mean", "variance")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.mean = 0.0
+        self.variance = 0.0
+
+    def add(self, value: float) -> None:
+        if self.count >= 3:
+            value = min(value, self.mean + OUTLIER * max(math.sqrt(self.variance), 0.5 * self.mean))
+        self.count = min(self.count + 1, MEMORY)
+        gain = 1.0 / self.count
+        error = value - self.mean
+        self.mean += gain * error
+        self.variance = (1.0 - gain) * (self.variance + gain * error * error)
+
+
+class Overheads:
+    """Measured overheads of one peer, by stage.
+
+    Attributes
+    ----------
+    together : float
+        Length of the stream, in seconds, that a source hands over in one batch; 0: tuples come one by one.
+    """
+
+    def __init__(self) -> None:
+        self.together = 0.0
+        self._stages: dict[str, _Fading] = {}
+
+    @classmethod
+    def known(cls, stages: Mapping[str, Overhead]) -> Overheads:
+        """Overheads as they were measured elsewhere, for instance by live peers for simulated ones."""
+        overheads = cls()
+        for stage, (mean, variance) in stages.items():
+            fading = overheads._stages[stage] = _Fading()
+            fading.count, fading.mean, fading.variance = MEMORY, mean, variance
+        return overheads
+
+    def observe(self, stage: str, seconds: float) -> None:
+        """Count one measurement of a stage.
+
+        Parameters
+        ----------
+        stage
+            A kind of operator, :data:`SOURCE` or :data:`HOP`.
+        seconds
+            Seconds that it took without the processing time that the plan states. A negative number counts as zero.
+        """
+        stages = self._stages
+        if stage not in stages:
+            stages[stage] = _Fading()
+        stages[stage].add(max(seconds, 0.0))
+
+    def expected(self, stage: str) -> Overhead:
+        """Mean and variance that the next item is expected to take at a stage."""
+        measured = self._stages.get(stage)
+        if measured is not None:
+            return Overhead(measured.mean, measured.variance)
+        reference = self._stages.get(REFERENCE)
+        times = RELATIVE.get(stage)
+        if reference is None or times is None:
+            return Overhead(0.0, 0.0)
+        return Overhead(reference.mean * times, reference.variance * times * times)
+
+    def component(self, plan: Plan, operator: str) -> Overhead:
+        """The time that a tuple takes at a component beside processing and waiting for other components.
+
+        It also waits for the tuples that it comes with: those of a source's batch, or of the window that has closed.
+        For a part on Spark all of that is contained in the time of its micro-batches.
+        """
+        asked = plan.operators[operator]
+        if asked.kind == PART:
+            return Overhead(0.0, 0.0)
+        expected = self.expected(asked.kind)
+        if not self.together or not asked.inputs:
+            return expected
+        span = self.together
+        if paced(plan, operator):  # else nobody knows how many tuples a window will hold
+            windows = [plan.window(upstream) or {} for upstream in asked.inputs]
+            span = max(span, *(float(each.get("slide") or each.get("length") or 0.0) for each in windows))
+        beside = plan.input_rate(operator) * span * plan.processing_time(operator)
+        return Overhead(expected.mean + beside, expected.variance + beside * beside / 4.0)
+
+    def measured(self) -> dict[str, Overhead]:
+        """The stages that have been measured here."""
+        return {stage: Overhead(each.mean, each.variance) for stage, each in sorted(self._stages.items())}
+
+
+def quantile(mean: float, variance: float, share: float) -> float:
+    """Seconds that a share of the tuples does not exceed.
+
+    Parameters
+    ----------
+    mean, variance
+        Mean delay in seconds and its variance in seconds squared.
+    share
+        Share of the tuples, in (0, 1).
+
+    Returns
+    -------
+    float
+        The quantile of the log-normal distribution with this mean and variance, but not less than the mean, which has
+        to be within a limit as well (equation 2.9); infinite where the mean is.
+    """
+    if not (variance > 0.0 and 0.0 < mean < math.inf):
+        return mean
+    located, spread = _lognormal(mean, variance)
+    return max(mean, math.exp(located + NormalDist().inv_cdf(share) * spread))
+
+
+def exceeding(mean: float, variance: float, limit: float) -> float:
+    """Share of the tuples that take longer than ``limit`` seconds, by the distribution of :func:`quantile`.
+
+    >>> round(exceeding(0.010, 0.000025, 0.0195), 2), exceeding(0.010, 0.0, 0.02), exceeding(math.inf, 0.0, 1.0)
+    (0.05, 0.0, 1.0)
+    """
+    if not (variance > 0.0 and 0.0 < mean < math.inf):
+        return float(mean > limit)
+    if limit <= 0.0:
+        return 1.0
+    located, spread = _lognormal(mean, variance)
+    return 1.0 - NormalDist().cdf((math.log(limit) - located) / spread)
+
+
+def _lognormal(mean: float, variance: float) -> tuple[float, float]:
+    """Parameters μ and σ of the log-normal distribution with a mean and a variance."""
+    squared = math.log1p(variance / (mean * mean))
+    return math.log(mean) - squared / 2.0, math.sqrt(squared)

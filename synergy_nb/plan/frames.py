@@ -1,0 +1,330 @@
+"""Frames that a notebook has at hand: their kinds, the columns that a source has from them, and their rows as Polars.
+
+A frame is a pandas or Polars table (a ``LazyFrame`` too), an Arrow table, record batch or record batch reader, anything
+else that exports an Arrow stream, or a dictionary of columns. What it holds is read as DuckDB reads it: NaN in pandas
+is NULL, categories are their text, times with a zone are instants in UTC, and the index of a pandas table plays no
+part, but for one of dates where the table has no other event time.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import polars as pl
+import pyarrow as pa
+
+from synergy_nb.errors import SynergyError
+from synergy_nb.plan.catalogue import DEFAULT_RATE
+from synergy_nb.plan.units import nearest
+
+__all__ = ["FrameError", "declared", "described", "is_frame", "normal", "one_off", "tables"]
+
+#: Names of the event time, in the order in which they are looked for.
+TIME_NAMES: Final = ("time", "timestamp", "ts", "datetime", "date")
+CLOCKS: Final = ("time", "int", "float", "str")
+EXPECTED: Final = "a pandas, Polars or Arrow table, a dictionary of columns"
+
+
+class FrameError(SynergyError, ValueError):
+    """A frame cannot be the rows of a source; the text names its column."""
+
+
+def is_frame(value: Any) -> bool:
+    """Whether ``value`` is a frame, see above.
+
+    >>> is_frame({"time": [1.0], "v": [2]}), is_frame({"time": 1.0, "v": 2})
+    (True, False)
+    """
+    if isinstance(value, pl.Series | pa.ChunkedArray | pa.Array):
+        return False
+    if isinstance(value, pl.DataFrame | pl.LazyFrame | pa.RecordBatch) or _is_pandas(value):
+        return True
+    if isinstance(value, Mapping):
+        return bool(value) and all(_is_column(column) for column in value.values())
+    return hasattr(value, "__arrow_c_stream__")
+
+
+def one_off(value: Any) -> bool:
+    """Whether a frame can be read but once, a part at a time."""
+    return isinstance(value, pa.RecordBatchReader)
+
+
+def normal(frame: Any, time: str | None = None) -> pl.DataFrame | pl.LazyFrame | pa.RecordBatchReader:
+    """A frame, or a list of dictionaries, as Polars has it; lazy ones and record batch readers stay as they are.
+
+    Parameters
+    ----------
+    frame
+        A frame as described above, or a list of dictionaries.
+    time
+        Name of the column with the event time, which may be the index of a pandas table; None if it is not known.
+
+    Raises
+    ------
+    FrameError
+        If it cannot be read; the text names the column.
+    """
+    if isinstance(frame, pl.DataFrame | pl.LazyFrame) or one_off(frame):
+        return frame
+    if _is_pandas(frame):
+        return _from_pandas(frame, time)
+    try:
+        if isinstance(frame, list | tuple):
+            return pl.DataFrame(list(frame), infer_schema_length=None)
+        if isinstance(frame, Mapping):
+            return pl.DataFrame(dict(frame))
+        found = pl.from_arrow(frame) if isinstance(frame, pa.RecordBatch | pa.Table) else pl.DataFrame(frame)
+    except (pl.exceptions.PolarsError, pa.ArrowException, TypeError, ValueError) as error:
+        if isinstance(frame, pa.RecordBatch | pa.Table):
+            _check_names(frame.schema.names)
+        raise FrameError(f"a {type(frame).__name__} that cannot be read: {_first_line(error)}") from error
+    assert isinstance(found, pl.DataFrame)
+    return found
+
+
+def tables(frame: pl.DataFrame | pl.LazyFrame | pa.RecordBatchReader) -> Iterator[pl.DataFrame]:
+    """The rows of a frame that :func:`normal` gave; those of a record batch reader part by part."""
+    if isinstance(frame, pl.DataFrame):
+        yield frame
+    elif isinstance(frame, pl.LazyFrame):
+        try:
+            yield frame.collect()
+        except (pl.exceptions.PolarsError, OSError) as error:
+            raise FrameError(f"a LazyFrame that cannot be collected: {_first_line(error)}") from error
+    else:
+        for batch in frame:
+            table = pl.from_arrow(batch)
+            assert isinstance(table, pl.DataFrame)
+            yield table
+
+
+def declared(
+    frame: Any, columns: Mapping[str, str] | None = None, time: str | None = None
+) -> tuple[dict[str, str], str]:
+    """The columns of a source with their types, and which column of its rows holds the event time.
+
+    Parameters
+    ----------
+    frame
+        A frame that :func:`normal` gave.
+    columns
+        Column to type, where not all are wanted, or with other types; by default those of the frame.
+    time
+        The column with the event time; by default the first of time, timestamp, ts, datetime, date that there is, or
+        else the only one whose values are times.
+
+    Returns
+    -------
+    columns, time
+        The event time is called ``time`` among the columns.
+
+    Raises
+    ------
+    FrameError
+        If there is no event time, or a column has a type that tuples do not have.
+    """
+    schema = _schema(frame)
+    clock = _clock(schema, time)
+    if columns is not None:
+        for name in columns:
+            if name not in schema and name != "time":
+                raise FrameError(f"columns: {name!r} is no column of the frame; {_found(name, schema)}")
+        wanted = {name: kind for name, kind in columns.items() if name not in (clock, "time")}
+        if clock != "time" and "time" in columns and "time" in schema:
+            raise _two_clocks(clock)
+        return {"time": "time", **wanted}, clock
+    if clock != "time" and "time" in schema:
+        raise _two_clocks(clock)
+    kinds = {name: _kind(name, dtype) for name, dtype in schema.items() if name != clock}
+    return {"time": "time", **kinds}, clock
+
+
+def described(rows: Any, params: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Rows for a source, and its parameters with the columns that follow from these.
+
+    Parameters
+    ----------
+    rows
+        A frame, a feed, or an iterable, asynchronous or not, of dictionaries or tables.
+    params
+        Parameters of the source as far as they are given.
+
+    Raises
+    ------
+    TypeError
+        If these are no rows, or do not tell their columns.
+    FrameError
+        If there is no event time, or a column has a type that tuples do not have.
+    """
+
+    columns, time = params.get("columns"), params.get("time")
+    pushed = getattr(rows, "source_columns", None)
+    if isinstance(pushed, Mapping):
+        if columns is not None or time is not None:
+            raise TypeError("source: columns and time; expected none beside a Feed, which says them itself")
+        return rows, {**params, "columns": dict(pushed)}
+    sample: Any = rows
+    if is_frame(rows):
+        rows = sample = normal(rows, time)
+    elif (first := _first_of(rows)) is not None:
+        sample = normal(first, time)
+    elif columns is None and isinstance(rows, list | tuple) and rows and all(isinstance(row, Mapping) for row in rows):
+        sample = normal(rows, time)
+    else:
+        if isinstance(rows, str | bytes | Mapping) or not hasattr(type(rows), "__iter__") | hasattr(
+            type(rows), "__aiter__"
+        ):
+            raise TypeError(
+                f"source: {type(rows).__name__}; expected the name of a connector, {EXPECTED}, a Feed, "
+                "or an iterable of dictionaries or tables"
+            )
+        if columns is None:
+            raise TypeError(
+                f"source: columns: not given; expected column to type, as in columns={{'user': 'str'}}: those of a "
+                f"{type(rows).__name__} are not known before it runs"
+            )
+        return rows, dict(params)
+    kinds, clock = declared(sample, columns, time)
+    known = {"rate": rate} if rows is sample and "rate" not in params and (rate := _rate(rows, clock)) else {}
+    return rows, {**params, **known, "columns": kinds, "time": clock}
+
+
+def _rate(frame: Any, clock: str) -> float | None:
+    """Tuples/s of a table by its own times, at most what a source is expected to give; None where it does not tell.
+
+    What its windows hold follows from that, however fast the table is read.
+    """
+    if not isinstance(frame, pl.DataFrame) or frame.height < 2 or clock not in frame.columns:
+        return None
+    times = frame.get_column(clock)
+    if times.dtype == pl.String:
+        try:
+            times = times.str.to_datetime(strict=False)
+        except pl.exceptions.PolarsError:  # whoever reads the rows says what is wrong with them
+            return None
+    first, last = times.min(), times.max()
+    if not isinstance(first, dt.datetime | dt.date) or not isinstance(last, type(first)):
+        return None
+    seconds = (last - first).total_seconds()
+    return min(frame.height / seconds, DEFAULT_RATE) if seconds > 0.0 else None
+
+
+def _first_of(rows: Any) -> Any:
+    """The first frame of a list of frames; None if it is none."""
+    return rows[0] if isinstance(rows, list | tuple) and rows and all(is_frame(each) for each in rows) else None
+
+
+def _schema(frame: Any) -> Mapping[str, pl.DataType]:
+    if isinstance(frame, pl.DataFrame):
+        return frame.schema
+    try:
+        if isinstance(frame, pl.LazyFrame):
+            return frame.collect_schema()
+        _check_names(frame.schema.names)
+        empty = pl.from_arrow(frame.schema.empty_table())
+    except (pl.exceptions.PolarsError, pa.ArrowException, OSError) as error:
+        raise FrameError(f"a {type(frame).__name__} whose columns cannot be read: {_first_line(error)}") from error
+    assert isinstance(empty, pl.DataFrame)
+    return empty.schema
+
+
+def _clock(schema: Mapping[str, pl.DataType], time: str | None) -> str:
+    if time is not None:
+        if time not in schema:
+            raise FrameError(f"time: {time!r} is no column of the frame; {_found(time, schema)}")
+        if _kind(time, schema[time]) not in CLOCKS:
+            raise FrameError(f"time: {time!r} is of type {schema[time]}; expected times, seconds since 1970, or text")
+        return time
+    named = next((name for name in TIME_NAMES if name in schema), None)
+    times = [name for name, dtype in schema.items() if isinstance(dtype, pl.Datetime | pl.Date)]
+    if named is not None:
+        return named
+    if len(times) == 1:
+        return times[0]
+    found = f"{', '.join(times)} are all times" if times else f"found {', '.join(schema) or 'no column'}"
+    raise FrameError(
+        f"time: not given; expected the column that holds the event time, as in time={(times or ['when'])[0]!r}, "
+        f"or one called {', '.join(TIME_NAMES)}; {found}"
+    )
+
+
+def _kind(name: str, dtype: pl.DataType) -> str:
+    """The type of a stream's column that holds what a column of a frame does."""
+    if isinstance(dtype, pl.Decimal):
+        return "int" if dtype.scale == 0 else "float"
+    if dtype.is_integer() or isinstance(dtype, pl.Null):
+        return "int"
+    if dtype.is_float():
+        return "float"
+    for kinds, kind in (
+        ((pl.String, pl.Categorical, pl.Enum), "str"),
+        ((pl.Boolean,), "bool"),
+        ((pl.Datetime, pl.Date), "time"),
+        ((pl.Binary,), "bytes"),
+    ):
+        if isinstance(dtype, kinds):
+            return kind
+    raise FrameError(
+        f"column {name!r}: type {dtype}; expected numbers, text, truth values, times or bytes: "
+        "convert the column, or leave it out"
+    )
+
+
+def _from_pandas(frame: Any, time: str | None) -> pl.DataFrame:
+    names = [str(name) for name in frame.columns]
+    index = frame.index
+    own = index.name if index.name is not None else "time"
+    dated = type(index).__name__ == "DatetimeIndex" and not set(names) & {own, *TIME_NAMES}
+    if len(frame.index.names) == 1 and own not in names and (time == own or (time is None and dated)):
+        frame = frame.reset_index(names=own)
+        names = [own, *names]
+    _check_names(names)
+    try:
+        return pl.from_pandas(frame.set_axis(names, axis=1))
+    except (pl.exceptions.PolarsError, pa.ArrowException, TypeError, ValueError) as error:
+        for place, name in enumerate(names):  # which of the columns is it?
+            column = frame.iloc[:, place]
+            try:
+                pl.from_pandas(column)
+            except (pl.exceptions.PolarsError, pa.ArrowException, TypeError, ValueError) as problem:
+                raise FrameError(
+                    f"column {name!r}: {column.dtype} that is of no one type: {_first_line(problem)}; "
+                    "expected numbers, text, truth values, times or bytes"
+                ) from error
+        raise FrameError(f"a pandas table that cannot be read: {_first_line(error)}") from error
+
+
+def _check_names(names: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise FrameError(f"column {name!r}: there are two of that name; expected each name once")
+        seen.add(name)
+
+
+def _is_pandas(value: Any) -> bool:
+    """Whether it is a pandas table, without importing pandas for those who have none."""
+    return type(value).__module__.partition(".")[0] == "pandas" and hasattr(value, "columns")
+
+
+def _is_column(value: Any) -> bool:
+    return not isinstance(value, str | bytes | Mapping) and hasattr(value, "__len__")
+
+
+def _two_clocks(clock: str) -> FrameError:
+    return FrameError(
+        f"time: {clock!r}, but another column is called 'time', as the event time is in every stream; "
+        "expected one of the two: rename or leave out the other"
+    )
+
+
+def _found(name: str, names: Iterable[str]) -> str:
+    known = list(names)
+    near = nearest(name, known)
+    return f"found {', '.join(known) or 'none'}" + (f"; did you mean {near!r}?" if near is not None else "")
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]

@@ -1,0 +1,71 @@
+"""The names that plans and their operators may have: free text for people, ids for machines.
+
+The name of a plan, of a result or of a source is free text. The id of an operator is part of what people write in
+files and commands, so it is a word or a few: letters and digits of any script, ``_``, ``-``, ``.`` and single spaces.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Collection
+from typing import Any, Final
+
+__all__ = ["ID", "NAME", "is_id", "is_name", "suggested_id"]
+
+NAME: Final = "a name of 1 to 200 characters, without control characters"
+ID: Final = "an id of 1 to 100 characters: letters, digits, '_', '-', '.' and single spaces between words"
+_LONGEST_NAME: Final = 200
+_LONGEST_ID: Final = 100
+_UNPRINTABLE: Final = ("Cc", "Cs")  # control characters, halves of pairs
+_NONE: Final = "\ufffe\uffff"  # no characters, and never will be; XML refuses them
+
+
+def is_name(text: Any) -> bool:
+    """Whether a value can be a name: text that is not blank, not too long, and can be shown on a page.
+
+    Examples
+    --------
+    >>> is_name("credit: risk / 7 > 5"), is_name(" "), is_name("a\\0b")
+    (True, False, False)
+    """
+    if not isinstance(text, str) or not text.strip() or len(text) > _LONGEST_NAME:
+        return False
+    return all(each in "\n\t" or not (each in _NONE or unicodedata.category(each) in _UNPRINTABLE) for each in text)
+
+
+def is_id(text: Any) -> bool:
+    """Whether a value can be the id of an operator.
+
+    Examples
+    --------
+    >>> [is_id(text) for text in ("by source", "größte-7.2", "a>b", "in/out", "", " a")]
+    [True, True, False, False, False, False]
+    """
+    if not isinstance(text, str) or not 1 <= len(text) <= _LONGEST_ID or "  " in text or text != text.strip():
+        return False
+    return (text[0] == "_" or unicodedata.category(text[0])[0] in "LN") and all(map(_allowed, text))
+
+
+def _allowed(character: str) -> bool:
+    return character in "-. _" or unicodedata.category(character)[0] in "LMN"
+
+
+def suggested_id(text: Any, taken: Collection[str] = ()) -> str | None:
+    """The id that is most like a text and that no other operator has; None if there is none.
+
+    Examples
+    --------
+    >>> suggested_id("in/out"), suggested_id("a > b", taken={"a b"}), suggested_id("??")
+    ('in out', 'a b 2', None)
+    """
+    kept = "".join(each if _allowed(each) else " " for each in str(text))
+    found = " ".join(kept.split())[: _LONGEST_ID - 4].strip()
+    while found and not is_id(found):
+        found = found[1:].lstrip()
+    if not found:
+        return None
+    number, free = 1, found
+    while free in taken:
+        number += 1
+        free = f"{found} {number}"
+    return free

@@ -1,0 +1,85 @@
+"""Where a notebook's rows come in and its results go out, at a peer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Final
+
+from synergy_nb.runtime.host import Host
+from synergy_nb.runtime.requests import LASTING, ApplicationState, Fetch, Fetched, Push, Pushed, pack, unpack
+
+__all__ = ["POLL", "Deliveries"]
+
+SOURCE_START: Final = 3.0  # seconds that tuples for a source may come before it starts
+POLL: Final = 8.0  # seconds after which a waiting request is answered with the state as it is
+
+
+class Deliveries:
+    """Answers requests for results and takes rows that are pushed.
+
+    Parameters
+    ----------
+    host
+        Host of the peer, which executes sinks and sources.
+    loop
+        The event loop of the peer.
+    known
+        Returns the state of an application that was submitted here, by its id; raises ValueError for any other id.
+    """
+
+    def __init__(self, host: Host, loop: asyncio.AbstractEventLoop, known: Callable[[str], ApplicationState]) -> None:
+        self._host = host
+        self._loop = loop
+        self._known = known
+        # by application, sink and reader: the last request that brought results, and its answer
+        self._answers: dict[tuple[str, str, str], tuple[int, bytes]] = {}
+
+    def forget(self, application: str) -> None:
+        """Forget what was answered to readers of an application."""
+        for key in [key for key in self._answers if key[0] == application]:
+            del self._answers[key]
+
+    async def fetch(self, payload: bytes) -> bytes:
+        """Answer a :class:`~synergy_nb.runtime.requests.Fetch`."""
+        asked = unpack(payload, Fetch)
+        self._known(asked.application)
+        sink = asked.application, asked.sink, asked.reader
+        deadline = self._loop.time() + min(asked.wait, POLL)
+        while True:
+            number, answer = self._answers.get(sink, (0, b""))
+            if number == asked.number:
+                return answer
+            try:
+                items, finished = self._host.fetch(asked.application, asked.max_bytes, asked.sink)
+            except LookupError:
+                if self._known(asked.application).status in LASTING:
+                    raise
+                return pack(Fetched([], finished=False, gone=True))
+            left = deadline - self._loop.time()
+            if items or finished or left <= 0:
+                answer = pack(Fetched(items, finished))
+                if items:
+                    self._answers[sink] = asked.number, answer
+                return answer
+            await self._host.arrival(asked.application, asked.sink, left)
+
+    async def push(self, payload: bytes) -> bytes:
+        """Answer a :class:`~synergy_nb.runtime.requests.Push`."""
+        asked = unpack(payload, Push)
+        began = self._loop.time()
+        while True:
+            waited = self._loop.time() - began
+            try:
+                if self._host.push(asked.application, asked.name, asked.item):
+                    return pack(Pushed(taken=True))
+                if waited > POLL:
+                    return pack(Pushed(taken=False))
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(POLL):
+                        await self._host.room(asked.application, asked.name)
+            except LookupError:  # the word to start may still be on its way to this peer
+                if waited > SOURCE_START:
+                    raise
+                await asyncio.sleep(0.02)

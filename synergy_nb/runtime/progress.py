@@ -1,0 +1,83 @@
+"""The progress of something that takes a while, and how long to wait for more of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+__all__ = ["Patience", "Progress"]
+
+NAMED = 8  # names of missing ones that a text holds
+
+
+class Progress(NamedTuple):
+    """The progress of something; converted to text, it is a sentence for people.
+
+    Parameters
+    ----------
+    done, of
+        Number of those that are done, and of all.
+    what
+        Words that follow the numbers, such as "peers are in the ring".
+    missing
+        Names of the others.
+
+    Examples
+    --------
+    >>> print(Progress(48, 64, "peers are in the ring"))
+    48 of 64 peers are in the ring
+    """
+
+    done: int
+    of: int
+    what: str
+    missing: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.done} of {self.of} {self.what}"
+
+    @property
+    def absent(self) -> str:
+        """Names of the missing ones, and how many more there are.
+
+        >>> Progress(0, 10, "peers run", tuple("abcdefghij")).absent
+        'a, b, c, d, e, f, g, h and 2 more'
+        """
+        named = ", ".join(self.missing[:NAMED])
+        more = len(self.missing) - NAMED
+        return f"{named} and {more} more" if more > 0 else named
+
+
+class Patience:
+    """A deadline that moves with progress: it is a number of seconds after the last progress.
+
+    Parameters
+    ----------
+    seconds
+        Seconds without progress after which to give up.
+    told
+        Called with each :class:`Progress`; None: nobody is told.
+    """
+
+    def __init__(self, seconds: float, told: Callable[[Progress], Any] | None = None) -> None:
+        self.seconds = seconds
+        self.last: Progress | None = None
+        self._told = told
+        self._since = asyncio.get_running_loop().time()
+
+    @property
+    def left(self) -> float:
+        """Seconds until the deadline, if there is no progress before; 0 when it has passed."""
+        return max(self._since + self.seconds - asyncio.get_running_loop().time(), 0.0)
+
+    def note(self, done: int, of: int, what: str, missing: Iterable[str] = ()) -> None:
+        """Note the present state; it counts as progress if it differs from the state noted before."""
+        progress = Progress(done, of, what, tuple(missing))
+        if self.last is not None and progress[:3] == self.last[:3]:
+            return
+        if self.last is None or progress.what != self.last.what or done > self.last.done:
+            self._since = asyncio.get_running_loop().time()
+        self.last = progress
+        if self._told is not None:
+            self._told(progress)

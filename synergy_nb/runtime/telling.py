@@ -1,0 +1,139 @@
+"""One line about what a call is waiting for, where somebody sees it: at a terminal, or in a notebook.
+
+The line appears when a call has taken longer than :data:`FIRST`, says for how long it has been under way, and goes
+when the call returns. Nothing is written into pipes and files, nor where :data:`QUIET` is set.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+__all__ = ["QUIET", "Display", "NotebookLine", "Telling", "TerminalLine", "display", "quiet"]
+
+#: Environment variable; any text in it turns the line off.
+QUIET: Final = "SYNERGY_QUIET"
+FIRST: Final = 1.0  # seconds that a call may take before the line appears
+EVERY: Final = 0.5  # seconds between two updates of the line
+
+
+class Display(Protocol):
+    """Where a line is shown."""
+
+    def show(self, line: str) -> None:
+        """Show a line in place of the last one."""
+
+    def clear(self) -> None:
+        """Take the line away."""
+
+
+class TerminalLine:
+    """A line with a spinner on the standard error."""
+
+    def __init__(self) -> None:
+        self._status: Any = None
+
+    def show(self, line: str) -> None:
+        """Show a line in place of the last one."""
+        from rich.console import Console  # noqa: PLC0415 - seldom needed, and slow to import
+        from rich.text import Text  # noqa: PLC0415
+
+        if self._status is None:
+            self._status = Console(stderr=True, highlight=False).status(Text(line))
+            self._status.start()
+        else:
+            self._status.update(Text(line))
+
+    def clear(self) -> None:
+        """Take the line away."""
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+
+class NotebookLine:
+    """A line in the output of a cell, updated in place."""
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+
+    def show(self, line: str) -> None:
+        """Show a line in place of the last one."""
+        if self._handle is None:
+            shown = importlib.import_module("IPython.display")  # it is there: a notebook's kernel is running
+            self._handle = shown.display({"text/plain": line}, raw=True, display_id=True)
+        else:
+            self._handle.update({"text/plain": line}, raw=True)
+
+    def clear(self) -> None:
+        """Leave nothing that can be seen."""
+        if self._handle is not None:
+            self._handle.update({"text/plain": "", "text/html": ""}, raw=True)
+            self._handle = None
+
+
+class Telling:
+    """Shows what a call is waiting for.
+
+    Parameters
+    ----------
+    text
+        Returns a text about what is under way now, such as ``48 of 64 peers are in the ring``; empty: no line is shown.
+    display
+        Place where the line is shown; None: it is shown nowhere.
+    clock
+        Returns seconds that never step back.
+
+    Examples
+    --------
+    >>> Telling(lambda: "composing", None).tick()
+    """
+
+    def __init__(
+        self, text: Callable[[], str], display: Display | None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._text = text
+        self._display = display
+        self._clock = clock
+        self._began = self._last = clock()
+        self._shown = False
+
+    def tick(self) -> None:
+        """Show the line, if it is time; to be called several times a second."""
+        now = self._clock()
+        if self._display is None or now - self._began < FIRST or (self._shown and now - self._last < EVERY):
+            return
+        text = self._text()
+        if text:
+            self._display.show(f"{text} … {now - self._began:.0f} s")
+            self._shown, self._last = True, now
+
+    def close(self) -> None:
+        """Take the line away."""
+        if self._display is not None and self._shown:
+            self._display.clear()
+            self._shown = False
+
+
+_silenced = False
+
+
+def quiet() -> None:
+    """Show no such line in this process, which reports its progress in another way, as the command does."""
+    global _silenced  # noqa: PLW0603 - a property of the process
+    _silenced = True
+
+
+def display() -> Display | None:
+    """The place where this process can show a line to a person; None if there is none."""
+    if _silenced or os.environ.get(QUIET):
+        return None
+    python = sys.modules.get("IPython")
+    shell = None if python is None else python.get_ipython()
+    if shell is not None and hasattr(shell, "kernel"):
+        return NotebookLine()
+    return TerminalLine() if sys.stderr.isatty() else None

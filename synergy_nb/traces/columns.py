@@ -1,0 +1,121 @@
+"""The columns of a CSV or Parquet file that a stream has, and their types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from synergy_nb.dataflow.tuples import TYPES
+from synergy_nb.traces.judging import convert, hint
+
+__all__ = ["clock_of", "parquet_kinds", "stream_schema", "text_kinds"]
+
+TIME_NAMES: Final = ("time", "timestamp", "ts", "datetime", "date")
+
+
+def clock_of(path: Path, names: Sequence[str], columns: Mapping[str, str] | None, time: str | None) -> str:
+    """The name of the column with the event time.
+
+    Raises
+    ------
+    ValueError
+        If it is not among the ``names`` in the file.
+    """
+    if time is None:
+        stated = [name for name, kind in (columns or {}).items() if kind == "time" and name in names]
+        time = next((name for name in (*TIME_NAMES, *stated[:1]) if name in names), "time")
+    if time not in names:
+        raise ValueError(
+            f"{path}: time: column {time!r} is not there; expected one of {', '.join(names)}{hint(time, names)}"
+        )
+    return time
+
+
+def text_kinds(
+    path: Path, names: list[str], columns: Mapping[str, str] | None, clock: str, sample: pl.DataFrame
+) -> dict[str, str]:
+    """The wanted columns of a CSV file with their types: as stated, or else those that all values of ``sample`` have.
+
+    Raises
+    ------
+    ValueError
+        If a stated column is not there, or its type is none.
+    """
+    if columns is not None:
+        kinds = dict(columns)
+        if clock != "time" and "time" in kinds and "time" not in names:
+            del kinds["time"]  # the name under which the tuples will carry the column `clock`
+        kinds[clock] = "time"
+        _check(path, names, kinds)
+        return kinds
+    kinds = {}
+    for name in names:
+        values = sample.get_column(name)
+        values = values.filter(values != "")
+        fits = (
+            kind for kind in ("int", "float", "bool", "time") if len(values) and not convert(values, kind).null_count()
+        )
+        kinds[name] = "time" if name == clock else next(fits, "str")
+    return kinds
+
+
+def parquet_kinds(
+    path: Path, stored: Mapping[str, pl.DataType], columns: Mapping[str, str] | None, clock: str
+) -> dict[str, str]:
+    """The wanted columns of a Parquet file with their types: as stated, or else as they are ``stored``.
+
+    Raises
+    ------
+    ValueError
+        If a stated column is not there, its type is none, or no tuple can hold a stored one.
+    """
+    kinds = {name: columns[name] for name in columns} if columns is not None else {}
+    kinds.setdefault(clock, "time")
+    for name, dtype in stored.items() if columns is None else ():
+        kind = "time" if name == clock else _kind_of(dtype)
+        if kind is None:
+            raise ValueError(f"{path}: column {name!r} of type {dtype}; expected {', '.join(TYPES)}")
+        kinds[name] = kind
+    _check(path, list(stored), kinds)
+    return kinds
+
+
+def stream_schema(path: Path, kinds: Mapping[str, str], clock: str) -> dict[str, str]:
+    """The columns of the tuples with their types: the event time first, named ``time``.
+
+    Raises
+    ------
+    ValueError
+        If another column has that name.
+    """
+    others = {name: kind for name, kind in kinds.items() if name != clock}
+    if "time" in others:
+        raise ValueError(f"{path}: time: {clock!r}, but another column is named 'time'; expected one of the two")
+    return {"time": "time", **others}
+
+
+def _check(path: Path, names: Sequence[str], kinds: Mapping[str, str]) -> None:
+    for name, kind in kinds.items():
+        if kind not in TYPES:
+            raise ValueError(
+                f"columns: {name!r} of type {kind!r}; expected {', '.join(TYPES)}{hint(kind, tuple(TYPES))}"
+            )
+        if name not in names:
+            raise ValueError(
+                f"{path}: column {name!r} is not there; expected one of {', '.join(names)}{hint(name, names)}"
+            )
+
+
+def _kind_of(dtype: pl.DataType) -> str | None:
+    if dtype.is_integer():
+        return "int"
+    if dtype.is_float() or dtype.is_decimal():
+        return "float"
+    if isinstance(dtype, pl.Datetime | pl.Date):
+        return "time"
+    if isinstance(dtype, pl.String | pl.Categorical | pl.Enum):
+        return "str"
+    return {pl.Boolean(): "bool", pl.Binary(): "bytes"}.get(dtype)

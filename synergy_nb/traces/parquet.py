@@ -1,0 +1,132 @@
+"""Typed columns from Parquet files, slice by slice: of a row group too, however large it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from synergy_nb.dataflow.tuples import TYPES
+from synergy_nb.traces.columns import clock_of, parquet_kinds, stream_schema
+from synergy_nb.traces.judging import EXPECTED, Malformed, Tally, typed
+
+__all__ = ["Stored", "parquet_blocks", "stored"]
+
+_WHOLE: Final = 32 << 20  # bytes of a row group that is read at once, by Polars, in half of the time
+_SLICE: Final = 8 << 20  # bytes of a slice of a larger one
+_BUFFER: Final = 1 << 20  # bytes of a column that are read at once
+
+
+class Stored(NamedTuple):
+    """How a Parquet file is laid out.
+
+    Parameters
+    ----------
+    kinds
+        Wanted columns with their types.
+    clock
+        Name of the column with the event time.
+    schema
+        Columns of the tuples with their types: the event time first, as ``time``.
+    doubtful
+        Columns whose values may be malformed: the event time, and those that are not stored as what they shall be.
+    """
+
+    kinds: dict[str, str]
+    clock: str
+    schema: dict[str, str]
+    doubtful: list[str]
+
+
+def stored(path: Path, columns: Mapping[str, str] | None, time: str | None) -> Stored:
+    """The layout of a Parquet file; ``columns`` and ``time`` as in :func:`synergy_nb.traces.tracefiles.load`.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged, or a stated column is wrong.
+    """
+    try:
+        found = dict(pl.read_parquet_schema(path))
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise _damaged(path, error) from None
+    clock = clock_of(path, list(found), columns, time)
+    kinds = parquet_kinds(path, found, columns, clock)
+    doubtful = [name for name, kind in kinds.items() if name == clock or found[name] != TYPES[kind]]
+    return Stored(kinds, clock, stream_schema(path, kinds, clock), doubtful)
+
+
+def parquet_blocks(path: Path, layout: Stored, tally: Tally, *, judged: bool = False) -> Iterator[pl.DataFrame]:
+    """The rows of a Parquet file, typed, in slices in the order of the file; what is malformed goes to ``tally``.
+
+    Parameters
+    ----------
+    judged
+        True to read only the columns that are needed to judge the rows: the event time and those that may be malformed.
+        The slices have the same rows as those of all columns.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged.
+    """
+    names = layout.doubtful if judged else list(layout.kinds)
+    kinds = {name: layout.kinds[name] for name in names}
+    wanted = [pl.col(layout.clock).alias("time"), *(name for name in layout.schema if name in kinds and name != "time")]
+    start = 0
+    for raw in _slices(path, names):
+        table, bad = typed(raw, kinds, [layout.clock])
+        malformed = None
+        if bad is not None:
+            row = start + bad.row
+            text = str(_row(path, row)) if tally.malformed is None else ""
+            expected = EXPECTED.get(kinds[bad.field], "a value")
+            malformed = Malformed(bad.rows, raw.height, row + 1, text, bad.field, bad.value, expected)
+        tally.add(raw.height, malformed)
+        start += raw.height
+        if table.height:
+            yield table.select(wanted)
+
+
+def _slices(path: Path, names: list[str] | None) -> Iterator[pl.DataFrame]:
+    """All rows, a slice at a time, of the named columns in that order, or of all."""
+    try:
+        # Without buffers ahead: those would hold a whole row group.
+        with pq.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER) as file:
+            start = 0
+            for number in range(file.num_row_groups):
+                group = file.metadata.row_group(number)
+                if group.total_byte_size <= _WHOLE:
+                    part = pl.scan_parquet(path).slice(start, group.num_rows)
+                    yield (part if names is None else part.select(names)).collect()
+                else:
+                    for batch in file.iter_batches(_rows(group), row_groups=[number], columns=names):
+                        table = pl.from_arrow(batch)
+                        assert isinstance(table, pl.DataFrame)
+                        yield table if names is None else table.select(names)
+                start += group.num_rows
+    except (pa.ArrowException, pl.exceptions.PolarsError, OSError) as error:
+        raise _damaged(path, error) from None
+
+
+def _rows(group: pq.RowGroupMetaData) -> int:
+    """How many rows of a large row group make a slice of moderate size."""
+    return max(int(group.num_rows) * _SLICE // int(group.total_byte_size), 1)
+
+
+def _row(path: Path, number: int) -> tuple[object, ...]:
+    """One row of all columns, counted from 0."""
+    for raw in _slices(path, None):
+        if number < raw.height:
+            return raw.row(number)
+        number -= raw.height
+    return ()
+
+
+def _damaged(path: Path, error: Exception) -> ValueError:
+    text = (str(error).splitlines() or [type(error).__name__])[0]
+    return ValueError(f"{path}: damaged or cut-off Parquet file ({text}); expected a whole one")

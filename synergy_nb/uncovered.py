@@ -1,0 +1,48 @@
+"""The parts of an application that its replicas do not cover: sources, sinks, and the peer that it was submitted at.
+
+Only the operators between sources and sinks are replicated. So the peers of sources and sinks, and the origin, are
+single points of failure, whatever the degree, and the user who submits a plan is told which peers these are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+__all__ = ["told", "uncovered"]
+
+
+def uncovered(primaries: Mapping[str, str], replicated: Collection[str], origin: str) -> dict[str, list[str]]:
+    """Peer to the parts of an application that only this peer has and no other could take over.
+
+    Parameters
+    ----------
+    primaries
+        Component graph λ: operator id to peer.
+    replicated
+        Operators that have replicas.
+    origin
+        The peer that leads the application and keeps its results.
+
+    Examples
+    --------
+    >>> uncovered({"source": "a", "filter": "b", "sink": "c"}, {"filter"}, "c")
+    {'a': ['source'], 'c': ['sink', 'its results']}
+    """
+    found: dict[str, list[str]] = {}
+    for operator, peer in primaries.items():
+        if operator not in replicated:
+            found.setdefault(peer, []).append(operator)
+    found.setdefault(origin, []).append("its results")
+    return found
+
+
+def told(replicated: Collection[str], alone: Mapping[str, Collection[str]]) -> str:
+    """Two sentences: the operators that replicas cover, and the peers whose death ends the application.
+
+    Examples
+    --------
+    >>> told(["filter", "sort"], {"a": ["source"], "c": ["sink", "its results"]})
+    'Replicas cover filter, sort. The application ends when a (source) or c (sink, its results) dies.'
+    """
+    where = " or ".join(f"{peer} ({', '.join(what)})" for peer, what in alone.items())
+    return f"Replicas cover {', '.join(replicated)}. The application ends when {where} dies."

@@ -1,0 +1,268 @@
+"""Applications are found again, listed and stopped; what was collected of their results stays readable."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from synergy_nb import Cluster, ClusterError, Plan, connect_cluster, plan, source
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(peers=2, cores=1.0, spark=False) as started:
+        yield started
+
+
+def endless(name: str, rate: str = "500 tuples/s", delay: str | None = "5 s") -> Plan:
+    """Packets that go on for ever."""
+    return source("packets", seed=3, rate=rate).project("bytes").sink(name, delay=delay)
+
+
+def short(name: str = "short") -> Plan:
+    """Packets of one second of event time, as fast as they are made."""
+    packets = source("packets", seed=3, rate="200 tuples/s", duration="1 s", speed=0)
+    return packets.project("bytes").sink(name, delay="30 s")
+
+
+# -- finding ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_dropped_application_is_found_again_and_stopped(cluster: Cluster) -> None:
+    name = cluster.submit(endless("dropped")).id
+    found = cluster.applications[name]
+    assert found.status == "running"
+    assert found.plan == endless("dropped")
+    cluster.stop(name)
+    assert cluster.applications[name].status == "stopped"
+    cluster.stop(name)  # again: it has ended, as was asked
+
+
+def test_what_runs_is_a_table_with_delay_limit_peers_and_how_to_stop(cluster: Cluster) -> None:
+    application = cluster.submit(endless("<b>shown</b>"))
+    application.head(1)
+    heading, *rows = repr(cluster.applications).splitlines()[1:]
+    assert heading.split("  ")[0] == "application"
+    (row,) = [line for line in rows if line.startswith(application.id)]
+    for expected in ("running", "limit 5 s", *set(application.graph.values()), f'cluster.stop("{application.id}")'):
+        assert expected in row
+    page = cluster.applications._repr_html_()
+    assert "&lt;b&gt;shown" in page
+    assert "<b>shown" not in page
+    application.stop()
+    (row,) = [line for line in repr(cluster.applications).splitlines() if line.startswith(application.id)]
+    assert "stopped" in row
+    assert "cluster.stop" not in row
+
+
+def test_running_applications_come_first_and_the_mapping_is_one(cluster: Cluster) -> None:
+    over = cluster.submit(short())
+    over.results()
+    running = cluster.submit(endless("first"))
+    listed = cluster.applications
+    names = list(listed)
+    assert names.index(running.id) < names.index(over.id)
+    assert len(listed) == len(names)
+    assert over.id in listed
+    assert {name: each.id for name, each in listed.items()} == {name: name for name in names}
+    running.stop()
+
+
+def test_a_cluster_without_applications_says_so() -> None:
+    with Cluster(peers=1, spark=False) as empty:
+        assert repr(empty.applications) == "Applications: 0 running, 0 ended"
+        assert len(empty.applications) == 0
+        with pytest.raises(ClusterError, match="application: 'x'; expected one that runs, and none does"):
+            empty.stop("x")
+
+
+def test_another_client_of_the_same_peers_finds_what_runs_and_shares_its_results(cluster: Cluster) -> None:
+    mine = cluster.submit(short("of another"))
+    assert mine.wait(20.0) == "finished"
+    running = cluster.submit(endless("left running"))
+    with Cluster(cluster.scheduler, spark=False) as other:
+        theirs = other.applications[mine.id]
+        rows = theirs.results()
+        assert rows.height > 0
+        assert theirs.results().equals(rows)
+        other.stop("left running")
+    with pytest.raises(ClusterError, match="collected already, through another handle"):
+        mine.results()
+    assert running.status == "stopped"
+    with pytest.raises(ClusterError, match="stopped: on request"):
+        running.results()
+
+
+def test_a_client_that_closes_leaves_what_others_submitted(cluster: Cluster) -> None:
+    running = cluster.submit(endless("stays"))
+    with Cluster(cluster.scheduler, spark=False) as other:
+        assert other.applications[running.id].head(3).height == 3
+    assert running.status == "running"
+    running.stop()
+
+
+def test_coroutines_find_and_stop_applications_too(cluster: Cluster) -> None:
+    running = cluster.submit(endless("for coroutines"))
+
+    async def main() -> tuple[str, int, str]:
+        client = await connect_cluster(cluster.scheduler, spark=False)
+        try:
+            listed = await client.applications()
+            rows = await listed[running.id].head(5)
+            await client.stop(running.id)
+            return repr(listed), rows.height, (await listed[running.id].state()).status
+        finally:
+            await client.close()
+
+    shown, rows, status = asyncio.run(main())
+    assert running.id in shown
+    assert (rows, status) == (5, "stopped")
+
+
+# -- stopping --------------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_name_that_runs_once_is_enough_to_stop_it(cluster: Cluster) -> None:
+    first, second = cluster.submit(endless("twice")), cluster.submit(endless("twice"))
+    with pytest.raises(ClusterError) as caught:
+        cluster.stop("twice")
+    assert str(caught.value) == (
+        f"application: 'twice' is the plan of {first.id}, {second.id}; expected one of these ids"
+    )
+    first.stop()
+    cluster.stop("twice")
+    assert second.status == "stopped"
+    with pytest.raises(ClusterError, match=r"'twice' has ended already: twice-\S+ \(stopped\)"):
+        cluster.stop("twice")
+
+
+def test_a_wrong_name_is_told_with_what_is_near(cluster: Cluster) -> None:
+    application = cluster.submit(endless("temperatures"))
+    with pytest.raises(ClusterError, match=r"'temperature'; expected the id .* did you mean 'temperatures'\?"):
+        cluster.stop("temperature")
+    with pytest.raises(KeyError, match=re.escape(application.id)):
+        cluster.applications[application.id[:-1]]
+    assert "nobody" not in cluster.applications
+    application.stop()
+
+
+# -- results that stay -----------------------------------------------------------------------------------------------
+
+
+def test_collected_results_stay_after_stop_and_in_what_is_found_again(cluster: Cluster) -> None:
+    application = cluster.submit(short())
+    rows = application.results()
+    name = application.id
+    application.stop()
+    assert application.results().equals(rows)
+    del application
+    assert cluster.applications[name].results().equals(rows)
+
+
+def test_stop_collects_what_waits_at_the_sinks(cluster: Cluster) -> None:
+    application = cluster.submit(short())
+    assert application.wait(20.0) == "finished"
+    tuples = application.qos()["tuples"]
+    application.stop()
+    assert application.results().height == tuples > 0
+    assert application.head(3).equals(application.results().head(3))
+    assert list(application) == []
+
+
+def test_a_stopped_endless_stream_gives_what_it_had_found(cluster: Cluster) -> None:
+    application = cluster.submit(endless("ended"))
+    some = application.head(20)
+    application.stop()
+    rows = application.results()
+    assert rows.head(20).equals(some)
+    assert rows.equals(application.results(wait=False))
+    assert rows.equals(application.results(seconds=5))
+
+
+def test_collected_results_stay_when_the_cluster_is_closed() -> None:
+    with Cluster(peers=1, spark=False) as closing:
+        whole, part = closing.submit(short()), closing.submit(endless("part"))
+        rows, some = whole.results(), part.head(4)
+    assert whole.results().equals(rows)
+    assert whole.head(2).equals(rows.head(2))
+    assert part.results(wait=False).head(4).equals(some)
+    with pytest.raises(ClusterError, match=r"the cluster is closed, and not all .* rows had been collected"):
+        part.results()
+
+
+# -- streams without an end ------------------------------------------------------------------------------------------
+
+
+def test_results_of_an_endless_stream_say_so_at_once(cluster: Cluster) -> None:
+    application = cluster.submit(endless("for ever"))
+    with pytest.raises(ClusterError) as caught:
+        application.results()
+    text = str(caught.value)
+    assert "its stream is endless, as its source 'source' (packets) never ends" in text
+    assert "head(100)" in text
+    assert "results(seconds=5)" in text
+    application.stop()
+
+
+def test_head_gives_the_first_rows_and_the_same_again(cluster: Cluster) -> None:
+    application = cluster.submit(endless("some"))
+    ten = application.head()
+    assert ten.height == 10
+    assert application.head(25).head(10).equals(ten)
+    assert application.head(0).columns == ten.columns
+    assert application.results(wait=False).head(10).equals(ten)
+    application.stop()
+
+
+def test_seconds_take_what_comes_and_add_up(cluster: Cluster) -> None:
+    application = cluster.submit(endless("timed"))
+    first = application.head(7)
+    more = application.results(seconds=0.2)
+    assert more.head(7).equals(first)
+    assert application.results(seconds=0.1).head(more.height).equals(more)
+    assert application.head(1_000_000, seconds=0.2).height < 1_000_000
+    application.stop()
+
+
+def test_a_stream_that_ends_gives_what_there_is(cluster: Cluster) -> None:
+    application = cluster.submit(short())
+    rows = application.results(seconds=30)
+    assert application.head(1_000_000).equals(rows)
+    assert application.results().equals(rows)
+    application.stop()
+
+
+def test_each_sink_has_its_own_end(cluster: Cluster) -> None:
+    ends = source("packets", seed=1, rate="100 tuples/s", duration="1 s", speed=0).project("bytes").sink("ends", id="a")
+    goes_on = source("packets", seed=1, rate="100 tuples/s").project("bytes").sink("goes on", id="b")
+    application = cluster.submit(plan(ends, goes_on))
+    rows = application.results("a")
+    assert rows.height > 0
+    with pytest.raises(ClusterError, match="endless"):
+        application.results("b")
+    with pytest.raises(ClusterError, match="sink: not given; expected one of a, b"):
+        application.head(1)
+    assert application.head(2, "b").height == 2
+    application.stop()
+    assert application.results("a").equals(rows)
+    assert application.results("b").height >= 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"seconds": 0}, "seconds: 0; expected a positive number of seconds"),
+        ({"seconds": "soon"}, "seconds: 'soon'; expected a positive number of seconds"),
+        ({"seconds": 1, "wait": False}, "seconds: 1; expected none together with wait=False"),
+    ],
+)
+def test_wrong_seconds_are_refused(cluster: Cluster, arguments: dict[str, object], message: str) -> None:
+    application = cluster.submit(short())
+    with pytest.raises(ValueError, match=re.escape(message)):
+        application.results(**arguments)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="n: -1; expected a number of rows"):
+        application.head(-1)
+    application.stop()

@@ -1,0 +1,274 @@
+"""Names are free text: whatever people call a plan, its frames arrive where they belong, and its ids are ids."""
+
+from __future__ import annotations
+
+import asyncio
+import xml.etree.ElementTree as ET
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_stream.query import Part, _named
+from synergy_nb.dataflow.addresses import (
+    CREDIT,
+    DATA,
+    REPLICA,
+    SETTLED,
+    STATE,
+    channel_of,
+    component_at,
+    component_of,
+    kind_of,
+    parts_of,
+    results_of,
+    retyped,
+)
+from synergy_nb.explanation import Explanation
+from synergy_nb.plan import Operator, Plan, PlanError, source
+from synergy_nb.plan.naming import is_id, is_name, suggested_id
+from synergy_nb.widgets.qosview import QoSView
+from synergy_nb.widgets.report import report
+from tests.qos_story import NAMES, story, top_pairs
+from tests.test_replicas import BACKED, Hosts, undisturbed, windowed
+from tests.test_report import journal, parsed
+from tests.two_hosts import Pair, numbers, play, reading, trace, until
+
+NASTY = [
+    "credit: risk",
+    "credit:x",
+    "state: x",
+    "replica: x",
+    "settled: x",
+    "data:x",
+    "results:x/y",
+    "in/out",
+    "a/filter>sink:0",
+    "a>b",
+    "50 % / day",
+    "%2F",
+    "../../etc",
+    "größte Aufträge",
+    "注文",
+    "🚀 <b>&amp;</b>",
+    "two\nlines\ttab",
+    "'\"--></style>&#x26;",
+    "x" * 200,
+]
+TEXT = st.text(min_size=1, max_size=20) | st.text("%/>:a\n", min_size=1, max_size=8) | st.sampled_from(NASTY)
+KIND = st.sampled_from([DATA, CREDIT, REPLICA, STATE, SETTLED])
+
+
+# -- addresses -------------------------------------------------------------------------------------------------------
+
+
+@given(TEXT, TEXT, TEXT, st.integers(0, 99), KIND)
+def test_an_address_of_a_channel_says_exactly_what_it_was_made_of(
+    application: str, upstream: str, operator: str, port: int, kind: str
+) -> None:
+    address = channel_of(application, upstream, operator, port)
+    assert parts_of(address) == (DATA, application, upstream, operator, str(port))
+    assert address.isprintable()
+    assert kind_of(retyped(address, kind)) == kind
+    assert retyped(retyped(address, kind), DATA) == address
+
+
+@given(TEXT, TEXT, KIND)
+def test_an_address_of_a_component_says_exactly_what_it_was_made_of(application: str, operator: str, kind: str) -> None:
+    address = component_of(kind, application, operator)
+    assert parts_of(address) == (kind, application, operator)
+    assert component_at(address) == (application, operator)
+
+
+@given(st.lists(st.tuples(KIND, TEXT, TEXT, TEXT, st.integers(0, 3)), min_size=2, max_size=12, unique=True))
+def test_no_two_things_have_one_address(things: list[tuple[str, str, str, str, int]]) -> None:
+    channels = {retyped(channel_of(*thing[1:]), thing[0]) for thing in things}
+    components = {component_of(kind, first, second) for kind, first, second, _, _ in things}
+    assert len(channels) == len(things)
+    assert len(components) == len({thing[:3] for thing in things})
+    assert not channels & components
+    assert results_of("a", "b") not in channels | components
+
+
+def test_what_is_no_component_is_refused_by_its_address() -> None:
+    with pytest.raises(ValueError, match=r"address: 'state:app'; expected KIND:APPLICATION/OPERATOR"):
+        component_at("state:app")
+
+
+# -- between hosts ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NASTY, ids=range(len(NASTY)))
+def test_streams_of_a_plan_of_any_name_cross_peers(name: str) -> None:
+    """With windows so small that the sender would wait for ever if no credit came back."""
+
+    async def scenario() -> None:
+        pair = Pair(read=reading(20, 40), window_bytes=4096)
+        query = trace().filter("bytes % 2 = 0").sink()
+        pair.deploy(name, query, {"source": "a", "filter": "b", "sink": "a"})
+        assert numbers(await pair.results("a", name)) == list(range(0, 800, 2))
+        refused = [
+            event for runtime in pair.runtimes.values() for event in runtime.events if event[0] == "data_refused"
+        ]
+        assert not refused
+        assert not pair.failed
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("name", ["in/out", "state: x", "settled: a/b>c:0", "注文\n🚀"])
+def test_a_backup_of_a_plan_of_any_name_takes_over(name: str) -> None:
+    expected = undisturbed(windowed(), 20)
+
+    async def scenario() -> None:
+        hosts = Hosts(windowed(), BACKED, name)
+        hosts.begin()
+        await hosts.push(8)
+        kept = [hosts.net["b"]._path.replicas.kept(name, operator) for operator in BACKED]
+        await until(lambda: all(one is not None and one.state is not None for one in kept))
+        hosts.lose("p")
+        hosts.take_over("p")
+        await hosts.push(12)
+        assert (await hosts.finish()).equals(expected)
+        assert not hosts.failed
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("channel", ["", "app/source>filter:0", "unknown:x", "state:", "state:app", "data", "credit"])
+def test_a_frame_without_an_address_is_refused_and_journaled(channel: str) -> None:
+    async def scenario() -> None:
+        pair = Pair()
+        pair.net["a"].on_data("b", channel, bytes(12))
+        refused = [event[:2] for event in pair.runtimes["a"].events]
+        assert refused == ([] if channel == "credit" else [("data_refused", channel)])  # credit of nobody: old news
+        await asyncio.sleep(0)
+
+    play(scenario)
+
+
+# -- at the door -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NASTY, ids=range(len(NASTY)))
+def test_a_plan_of_any_name_is_the_same_after_a_journey(name: str) -> None:
+    query = Plan(trace().sink().operators.values(), name=name)
+    assert Plan.from_bytes(query.to_bytes()) == query
+    assert Plan.from_yaml(query.to_yaml()) == query
+    assert Plan.from_bytes(query.to_bytes()).name == name
+
+
+@pytest.mark.parametrize(
+    "name", ["", " ", "x" * 201, "\n", "half a pair \ud83d", "a\0b", "\x1b[31m", "\uffff", None, 7]
+)
+def test_what_is_no_name_is_refused(name: Any) -> None:
+    assert not is_name(name)
+    with pytest.raises(PlanError, match=r"name: .*; expected a name of 1 to 200 characters"):
+        Plan(trace().sink().operators.values(), name=name)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "hint"),
+    [
+        ("a>b", "a b"),
+        ("in/out", "in out"),
+        ("credit: risk", "credit risk"),
+        ("-x", "x"),
+        (" blank", "blank"),
+        ("two  blanks", "two blanks"),
+        ("two\nlines", "two lines"),
+        ("source/", "source 2"),
+        ("🚀 start", "start"),
+        ("x" * 101, "x" * 96),
+        ("🚀", None),
+        ("", None),
+    ],
+)
+def test_an_id_that_is_none_is_refused_with_one_that_would_be(wrong: str, hint: str | None) -> None:
+    said = f"; did you mean {hint!r}?" if hint else ""
+    expected = "expected an id of 1 to 100 characters: letters, digits, '_', '-', '.' and single spaces between words"
+    with pytest.raises(PlanError) as raised:
+        Plan(
+            [
+                Operator("source", "source", {"connector": "packets"}),
+                Operator(wrong, "filter", {"where": "bytes > 1"}, ("source",)),
+                Operator("sink", "sink", {}, (wrong,)),
+            ]
+        )
+    (problem,) = raised.value.problems
+    assert (problem.operator, problem.field, problem.value, problem.nearest) == (wrong, "id", wrong, hint)
+    assert str(problem).endswith(" ".join(f"{expected}{said}".split()))
+
+
+def test_an_id_is_checked_in_builder_file_and_bytes() -> None:
+    with pytest.raises(PlanError, match=r"operator 'a/b', id: 'a/b'; expected an id .*; did you mean 'a b'\?"):
+        source("packets").filter("bytes > 1", id="a/b").sink()
+    text = "format: 1\noperators:\n  p: {kind: source, connector: packets}\n  'a>b': {kind: sink, input: p}\n"
+    with pytest.raises(PlanError, match=r"operator 'a>b', id: 'a>b'; expected an id .*; did you mean 'a b'\?"):
+        Plan.from_yaml(text)
+    good = source("packets").sink(id="a-b")
+    with pytest.raises(PlanError, match="expected an id"):
+        Plan.from_bytes(good.to_bytes().replace(b"a-b", b"a/b"))
+
+
+def test_text_that_cannot_be_written_down_is_refused_by_name() -> None:
+    with pytest.raises(
+        PlanError, match=r"operator 'filter', where: .*; expected a text .* that can be written as UTF-8"
+    ):
+        source("packets").filter("link = '\ud83d'").sink()
+
+
+@pytest.mark.parametrize("right", ["a", "_", "0", "by source", "größte-7.2", "注文", "योजना", "a.b-c_d", "x" * 100])
+def test_letters_of_any_script_make_an_id(right: str) -> None:
+    assert is_id(right)
+    query = source("packets").filter("bytes > 1", id=right).sink()
+    assert Plan.from_yaml(query.to_yaml()) == query
+
+
+@given(st.text(max_size=120), st.sets(st.text(max_size=3), max_size=5))
+def test_a_suggested_id_is_one_and_is_free(text: str, taken: set[str]) -> None:
+    found = suggested_id(text, taken)
+    assert found is None or (is_id(found) and found not in taken)
+
+
+# -- pages -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NASTY, ids=range(len(NASTY)))
+def test_no_name_breaks_a_page(name: str) -> None:
+    query = Plan(top_pairs().operators.values(), {"delay": "1 s"}, name)
+    application = f"{name}-1-0a1b2c"
+    ET.fromstring(query.to_svg())
+    events = [msgspec.structs.replace(each, subject=application) for each in journal(query) if each.subject == "r1"]
+    page = parsed(report(query, Explanation(application, events, NAMES), events, title=name))
+    assert "".join(page.text).count(name) >= 2
+    assert not page.seen & {"script", "b"}
+    view = QoSView(story(5, application=application), query, names=NAMES)
+    ET.fromstring(view.to_svg())
+    ET.fromstring(view._repr_mimebundle_()[0]["text/html"])
+    assert "sink" in view.to_text()
+    view.close()
+
+
+# -- streams and files -----------------------------------------------------------------------------------------------
+
+
+def test_a_name_of_a_peer_is_not_taken_for_another_stream() -> None:
+    """The stream name of a trace says which peer's file it is; without quotes these two would be called alike."""
+    one = source("trace", path="f.tcp", format="tcp", at="p, packets").union(trace()).sink()
+    other = source("trace", path="f.tcp", format="tcp", at="p").union(trace()).sink()
+    assert one.stream_name("union") != other.stream_name("union")
+    assert '@"p, packets"' in one.stream_name("union")
+
+
+@pytest.mark.parametrize("name", NASTY, ids=range(len(NASTY)))
+def test_the_folder_of_a_query_on_spark_has_a_harmless_name(name: str) -> None:
+    query = trace().sink()
+    found = {_named(Part(name, "sink", query, ("source",), ())) for _ in range(50)}
+    assert len(found) == 50
+    for each in found:
+        assert each.replace("-", "").isalnum()
+        assert each.isascii()
+        assert len(each) <= 100

@@ -1,0 +1,138 @@
+"""Errors of peers on the standard error: once each, with names of peers, never many, none of what is closed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from synergy_nb import start_cluster
+from synergy_nb.journal import Event
+from synergy_nb.runtime.link import LinkFull
+from synergy_nb.runtime.notices import AGAIN, CHANNEL, GATHERED, MOST, Notices, Teller
+
+NAMES = {f"tcp://10.0.0.{number}:1": f"peer-{number}" for number in range(1, 10)}
+PEERS = tuple(NAMES)
+DEADLINE = 20.0
+
+
+class Clock:
+    """Calls what is due when the test lets time pass."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.due: list[tuple[float, Callable[[], None]]] = []
+
+    def later(self, seconds: float, function: Callable[[], None]) -> None:
+        self.due.append((self.now + seconds, function))
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+        ready = [each for each in self.due if each[0] <= self.now]
+        self.due = [each for each in self.due if each[0] > self.now]
+        for _, function in ready:
+            function()
+
+
+def raised(peer: str, error: str = "KeyError: 'x'") -> Event:
+    return Event(1.0, peer, "peer_error", "Probe", {"error": error})
+
+
+def made() -> tuple[Clock, list[str], Notices]:
+    clock, written = Clock(), list[str]()
+    return clock, written, Notices(clock.later, NAMES, written.append)
+
+
+def test_what_several_peers_say_of_the_same_is_one_line() -> None:
+    clock, written, notices = made()
+    for peer in PEERS[:5]:
+        notices.hear(Event(1.0, peer, "link_down", PEERS[8], {"reason": "connection closed"}))
+    assert not written
+    clock.advance(GATHERED)
+    assert written == ["synergy: peer-1, peer-2, peer-3 and 2 more: the link to peer-9 broke: connection closed"]
+    notices.hear(Event(9.0, PEERS[6], "link_down", PEERS[8], {"reason": "connection closed"}))
+    clock.advance(GATHERED)
+    assert len(written) == 1
+
+
+def test_many_errors_are_a_few_lines_and_a_number() -> None:
+    clock, written, notices = made()
+    for number in range(20):
+        notices.hear(raised(PEERS[0], f"error {number}"))
+    clock.advance(GATHERED)
+    assert len(written) == MOST
+    clock.advance(AGAIN)
+    assert written[-1] == "synergy: 14 more errors of peers; watch(cluster) and explain() tell them"
+    notices.hear(raised(PEERS[0], "another"))
+    clock.advance(GATHERED)
+    assert written[-1] == "synergy: peer-1: handling Probe raised another"
+
+
+def test_what_breaks_as_a_cluster_closes_is_not_told() -> None:
+    clock, written, notices = made()
+    notices.hear(raised(PEERS[0]))
+    notices.close()
+    notices.hear(raised(PEERS[1], "later"))
+    clock.advance(GATHERED)
+    assert not written
+
+
+def test_a_client_that_leaves_and_a_late_message_are_no_errors() -> None:
+    clock, written, notices = made()
+    notices.hear(Event(1.0, PEERS[0], "link_down", "client-host-1", {"reason": "closed"}))
+    notices.hear(Event(1.0, PEERS[0], "message_refused", "app", {"reason": "stale attempt"}))
+    clock.advance(GATHERED)
+    assert not written
+
+
+def test_a_peer_tells_those_who_asked_and_of_the_same_once_a_minute() -> None:
+    sent: list[tuple[str, str, bytes]] = []
+    teller = Teller(lambda *frame: sent.append(frame))
+    teller.tell(raised(PEERS[0]))
+    assert not sent
+    teller.add("client-1")
+    teller.add("client-2")
+    event = raised(PEERS[0], "other")
+    teller.tell(event)
+    teller.tell(event)
+    assert [(client, channel) for client, channel, _ in sorted(sent)] == [("client-1", CHANNEL), ("client-2", CHANNEL)]
+    assert msgspec.msgpack.decode(sent[0][2], type=Event) == event
+    teller.lost("client-1")
+    teller.tell(msgspec.structs.replace(event, time=event.time + AGAIN))
+    assert [client for client, _, _ in sent[2:]] == ["client-2"]
+
+
+def test_a_client_that_takes_nothing_holds_nobody_up() -> None:
+    def full(_client: str, _channel: str, _payload: bytes) -> None:
+        raise LinkFull("full")
+
+    teller = Teller(full)
+    teller.add("client-1")
+    teller.tell(raised(PEERS[0]))
+
+
+def test_an_error_of_a_real_peer_reaches_the_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    async def run() -> None:
+        cluster = await start_cluster(2, spark=False)
+        try:
+            heard = asyncio.Event()
+            assert cluster.notices is not None
+            take = cluster.notices._write
+
+            def write(line: str) -> None:
+                take(line)
+                heard.set()
+
+            cluster.notices._write = write
+            cluster.links.send_data(cluster.peers["peer-2"], "nobody/x", b"no frame")  # a client may only make requests
+            await asyncio.wait_for(heard.wait(), DEADLINE)
+        finally:
+            await cluster.close()
+
+    asyncio.run(run())
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert said.startswith("synergy: peer-2: bytes from client-")
+    assert "were refused: a client may only make requests" in said

@@ -1,0 +1,305 @@
+"""Views and accounts tell what happened: broken limits, shared streams, parts on Spark, backups, deaths, errors."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from synergy_nb import source
+from synergy_nb.explanation import Explanation
+from synergy_nb.graph import Undeploy
+from synergy_nb.journal import Event, Journal
+from synergy_nb.plan import Plan
+from synergy_nb.widgets import snapshot
+from synergy_nb.widgets.charts import Delay, delay_chart
+from synergy_nb.widgets.report import report
+from synergy_nb.widgets.series import Readings
+from synergy_nb.widgets.standing import standing
+from tests.qos_story import NAMES, PEERS, START, qos, replicated, story, top_pairs
+from tests.two_hosts import Pair, play, reading, trace
+
+
+def read(journal: Journal, application: str | None = "top-1") -> Readings:
+    found = Readings(application, NAMES)
+    found.read(journal)
+    return found
+
+
+def parts(found: Readings, plan: Plan) -> dict[str, Any]:
+    said = standing(found, plan)
+    return {piece["operator"]: piece for name, piece in said.items() if name.startswith("part:")}
+
+
+# -- the last measurement ----------------------------------------------------------------------------------------------
+
+
+def test_the_last_measurement_of_a_sink_comes_before_its_end() -> None:
+    async def scenario() -> None:
+        pair = Pair(read=reading(10, 100), measure_s=1e6)  # the stream is over before the first measurement is due
+        pair.deploy("app", trace().sink(delay="2 s"), {"source": "a", "sink": "a"})
+        await pair.results("a", "app")
+        told = [(kind, detail) for kind, subject, detail in pair.runtimes["a"].events if subject == "app"]
+        kinds = [kind for kind, _ in told]
+        assert kinds.index("qos") < kinds.index("sink_finished")
+        record = next(detail for kind, detail in told if kind == "qos")
+        assert (record["tuples"], record["finished"]) == (1000, True)
+        assert [measured[2]["tuples"] for measured in pair.measured] == [1000]
+
+    play(scenario)
+
+
+def test_a_sink_that_is_taken_away_tells_first_what_it_has_not_told() -> None:
+    async def scenario() -> None:
+        pair = Pair(read=reading(500, 100), measure_s=1e6, result_bytes=20_000, window_bytes=20_000)
+        pair.deploy("app", trace().sink(delay="2 s"), {"source": "a", "sink": "a"})
+        one = pair.net["a"]
+        await one.arrival("app", "sink", 20.0)
+        one.carry_out(Undeploy("app", "sink"))
+        told = [detail for kind, _, detail in pair.runtimes["a"].events if kind == "qos"]
+        assert len(told) == 1
+        assert told[0]["tuples"] > 0
+
+    play(scenario)
+
+
+# -- limits ------------------------------------------------------------------------------------------------------------
+
+
+def vertical(picture: str, kind: str) -> list[float]:
+    """Heights at which lines of a class are drawn."""
+    return [float(y) for y in re.findall(rf'<line class="{kind}"[^>]* y1="([\d.]+)"', picture)]
+
+
+def test_a_limit_far_below_all_delays_is_drawn_where_it_is_and_said_to_be_broken() -> None:
+    journal = Journal()
+    for event in story(0):
+        journal.append(event)
+    for second in range(1, 20):
+        journal.append(qos(START + second, 0.9, 1.2, 100 * second, limit_s=0.001, miss_rate=1.0))
+    found = read(journal)
+    drawn = snapshot.svg(found, top_pairs())
+    lowest_tick = max(vertical(drawn.partition("Delay p99")[2], "rule"))
+    assert vertical(drawn, "limit")[0] <= lowest_tick
+    curve = re.search(r'<polyline class="p50" points="([^"]+)"', drawn)
+    assert curve is not None
+    assert vertical(drawn, "limit")[0] > max(float(point.split(",")[1]) for point in curve[1].split())
+    assert 'class="broken"' in drawn
+    assert "limit 1 ms: broken" in drawn
+    assert "1 ms, broken" in snapshot.text(found, top_pairs())
+    assert standing(found)["flow:top-1/sink"]["broken"] == "broken"
+
+
+def test_a_limit_that_is_exceeded_as_often_as_is_allowed_is_not_broken() -> None:
+    journal = story(10)
+    journal.append(qos(START + 11, 0.8, 1.2, 2300, miss_rate=0.03))
+    assert standing(read(journal))["flow:top-1/sink"]["broken"] == "exceeded"
+    assert standing(read(story(10)))["flow:top-1/sink"]["broken"] == ""
+
+
+def test_the_reports_chart_shows_a_broken_limit() -> None:
+    late = [Delay(second, 0.9, 1.2, 10) for second in (1.0, 2.0)]
+    chart = delay_chart(late, 0.001)
+    (limit,) = vertical(chart, "limit")
+    assert (
+        min(vertical(chart, "base"))
+        > limit
+        > max(float(y) for y in re.findall(r'class="p50" cx="[^"]+" cy="([^"]+)"', chart))
+    )
+    assert 'class="broken"' in chart
+    assert "which was exceeded" in chart
+    assert 'class="broken"' not in delay_chart(late, 2.0)
+
+
+# -- where operators run -----------------------------------------------------------------------------------------------
+
+
+def test_operators_on_spark_are_neither_counted_twice_nor_waiting() -> None:
+    journal = Journal()
+    part = {"aggregate": ["filter", "aggregate"]}
+    journal.append(Event(START - 1, PEERS[0], "engines_chosen", "top-1", {"reasons": {}, "parts": part}))
+    for event in story(10):  # what runs is told by the operators of the plan, those of the part among them
+        if event.kind != "component_deployed" or event.detail["operator"] != "filter":
+            journal.append(event)
+    found = read(journal)
+    shown = parts(found, top_pairs())
+    assert {name: piece["state"] for name, piece in shown.items()} == dict.fromkeys(top_pairs().operators, "running")
+    assert shown["filter"]["on"] == shown["aggregate"]["on"] == "peer-3, Spark"
+    assert standing(found)["head"]["facts"] == "top-1 · 7 operators on 5 peers"
+    assert "waiting" not in snapshot.text(found, top_pairs()).replace("tuples waiting", "")
+
+
+def shared() -> Journal:
+    """An application that begins at the stream of another one."""
+    journal = Journal()
+    graph = {"sort": PEERS[1], "count": PEERS[2], "aggregate": PEERS[3], "compare": PEERS[1], "sink": PEERS[0]}
+    uses = [["other-7", "packets", PEERS[4]], ["other-7", "filter", PEERS[2]], ["other-7", "sums", PEERS[3]]]
+    asked = {"plan": "top pairs", "operators": list(top_pairs().operators), "qos": {"delay": 1.0}}
+    journal.append(Event(START - 0.2, PEERS[0], "request_submitted", "top-1", asked))
+    for operator, peer in graph.items():
+        journal.append(Event(START - 0.1, peer, "component_deployed", "top-1", {"operator": operator}))
+    detail = {"peers": graph, "shared": {"aggregate": ["other-7", "sums"]}, "uses": {"aggregate": uses}}
+    journal.append(Event(START, PEERS[0], "application_running", "top-1", detail))
+    return journal
+
+
+def test_shared_operators_say_whose_stream_they_use_and_on_which_peers_it_is_made() -> None:
+    found = read(shared())
+    shown = parts(found, top_pairs())
+    assert shown.keys() == top_pairs().operators.keys()
+    assert (shown["aggregate"]["on"], shown["aggregate"]["said"]) == ("peer-4", "from other-7")
+    assert (shown["filter"]["on"], shown["filter"]["said"]) == ("peer-3", "within other-7")
+    assert shown["source"]["on"] == "peer-3, peer-4, peer-5"  # by another name there: one of these
+    assert {shown[name]["state"] for name in ("aggregate", "filter", "source")} == {"shared"}
+    said = snapshot.text(found, top_pairs())
+    assert "no peer yet" not in said
+    assert "peer-3, within other-7" in said
+
+
+def test_the_report_of_a_shared_plan_says_where_its_streams_come_from() -> None:
+    events = list(shared())
+    graph = events[-1].detail["peers"]
+    events.insert(
+        1, Event(START - 0.15, PEERS[0], "graph_selected", "top-1", {"peers": graph, "phi": 0.1, "delay_s": 0.1})
+    )
+    page = report(top_pairs(), Explanation("top-1", events, NAMES), events, title="shared")
+    assert "within other-7" in page
+    assert "peer-4, shared" in page
+
+
+# -- replicas ----------------------------------------------------------------------------------------------------------
+
+
+def test_backups_a_death_and_a_take_over_leave_their_marks_everywhere() -> None:
+    journal = replicated()
+    found = read(journal)
+    said = standing(found, top_pairs())
+    marks = [mark["said"] for mark in said["marks"]["list"]]
+    assert marks[0].startswith("backups were placed: filter on peer-4, ")
+    assert marks[1:] == ["peer-2 died with filter, the backup of aggregate", "the backup on peer-4 took over filter"]
+    assert [mark["label"] for mark in said["marks"]["list"]] == ["", "peer-2 died", "taken over"]
+    assert said["head"]["sentence"] == "peer-2 died; degree 2 asked, 1 left of filter, aggregate."
+    assert "2 replicas" in said["head"]["facts"]
+    shown = parts(found, top_pairs())
+    assert shown["sort"]["on"] == "peer-4 + peer-5"
+    assert "no backup is left" in shown["filter"]["tip"]
+    for picture in (snapshot.text(found, top_pairs()), snapshot.svg(found, top_pairs())):
+        assert "peer-2 died with filter" in picture
+        assert "took over filter" in picture
+        assert "degree 2 asked, 1 left of filter" in picture
+    assert snapshot.svg(found, top_pairs()).count('class="event"') == 2
+    explained = Explanation("top-1", list(journal), NAMES)
+    assert explained.left == {"filter": 1, "aggregate": 1}
+    assert "degree 2 asked; 1 left of filter, aggregate" in str(explained)
+    page = report(top_pairs(), explained, list(journal), title="replicated")
+    assert "peer-2 died with filter" in page
+    assert 'class="event-label"' in page
+    assert "Degree 2 was asked; 1 left of filter, aggregate." in page
+
+
+def test_a_death_is_marked_once_and_not_where_it_does_not_matter() -> None:
+    journal = replicated()
+    before = len(standing(read(journal))["marks"]["list"])
+    for observer in (PEERS[2], PEERS[3]):
+        journal.append(Event(START + 6, observer, "peer_declared_dead", PEERS[1]))
+    journal.append(Event(START + 6, PEERS[2], "peer_declared_dead", "tcp://10.0.0.9:1"))
+    assert len(standing(read(journal))["marks"]["list"]) == before
+
+
+# -- failures ----------------------------------------------------------------------------------------------------------
+
+
+def events_without_origin() -> list[Event]:
+    """What is left of the journals when the origin has died with its own."""
+    return [event for event in story(3) if event.subject == "top-1" and event.peer != PEERS[0]]
+
+
+def test_explain_tells_a_failure_that_only_others_saw() -> None:
+    events = [*events_without_origin(), Event(START + 4, PEERS[1], "session_expired", "top-1", {"origin": PEERS[0]})]
+    assert Explanation("top-1", events, NAMES).outcome == "failed: its origin peer-1 died or is not heard of any more"
+
+
+@pytest.mark.parametrize("events", [[], events_without_origin()], ids=["no events", "events of others"])
+def test_explain_tells_a_failure_that_only_the_client_knows(events: list[Event]) -> None:
+    state = "failed", f"peer {PEERS[0]} does not answer: connection refused"
+    explained = Explanation("top-1", events, NAMES, state)
+    assert explained.outcome == "failed: peer peer-1 does not answer: connection refused"
+    assert "being composed" not in str(explained)
+
+
+def test_explain_keeps_what_the_journal_tells_of_the_end() -> None:
+    end = Event(START + 4, PEERS[0], "application_failed", "top-1", {"reason": f"filter at {PEERS[1]}: no column x"})
+    explained = Explanation("top-1", [*story(3), end], NAMES, ("stopped", ""))
+    assert explained.outcome == "failed: filter at peer-2: no column x"
+
+
+# -- errors of peers ---------------------------------------------------------------------------------------------------
+
+TROUBLES = [
+    Event(START + 2, PEERS[1], "peer_error", "Probe", {"error": "KeyError: 'filter'"}),
+    Event(START + 3, PEERS[1], "link_down", PEERS[2], {"reason": "connection closed"}),
+    Event(START + 3, PEERS[3], "link_down", PEERS[2], {"reason": "connection closed"}),
+    Event(START + 4, PEERS[2], "data_refused", "top-1/x", {"reason": "12 bytes; expected 16"}),
+    Event(START + 4, PEERS[2], "message_refused", PEERS[1], {"reason": "malformed message", "message": "no field"}),
+    Event(START + 5, PEERS[1], "peer_error", "Probe", {"error": "KeyError: 'filter'"}),
+]
+HARMLESS = [
+    Event(START + 2, PEERS[1], "link_down", "client-host-1", {"reason": "connection closed"}),
+    Event(START + 2, PEERS[1], "message_refused", "top-1", {"reason": "stale attempt", "sender": PEERS[2]}),
+]
+SAID = [
+    "peer-2: handling Probe raised KeyError: 'filter' (2 times)",
+    "peer-2, peer-4: the link to peer-3 broke: connection closed",
+    "peer-3: data on channel top-1/x were refused: 12 bytes; expected 16",
+    "peer-3: a message of peer-2 was refused: malformed message: no field",
+]
+
+
+def test_errors_of_peers_are_told_in_view_text_report_and_explanation() -> None:
+    journal = story(6)
+    for event in (*HARMLESS, *TROUBLES):
+        journal.append(event)
+    found = read(journal)
+    told = standing(found)["troubles"]["list"]
+    assert [(each["peers"], each["count"]) for each in told] == [
+        ("peer-2", "2 times"),
+        ("peer-3", ""),
+        ("peer-3", ""),
+        ("peer-2, peer-4", ""),
+    ]
+    explained = Explanation("top-1", list(journal), NAMES)
+    page = report(top_pairs(), explained, list(journal), title="errors")
+    for said in SAID:
+        assert said in snapshot.text(found, top_pairs())
+        assert said in str(explained)
+        assert said.replace("'", "&#x27;") in page
+    assert "Errors of peers" in snapshot.svg(found, top_pairs())
+
+
+def test_errors_before_an_application_or_elsewhere_are_not_its_own() -> None:
+    journal = Journal()
+    journal.append(Event(START - 100, PEERS[1], "peer_error", "Probe", {"error": "old"}))
+    for event in story(6):
+        journal.append(event)
+    journal.append(Event(START + 2, "tcp://10.0.0.9:1", "peer_error", "Probe", {"error": "elsewhere"}))
+    assert standing(read(journal))["troubles"]["list"] == []
+    assert len(standing(read(journal, None))["troubles"]["list"]) == 2
+
+
+def test_a_plan_without_replicas_says_nothing_of_them() -> None:
+    plan = source("packets", seed=1).sink()
+    assert standing(Readings("a"), plan)["marks"] == {"list": []}
+
+
+# -- what replicas do not cover ----------------------------------------------------------------------------------------
+
+
+def test_explain_says_whose_death_ends_a_replicated_application() -> None:
+    explained = Explanation("top-1", list(replicated()), NAMES)
+    assert explained.uncovered == {"peer-1": ["source", "sink", "its results"]}
+    said = "Replicas cover filter, aggregate, sort, count, compare. "
+    said += "The application ends when peer-1 (source, sink, its results) dies."
+    assert said in str(explained)
+    assert said in report(top_pairs(), explained, list(replicated()), title="replicated")
+    assert Explanation("top-1", list(story(1)), NAMES).coverage == ""

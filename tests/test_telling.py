@@ -1,0 +1,155 @@
+"""Calls that take long say what they wait for, to people only: at a terminal, in a notebook, never in a pipe."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import sys
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from synergy_nb.runtime import telling
+from synergy_nb.runtime.cluster import _Loop
+from synergy_nb.runtime.telling import EVERY, FIRST, QUIET, NotebookLine, Telling, TerminalLine, display
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 50.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Shown:
+    """A display that keeps what it shows."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def show(self, line: str) -> None:
+        self.lines.append(line)
+
+    def clear(self) -> None:
+        self.lines.append("cleared")
+
+
+def test_the_line_comes_within_two_seconds_is_kept_current_and_goes() -> None:
+    clock, shown, said = Clock(), Shown(), ["starting 8 peers"]
+    line = Telling(lambda: said[-1], shown, clock)
+    began = clock.now
+    while not shown.lines:
+        clock.now += 0.1
+        line.tick()
+    assert FIRST <= clock.now - began + 1e-9 < 2.0
+    assert shown.lines == ["starting 8 peers … 1 s"]
+    line.tick()
+    assert len(shown.lines) == 1
+    said.append("6 of 8 peers are in the ring")
+    clock.now += EVERY
+    line.tick()
+    assert shown.lines[-1].startswith("6 of 8 peers are in the ring … ")
+    line.close()
+    line.close()
+    assert shown.lines.count("cleared") == 1
+
+
+def test_a_quick_call_shows_nothing() -> None:
+    clock, shown = Clock(), Shown()
+    line = Telling(lambda: "composing", shown, clock)
+    clock.now += FIRST / 2
+    line.tick()
+    line.close()
+    assert not shown.lines
+
+
+def test_nothing_to_say_is_not_said() -> None:
+    clock, shown = Clock(), Shown()
+    line = Telling(str, shown, clock)
+    clock.now += 10
+    line.tick()
+    assert not shown.lines
+
+
+def test_a_call_of_a_cluster_tells_what_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = Shown()
+    told = asyncio.Event()
+    monkeypatch.setattr("synergy_nb.runtime.cluster.display", lambda: shown)
+    monkeypatch.setattr(telling, "FIRST", 0.0)
+    thread = _Loop()
+
+    def doing() -> str:
+        thread.loop.call_soon_threadsafe(told.set)
+        return "composing pairs"
+
+    async def work() -> str:
+        await told.wait()  # until its line has been asked for
+        return "done"
+
+    try:
+        assert thread.run(work(), doing) == "done"
+    finally:
+        thread.close()
+    assert shown.lines[0].startswith("composing pairs … ")
+    assert shown.lines[-1] == "cleared"
+
+
+class Shell:
+    kernel = object()
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_who_sees_it_decides_where_it_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(telling, "_silenced", False)
+    monkeypatch.delenv(QUIET, raising=False)
+    monkeypatch.setitem(sys.modules, "IPython", type("Python", (), {"get_ipython": staticmethod(lambda: None)}))
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    assert display() is None  # a pipe
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    assert isinstance(display(), TerminalLine)
+    monkeypatch.setitem(sys.modules, "IPython", type("Python", (), {"get_ipython": staticmethod(Shell)}))
+    assert isinstance(display(), NotebookLine)
+    monkeypatch.setenv(QUIET, "1")
+    assert display() is None
+    monkeypatch.delenv(QUIET)
+    telling.quiet()
+    assert display() is None
+
+
+def test_a_terminal_has_a_line_that_is_gone_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = Terminal()
+    monkeypatch.setattr("rich.console.Console", lambda **_: Console(file=written, force_terminal=True, width=80))
+    line = TerminalLine()
+    line.show("starting 8 peers … 1 s")
+    line.show("starting [8] peers … 2 s")
+    line.clear()
+    line.clear()
+    assert "starting [8] peers … 2 s" in written.getvalue()
+    assert written.getvalue().endswith("\x1b[2K")  # the line is erased
+
+
+def test_a_notebook_has_one_output_that_is_updated(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[Any] = []
+
+    class Handle:
+        def update(self, data: Any, **_: Any) -> None:
+            shown.append(data)
+
+    def place(data: Any, **options: Any) -> Handle:
+        assert options == {"raw": True, "display_id": True}
+        shown.append(data)
+        return Handle()
+
+    monkeypatch.setattr("IPython.display.display", place)
+    line = NotebookLine()
+    line.show("one")
+    line.show("two")
+    line.clear()
+    line.clear()
+    assert [each["text/plain"] for each in shown] == ["one", "two", ""]
