@@ -44,12 +44,9 @@ def check_placement(plan: Plan, placement: str, peers: int | None = None) -> Non
     qos = plan.qos
     if peers is not None and qos.degree is not None and qos.degree > peers:
         raise ValueError(f"qos.availability: 'degree {qos.degree}'; expected at most {peers}, a peer for each replica")
-    if qos.degree is None and qos.availability == 1.0:
-        raise ValueError("qos.availability: 1; expected less than 1: whatever is replicated may fail")
     bound = sorted(name for name, operator in plan.operators.items() if operator.engine == "spark")
-    if bound and (replicates(plan) or placement != "composed"):
-        why = "with qos.availability" if replicates(plan) else f"with placement {placement!r}"
-        raise ValueError(f"operator {bound[0]!r}: engine: 'spark'; expected peer or auto {why}")
+    if bound and placement != "composed":
+        raise ValueError(f"operator {bound[0]!r}: engine: 'spark'; expected peer or auto with placement {placement!r}")
 
 
 def decided(order: Place) -> Placed:

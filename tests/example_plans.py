@@ -109,7 +109,9 @@ def plans(draw: st.DrawFn) -> Plan:
         "delay": delay,
         "miss_rate": draw(st.one_of(st.none(), st.floats(0, 1))) if delay is not None else None,
         "throughput": draw(st.one_of(st.none(), st.floats(0, 1e12), st.just("1000 tuples/s"))),
-        "availability": draw(st.one_of(st.none(), st.floats(0, 1), st.builds("degree {}".format, st.integers(1, 9)))),
+        "availability": draw(
+            st.one_of(st.none(), st.floats(0, 1, exclude_max=True), st.builds("degree {}".format, st.integers(1, 9)))
+        ),
     }
     ends = [stream.sink(name) for name, stream in zip("abcdefghijklmn", draw(streams()), strict=False)]
     return plan(*ends, name=draw(st.sampled_from(["x", "1e3", "on", "a: b", "ä"])), **qos)

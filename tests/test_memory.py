@@ -110,7 +110,7 @@ def test_what_stated_rates_project_is_refused_with_numbers() -> None:
     size = whole.tuple_bytes("source")
     assert kept(whole, "sort") == pytest.approx(rows * size)
     with pytest.raises(
-        ValueError, match=rf"operator 'sort' \(sort\) will keep {rows * size / 1e6:,.0f} MB at 1,?000 t"
+        ValueError, match=rf"operator 'sort', memory: '{rows * size / 1e6:,.0f} MB that it will keep at 1,000 t"
     ):
         check_memory(whole, whole.operators, 1e8)
     check_memory(whole, whole.operators, 1e9)

@@ -92,12 +92,6 @@ def test_an_unknown_placement_is_refused() -> None:
         ring.submit("peer-0", "r", example(), "best")
 
 
-def test_what_is_bound_to_spark_has_no_replicas() -> None:
-    asked = source("packets").filter("bytes > 0", engine="spark").sink(availability="degree 2")
-    with pytest.raises(ValueError, match=r"operator 'filter': engine: 'spark'; expected peer or auto with qos"):
-        ring_of(1).submit("peer-0", "r", asked)
-
-
 def test_placing_can_be_loaded_before_it_is_needed() -> None:
     """In an interpreter of its own, as what is loaded stays loaded."""
     code = (

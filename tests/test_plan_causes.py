@@ -12,7 +12,7 @@ SOURCE = "  packets: {kind: source, connector: packets}"
 FOLLOWING: list[tuple[list[str], list[tuple[str, str]]]] = [
     (
         ["large: {kind: filter, input: pakets, where: bytes > 1}", "end: {kind: sink, input: large}"],
-        [("large", "inputs")],
+        [("large", "input")],
     ),
     (
         [
@@ -20,7 +20,7 @@ FOLLOWING: list[tuple[list[str], list[tuple[str, str]]]] = [
             "b: {kind: filter, input: a, where: 'TRUE'}",
             "end: {kind: sink, input: nowhere}",
         ],
-        [("end", "inputs")],
+        [("end", "input")],
     ),
     (
         ["large: {kind: filter, inptu: packets, where: bytes > 1}", "end: {kind: sink, input: large}"],
@@ -32,11 +32,39 @@ FOLLOWING: list[tuple[list[str], list[tuple[str, str]]]] = [
     (["large: 3", "end: {kind: sink, input: large}"], [("large", "operator")]),
     (["a: {kind: filter, input: packets, where: 'TRUE'}"], [("", "operators")]),
     (["a: {kind: filter, input: packets, wehre: 'TRUE'}", "end: {kind: sink, input: a}"], [("a", "wehre")]),
+    (["end: {kind: sink, from: packets}"], [("end", "from")]),
+    (["a: {kind: sort, input: packets, by: bytes, windw: 1 s}", "end: {kind: sink, input: a}"], [("a", "windw")]),
+    (
+        [
+            "a: {kind: count, input: packets, window: 1 parsec}",
+            "b: {kind: count, input: packets, window: 1 s}",
+            "c: {kind: union, inputs: [a, b]}",
+            "end: {kind: sink, input: c}",
+        ],
+        [("a", "window")],
+    ),
 ]
 INDEPENDENT: list[tuple[list[str], list[tuple[str, str]]]] = [
     (
+        [
+            "a: {kind: aggregate, input: packets, by: sorce, window: 1 x, cost: 1 y, values: {n: sum(b), m: maxx(l)}}",
+            "b: {kind: sort, input: packets, by: byts desc, window: 1 x, at: ''}",
+            "c: {kind: compare, input: b, value: byts, fraction: 200 %, by: lnk}",
+            "d: {kind: filter, input: c, where: sorce = 1}",
+            "e: {kind: join, inputs: [a, d], on: sorce, within: 1 x}",
+            "end: {kind: sink, input: e}",
+        ],
+        [
+            *[("a", field) for field in ("window", "cost", "by", "values.n", "values.m", "values.m")],
+            *[("b", field) for field in ("window", "at", "by")],
+            *[("c", field) for field in ("fraction", "value", "by")],
+            ("d", "where"),
+            ("e", "within"),
+        ],
+    ),
+    (
         ["large: {kind: fliter, input: pakets, wehre: bytes > 1}", "end: {kind: sink, inputs: [large, packts]}"],
-        [("large", "kind"), ("large", "wehre"), ("large", "inputs"), ("end", "inputs"), ("end", "inputs")],
+        [("large", "kind"), ("large", "wehre"), ("large", "input"), ("end", "inputs"), ("end", "inputs")],
     ),
     (
         [
@@ -61,7 +89,7 @@ INDEPENDENT: list[tuple[list[str], list[tuple[str, str]]]] = [
             "end: {kind: sink, input: aa}",
             "other: {kind: sink, input: packets, colour: red}",
         ],
-        [("other", "colour"), ("end", "inputs"), ("b", "output")],
+        [("other", "colour"), ("end", "input"), ("b", "output")],
     ),
     (
         ["a: {kind: sample, input: packets, fraction: 2, selectivty: 0.1}", "end: {kind: sink, input: a}"],

@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synergy_nb.plan import Operator, Plan, PlanError, Problem, Stream, source
-from synergy_nb.plan.catalogue import CONNECTORS, KINDS, REQUIRED
+from synergy_nb.plan.catalogue import CONNECTOR, CONNECTORS, KINDS, REQUIRED
 from tests.example_plans import plans, problems_of
 
+FILE = "format: 1\noperators:\n  packets: {kind: source, connector: packets}\n"
 P = Operator("p", "source", {"connector": "packets"})
 
 
@@ -175,7 +176,7 @@ WRONG: list[tuple[str, Callable[[], Plan], str]] = [
     (
         "source without connector",
         one("source", ()),
-        ("operator 'x', connector: missing; expected a value: source needs connector (trace, packets, peers, python)"),
+        ("operator 'x', connector: missing; expected a value: source needs connector, " + CONNECTOR),
     ),
     (
         "parameter of another connector",
@@ -243,7 +244,7 @@ WRONG: list[tuple[str, Callable[[], Plan], str]] = [
     (
         "connector of no kind",
         one("source", (), connector=["packets"]),
-        "operator 'x', connector: ['packets']; expected one of trace, packets, peers, python",
+        f"operator 'x', connector: ['packets']; expected {CONNECTOR}",
     ),
     (
         "name of connector",
@@ -340,7 +341,8 @@ def test_everything_wrong_is_said_at_once() -> None:
     found = problems_of(lambda: stream.compare("total", "195 %").sink(delay="2 parsecs", availability=2))
     assert [(each.operator, each.field) for each in found] == [
         ("", "qos.delay"), ("", "qos.availability"), ("source", "seeds"), ("filter", "where"),
-        ("aggregate", "window"), ("aggregate", "values.total"), ("compare", "fraction"),
+        ("aggregate", "window"), ("aggregate", "by"), ("aggregate", "values.total"),
+        ("compare", "fraction"),
     ]  # fmt: skip
     assert found[2].nearest == "seed"
 
@@ -395,8 +397,32 @@ def test_a_plan_with_too_many_paths_is_refused() -> None:
             "operator 'a', input: {'x': 1}; expected the id of an",
         ),
         ("format: 1\noperators: {a: {kind: sink, input: b, inputs: [b]}}", "expected either input or inputs, not both"),
-        ("format: 1\noperators: {a: {kind: filter, where: 2001-01-01}}", "operator 'a', inputs: missing"),
+        ("format: 1\noperators: {a: {kind: filter, where: 2001-01-01}}", "operator 'a', input: missing"),
         ("[" * 1500, "expected YAML"),
+        ("format: 1\nname: credit: risk", "; text with a colon goes into quotes: name: 'credit: risk'"),
+        ("format: 1\nname: it's: so", '; text with a colon goes into quotes: name: "it\'s: so"'),
+        (
+            "format: 1\noperators:\n  f: {kind: filter, where: a = 'b: c', input: p}",
+            "; text with a colon goes into quotes: where: \"a = 'b: c'\"",
+        ),
+        (
+            f"{FILE}  end: {{kind: sink, input: packetz}}",
+            "'end', input: 'packetz'; expected an operator of the plan (packets); did",
+        ),
+        (f"{FILE}  end: {{kind: sink, inputs: [packetz]}}", "'end', inputs: 'packetz'; expected an operator"),
+        (
+            f"{FILE}  end: {{kind: sink, from: packets}}",
+            "'end', from: 'packets'; expected input or inputs as the field that names what it reads; did you mean",
+        ),
+        (
+            "format: 1\noperators: {a: {kind: source, source: function}}",
+            f"'a', source: 'function'; expected connector, {CONNECTOR}",
+        ),
+        (
+            "format: 1\noperators: {a: {kind: source, connector: function}}",
+            f"connector: 'function'; expected {CONNECTOR}",
+        ),
+        ("format: 1\noperators: {a: {source: function}}", f"source: 'function'; expected connector, {CONNECTOR}"),
     ],
 )
 def test_yaml_faults(text: str, said: str) -> None:
@@ -464,3 +490,23 @@ def test_a_damaged_file_is_read_or_refused(query: Plan, at: int, junk: str) -> N
         Plan.from_yaml(text[:at] + junk + text[at + 3 :])
     except PlanError as error:
         assert error.problems  # noqa: PT017 - either outcome is right
+
+
+def test_what_does_not_go_together_is_said_with_the_rest() -> None:
+    rows = [source("python", id=name, name="n", columns={"v": "int"}) for name in ("a", "b")]
+    stream = rows[0].union(rows[1]).filter("vv > 1", engine="spark")
+    found = problems_of(lambda: stream.sink(availability="degree 2"))
+    assert [(each.operator, each.field) for each in found] == [("filter", "where"), ("b", "name"), ("filter", "engine")]
+
+
+def test_operators_that_will_not_fit_into_their_memory_are_told_together() -> None:
+    packets = source("packets", rate="1000 tuples/s")
+    left, right = (packets.sort(column, window="1 h", engine="peer") for column in ("bytes", "link"))
+    found = problems_of(lambda: left.join(right, "link", "1 s").sink(memory="20 MB"))
+    assert [(each.operator, each.field) for each in found] == [("sort", "memory"), ("sort_2", "memory")]
+
+
+def test_several_wrong_types_of_one_parameter_are_told_together() -> None:
+    columns = {"a": "in", "b": "int", "c": "flot"}
+    found = problems_of(source("trace", path="x", format="csv", columns=columns).sink)
+    assert [(each.field, each.nearest) for each in found] == [("columns.a", "int"), ("columns.c", "float")]

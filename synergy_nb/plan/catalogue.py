@@ -41,6 +41,7 @@ from typing import Any, Final, NamedTuple
 
 from synergy_nb.plan.units import (
     WrongValue,
+    WrongValues,
     format_duration,
     format_fraction,
     format_rate,
@@ -52,6 +53,7 @@ from synergy_nb.plan.units import (
 
 __all__ = [
     "COLUMN_BYTES",
+    "CONNECTOR",
     "CONNECTORS",
     "DEFAULT_RATE",
     "FORMATS",
@@ -100,7 +102,7 @@ _LONGEST_NAME: Final = 200
 class Parameter(NamedTuple):
     """One parameter of a kind of operator.
 
-    ``parse`` gives the normal value or raises :class:`~synergy_nb.plan.units.WrongValue`; ``default`` is ``REQUIRED``,
+    ``parse`` gives the normal value or raises :class:`~synergy_nb.plan.units.WrongValues`; ``default`` is ``REQUIRED``,
     None (absent) or a normal value; ``write`` gives what a YAML file holds; ``named`` says whether the value is part
     of the stream's name, that is whether it changes the stream.
     """
@@ -219,11 +221,11 @@ def _choice(*names: str) -> Callable[[Any], str]:
 
 def _connector(value: Any) -> str:
     """The connector of a source; formats of traces and paths are often taken for one."""
-    expected = f"one of {', '.join(CONNECTORS)}"
     if not isinstance(value, str):
-        raise WrongValue(value, expected)
+        raise WrongValue(value, CONNECTOR)
     if value in CONNECTORS:
         return value
+    expected = f"one of {', '.join(CONNECTORS)}"
     extension = value.lower().removesuffix(".gz").rpartition(".")[2]
     if value.lower() in FORMATS:
         example = f"source('trace', path='...', format='{value.lower()}')"
@@ -231,7 +233,8 @@ def _connector(value: Any) -> str:
     if "/" in value or extension in (*FORMATS, "log", "txt"):
         form = extension if extension in FORMATS else "..."
         raise WrongValue(value, f"{expected}; a file is read by source('trace', path='{value}', format='{form}')")
-    raise WrongValue(value, expected, nearest(value, CONNECTORS))
+    near = nearest(value, CONNECTORS)
+    raise WrongValue(value, CONNECTOR if near is None else expected, near)
 
 
 def _listed(value: Any, expected: str) -> list[str]:
@@ -260,10 +263,13 @@ def _names(least: int) -> Callable[[Any], list[str]]:
 def _types(value: Any) -> dict[str, str]:
     if not isinstance(value, Mapping) or not value:
         raise WrongValue(value, f"columns with their types ({', '.join(TYPES)})")
+    wrongs = []
     for column, kind in value.items():
         _name(column)
         if kind not in TYPES:
-            raise WrongValue(kind, f"one of {', '.join(TYPES)}", nearest(kind, TYPES), f".{column}")
+            wrongs.append(WrongValue(kind, f"one of {', '.join(TYPES)}", nearest(kind, TYPES), f".{column}"))
+    if wrongs:
+        raise WrongValues(wrongs)
     return dict(value)
 
 
@@ -276,10 +282,13 @@ def _expressions(value: Any) -> dict[str, str]:
         value = {name: quoted(name) for name in _listed(value, expected)}
     if not isinstance(value, Mapping) or not value:
         raise WrongValue(value, expected)
+    wrongs = []
     for column, text in value.items():
         _name(column)
         if not isinstance(text, str):
-            raise WrongValue(text, "a SQL expression, as text", None, f".{column}")
+            wrongs.append(WrongValue(text, "a SQL expression, as text", None, f".{column}"))
+    if wrongs:
+        raise WrongValues(wrongs)
     return dict(value)
 
 
@@ -403,6 +412,12 @@ CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
         "rate": _EXPECTED_RATE,
     },
 }
+
+#: Words for the connectors that there are, with the way to tables and functions of one's own.
+CONNECTOR: Final = (
+    f"one of {', '.join(CONNECTORS)}; a file can use trace, packets and peers, while tables and functions of your own "
+    "are sources in Python: source(table), or source(rows(), columns={'user': 'str'})"
+)
 
 #: All kinds of operators.
 KINDS: Final[Mapping[str, Kind]] = {

@@ -9,22 +9,18 @@ from typing import Any, Final
 import msgspec
 
 from synergy_nb.errors import SynergyError
-from synergy_nb.plan.catalogue import CONNECTORS, KINDS, REQUIRED, parameters_of, parse_number
+from synergy_nb.plan.catalogue import CONNECTOR, KINDS, REQUIRED, parameters_of, parse_number
 from synergy_nb.plan.engines import ENGINES, off_spark
 from synergy_nb.plan.naming import ID, is_id, suggested_id
 from synergy_nb.plan.schemas import Derivation, Schema, derive
 from synergy_nb.plan.units import (
     WrongValue,
+    WrongValues,
     nearest,
-    parse_availability,
     parse_duration,
-    parse_fraction,
-    parse_size,
-    parse_throughput,
 )
 
 __all__ = [
-    "LEAST_MEMORY",
     "Checked",
     "Operator",
     "PlanError",
@@ -34,19 +30,13 @@ __all__ = [
     "check_graph",
     "check_parameters",
     "check_profile",
-    "check_qos",
 ]
 
 #: Paths from a source to a sink that a plan may have: composition keeps probes for each.
 MOST_ROUTES: Final = 4096
 _MOST_OPERATORS: Final = 1000
-_QOS_FIELDS: Final = ("delay", "miss_rate", "throughput", "availability", "memory")
-#: Bytes: an operator without state needs several copies of a batch, which is up to 2 MiB.
-LEAST_MEMORY: Final = 16_000_000
 #: Fields that operators have beside their parameters, and that a misspelt parameter may stand for.
 _FIELDS: Final = ("input", "inputs", "cost", "selectivity", "engine")
-#: Kinds whose stream has the columns of their first input, whatever else is wrong with them.
-_PASSING: Final = ("compare", "delay", "filter", "sample")
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -171,45 +161,6 @@ class Checked(msgspec.Struct, frozen=True):
     operators: dict[str, Operator]
     schemas: dict[str, Schema]
     windows: dict[str, dict[str, Any] | None]
-
-
-def check_qos(given: Mapping[str, Any], problems: list[Problem]) -> QoS:
-    """A QoS requirement from values with units; what is wrong goes to ``problems`` under ``qos``."""
-    found: dict[str, Any] = {}
-    for name, value in given.items():
-        if name not in QoS.__struct_fields__:
-            expected = f"one of the fields {', '.join(_QOS_FIELDS)}"
-            problems.append(Problem("", f"qos.{name}", value, expected, nearest(name, _QOS_FIELDS)))
-            continue
-        if value is None:
-            continue
-        try:
-            if name == "delay":
-                found[name] = parse_duration(value)
-                if not found[name]:
-                    raise WrongValue(value, "a delay above 0")
-            elif name == "throughput":
-                found["throughput"], tuples = parse_throughput(value)
-                found["throughput_tuples"] = tuples if tuples is not None else found.get("throughput_tuples")
-            elif name == "memory":
-                found[name] = parse_size(value)
-                if found[name] < LEAST_MEMORY:
-                    raise WrongValue(value, "at least 16 MB, which operators without state need for their batches")
-            elif name == "throughput_tuples":
-                found[name] = parse_number(value, "a number of tuples/s")
-            elif name in ("availability", "degree"):
-                share, degree = parse_availability(f"degree {value}" if name == "degree" else value)
-                found.update({"availability": share} if degree is None else {"degree": degree})
-            else:
-                found[name] = parse_fraction(value)
-        except WrongValue as wrong:
-            problems.append(Problem("", f"qos.{name}", wrong.value, wrong.expected, wrong.nearest))
-    if found.get("miss_rate") is not None and not any(
-        value is not None and nearest(name, _QOS_FIELDS) == "delay" for name, value in given.items()
-    ):
-        expected = "a delay beside it: misses are the tuples that are later than the delay limit"
-        problems.append(Problem("", "qos.miss_rate", given["miss_rate"], expected))
-    return QoS(**found)
 
 
 def check(operators: Sequence[Operator], problems: list[Problem]) -> Checked:
@@ -402,7 +353,11 @@ def _normal(
     name = operator.id
     if operator.kind not in KINDS:
         known = ", ".join(KINDS)
-        near = nearest(operator.kind, KINDS)
+        near = (
+            nearest(operator.kind, KINDS)
+            if operator.kind
+            else next((each for each in operator.params if each in KINDS), None)
+        )
         problems.append(Problem(name, "kind", operator.kind or None, f"one of {known}", near))
         if near is not None:  # what is misspelt beside it, if that is the kind that was meant
             meant: list[Problem] = []
@@ -411,8 +366,10 @@ def _normal(
         return operator, None, None
     before = len(problems)
     params = check_parameters(operator, problems)
-    known_fields = parameters_of(operator.kind, operator.params)
-    surplus = sum(1 for each in problems[before:] if each.field in operator.params and each.field not in known_fields)
+    parameters = parameters_of(operator.kind, operator.params)
+    found = problems[before:]
+    surplus = {each.field: each.nearest for each in found if each.field in {*operator.params} - {*parameters}}
+    faulty = {each.field.partition(".")[0] for each in found} - {*surplus} | {near for near in surplus.values() if near}
     cost = check_profile(name, "cost", operator.cost, problems)
     selectivity = check_profile(name, "selectivity", operator.selectivity, problems)
     at = operator.at
@@ -427,16 +384,12 @@ def _normal(
             problems.append(Problem(name, "engine", engine, f"peer or auto: {refusal}"))
     if operator.kind == "delay" and "cost" in params:
         cost = params["cost"]  # what it is told to take is what it costs
-    needed = all(field in params for field, each in known_fields.items() if each.default is REQUIRED)
-    whole = needed and len(problems) - surplus == before  # a parameter too many changes no stream
     wrongs: list[WrongValue] = []
-    derivation = Derivation(operator.kind, params, streams if whole else [None], windows, wrongs)
+    derivation = Derivation(operator.kind, params, streams, windows, wrongs, faulty)
     schema = derive(derivation)
     problems.extend(Problem(name, wrong.field, wrong.value, wrong.expected, wrong.nearest) for wrong in wrongs)
-    if operator.kind in _PASSING and streams and streams[0] is not None:
-        schema, whole = dict(streams[0]), True
     normal = Operator(name, operator.kind, derivation.params, tuple(operator.inputs), cost, selectivity, at, engine)
-    return normal, schema if whole else None, dict(derivation.window) if derivation.window else None
+    return normal, schema, dict(derivation.window) if derivation.window else None
 
 
 def check_parameters(operator: Operator, problems: list[Problem]) -> dict[str, Any]:
@@ -445,13 +398,14 @@ def check_parameters(operator: Operator, problems: list[Problem]) -> dict[str, A
     parameters = parameters_of(operator.kind, given)
     surplus = {field: nearest(field, (*parameters, *_FIELDS)) for field in given if field not in parameters}
     if operator.kind == "source" and len(parameters) == 1:  # which parameters there are is not known
-        surplus = {field: near for field, near in surplus.items() if near == "connector" and near not in given}
+        meant = {field: "connector" if field == "source" else near for field, near in surplus.items()}
+        surplus = {field: near for field, near in meant.items() if near == "connector" and near not in given}
     params: dict[str, Any] = {}
     for field, parameter in parameters.items():
         value = given.get(field)
         if value is None:
             if parameter.default is REQUIRED and field not in surplus.values():  # else it is there, but misspelt
-                hint = f" ({', '.join(CONNECTORS)})" if field == "connector" else ""
+                hint = f", {CONNECTOR}" if field == "connector" else ""
                 expected = f"a value: {operator.kind} needs {field}{hint}"
                 problems.append(Problem(name, field, None, expected))
             elif parameter.default is not REQUIRED and parameter.default is not None:
@@ -459,12 +413,15 @@ def check_parameters(operator: Operator, problems: list[Problem]) -> dict[str, A
             continue
         try:
             params[field] = parameter.parse(value)
-        except WrongValue as wrong:
-            problems.append(Problem(name, field + wrong.field, wrong.value, wrong.expected, wrong.nearest))
+        except WrongValues as error:
+            problems.extend(
+                Problem(name, field + wrong.field, wrong.value, wrong.expected, wrong.nearest) for wrong in error.wrongs
+            )
     for field, near in surplus.items():
         own = ", ".join(parameters) or "none"
         kind = f"{operator.kind} of {given['connector']}" if "connector" in given else operator.kind
-        problems.append(Problem(name, field, given[field], f"a parameter of {kind} ({own})", near))
+        expected = f"connector, {CONNECTOR}" if field == "source" and near else f"a parameter of {kind} ({own})"
+        problems.append(Problem(name, field, given[field], expected, near))
     return params
 
 

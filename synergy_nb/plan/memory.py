@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from synergy_nb.plan.catalogue import KINDS
-from synergy_nb.plan.checking import Operator
+from synergy_nb.plan.checking import Operator, PlanError, Problem
 from synergy_nb.plan.queryplan import Plan
 
 __all__ = ["check_memory", "kept", "on_peers"]
@@ -51,19 +51,23 @@ def check_memory(plan: Plan, operators: Iterable[str], limit: float) -> None:
 
     Raises
     ------
-    ValueError
-        If an operator will keep more than its share; the text names the operator, the rate and what to do.
+    PlanError
+        If operators will keep more than their share; it names each of them, the rate and what to do.
     """
+    problems = []
     share = limit if plan.qos.memory is None else min(plan.qos.memory, limit)
     for name in operators:
         operator, size = plan.operators[name], kept(plan, name)
         if size > share:
             rate = sum(plan.rate(up) for up in operator.inputs)
-            raise ValueError(
-                f"memory: operator {name!r} ({operator.kind}) will keep {size / 1e6:,.0f} MB at {rate:,.6g} tuples/s; "
-                f"expected at most its share of {share / 1e6:,.0f} MB. Shorten its window, filter or aggregate before "
+            held = f"{size / 1e6:,.0f} MB that it will keep at {rate:,.6g} tuples/s"
+            expected = (
+                f"at most its share of {share / 1e6:,.0f} MB. Shorten its window, filter or aggregate before "
                 "it, or give it more with memory= of the sink or of the Cluster"
             )
+            problems.append(Problem(name, "memory", held, expected))
+    if problems:
+        raise PlanError(problems)
 
 
 def on_peers(plan: Plan, *, spark: bool) -> list[str]:

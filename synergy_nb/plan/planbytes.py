@@ -17,9 +17,9 @@ from synergy_nb.plan.checking import (
     check_graph,
     check_parameters,
     check_profile,
-    check_qos,
 )
 from synergy_nb.plan.queryplan import FORMAT, PART, TAP, Plan, part_of
+from synergy_nb.plan.requirements import check_qos
 
 __all__ = ["read", "write"]
 

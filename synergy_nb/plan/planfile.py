@@ -24,13 +24,13 @@ Scalars are read as in YAML 1.2: only ``true`` and ``false`` are booleans, so th
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 import yaml
 
-from synergy_nb.plan.catalogue import parameters_of
+from synergy_nb.plan.catalogue import KINDS, parameters_of
 from synergy_nb.plan.checking import Operator, Problem, QoS
 from synergy_nb.plan.naming import NAME, is_name
 from synergy_nb.plan.units import format_duration, format_fraction, format_rate, format_size, format_throughput, nearest
@@ -38,10 +38,11 @@ from synergy_nb.plan.units import format_duration, format_fraction, format_rate,
 if TYPE_CHECKING:
     from synergy_nb.plan.queryplan import Plan
 
-__all__ = ["read", "write"]
+__all__ = ["Written", "read", "write"]
 
 _FORMAT: Final = 1
 _LONGEST: Final = 1_000_000  # characters of a file
+_PROFILE: Final = ("cost", "selectivity", "at", "engine")
 _TOP: Final = ("format", "name", "qos", "operators")
 
 
@@ -121,15 +122,45 @@ _Dumper.add_representer(list, _flow_list)
 # -- reading ---------------------------------------------------------------------------------------------------------
 
 
-def read(text: str) -> tuple[str, Mapping[str, Any], list[Operator] | None, list[Problem]]:
-    """Name, QoS fields and operators as a file states them, and what is wrong with its form.
+class Written(NamedTuple):
+    """A plan as a file states it: parameters are not yet checked.
 
-    The operators are None if the file is so wrong that nothing can be said about them. Parameters are not yet checked.
+    Parameters
+    ----------
+    name
+        Name of the plan.
+    qos
+        QoS requirement, field by field.
+    operators
+        Operators in the order of the file; None if the file is so wrong that nothing can be said about them.
+    fields
+        Operator id to the field with which it names its inputs: ``input``, ``inputs``, or what stands for these.
+    problems
+        Everything that is wrong with the form of the file.
     """
+
+    name: str
+    qos: Mapping[str, Any]
+    operators: list[Operator] | None
+    fields: dict[str, str]
+    problems: list[Problem]
+
+    def named(self, problems: Iterable[Problem]) -> list[Problem]:
+        """Problems with inputs under the names of the fields in the file."""
+        return [
+            msgspec.structs.replace(each, field=self.fields[each.operator])
+            if each.field == "inputs" and each.operator in self.fields
+            else each
+            for each in problems
+        ]
+
+
+def read(text: str) -> Written:
+    """A plan as a file states it, and what is wrong with its form."""
     problems: list[Problem] = []
     document = _document(text, problems)
     if document is None:
-        return "plan", {}, None, problems
+        return Written("plan", {}, None, {}, problems)
     version = document.get("format")
     if version is None or isinstance(version, bool) or version != _FORMAT:
         problems.append(Problem("", "format", version, f"{_FORMAT}, the version that this program reads"))
@@ -146,7 +177,9 @@ def read(text: str) -> tuple[str, Mapping[str, Any], list[Operator] | None, list
     if not isinstance(qos, Mapping):
         problems.append(Problem("", "qos", qos, "fields such as delay: 2 s"))
         qos = {}
-    return name, {str(field): value for field, value in qos.items()}, _operators(document, problems), problems
+    fields: dict[str, str] = {}
+    operators = _operators(document, fields, problems)
+    return Written(name, {str(field): value for field, value in qos.items()}, operators, fields, problems)
 
 
 def _document(text: Any, problems: list[Problem]) -> Mapping[str, Any] | None:
@@ -167,7 +200,7 @@ def _document(text: Any, problems: list[Problem]) -> Mapping[str, Any] | None:
         lines = text.splitlines()
         shown = lines[line - 1].strip() if line <= len(lines) else "end of the file"
         what = " ".join(str(part) for part in (error.context, error.problem) if part)
-        problems.append(Problem("", f"line {line}", shown, f"YAML ({what})"))
+        problems.append(Problem("", f"line {line}", shown, f"YAML ({what}){_quotes(lines, mark)}"))
         return None
     except (yaml.YAMLError, RecursionError, ValueError, OverflowError) as error:
         problems.append(Problem("", "file", text[:60], f"YAML ({' '.join(str(error).split())[:200] or 'too deep'})"))
@@ -184,7 +217,22 @@ def _document(text: Any, problems: list[Problem]) -> Mapping[str, Any] | None:
     return {str(field): value for field, value in document.items()}
 
 
-def _operators(document: Mapping[str, Any], problems: list[Problem]) -> list[Operator] | None:
+def _quotes(lines: Sequence[str], mark: Any) -> str:
+    """A hint, where a colon within a text may be what YAML stumbled over."""
+    line = lines[mark.line] if mark is not None and mark.line < len(lines) else ""
+    if not line[mark.column if line else 0 :].startswith(":"):
+        return ""
+    before, after = line[: mark.column], line[mark.column :]
+    found = re.search(r"(?:^|[{,])\s*(?:- )?([\w ]+):\s+([^{,]*)$", before)
+    if found is None:
+        return "; text with a colon goes into quotes"
+    rest = re.match(r"[^,}]*", after) if "{" in before else re.match(r".*", after)
+    value = f"{found[2]}{rest[0] if rest else ''}".strip()
+    quote = '"' if "'" in value else "'"
+    return f"; text with a colon goes into quotes: {found[1]}: {quote}{value}{quote}"
+
+
+def _operators(document: Mapping[str, Any], fields: dict[str, str], problems: list[Problem]) -> list[Operator] | None:
     given = document.get("operators")
     if isinstance(given, Mapping):
         entries = [(str(name), spec) for name, spec in given.items()]
@@ -203,22 +251,39 @@ def _operators(document: Mapping[str, Any], problems: list[Problem]) -> list[Ope
         if not isinstance(spec, Mapping):
             problems.append(Problem(name, "operator", spec, "fields, with kind and input at least"))
             continue
-        operators.append(_operator(name, {str(field): value for field, value in spec.items()}, problems))
+        stated = {str(field): value for field, value in spec.items()}
+        fields[name] = _inputs_field(name, stated, {other for other, _ in entries}, problems)
+        operators.append(_operator(name, stated, fields[name], problems))
     return operators
 
 
-def _operator(name: str, spec: dict[str, Any], problems: list[Problem]) -> Operator:
+def _inputs_field(name: str, spec: Mapping[str, Any], names: Collection[str], problems: list[Problem]) -> str:
+    """The field with which an operator names its inputs; another one than ``input`` and ``inputs`` is a problem."""
+    kind = str(spec.get("kind"))
+    if "inputs" in spec or "input" in spec or kind not in KINDS:
+        return "inputs" if "inputs" in spec else "input"
+    known = {*parameters_of(kind, spec), "kind", *_PROFILE}
+    for field, value in spec.items():
+        ups = value if isinstance(value, list) else [value]
+        if KINDS[kind].inputs[1] != 0 and field not in known and ups and all(up in names for up in map(str, ups)):
+            problems.append(
+                Problem(name, field, value, "input or inputs as the field that names what it reads", "input")
+            )
+            return field
+    return "input"
+
+
+def _operator(name: str, spec: dict[str, Any], field: str, problems: list[Problem]) -> Operator:
     kind = spec.pop("kind", None)
     if "input" in spec and "inputs" in spec:
         problems.append(Problem(name, "inputs", spec["inputs"], "either input or inputs, not both"))
-    field = "inputs" if "inputs" in spec else "input"
     inputs = spec.pop(field, None)
     spec.pop("input", None)
     ups = [] if inputs is None else inputs if isinstance(inputs, list) else [inputs]
     foreign = [up for up in ups if not isinstance(up, (str, int, float))]
     problems.extend(Problem(name, field, up, "the id of an operator, or a list of ids") for up in foreign)
     profile = {}
-    for part in ("cost", "selectivity", "at", "engine"):
+    for part in _PROFILE:
         if part in spec and not (part == "cost" and kind == "delay"):
             profile[part] = spec.pop(part)
     ids = tuple(str(up) for up in ups if isinstance(up, (str, int, float)))

@@ -18,9 +18,9 @@ from synergy_nb.plan.checking import (
     Problem,
     QoS,
     check,
-    check_qos,
 )
 from synergy_nb.plan.naming import NAME, is_name
+from synergy_nb.plan.requirements import check_qos, check_together
 
 __all__ = ["FORMAT", "PART", "TAP", "Plan", "part_of"]
 
@@ -102,9 +102,14 @@ class Plan:
         wanted = msgspec.structs.asdict(qos) if isinstance(qos, QoS) else qos or {}
         requirement = check_qos(wanted, problems)
         checked = check(list(operators), problems)
+        check_together(checked, requirement, problems)
         if problems:
             raise PlanError(problems)
         self._fill(name, requirement, checked)
+        if requirement.memory is not None:
+            from synergy_nb.plan.memory import check_memory, on_peers  # noqa: PLC0415 - it reads plans
+
+            check_memory(self, on_peers(self, spark=True), math.inf)
 
     @classmethod
     def composed(cls, name: str, qos: QoS, checked: Checked) -> Plan:
@@ -322,18 +327,22 @@ class Plan:
         """
         from synergy_nb.plan.planfile import read  # noqa: PLC0415 - peers never read YAML
 
-        name, qos, operators, problems = read(text)
-        check_qos(qos, problems)
-        checked = check(operators, problems) if operators is not None else None
+        written = read(text)
+        problems = written.problems
+        requirement = check_qos(written.qos, problems)
+        checked = check(written.operators, problems) if written.operators is not None else None
+        if checked is not None:
+            check_together(checked, requirement, problems)
         if problems or checked is None:
-            raise PlanError(problems)
-        return cls(operators or (), qos, name)
+            raise PlanError(written.named(problems))
+        return cls(written.operators or (), written.qos, written.name)
 
     def validate(self) -> list[Problem]:
         """Everything that is wrong, found anew; empty for a plan that was built here."""
         problems: list[Problem] = []
-        check_qos(msgspec.structs.asdict(self.qos), problems)
+        requirement = check_qos(msgspec.structs.asdict(self.qos), problems)
         checked = check(list(self.operators.values()), problems)
+        check_together(checked, requirement, problems)
         if not problems and (checked.schemas, checked.operators) != (self._schemas, self.operators):
             problems.append(
                 Problem("", "schemas", "other columns or parameters", "those that follow from its operators")

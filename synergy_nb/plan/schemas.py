@@ -8,7 +8,7 @@ on ``window_start`` and ``window_end``; otherwise it leaves out the window colum
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 from synergy_nb.plan import sql
@@ -38,6 +38,8 @@ class Derivation:
         Schema and window of each input; None where they are unknown because something before them is wrong.
     wrongs
         Receives what is wrong, each with its field.
+    faulty
+        Names of parameters that are missing although they are needed, or cannot be read; ``params`` lacks them.
     """
 
     def __init__(
@@ -47,17 +49,24 @@ class Derivation:
         inputs: Sequence[Schema | None],
         windows: Sequence[Mapping[str, Any] | None],
         wrongs: list[WrongValue],
+        faulty: Collection[str] = (),
     ) -> None:
         self.kind = kind
         self.params = params
         self.inputs = inputs
         self.windows = windows
         self.wrongs = wrongs
+        self.faulty = faulty
         self.window: Mapping[str, Any] | None = windows[0] if windows else None
 
     def wrong(self, field: str, value: Any, expected: str, near: str | None = None) -> None:
         """Note one fault."""
         self.wrongs.append(WrongValue(value, expected, near, field))
+
+    def rewrite(self, field: str, texts: Mapping[str, str]) -> None:
+        """Replace the expressions of a parameter, if it can be read, by their canonical texts."""
+        if field in self.params:
+            self.params[field] = dict(texts)
 
     @property
     def input(self) -> Schema:
@@ -106,14 +115,16 @@ def derive(derivation: Derivation) -> Schema | None:
     """The schema of the operator's stream; None if it cannot be said.
 
     ``derivation.params`` gets canonical expressions, ``derivation.window`` the window of the stream, and
-    ``derivation.wrongs`` what is wrong.
+    ``derivation.wrongs`` what is wrong. A mistake that leaves the columns as they are, such as one in a condition, does
+    not hide them from what follows; nor does a mistake in one parameter hide those in others.
     """
-    before = len(derivation.wrongs)
     if any(schema is None for schema in derivation.inputs) or (derivation.kind != "source" and not derivation.inputs):
         _syntax(derivation)
         return None
+    before = len(derivation.wrongs)
     schema = _RULES.get(derivation.kind, _same)(derivation)
-    return schema if len(derivation.wrongs) == before else None
+    wrong = {each.field.partition(".")[0] for each in derivation.wrongs[before:]} | set(derivation.faulty)
+    return None if wrong & _SHAPING.get(derivation.kind, set()) else schema
 
 
 def _syntax(it: Derivation) -> None:
@@ -132,6 +143,8 @@ def _same(it: Derivation) -> Schema:
 
 def _source(it: Derivation) -> Schema | None:
     params = it.params
+    if _SHAPING["source"] & set(it.faulty):
+        return None
     connector: str = params["connector"]
     if connector in ("packets", "peers"):
         return dict(TRACE_SCHEMAS[connector])
@@ -163,7 +176,7 @@ def _source(it: Derivation) -> Schema | None:
 
 
 def _filter(it: Derivation) -> Schema:
-    found = it.expression("where", it.params["where"])
+    found = it.expression("where", it.params["where"]) if "where" in it.params else None
     if found is not None:
         it.params["where"], kind = found
         if kind not in ("bool", "null"):
@@ -174,14 +187,14 @@ def _filter(it: Derivation) -> Schema:
 def _project(it: Derivation) -> Schema:
     kinds: dict[str, str] = {}
     texts: dict[str, str] = {}
-    for name, text in it.params["columns"].items():
+    for name, text in it.params.get("columns", {}).items():
         found = it.expression(f"columns.{name}", text)
         if found is None:
             continue
         texts[name], kinds[name] = found
         if kinds[name] == "null":
             it.wrong(f"columns.{name}", text, "a value with a type, such as CAST(NULL AS int)")
-    it.params["columns"] = texts
+    it.rewrite("columns", texts)
     return it.output("columns", kinds, windowed=_windowed(it.input))
 
 
@@ -192,20 +205,19 @@ def _union(it: Derivation) -> Schema:
             written = ", ".join(f"{name} {kind}" for name, kind in other)
             wanted = ", ".join(f"{name} {kind}" for name, kind in first)
             it.wrong("inputs", written, f"the columns of the first input in their order ({wanted})")
-    if any(window != it.windows[0] for window in it.windows):
-        it.wrong("inputs", [dict(window or {}) for window in it.windows], "inputs with equal windows")
+    _equal_windows(it)
     return dict(first)
 
 
 def _aggregate(it: Derivation) -> Schema:
     columns: dict[str, str] = {}
-    for name in it.params["by"]:
+    for name in it.params.get("by", ()):
         if name in _IMPLICIT:
             it.wrong("by", name, "a column other than time and the bounds of windows, which group by themselves")
         elif it.column("by", name, it.input):
             columns[name] = it.input[name]
     texts: dict[str, str] = {}
-    for name, text in it.params["values"].items():
+    for name, text in it.params.get("values", {}).items():
         if name in columns:
             it.wrong(f"values.{name}", name, "a name that is not in 'by'")
         found = it.expression(f"values.{name}", text, aggregate=True)
@@ -213,8 +225,8 @@ def _aggregate(it: Derivation) -> Schema:
             texts[name], columns[name] = found
             if columns[name] == "null":
                 it.wrong(f"values.{name}", text, "a value with a type, such as CAST(NULL AS int)")
-    it.params["values"] = texts
-    it.window = it.params["window"]
+    it.rewrite("values", texts)
+    it.window = it.params.get("window")
     return it.output("values", columns, windowed=True)
 
 
@@ -222,20 +234,31 @@ def _windowed(schema: Schema) -> bool:
     return WINDOW_COLUMNS[0] in schema and WINDOW_COLUMNS[1] in schema
 
 
+def _equal_windows(it: Derivation) -> None:
+    """Note windows of inputs that differ, as far as they are known: one that cannot be read may be right."""
+    known = [
+        window
+        for schema, window in zip(it.inputs, it.windows, strict=True)
+        if window is not None or not _windowed(schema or {})
+    ]
+    if any(window != known[0] for window in known):
+        it.wrong("inputs", [dict(window or {}) for window in it.windows], "inputs with equal windows")
+
+
 def _own_window(it: Derivation) -> None:
     """An operator on windows: those of its input, or else its own ``window``."""
     if _windowed(it.input):
         if "window" in it.params:
             it.wrong("window", it.params["window"], "no window: its input has windows already")
-    elif "window" not in it.params:
+    elif "window" not in it.params and "window" not in it.faulty:
         it.wrong("window", None, "a window such as '20 min': its input has none")
     else:
-        it.window = it.params["window"]
+        it.window = it.params.get("window")
 
 
 def _sort(it: Derivation) -> Schema:
     _own_window(it)
-    for key in it.params["by"]:
+    for key in it.params.get("by", ()):
         name = key.removesuffix(" desc") if key not in it.input else key
         it.column("by", name, it.input)
     return _with_windows(it)
@@ -254,30 +277,33 @@ def _with_windows(it: Derivation) -> Schema:
 
 def _count(it: Derivation) -> Schema:
     _own_window(it)
-    return it.output("name", {it.params["name"]: "int"}, windowed=True)
+    return it.output("name", {it.params["name"]: "int"} if "name" in it.params else {}, windowed=True)
 
 
 def _compare(it: Derivation) -> Schema:
-    it.column("value", it.params["value"], it.input, _ORDERED)
-    for name in it.params["by"]:
+    by = it.params.get("by", ())
+    if "value" in it.params:
+        it.column("value", it.params["value"], it.input, _ORDERED)
+    for name in by:
         it.column("by", name, it.input)
     if not _windowed(it.input):
         it.wrong("inputs", "an input without windows", "an input with windows, such as that of aggregate or sort")
     if len(it.inputs) == 2:
-        if it.params["by"]:
-            it.wrong("by", it.params["by"], "no columns: a count gives the rows of the whole window")
+        if by:
+            it.wrong("by", by, "no columns: a count gives the rows of the whole window")
         counts = dict(it.inputs[1] or {})
         counted = [name for name in counts if name not in _IMPLICIT]
         if not _windowed(counts) or [counts[name] for name in counted] != ["int"]:
             it.wrong("inputs", ", ".join(counts), "a count (time, window_start, window_end and one int) as input 2")
-        elif it.windows[0] != it.windows[1]:
-            it.wrong("inputs", [dict(window or {}) for window in it.windows], "inputs with equal windows")
+        else:
+            _equal_windows(it)
     return dict(it.input)
 
 
 def _join(it: Derivation) -> Schema:
     left, right = (dict(schema or {}) for schema in it.inputs)
-    on = it.params["on"]
+    on = it.params.get("on", ())
+    suffix = it.params.get("suffix", "")
     for name in on:
         if name == "time":
             it.wrong("on", name, "columns other than time, which 'within' compares")
@@ -292,19 +318,19 @@ def _join(it: Derivation) -> Schema:
         if name in _IMPLICIT or name in on:
             continue
         taken = {column.casefold() for column in columns}
-        written = name if name.casefold() not in taken else name + it.params["suffix"]
-        if written.casefold() in taken:
-            it.wrong("suffix", it.params["suffix"], f"a suffix that makes {name} unlike all columns of the left input")
+        written = name if name.casefold() not in taken else name + suffix
+        if written.casefold() in taken and "suffix" in it.params:
+            it.wrong("suffix", suffix, f"a suffix that makes {name} unlike all columns of the left input")
         columns[written] = kind
     return it.output("suffix", columns, windowed=windowed)
 
 
 def _encrypt(it: Derivation) -> Schema:
-    return _recoded(it, dict.fromkeys(it.params["columns"], "bytes"), None)
+    return _recoded(it, dict.fromkeys(it.params.get("columns", ()), "bytes"), None)
 
 
 def _decrypt(it: Derivation) -> Schema:
-    return _recoded(it, it.params["columns"], ("bytes",))
+    return _recoded(it, it.params.get("columns", {}), ("bytes",))
 
 
 def _recoded(it: Derivation, kinds: Mapping[str, str], needed: Sequence[str] | None) -> Schema:
@@ -317,6 +343,17 @@ def _recoded(it: Derivation, kinds: Mapping[str, str], needed: Sequence[str] | N
     return schema
 
 
+#: Parameters on which the columns of the stream depend, and inputs that have to fit each other; without an entry, none.
+_SHAPING: Final[Mapping[str, set[str]]] = {
+    "source": {"connector", "format", "columns", "time"},
+    "project": {"columns"},
+    "union": {"inputs"},
+    "aggregate": {"by", "values"},
+    "count": {"name"},
+    "join": {"on", "suffix"},
+    "encrypt": {"columns"},
+    "decrypt": {"columns"},
+}
 _RULES: Final[Mapping[str, Callable[[Derivation], Schema | None]]] = {
     "source": _source,
     "filter": _filter,

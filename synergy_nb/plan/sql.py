@@ -56,12 +56,10 @@ from synergy_nb.plan.sqltypes import (
     TYPE_OF_NAME,
     Checker,
 )
-from synergy_nb.plan.units import WrongValue
+from synergy_nb.plan.units import WrongValue, WrongValues
 
 if TYPE_CHECKING:
     from sqlglot import exp
-
-from synergy_nb.errors import SynergyError
 
 __all__ = [
     "AGGREGATES",
@@ -82,18 +80,8 @@ _SIGNS: Final = {"add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%"}
 _BARE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-class SqlError(SynergyError, ValueError):
-    """An expression outside the subset, or one that does not fit its columns.
-
-    Parameters
-    ----------
-    wrongs
-        Everything that is wrong with it, in the order of the text.
-    """
-
-    def __init__(self, wrongs: list[WrongValue]) -> None:
-        self.wrongs = tuple(wrongs)
-        super().__init__("; ".join(map(str, wrongs)))
+class SqlError(WrongValues):
+    """Everything that is wrong with an expression: it is outside the subset, or does not fit its columns."""
 
 
 def parse(text: Any, schema: Mapping[str, str] | None = None, *, aggregate: bool = False) -> exp.Expression:

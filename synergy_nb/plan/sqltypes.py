@@ -89,8 +89,8 @@ class Checker:
         """The type of the whole; ``aggregate`` says whether it must (True), may (None) or must not be a call."""
         is_call = node.key in AGGREGATES
         if aggregate is True and not is_call:
-            self._wrong(node, "one call of count, sum, min, max or avg")
-            return "any"
+            near = nearest(node.name, sorted(AGGREGATES)) if node.key == "anonymous" else None
+            return self._wrong_call(node, "one call of count, sum, min, max or avg", near)
         if is_call and aggregate is not False:
             return self._call(node)
         return self.of(node)
@@ -98,6 +98,15 @@ class Checker:
     def _wrong(self, node: Any, expected: str, near: str | None = None) -> str:
         self.wrongs.append(WrongValue(_fragment(node), expected, near))
         return "any"  # fits everywhere, so that one fault is reported once
+
+    def _wrong_call(self, node: Any, expected: str, near: str | None = None) -> str:
+        """Note a call that the subset lacks, and what is wrong with the columns in it all the same."""
+        from sqlglot import exp  # noqa: PLC0415
+
+        self._wrong(node, expected, near)
+        for column in node.find_all(exp.Column):
+            self._column(column)
+        return "any"
 
     def of(self, node: Any) -> str:
         """The type of ``node``; ``any`` where it is unknown or wrong."""
@@ -274,12 +283,12 @@ class Checker:
     def _foreign(self, node: Any) -> str:
         """A construct that the subset lacks, by its name."""
         if node.key in AGGREGATES:
-            return self._wrong(node, "aggregate calls only as the whole of a value of an aggregate operator")
+            return self._wrong_call(node, "aggregate calls only as the whole of a value of an aggregate operator")
         if node.key == "anonymous" or _is_function(node):
             name = node.name if node.key == "anonymous" else node.sql_name().lower()
             known = (*FUNCTIONS, *AGGREGATES)
-            return self._wrong(node, f"a function of the subset ({', '.join(FUNCTIONS)}), not {name}()",
-                              nearest(name, known))  # fmt: skip
+            expected = f"a function of the subset ({', '.join(FUNCTIONS)}), not {name}()"
+            return self._wrong_call(node, expected, nearest(name, known))
         return self._wrong(node, f"{SUBSET}, which has no {_NOT_PART.get(node.key, node.key.upper())}")
 
 

@@ -16,6 +16,7 @@ from synergy_nb.errors import SynergyError
 
 __all__ = [
     "WrongValue",
+    "WrongValues",
     "format_duration",
     "format_fraction",
     "format_rate",
@@ -80,7 +81,21 @@ _NUMBER: Final = r"[-+]?(?:\d+(?:_\d+)*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _TERM: Final = re.compile(rf"\s*({_NUMBER})\s*([^\d\s+\-.][^\d+\-.]*)?")
 
 
-class WrongValue(SynergyError, ValueError):
+class WrongValues(SynergyError, ValueError):
+    """Several values that are not what was expected.
+
+    Parameters
+    ----------
+    wrongs
+        All of them, in the order in which they stand.
+    """
+
+    def __init__(self, wrongs: Iterable[WrongValue]) -> None:
+        self.wrongs: tuple[WrongValue, ...] = tuple(wrongs)
+        super().__init__("; ".join(map(str, self.wrongs)))
+
+
+class WrongValue(WrongValues):
     """A value that is not what was expected.
 
     Parameters
@@ -100,8 +115,11 @@ class WrongValue(SynergyError, ValueError):
         self.expected = expected
         self.nearest = nearest
         self.field = field
-        hint = f"; did you mean {nearest!r}?" if nearest is not None else ""
-        super().__init__(f"{value!r}; expected {expected}{hint}")
+        super().__init__([self])
+
+    def __str__(self) -> str:
+        hint = f"; did you mean {self.nearest!r}?" if self.nearest is not None else ""
+        return f"{self.value!r}; expected {self.expected}{hint}"
 
 
 def nearest(name: Any, valid: Iterable[str]) -> str | None:

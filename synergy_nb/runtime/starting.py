@@ -18,7 +18,7 @@ from synergy_nb.algorithms.availability import PlacementConfig
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.errors import door
-from synergy_nb.plan.checking import LEAST_MEMORY
+from synergy_nb.plan.requirements import LEAST_MEMORY
 from synergy_nb.plan.units import WrongValue, parse_size
 from synergy_nb.runtime.client import AsyncCluster
 from synergy_nb.runtime.notices import Notices, watched

@@ -1,0 +1,81 @@
+"""What a plan asks for as a whole: its QoS requirement, and what its operators and that requirement say together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from synergy_nb.plan.catalogue import parse_number
+from synergy_nb.plan.checking import Checked, Problem, QoS
+from synergy_nb.plan.units import (
+    WrongValue,
+    nearest,
+    parse_availability,
+    parse_duration,
+    parse_fraction,
+    parse_size,
+    parse_throughput,
+)
+
+__all__ = ["LEAST_MEMORY", "check_qos", "check_together"]
+
+_QOS_FIELDS: Final = ("delay", "miss_rate", "throughput", "availability", "memory")
+#: Bytes: an operator without state needs several copies of a batch, which is up to 2 MiB.
+LEAST_MEMORY: Final = 16_000_000
+
+
+def check_qos(given: Mapping[str, Any], problems: list[Problem]) -> QoS:
+    """A QoS requirement from values with units; what is wrong goes to ``problems`` under ``qos``."""
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        if name not in QoS.__struct_fields__:
+            expected = f"one of the fields {', '.join(_QOS_FIELDS)}"
+            problems.append(Problem("", f"qos.{name}", value, expected, nearest(name, _QOS_FIELDS)))
+            continue
+        if value is None:
+            continue
+        try:
+            if name == "delay":
+                found[name] = parse_duration(value)
+                if not found[name]:
+                    raise WrongValue(value, "a delay above 0")
+            elif name == "throughput":
+                found["throughput"], tuples = parse_throughput(value)
+                found["throughput_tuples"] = tuples if tuples is not None else found.get("throughput_tuples")
+            elif name == "memory":
+                found[name] = parse_size(value)
+                if found[name] < LEAST_MEMORY:
+                    raise WrongValue(value, "at least 16 MB, which operators without state need for their batches")
+            elif name == "throughput_tuples":
+                found[name] = parse_number(value, "a number of tuples/s")
+            elif name in ("availability", "degree"):
+                share, degree = parse_availability(f"degree {value}" if name == "degree" else value)
+                if share == 1.0:
+                    raise WrongValue(value, "less than 1: whatever is replicated may fail")
+                found.update({"availability": share} if degree is None else {"degree": degree})
+            else:
+                found[name] = parse_fraction(value)
+        except WrongValue as wrong:
+            problems.append(Problem("", f"qos.{name}", wrong.value, wrong.expected, wrong.nearest))
+    if found.get("miss_rate") is not None and not any(
+        value is not None and nearest(name, _QOS_FIELDS) == "delay" for name, value in given.items()
+    ):
+        expected = "a delay beside it: misses are the tuples that are later than the delay limit"
+        problems.append(Problem("", "qos.miss_rate", given["miss_rate"], expected))
+    return QoS(**found)
+
+
+def check_together(checked: Checked, qos: QoS, problems: list[Problem]) -> None:
+    """Find what is right by itself and does not go together; what is wrong goes to ``problems``."""
+    fed: dict[str, str] = {}
+    for name, operator in checked.operators.items():
+        given = operator.params.get("name") if operator.params.get("connector") == "python" else None
+        if given in fed:
+            expected = f"a name of its own: rows for {given!r} would be those of operator {fed[given]!r}"
+            problems.append(Problem(name, "name", given, expected))
+        elif given is not None:
+            fed[given] = name
+        if operator.engine == "spark" and (qos.degree is not None or qos.availability is not None):
+            problems.append(
+                Problem(name, "engine", "spark", "peer or auto beside qos.availability: parts on Spark have no backups")
+            )
