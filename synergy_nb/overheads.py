@@ -36,7 +36,7 @@ from statistics import NormalDist
 from typing import Final, NamedTuple
 
 from synergy_nb.plan import Plan
-from synergy_nb.plan.parts import PART, paced
+from synergy_nb.plan.parts import PART, pace
 
 __all__ = ["HOP", "LINK", "REFERENCE", "SOURCE", "Overhead", "Overheads", "exceeding", "quantile"]
 
@@ -146,6 +146,7 @@ class Overheads:
         """The time that a tuple takes at a component beside processing and waiting for other components.
 
         It also waits for the tuples that it comes with: those of a source's batch, or of the window that has closed.
+        Windows are lengths of event time, of which a replay may go through thousands of seconds in one.
         For a part on Spark all of that is contained in the time of its micro-batches.
         """
         asked = plan.operators[operator]
@@ -155,9 +156,10 @@ class Overheads:
         if not self.together or not asked.inputs:
             return expected
         span = self.together
-        if paced(plan, operator):  # else nobody knows how many tuples a window will hold
-            windows = [plan.window(upstream) or {} for upstream in asked.inputs]
-            span = max(span, *(float(each.get("slide") or each.get("length") or 0.0) for each in windows))
+        for upstream in asked.inputs:
+            window, speed = plan.window(upstream) or {}, pace(plan, upstream)
+            if speed > 0.0:  # else nobody knows how many tuples a window will hold
+                span = max(span, float(window.get("slide") or window.get("length") or 0.0) / speed)
         beside = plan.input_rate(operator) * span * plan.processing_time(operator)
         return Overhead(expected.mean + beside, expected.variance + beside * beside / 4.0)
 

@@ -309,6 +309,17 @@ def test_random_plans_are_valid_and_differ() -> None:
     assert all(plan.qos.delay == pytest.approx(0.05) for plan in plans)
 
 
+@pytest.mark.parametrize("speed", [1.0, 60.0, 40_000.0])
+def test_windows_hold_what_comes_while_the_replay_goes_through_them(speed: float) -> None:
+    """Seen: a replay 40,000 times as fast as its trace was refused, as its windows were taken to be 20 minutes long."""
+    overheads = Overheads.known({"sink": Overhead(0.001, 0.0)})
+    overheads.together = 0.005
+    plan = replay(speed)
+    seconds = max(60.0 / speed, 0.005)
+    beside = plan.input_rate("sink") * seconds * plan.processing_time("sink")
+    assert overheads.component(plan, "sink").mean == pytest.approx(0.001 + beside)
+
+
 def test_windows_of_a_stream_without_a_pace_are_not_projected_to_hold_what_nobody_knows() -> None:
     """Seen: a daily window over a table was refused, "at best 16.82 s where 2 s is allowed"."""
     overheads = Overheads.known({"sink": Overhead(0.001, 0.0)})

@@ -6,6 +6,7 @@ belongs to the part of its reader if all its readers are in that part, and is th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ __all__ = [
     "cones",
     "credible",
     "expanded",
+    "pace",
     "paced",
     "part_of",
     "parts_of",
@@ -138,16 +140,18 @@ class Profile(msgspec.Struct, frozen=True):
 _UNKNOWN: Final = Profile()
 
 
-def paced(plan: Plan, operator: str) -> bool:
-    """Whether tuples come to an operator at times of their own, so that a rate measured now tells of the next one.
+def pace(plan: Plan, operator: str) -> float:
+    """Seconds of event time that pass in a second at an operator, by the slowest of its sources.
 
-    A source that is read as fast as its readers take it has the rate that they leave it. So has whatever a notebook
-    pushes. Neither promises that rate to anybody, and backpressure holds it where there is less capacity.
+    It is 0 where a source has no pace: a source that is read as fast as its readers take it has the rate that they
+    leave it, and so has whatever a notebook pushes. It is infinite where nobody can tell: the sources of a stream that
+    is shared are in another plan.
 
     >>> from synergy_nb.plan import source
-    >>> [paced(source("packets", speed=speed).filter("bytes > 9").sink(), "filter") for speed in (0, 1)]
-    [False, True]
+    >>> [pace(source("packets", speed=speed).filter("bytes > 9").sink(), "filter") for speed in (0, 1, 60)]
+    [0.0, 1.0, 60.0]
     """
+    slowest = math.inf
     waiting, seen = [operator], set()
     while waiting:
         name = waiting.pop()
@@ -155,26 +159,34 @@ def paced(plan: Plan, operator: str) -> bool:
             continue
         seen.add(name)
         asked = plan.operators[name]
-        if asked.kind == "source" and not _source_is_paced(asked):
-            return False
+        if asked.kind == "source":
+            slowest = min(slowest, _pace_of_source(asked))
         if asked.kind == PART:
             inner, members = part_of(asked)
-            if not all(paced(inner, each) for each in members if not inner.upstream(each)):
-                return False
+            slowest = min(slowest, *(pace(inner, each) for each in members if not inner.upstream(each)))
         waiting.extend(asked.inputs)
-    return True
+    return slowest
 
 
-def _source_is_paced(operator: Operator) -> bool:
+def paced(plan: Plan, operator: str) -> bool:
+    """Whether tuples come to an operator at times of their own, so that a rate measured now tells of the next one.
+
+    A source without a pace (:func:`pace`) promises its rate to nobody, and backpressure holds it where there is less
+    capacity.
+    """
+    return pace(plan, operator) > 0.0
+
+
+def _pace_of_source(operator: Operator) -> float:
     match operator.params.get("connector", "trace"):
         case "peers":
-            return True
+            return 1.0
         case "packets":
-            return float(operator.params.get("speed", 1.0)) > 0.0
+            return float(operator.params.get("speed", 1.0))
         case "trace":
-            return float(operator.params.get("speed", 0.0)) > 0.0
+            return float(operator.params.get("speed", 0.0))
         case _:
-            return False
+            return 0.0
 
 
 def credible(plan: Plan, profiles: Mapping[str, Profile]) -> dict[str, Profile]:
