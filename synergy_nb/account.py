@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from synergy_nb.readable import seconds
+
 if TYPE_CHECKING:
     from synergy_nb.explanation import Explanation
 
@@ -12,7 +14,7 @@ __all__ = ["counts", "lines", "why_there"]
 
 # Each requirement as text, with the words that say how it is checked.
 HELD: Final = {
-    "delay": "delay at most {:g} s, checked by every probe",
+    "delay": "delay at most {}, checked by every probe",
     "miss_rate": "miss rate at most {:.4g}, projected for every graph",
     "throughput": "throughput of {:g} bytes/s, projected for every graph",
     "throughput_tuples": "throughput of {:g} tuples/s, projected for every graph",
@@ -22,7 +24,7 @@ HELD: Final = {
 
 # The same for an application with replicas, whose places follow from availability and resources.
 MEASURED: Final = {
-    "delay": "delay at most {:g} s, measured",
+    "delay": "delay at most {}, measured",
     "miss_rate": "miss rate at most {:.4g}, measured",
     "throughput": "throughput of {:g} bytes/s, measured",
     "throughput_tuples": "throughput of {:g} tuples/s, measured",
@@ -42,11 +44,12 @@ STAGES: Final = {
 
 def lines(explanation: Explanation) -> list[str]:
     """The account of a request, line by line."""
-    took = "" if explanation.setup_s is None else f" (set up in {explanation.setup_s * 1e3:.0f} ms)"
+    took = "" if explanation.setup_s is None else f" (set up in {seconds(explanation.setup_s)})"
     told = [f"{explanation.request}: {explanation.outcome}{took}"]
     if explanation.asked:
         held = {**HELD, **MEASURED} if explanation.replicas else HELD
-        told.append("  asked: " + "; ".join(held[name].format(value) for name, value in explanation.asked.items()))
+        values = {name: seconds(value) if name == "delay" else value for name, value in explanation.asked.items()}
+        told.append("  asked: " + "; ".join(held[name].format(value) for name, value in values.items()))
     if explanation.engines:
         told.append("  engines:")
         width = max(map(len, explanation.engines))
@@ -83,15 +86,15 @@ def lines(explanation: Explanation) -> list[str]:
         told.append("  accepted: " + "; ".join(f"{o} {_counted(passed)}" for o, passed in where.items()))
     if explanation.selected is not None:
         delay = explanation.selected["delay_s"]
-        told.append(f"  chosen: φ = {explanation.selected['phi']:.4g}, projected delay {delay * 1e3:.3g} ms")
+        told.append(f"  chosen: φ = {explanation.selected['phi']:.4g}, projected delay {seconds(delay)}")
         width = max(map(len, explanation.selected["peers"]))
         told.extend(
             f"    {operator:<{width}}  {peer}: {explanation.why(operator)}"
             for operator, peer in explanation.selected["peers"].items()
         )
     told.extend(
-        f"  projected: {name}: {each['before'] * 1e3:.3g} ms now, {each['after'] * 1e3:.3g} ms with it, of "
-        f"{each['limit'] * 1e3:.4g} ms ({each['operator']} at {each['at']})"
+        f"  projected: {name}: {seconds(each['before'])} now, {seconds(each['after'])} with it, of "
+        f"{seconds(each['limit'])} ({each['operator']} at {each['at']})"
         for name, each in explanation.impacts.items()
     )
     others = [
@@ -103,12 +106,12 @@ def lines(explanation: Explanation) -> list[str]:
     for graph in others[:4]:
         verdict = graph["unqualified"] or f"φ = {graph['phi']:.4g}"
         places = ", ".join(f"{operator}@{peer}" for operator, peer in graph["peers"].items())
-        told.append(f"  not chosen: {verdict}, {graph['delay_s'] * 1e3:.3g} ms: {places}")
+        told.append(f"  not chosen: {verdict}, {seconds(graph['delay_s'])}: {places}")
     if len(others) > 4:
         told.append(f"  and {len(others) - 4} more graphs")
     told.extend(
         f"  dropped: {drop['operator']} at {drop['at']}: {drop['condition']}: "
-        + (explanation.readable(drop.get("detail", "")) or f"{drop['asked']:.4g} asked, {drop['available']:.4g} there")
+        + (explanation.readable(drop.get("detail", "")) or _compared(drop))
         for drop in explanation.dropped[:8]
     )
     told.extend(f"  refused at set-up: {reason}" for reason in explanation.refused)
@@ -125,6 +128,13 @@ def lines(explanation: Explanation) -> list[str]:
     return told
 
 
+def _compared(drop: Mapping[str, Any]) -> str:
+    """What a condition asked for, and what there was."""
+    if drop["condition"] == "delay":
+        return f"{seconds(drop['asked'])} asked, {seconds(drop['available'])} projected"
+    return f"{drop['asked']:.4g} asked, {drop['available']:.4g} there"
+
+
 def why_there(replica: Mapping[str, Any]) -> str:
     """Why a replica is where it is."""
     if replica["candidates"] == 1:
@@ -137,7 +147,7 @@ def why_there(replica: Mapping[str, Any]) -> str:
     if replica.get("apart"):
         reason += ", where it can be without a source, a sink or the origin"
     if replica["latency_s"]:
-        reason += f", {replica['latency_s'] * 1e3:.3g} ms away"
+        reason += f", {seconds(replica['latency_s'])} away"
     passed = dict.fromkeys(f"{peer} ({why})" for peer, why in replica["passed"])
     return f"{reason}; passed over: {', '.join(passed)}" if passed else reason
 

@@ -193,6 +193,50 @@ def test_collected_results_stay_when_the_cluster_is_closed() -> None:
         part.results()
 
 
+def test_the_last_numbers_of_a_stopped_application_are_those_of_its_results(cluster: Cluster) -> None:
+    application = cluster.submit(endless("numbers", rate="5000 tuples/s"))
+    application.head(50)
+    application.stop()
+    rows = application.results().height
+    assert application.qos()["tuples"] == rows >= 50
+    (row,) = [line for line in repr(cluster.applications).splitlines() if line.startswith(application.id)]
+    assert f"  {rows:,}  " in row
+
+
+def test_windows_that_are_cut_short_are_named(cluster: Cluster) -> None:
+    stream = source("packets", seed=3, rate="500 tuples/s")
+    both = plan(
+        stream.aggregate(window="1 h", n="count(*)", id="hourly").sink("a", id="a"),
+        stream.sample(0.5).sink("b", id="b"),
+    )
+    application = cluster.submit(both)
+    assert application.notices == []
+    peer = cluster.states()
+    application.head(5, "b")
+    while not any(part["memory_bytes"] for state in peer.values() if state for part in state.components):
+        peer = cluster.states()
+    application.stop()
+    (notice,) = application.notices
+    assert notice == "windows were open when it was stopped, and came to no result: hourly held tuples of them"
+    assert notice in repr(application)
+
+
+def test_rows_that_a_loop_took_are_counted(cluster: Cluster) -> None:
+    application = cluster.submit(endless("looped"))
+    first = next(iter(application))
+    assert f"{first.height:,} row" in application.notices[0]
+    application.stop()
+    assert application.qos()["tuples"] == application.results().height + first.height
+
+
+def test_durations_are_shown_with_a_unit_that_fits(cluster: Cluster) -> None:
+    application = cluster.submit(endless("shown", delay="90 min"))
+    application.head(3)
+    application.stop()
+    assert "(limit 1 h 30 min)" in repr(application)
+    assert "limit 1 h 30 min" in repr(cluster.applications)
+
+
 # -- streams without an end ------------------------------------------------------------------------------------------
 
 
@@ -223,7 +267,13 @@ def test_seconds_take_what_comes_and_add_up(cluster: Cluster) -> None:
     more = application.results(seconds=0.2)
     assert more.head(7).equals(first)
     assert application.results(seconds=0.1).head(more.height).equals(more)
-    assert application.head(1_000_000, seconds=0.2).height < 1_000_000
+    assert application.head(1_000_000, seconds="200 ms").height < 1_000_000
+    with pytest.raises(TimeoutError, match="still runs after 10 ms"):
+        application.wait("10 ms")
+    with pytest.raises(ValueError, match="timeout: 'late'; expected a duration such as"):
+        application.wait("late")
+    with pytest.raises(ValueError, match="timeout: '2 parsecs'; expected a duration such as"):
+        cluster.submit(short(), timeout="2 parsecs")
     application.stop()
 
 
@@ -254,8 +304,8 @@ def test_each_sink_has_its_own_end(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"seconds": 0}, "seconds: 0; expected a positive number of seconds"),
-        ({"seconds": "soon"}, "seconds: 'soon'; expected a positive number of seconds"),
+        ({"seconds": 0}, "seconds: 0; expected a duration above 0, such as '2 s' or a number of seconds"),
+        ({"seconds": "soon"}, "seconds: 'soon'; expected a duration such as '2 s', '500 ms', '20 min' or '1 h'"),
         ({"seconds": 1, "wait": False}, "seconds: 1; expected none together with wait=False"),
     ],
 )

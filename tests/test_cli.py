@@ -430,10 +430,20 @@ def test_peers_stay_up_for_others_until_they_are_told_to_end(
 def test_a_scheduler_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     from synergy_nb.runtime import starting
 
-    def client(*_: object, **__: object) -> None:
-        raise TimeoutError("timed out")
+    closed: list[bool] = []
 
-    monkeypatch.setattr(starting, "Client", client)
+    class Client:
+        def __init__(self, *_: object, **__: object) -> None: ...
+
+        def __await__(self) -> Iterator[None]:
+            yield from ()
+            raise TimeoutError("timed out")
+
+        async def close(self) -> None:
+            closed.append(True)
+
+    monkeypatch.setattr(starting, "Client", Client)
     ran = synergy("run", "plan.yaml", "--scheduler", "tcp://127.0.0.1:1")
     assert (ran.exit_code, ran.stdout) == (1, "")
-    assert "synergy: scheduler: 'tcp://127.0.0.1:1' does not answer: timed out; expected tcp://host:port" in ran.stderr
+    assert "synergy: scheduler: no Dask scheduler answered at 'tcp://127.0.0.1:1' within 10 s" in ran.stderr
+    assert closed == [True]  # else it complains when it is collected as garbage

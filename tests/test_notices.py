@@ -57,6 +57,16 @@ def test_what_several_peers_say_of_the_same_is_one_line() -> None:
     assert len(written) == 1
 
 
+def test_a_link_that_breaks_and_then_cannot_be_reached_is_told_once() -> None:
+    clock, written, notices = made()
+    notices.hear(Event(1.0, PEERS[0], "link_down", PEERS[8], {"reason": "connection closed"}))
+    notices.hear(Event(1.1, PEERS[1], "link_down", PEERS[8], {"reason": "no link within 2.5 s"}))
+    clock.advance(GATHERED)
+    notices.hear(Event(4.0, PEERS[0], "link_down", PEERS[8], {"reason": "no link within 2.5 s"}))
+    clock.advance(GATHERED)
+    assert written == ["synergy: peer-1, peer-2: the link to peer-9 broke: connection closed"]
+
+
 def test_many_errors_are_a_few_lines_and_a_number() -> None:
     clock, written, notices = made()
     for number in range(20):

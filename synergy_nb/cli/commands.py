@@ -397,7 +397,7 @@ def plan_check(file: PlanFile, as_json: Json = False) -> None:
         print_json({"valid": True, "problems": []})
     else:
         from synergy_nb.cli.console import out
-        from synergy_nb.widgets.readable import counted
+        from synergy_nb.readable import counted
 
         numbers = {"operator": len(plan.operators), "source": len(plan.sources), "sink": len(plan.sinks)}
         text = ", ".join(counted(number, noun) for noun, number in numbers.items())
@@ -459,8 +459,8 @@ def data_fetch(
 ) -> None:
     """Download a trace from an address of yours, and keep it if its checksum is right."""
     from synergy_nb.cli.console import Bars, out
+    from synergy_nb.readable import amount
     from synergy_nb.traces import datasets
-    from synergy_nb.widgets.readable import amount
 
     with Bars() as bars:
         bars.stage(f"fetching {name}")

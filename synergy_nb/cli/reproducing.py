@@ -17,7 +17,7 @@ from synergy_nb.experiments.claims.claim import Claim, Result
 from synergy_nb.experiments.claims.measured import Row
 from synergy_nb.experiments.claims.running import reproduce
 from synergy_nb.experiments.claims.setups import Scale, Unfit, Value
-from synergy_nb.widgets.readable import cell, seconds
+from synergy_nb.readable import cell, seconds
 
 __all__ = ["list_dict", "run", "show_list", "show_result"]
 

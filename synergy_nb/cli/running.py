@@ -14,11 +14,11 @@ import polars as pl
 from synergy_nb.explanation import Explanation
 from synergy_nb.journal import Event
 from synergy_nb.plan import Plan
+from synergy_nb.readable import counted
 from synergy_nb.runtime.cluster import Application, Cluster
 from synergy_nb.runtime.requests import ClusterError
 from synergy_nb.runtime.wire import RemoteError
 from synergy_nb.traces import tracefiles
-from synergy_nb.widgets.readable import counted
 
 __all__ = ["Followed", "Run", "check", "execute", "secrets"]
 

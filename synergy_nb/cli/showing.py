@@ -14,10 +14,10 @@ from synergy_nb.cli.console import fields, out
 from synergy_nb.cli.doctor import Finding
 from synergy_nb.cli.running import Run
 from synergy_nb.plan import Plan
+from synergy_nb.readable import amount, cell, counted, rate, seconds, share, window
 from synergy_nb.traces import Info
 from synergy_nb.traces.datasets import Found
 from synergy_nb.widgets import report as pages
-from synergy_nb.widgets.readable import amount, cell, counted, rate, seconds, share, window
 
 __all__ = [
     "dataset_dict",

@@ -17,6 +17,7 @@ from synergy_nb.errors import SynergyError
 __all__ = [
     "WrongValue",
     "WrongValues",
+    "duration",
     "format_duration",
     "format_fraction",
     "format_rate",
@@ -222,6 +223,37 @@ def parse_duration(value: Any) -> float:
     if not terms:
         raise WrongValue(value, _DURATION_EXPECTED)
     return total
+
+
+def duration(field: str, value: Any, *, least: float = math.ulp(0.0)) -> float:
+    """Seconds of a duration that a function was given: text with units, or a number of seconds.
+
+    Parameters
+    ----------
+    field
+        Name of the parameter, for the error.
+    value
+        Duration as :func:`parse_duration` takes it.
+    least
+        Seconds that it has to have at least; by default it has to be above 0.
+
+    Raises
+    ------
+    ValueError
+        If it is no duration, or too short; the text names the parameter.
+
+    Examples
+    --------
+    >>> duration("seconds", "2 min"), duration("timeout", 0, least=0.0)
+    (120.0, 0.0)
+    """
+    try:
+        seconds = parse_duration(value)
+    except WrongValue as wrong:
+        raise ValueError(f"{field}: {wrong}") from None
+    if seconds < least:
+        raise ValueError(f"{field}: {value!r}; expected a duration above 0, such as '2 s' or a number of seconds")
+    return seconds
 
 
 def format_duration(seconds: float) -> str:

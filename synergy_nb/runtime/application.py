@@ -13,12 +13,15 @@ from typing import Any, Protocol
 import msgspec
 import polars as pl
 
+from synergy_nb import readable
 from synergy_nb.dataflow.tuples import Batch, decode, empty, encode
 from synergy_nb.explanation import Explanation
 from synergy_nb.journal import Event
 from synergy_nb.plan import Plan
 from synergy_nb.plan.sharing import endless_sources
+from synergy_nb.plan.units import duration
 from synergy_nb.runtime.feeds import Feed, Rows, items, supply
+from synergy_nb.runtime.leftovers import open_windows
 from synergy_nb.runtime.requests import (
     LASTING,
     ApplicationState,
@@ -94,6 +97,8 @@ class AsyncApplication:
         self._kept: dict[str, list[pl.DataFrame]] = {sink: [] for sink in plan.sinks}
         self._fetching = {sink: asyncio.Lock() for sink in plan.sinks}
         self._ended: set[str] = set()
+        self._looped = 0  # rows that stream() has given, and nobody keeps
+        self._open: list[str] = []  # what stop() has found to be lost
         self.broken: ClusterError | None = None  # why one of its feeds could not go on
 
     @property
@@ -109,11 +114,15 @@ class AsyncApplication:
 
     @property
     def notices(self) -> list[str]:
-        """Notices for the user who submitted the plan: the parts of the application that its replicas do not cover."""
-        if not self.last.backups:
-            return []
-        alone = uncovered(self.graph, self.last.backups, self.cluster.name(self.origin))
-        return [told(list(self.last.backups), alone)]
+        """Notices for the user: what replicas do not cover, rows that a loop has taken, windows that were cut short."""
+        said = []
+        if self.last.backups:
+            alone = uncovered(self.graph, self.last.backups, self.cluster.name(self.origin))
+            said.append(told(list(self.last.backups), alone))
+        if self._looped:
+            rows = readable.counted(self._looped, "row")
+            said.append(f"{rows} went to a loop over the application: results() and head() give the others")
+        return [*said, *self._open]
 
     async def state(self) -> ApplicationState:
         """What the origin knows of it now; ``failed`` where the origin itself does not answer."""
@@ -132,21 +141,27 @@ class AsyncApplication:
             self.last = msgspec.structs.replace(state, status="failed", reason=str(self.broken))
         return self.last
 
-    async def wait(self, timeout: float | None = None) -> ApplicationState:
+    async def wait(self, timeout: float | str | None = None) -> ApplicationState:
         """Wait until it no longer runs: every stream has ended, or it failed or was stopped.
+
+        Parameters
+        ----------
+        timeout
+            Time to wait at most, in seconds or as ``"2 min"``; None: there is no limit.
 
         Raises
         ------
         TimeoutError
-            If it still runs after ``timeout`` seconds.
+            If it still runs after ``timeout``.
         """
+        patience = None if timeout is None else duration("timeout", timeout, least=0.0)
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(patience):
                 while (state := await self._news()).status in LASTING:
                     pass
                 return state
         except TimeoutError:
-            raise TimeoutError(f"{self.id} still runs after {timeout:g} s") from None
+            raise TimeoutError(f"{self.id} still runs after {readable.seconds(patience)}") from None
 
     async def _news(self) -> ApplicationState:
         """The state as soon as it has changed, or after some seconds as it is."""
@@ -191,7 +206,9 @@ class AsyncApplication:
         arrived = self._arrived[name]
         while True:
             while arrived:
-                yield arrived.popleft()
+                table = arrived.popleft()
+                self._looped += table.height
+                yield table
             if self._complete(name):
                 return
             await self._fetch(name, 1.0)
@@ -237,12 +254,12 @@ class AsyncApplication:
                 self.cluster.forget(self.id)
 
     async def results(
-        self, sink: str | None = None, *, wait: bool = True, seconds: float | None = None
+        self, sink: str | None = None, *, wait: bool = True, seconds: float | str | None = None
     ) -> pl.DataFrame:
         """All results so far as one table; by default after the stream has ended.
 
-        Calls add up: what was collected by an earlier call is in the table again, also after :meth:`stop`, but not what
-        ``stream`` has given.
+        Calls add up: what was collected by an earlier call is in the table again, also after :meth:`stop`. Rows that
+        ``stream`` has given are not in the table: :attr:`notices` tells how many these are.
 
         Parameters
         ----------
@@ -251,7 +268,8 @@ class AsyncApplication:
         wait
             False: return the results that are there now, without waiting.
         seconds
-            Seconds for which to collect results as they come; the call returns earlier if the stream ends.
+            Time for which to collect results as they come, in seconds or as ``"2 min"``; the call returns earlier if
+            the stream ends.
 
         Raises
         ------
@@ -259,7 +277,7 @@ class AsyncApplication:
             If the application has failed or was stopped by somebody else; if its stream never ends, and neither
             ``seconds`` nor ``wait=False`` is given.
         ValueError
-            If ``seconds`` is no positive number, or given together with ``wait=False``.
+            If ``seconds`` is no duration above 0, or given together with ``wait=False``.
         """
         name = self.sink(sink)
         if seconds is not None:
@@ -267,7 +285,7 @@ class AsyncApplication:
                 raise ValueError(
                     f"seconds: {seconds!r}; expected none together with wait=False, which waits for nothing"
                 )
-            await self._gather_for(name, _positive("seconds", seconds))
+            await self._gather_for(name, duration("seconds", seconds))
         elif wait:
             await self._refuse_endless(name)
             await self._gather(name)
@@ -276,7 +294,7 @@ class AsyncApplication:
                 await self._take_all(name)
         return self.collected(name)
 
-    async def head(self, n: int = 10, sink: str | None = None, *, seconds: float | None = None) -> pl.DataFrame:
+    async def head(self, n: int = 10, sink: str | None = None, *, seconds: float | str | None = None) -> pl.DataFrame:
         """The first ``n`` rows of the results, as soon as so many have come; fewer if the stream ends before.
 
         A second call gives the same rows, and :meth:`results` begins with them.
@@ -288,19 +306,20 @@ class AsyncApplication:
         sink
             Operator id of the sink; needed only where the plan has several.
         seconds
-            Seconds after which to return the rows that have come until then; by default the call waits for all ``n``.
+            Time after which to return the rows that have come until then, in seconds or as ``"2 min"``; by default the
+            call waits for all ``n``.
 
         Raises
         ------
         ClusterError
             If the application has failed or was stopped by somebody else before ``n`` rows had come.
         ValueError
-            If ``n`` is no number of rows, or ``seconds`` no positive number.
+            If ``n`` is no number of rows, or ``seconds`` no duration above 0.
         """
         name = self.sink(sink)
         if isinstance(n, bool) or not isinstance(n, int) or n < 0:
             raise ValueError(f"n: {n!r}; expected a number of rows, at least 0")
-        await self._gather_for(name, math.inf if seconds is None else _positive("seconds", seconds), n)
+        await self._gather_for(name, math.inf if seconds is None else duration("seconds", seconds), n)
         return self.collected(name).head(n)
 
     def collected(self, sink: str | None = None) -> pl.DataFrame:
@@ -427,6 +446,9 @@ class AsyncApplication:
     async def stop(self, *, collect: bool = True) -> None:
         """End it everywhere.
 
+        What it measured last is what :meth:`qos` gives from then on. Windows that are open come to no result;
+        :attr:`notices` names the operators that had any.
+
         Parameters
         ----------
         collect
@@ -436,12 +458,14 @@ class AsyncApplication:
         for task in list(self._feeds):
             task.cancel()
         if collect and not self.stopped:
+            if self.last.status in LASTING:
+                self._open = await open_windows(self.cluster.ask, self.id, self.plan, self.last.peers)
             with contextlib.suppress(ClusterError):  # an origin that has gone keeps nothing
+                await self.cluster.ask(self.origin, "halt", pack(Name(self.id)))
                 await asyncio.gather(*(self._collect(sink) for sink in self.plan.sinks))
             self.stopped = True
         self.cluster.forget(self.id)
-        await self.cluster.ask(self.origin, "stop", pack(Name(self.id)))
-        self.last = msgspec.structs.replace(self.last, status="stopped")
+        self.last = unpack(await self.cluster.ask(self.origin, "stop", pack(Name(self.id))), ApplicationState)
 
     async def _collect(self, sink: str) -> None:
         async with self._fetching[sink]:
@@ -468,9 +492,3 @@ class AsyncApplication:
 def row_reader(plan: Plan, operator: str) -> RowReader:
     """What reads rows for a ``python`` source of a plan."""
     return RowReader(operator, plan.schema(operator), plan.operators[operator].params["time"])
-
-
-def _positive(field: str, value: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise ValueError(f"{field}: {value!r}; expected a positive number of seconds")
-    return float(value)

@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from synergy_nb.plan.units import nearest
+from synergy_nb.readable import seconds, share
 from synergy_nb.runtime.application import AsyncApplication
 from synergy_nb.runtime.requests import LASTING, ApplicationState, ClusterError
 from synergy_nb.runtime.tables import as_html, as_text
@@ -132,11 +133,11 @@ def _row(name: str, entry: Entry) -> Sequence[str]:
 
 def _delay(limit: float | None, state: ApplicationState) -> str:
     """The delay that 99 of 100 tuples keep, at the sink where it is longest, against the limit."""
-    asked = "no limit" if limit is None else f"limit {limit:g} s"
+    asked = "no limit" if limit is None else f"limit {seconds(limit)}"
     measured = [record for record in state.qos.values() if record["delay_p99_s"] is not None]
     if not measured:
         return f"not measured yet, {asked}" if state.status in LASTING else f"-, {asked}"
     worst = max(measured, key=lambda record: float(record["delay_p99_s"]))
     missed = worst["miss_rate"]
-    late = f", {missed:.1%} missed" if missed else ""
-    return f"p99 {worst['delay_p99_s']:.3g} s, {asked}{late}"
+    late = f", {share(missed)} missed" if missed else ""
+    return f"p99 {seconds(worst['delay_p99_s'])}, {asked}{late}"

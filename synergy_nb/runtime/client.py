@@ -11,16 +11,16 @@ import contextlib
 import itertools
 import uuid
 import weakref
-from collections.abc import Awaitable, Callable, Mapping
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
 
-from synergy_nb.explanation import readable
+from synergy_nb.explanation import Explanation, readable
 from synergy_nb.journal import Event
 from synergy_nb.placements import check_placement
 from synergy_nb.plan import Plan
+from synergy_nb.plan.units import duration
 from synergy_nb.runtime.application import AsyncApplication, row_reader
 from synergy_nb.runtime.applications import Applications, Entry, chosen
 from synergy_nb.runtime.feeds import Rows, check_rows
@@ -44,6 +44,7 @@ from synergy_nb.runtime.requests import (
     unpack,
 )
 from synergy_nb.runtime.spark import Sparks, unavailable
+from synergy_nb.runtime.submission import a_peer_of, check_submission, strangers
 
 __all__ = ["AsyncCluster"]
 
@@ -193,7 +194,7 @@ class AsyncCluster:
         """Errors in the journals of all peers that answer, since a time in seconds."""
         return await self._journaled("troubles", since)
 
-    async def _journaled(self, operation: str, asked: object) -> list[Event]:
+    async def _journaled(self, operation: str, asked: object, peers: Iterable[str] | None = None) -> list[Event]:
         async def journal(address: str) -> list[Event]:
             try:
                 answer = await self.links.request(address, operation, msgspec.msgpack.encode(asked), 5.0)
@@ -201,7 +202,8 @@ class AsyncCluster:
                 return []
             return msgspec.msgpack.decode(answer, type=list[Event])
 
-        found = await asyncio.gather(*(journal(address) for address in self.peers.values()))
+        asking = self.peers if peers is None else peers
+        found = await asyncio.gather(*(journal(self.peers[name]) for name in asking))
         return sorted(itertools.chain.from_iterable(found), key=lambda event: (event.time, event.peer, event.sequence))
 
     async def spark_session(self) -> Any:
@@ -225,7 +227,7 @@ class AsyncCluster:
         at: str | None = None,
         feeds: Mapping[str, Rows] | None = None,
         placement: str = "composed",
-        timeout: float = 30.0,
+        timeout: float | str = 30.0,
     ) -> AsyncApplication:
         """Have the peers compose and start a plan.
 
@@ -234,7 +236,8 @@ class AsyncCluster:
         plan
             Query plan to run.
         at
-            Name of the peer that becomes its origin; by default one that answers, in turn.
+            Name of the peer that becomes its origin; by default the one that its sinks are bound to, or else one that
+            answers, in turn.
         feeds
             Rows of each source with connector ``python``, by operator id or by its name: a pandas, Polars or Arrow
             table, a :class:`~synergy_nb.runtime.feeds.Feed`, or an iterable, asynchronous or not, of dictionaries or
@@ -243,7 +246,7 @@ class AsyncCluster:
             How components find their peers: ``composed``, by probes that balance the load, or ``resilient``, so that
             they withstand the largest set of rates (ROD).
         timeout
-            Seconds until composition has to be decided.
+            Time until composition has to be decided, in seconds or as ``"1 min"``.
 
         Raises
         ------
@@ -252,7 +255,10 @@ class AsyncCluster:
         ClusterError
             If no peer answers, or a name is wrong.
         """
-        named = self._check(plan, at, feeds or {})
+        patience = duration("timeout", timeout)
+        living = _alive(await self.states()) if strangers(plan, at, self._names) else list(self.peers)
+        spark = "" if self.spark.where else unavailable() or "it was started without"
+        at, named = check_submission(plan, at, feeds or {}, self._names, living, spark, local=self.local is not None)
         feeding = {
             operator: await asyncio.to_thread(check_rows, rows, row_reader(plan, operator))
             for operator, rows in named.items()
@@ -273,21 +279,24 @@ class AsyncCluster:
             except UNREACHABLE:
                 continue
             try:
-                state = unpack(await self.ask(origin, "submit", request, timeout), ApplicationState)
+                state = unpack(await self.ask(origin, "submit", request, patience), ApplicationState)
                 if state.needs_spark and state.status == "composing":
                     await self.spark.ready()
                     name = pack(Name(application))
-                    state = unpack(await self.ask(origin, "decision", name, timeout + DEPLOYS), ApplicationState)
+                    state = unpack(await self.ask(origin, "decision", name, patience + DEPLOYS), ApplicationState)
             except BaseException:  # it may be admitted yet, and nobody would hold it
                 with contextlib.suppress(ClusterError):
                     await self.ask(origin, "stop", pack(Name(application)))
                 raise
             break
         if state is None:
-            raise ClusterError(f"peer {at} does not answer" if at else "no peer of the cluster answers")
+            if at is None:
+                raise ClusterError("no peer of the cluster answers")
+            living = _alive(await self.states())
+            raise ClusterError(f"at: peer {at!r} does not answer; expected {a_peer_of(living)}")
         running = AsyncApplication(self, plan, origin, state)
         if state.status == "rejected":
-            raise NotAdmitted(f"{plan.name}: {self.readable(state.reason)}")
+            raise await self._refusal(running)
         self._applications[application] = self._handles[application] = running
         if self.notices is not None and watched():
             for notice in running.notices:
@@ -379,46 +388,20 @@ class AsyncCluster:
         start = (number - 1) % len(addresses)
         return addresses[start:] + addresses[:start]
 
-    def _check(self, plan: Plan, at: str | None, feeds: Mapping[str, Rows]) -> dict[str, Rows]:
-        """Refuse names that this cluster does not have, before anything is started."""
-        if not isinstance(plan, Plan):
-            raise ClusterError(
-                f"plan: a {type(plan).__name__}; expected a Plan, which .sink() at the end of a stream gives"
-            )
-        if at is not None and at not in self.peers:
-            raise ClusterError(f"at: {at!r}; expected a peer of {', '.join(self.peers)}")
-        for operator, asked in plan.operators.items():
-            if asked.at is not None and asked.at not in self.peers and asked.at not in self._names:
-                raise ClusterError(f"{operator}: at: {asked.at!r}; expected a peer of {', '.join(self.peers)}")
-            if asked.kind == "sink" and asked.at is not None and (at is None or asked.at not in (at, self.peers[at])):
-                raise ClusterError(
-                    f"{operator}: at: {asked.at!r}; expected submit(..., at=...) there: results stay there"
-                )
-            if asked.engine == "spark" and not self.spark.where:
-                why = unavailable() or "it was started without"
-                raise ClusterError(f"{operator}: engine: 'spark'; this cluster has no Spark: {why}")
-            path = asked.params.get("path")
-            if self.local is not None and path is not None and not Path(path).is_file():
-                raise ClusterError(f"{operator}: path: {path!r}; expected a file that is there")
-        feeding: dict[str, Rows] = {}
-        named: dict[str, str] = {}
-        for operator in plan.sources:
-            asked = plan.operators[operator]
-            if asked.params["connector"] != "python":
-                continue
-            name = asked.params["name"]
-            if name in named:
-                raise ClusterError(f"{operator}: name: {name!r}, as of {named[name]}; expected a name of its own")
-            named[name] = operator
-            given = next(
-                (all_of[key] for all_of in (feeds, plan.rows) for key in (operator, name) if key in all_of), None
-            )
-            if given is None:
-                raise ClusterError(f"{operator}: feeds has no {name!r}; expected rows for this source")
-            feeding[operator] = given
-        known = set(named) | set(feeding)
-        for name in feeds:
-            if name not in known:
-                wanted = ", ".join(sorted(known)) or "none: the plan has no python source"
-                raise ClusterError(f"feeds: {name!r} is no source of the plan; expected {wanted}")
-        return feeding
+    async def _refusal(self, refused: AsyncApplication) -> NotAdmitted:
+        """The error for a plan that was not admitted, with the account of why."""
+        plan, living = refused.plan, _alive(await self.states())
+        bound = {name: self.name(each.at) for name, each in plan.operators.items() if each.at is not None}
+        reasons = [
+            f"operator {name!r}: at: {at!r}, which does not answer; expected {a_peer_of(living)}"
+            for name, at in bound.items()
+            if at not in living
+        ]
+        events = await self._journaled("events", refused.id, living)
+        explanation = Explanation(refused.id, events, self.names, ("rejected", refused.last.reason))
+        return NotAdmitted(f"{plan.name}: {'; '.join([*reasons, self.readable(refused.last.reason)])}", explanation)
+
+
+def _alive(states: Mapping[str, PeerState | None]) -> list[str]:
+    """Names of the peers that answer."""
+    return [name for name, state in states.items() if state is not None]

@@ -26,7 +26,7 @@ from synergy_nb.runtime.feeds import Rows
 from synergy_nb.runtime.handle import Application
 from synergy_nb.runtime.processes import PeerCluster
 from synergy_nb.runtime.requests import ClusterError, PeerState
-from synergy_nb.runtime.starting import connect_cluster, start_cluster
+from synergy_nb.runtime.starting import check_address, connect_cluster, start_cluster
 from synergy_nb.runtime.tables import as_html, as_text
 from synergy_nb.runtime.telling import Telling, display
 from synergy_nb.runtime.widearea import WideArea
@@ -170,7 +170,7 @@ class Cluster:
         spark: bool | str = True,
         security: Any = None,
     ) -> None:
-        peers = _address(peers)
+        peers = _given(peers)
         self._thread = _Loop()
         self._given = peers if isinstance(peers, str) else ""
         options: dict[str, Any] = {
@@ -294,7 +294,7 @@ class Cluster:
         at: str | None = None,
         feeds: Mapping[str, Rows] | None = None,
         placement: str = "composed",
-        timeout: float = 30.0,
+        timeout: float | str = 30.0,
     ) -> Application:
         """Have the peers compose and start a plan.
 
@@ -303,7 +303,8 @@ class Cluster:
         plan
             What is asked, as ``.sink(...)`` makes it.
         at
-            Name of the peer that becomes its origin, where its results are kept; by default one that answers, in turn.
+            Name of the peer that becomes its origin, where its results are kept; by default the one that its sinks are
+            bound to, or else one that answers, in turn.
         feeds
             Rows of each source with connector ``python``, by its name: a pandas, Polars or Arrow table, a
             :class:`~synergy_nb.runtime.feeds.Feed`, or an iterable, asynchronous or not, of dictionaries or tables.
@@ -312,12 +313,12 @@ class Cluster:
             How components find their peers: ``composed``, by probes that balance the load, or ``resilient``, so that
             they withstand the largest set of rates that the plan's sources may take (ROD).
         timeout
-            Seconds until composition has to be decided.
+            Time until composition has to be decided, in seconds or as ``"1 min"``.
 
         Raises
         ------
         NotAdmitted
-            If composition was refused; the text says which condition failed where.
+            If composition was refused; the text says which condition failed where, and its ``explain()`` the rest.
         ClusterError
             If no peer answers, or a name is wrong.
         """
@@ -383,7 +384,15 @@ class Cluster:
         return as_html(f"Cluster of {len(self.peers)} peers", HEADING, self._rows())
 
 
-def _address(peers: Any) -> Any:
-    """The scheduler's address of a Dask cluster or client; anything else as it is."""
+def _given(peers: Any) -> Any:
+    """A number of peers as it is; of a Dask cluster or client, or of a text, the scheduler's address.
+
+    Raises
+    ------
+    ValueError
+        If a text is no address.
+    """
     found = getattr(peers, "scheduler_address", None) or getattr(getattr(peers, "scheduler", None), "address", None)
+    if isinstance(peers, str):
+        check_address("peers", peers)
     return found if isinstance(found, str) else peers

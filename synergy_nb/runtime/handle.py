@@ -12,6 +12,8 @@ import polars as pl
 from synergy_nb.explanation import Explanation
 from synergy_nb.journal import Event
 from synergy_nb.plan import Plan, QoS
+from synergy_nb.readable import amount, rate
+from synergy_nb.readable import seconds as duration
 from synergy_nb.runtime.application import AsyncApplication
 from synergy_nb.runtime.requests import ClusterError
 
@@ -55,7 +57,7 @@ class Application:
 
     @property
     def notices(self) -> list[str]:
-        """Notices for the user who submitted the plan: the parts of the application that its replicas do not cover."""
+        """Notices for the user who submitted the plan, see :attr:`AsyncApplication.notices`."""
         return self._application.notices
 
     @property
@@ -78,11 +80,14 @@ class Application:
         found = self._cluster._run(self._application.qos())
         return found.get(self._application.sink(sink), {})
 
-    def results(self, sink: str | None = None, *, wait: bool = True, seconds: float | None = None) -> pl.DataFrame:
+    def results(
+        self, sink: str | None = None, *, wait: bool = True, seconds: float | str | None = None
+    ) -> pl.DataFrame:
         """All results as one table; by default after the stream has ended.
 
         Calls add up: what was collected by an earlier call is in the table again, also after :meth:`stop` and when the
-        cluster has been closed, but not what ``stream`` has given.
+        cluster has been closed. Rows that a loop over the application has taken are not in the table: :attr:`notices`
+        tells how many these are.
 
         Parameters
         ----------
@@ -91,7 +96,8 @@ class Application:
         wait
             False: return the results that are there now, without waiting.
         seconds
-            Seconds for which to collect results as they come; the call returns earlier if the stream ends.
+            Time for which to collect results as they come, in seconds or as ``"2 min"``; the call returns earlier if
+            the stream ends.
 
         Raises
         ------
@@ -99,7 +105,7 @@ class Application:
             If the application has failed or was stopped by somebody else; if its stream never ends, and neither
             ``seconds`` nor ``wait=False`` is given.
         ValueError
-            If ``seconds`` is no positive number, or given together with ``wait=False``.
+            If ``seconds`` is no duration above 0, or given together with ``wait=False``.
         """
         if self._cluster._closed:
             return self._collected(sink, part=not wait or seconds is not None)
@@ -107,10 +113,11 @@ class Application:
             self._application.results(sink, wait=wait, seconds=seconds), f"collecting results of {self.id}"
         )
 
-    def head(self, n: int = 10, sink: str | None = None, *, seconds: float | None = None) -> pl.DataFrame:
+    def head(self, n: int = 10, sink: str | None = None, *, seconds: float | str | None = None) -> pl.DataFrame:
         """The first ``n`` rows of the results, as soon as so many have come; fewer if the stream ends before.
 
-        A second call gives the same rows, and :meth:`results` begins with them.
+        A second call gives the same rows, and :meth:`results` begins with them. Rows that a loop over the application
+        has taken are not among them.
 
         Parameters
         ----------
@@ -119,14 +126,15 @@ class Application:
         sink
             Operator id of the sink; needed only where the plan has several.
         seconds
-            Seconds after which to return the rows that have come until then; by default the call waits for all ``n``.
+            Time after which to return the rows that have come until then, in seconds or as ``"2 min"``; by default the
+            call waits for all ``n``.
 
         Raises
         ------
         ClusterError
             If the application has failed or was stopped by somebody else before ``n`` rows had come.
         ValueError
-            If ``n`` is no number of rows, or ``seconds`` no positive number.
+            If ``n`` is no number of rows, or ``seconds`` no duration above 0.
         """
         if self._cluster._closed:
             return self._collected(sink, part=True).head(n)
@@ -142,7 +150,11 @@ class Application:
         return table
 
     def stream(self, sink: str | None = None) -> Iterator[pl.DataFrame]:
-        """Results as they come, one table a batch, until the stream ends or :meth:`stop` is called."""
+        """Results as they come, one table a batch, until the stream ends or :meth:`stop` is called.
+
+        A loop over the application does the same. It takes its rows away, as a stream may have no end: :meth:`results`
+        and :meth:`head` give only rows that no loop has taken.
+        """
         batches = self._application.stream(sink)
         while (table := self._cluster._run(_following(batches), f"waiting for results of {self.id}")) is not None:
             yield table
@@ -150,8 +162,19 @@ class Application:
     def __iter__(self) -> Iterator[pl.DataFrame]:
         return self.stream()
 
-    def wait(self, timeout: float | None = None) -> str:
-        """Wait until it no longer runs and return its status."""
+    def wait(self, timeout: float | str | None = None) -> str:
+        """Wait until it no longer runs and return its status.
+
+        Parameters
+        ----------
+        timeout
+            Time to wait at most, in seconds or as ``"2 min"``; None: there is no limit.
+
+        Raises
+        ------
+        TimeoutError
+            If it still runs after ``timeout``.
+        """
         return self._cluster._run(self._application.wait(timeout), f"waiting until {self.id} ends").status
 
     def events(self) -> list[Event]:
@@ -171,21 +194,21 @@ class Application:
         state = self._application.last if closed else self._cluster._run(self._application.state())
         reason = self._cluster._cluster.readable(state.reason)
         rows = [("status", f"{state.status}: {reason}" if reason else state.status)]
-        rows.append(("set up in", f"{state.setup * 1e3:.0f} ms"))
+        rows.append(("set up in", duration(state.setup)))
         for sink, record in state.qos.items():
             if record["delay_p50_s"] is None:
                 continue
-            limit = "no limit" if record["limit_s"] is None else f"limit {record['limit_s']:g} s"
-            delay = f"p50 {record['delay_p50_s'] * 1e3:.3g} ms, p99 {record['delay_p99_s'] * 1e3:.3g} ms ({limit})"
+            limit = "no limit" if record["limit_s"] is None else f"limit {duration(record['limit_s'])}"
+            delay = f"p50 {duration(record['delay_p50_s'])}, p99 {duration(record['delay_p99_s'])} ({limit})"
             rows.append((f"delay at {sink}", delay))
-            rows.append((f"tuples at {sink}", f"{record['tuples']}, {record['tuples_per_s']:.4g} a second"))
+            rows.append((f"tuples at {sink}", f"{amount(record['tuples'])}, {rate(record['tuples_per_s'])}"))
             rows.extend(_kept(self.plan.qos, record))
         rows.extend((f"late at {name}", f"{late} rows dropped") for name, late in state.late.items())
         rows.append(("runs on", ", ".join(f"{name}@{peer}" for name, peer in self.graph.items())))
         if self.backups:
             kept = (f"{name}@{peer}" for name, peers in self.backups.items() for peer in peers)
             rows.append(("backups", ", ".join(kept) or "none is left"))
-            rows.extend(("covered", notice) for notice in self.notices)
+        rows.extend(("notice", notice) for notice in self.notices)
         return rows
 
     def __repr__(self) -> str:

@@ -467,6 +467,10 @@ class Host:
         """Loads that come and go, see :meth:`Hosting.signatures <synergy_nb.dataflow.hosting.Hosting.signatures>`."""
         return self.hosting.signatures(self._clock())
 
+    def halt(self, application: str) -> None:
+        """Measure the sinks of an application for the last time; what reaches them from here on is dropped."""
+        self._sinks.halt(application)
+
     def measure(self) -> None:
         """Journal and report the quality of service of each sink since the last time."""
         self._sinks.measure()

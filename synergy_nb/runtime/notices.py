@@ -101,11 +101,13 @@ class Notices:
     def hear(self, event: Event) -> None:
         """An error of a peer."""
         said = trouble(event)
-        if self._closed or not said or said in self._told:
+        about = f"link {event.subject}" if event.kind == "link_down" else said  # one that broke cannot be reached later
+        if self._closed or not said or about in self._told:
             return
         if not self._waiting:
             self._later(GATHERED, self._tell)
-        self._waiting[said] = joined(self._waiting.get(said), event, said)
+        known = self._waiting.get(about)
+        self._waiting[about] = joined(known, event, said if known is None else known.said)
 
     def say(self, text: str) -> None:
         """Write a line about something else."""
@@ -121,8 +123,8 @@ class Notices:
         waiting, self._waiting = self._waiting, {}
         if self._closed:
             return
-        for said, each in waiting.items():
-            self._told[said] = None
+        for about, each in waiting.items():
+            self._told[about] = None
             if len(self._told) > KNOWN:
                 del self._told[next(iter(self._told))]
             if self._left == 0:
@@ -131,7 +133,7 @@ class Notices:
             if self._left == MOST:
                 self._later(AGAIN, self._refill)
             self._left -= 1
-            self._write(f"synergy: {observers(each.peers, self.names)}: {readable(said, self.names)}")
+            self._write(f"synergy: {observers(each.peers, self.names)}: {readable(each.said, self.names)}")
 
     def _refill(self) -> None:
         held, self._held, self._left = self._held, 0, MOST

@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from synergy_nb.errors import SynergyError
+from synergy_nb.explanation import Explanation
 from synergy_nb.journal import Event
 
 __all__ = [
@@ -46,7 +47,32 @@ class ClusterError(SynergyError, RuntimeError):
 
 
 class NotAdmitted(ClusterError):
-    """No composition of the plan was admitted; the text says which condition failed where."""
+    """No composition of the plan was admitted; the text says which condition failed where.
+
+    Parameters
+    ----------
+    text
+        The conditions that failed.
+    explanation
+        Account of the request, as its peers have it in their journals; None: there is none.
+    """
+
+    def __init__(self, text: str, explanation: Explanation | None = None) -> None:
+        self._explanation = explanation
+        hint = "\n(`except NotAdmitted as error: print(error.explain())` tells what each peer found)"
+        super().__init__(text if explanation is None else f"{text}{hint}")
+
+    def explain(self) -> Explanation:
+        """Why it was refused: candidates, probes that were dropped, graphs, and what the projected delay consists of.
+
+        Raises
+        ------
+        ClusterError
+            If nobody has an account of it.
+        """
+        if self._explanation is None:
+            raise ClusterError("there is no account of this refusal")
+        return self._explanation
 
 
 class Join(msgspec.Struct, frozen=True):

@@ -148,6 +148,7 @@ class Service:
             "application": self._application,
             "applications": self._applications,
             "wait": self._wait,
+            "halt": self._halt,
             "stop": self._stop,
             "release": self._release,
             "fetch": self._deliveries.fetch,
@@ -422,6 +423,11 @@ class Service:
         self._deliveries.forget(state.application)
         if state.status in LASTING or state.status == "finished":  # its results have gone
             self._report(Report(state.application, "stopped"))
+        return pack(self._states[state.application])
+
+    async def _halt(self, payload: bytes) -> bytes:
+        """Have the sinks of an application take no more tuples, so that their last measurement is of what they keep."""
+        self.host.halt(self._known(payload).application)
         return b""
 
     async def _release(self, payload: bytes) -> bytes:

@@ -39,6 +39,7 @@ class Sink:
         self.channel = channel
         self.limit = limit
         self.ended = False
+        self.halted = False  # whether it takes no more tuples
         self.reported = False  # whether the record with the end was given
         self.fetched = 0  # bytes since it began
         self._results: deque[Parcel] = deque()
@@ -58,6 +59,8 @@ class Sink:
 
     def measure(self, *, rows: int, size: int, born: float, now: float) -> None:
         """``rows`` tuples of ``size`` bytes that entered the system at ``born`` have arrived."""
+        if self.halted:
+            return
         delay = now - born
         self._delays.add(delay, rows)
         self._recent.add(delay, rows)
@@ -68,11 +71,11 @@ class Sink:
 
     def keep(self, parcel: Parcel) -> None:
         """Keep a result until it is fetched; punctuations end with the sink, but for the last."""
-        if parcel.time is None:
+        if parcel.time is None and not self.halted:
             self._results.append(parcel)
         else:
             self.fetched += parcel.size
-            self.ended = self.ended or parcel.time == END
+            self.ended = self.ended or (parcel.time == END and not self.halted)
         if self._results or self.ended:
             self._news.set()
 
@@ -194,6 +197,14 @@ class Sinks:
             found = ", ".join(sink.operator for sink in sinks) or "none"
             raise LookupError(f"application {application!r}: sink {operator!r}: found {found}; expected exactly one")
         return sinks[0]
+
+    def halt(self, application: str) -> None:
+        """Measure the sinks of an application for the last time; what reaches them from here on is dropped."""
+        halted = [sink for (owner, _), sink in self._sinks.items() if owner == application]
+        for sink in halted:
+            sink.halted = True
+        if halted:
+            self.measure(*halted)
 
     def measure(self, *sinks: Sink) -> None:
         """Journal and report what sinks have measured since the last time; by default for all sinks."""

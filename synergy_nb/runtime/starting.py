@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -19,7 +20,8 @@ from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.errors import door
 from synergy_nb.plan.requirements import LEAST_MEMORY
-from synergy_nb.plan.units import WrongValue, parse_size
+from synergy_nb.plan.units import WrongValue, duration, parse_size
+from synergy_nb.readable import seconds
 from synergy_nb.runtime.client import AsyncCluster
 from synergy_nb.runtime.notices import Notices, watched
 from synergy_nb.runtime.plugin import client_links, install
@@ -30,8 +32,10 @@ from synergy_nb.runtime.service import FACTORY
 from synergy_nb.runtime.spark import checked
 from synergy_nb.runtime.widearea import WideArea
 
-__all__ = ["connect_cluster", "start_cluster"]
+__all__ = ["check_address", "connect_cluster", "start_cluster"]
 
+#: An address as Dask has them.
+ADDRESS: Final = re.compile(r"[a-z]+://\S+|[^\s:/]+:\d+|\[[0-9a-fA-F:.]+\]:\d+")
 JOINING = 15.0  # seconds without progress after which starting is given up
 PINGING = 16  # peers on each core that ping as often as peers on machines of their own
 KEY_BYTES = (16, 24, 32)  # of AES
@@ -119,13 +123,18 @@ async def connect_cluster(
     seed: int = 0,
     spark: bool | str = True,
     security: Security | None = None,
-    timeout: float = 10.0,
+    timeout: float | str = 10.0,
     told: Callable[[Progress], object] | None = None,
 ) -> AsyncCluster:
-    """Make the workers of an existing Dask cluster peers.
+    """Make the workers of an existing Dask cluster peers; see :class:`~synergy_nb.runtime.cluster.Cluster`.
+
+    Beside the parameters there, ``timeout`` is the time within which the scheduler has to answer, in seconds or as
+    ``"10 s"``.
 
     Raises
     ------
+    ValueError
+        If an argument makes no sense.
     ClusterError
         If the scheduler does not answer, or has no workers.
     """
@@ -133,10 +142,17 @@ async def connect_cluster(
         1.0 if cores is None else cores, 0.0 if memory is None else memory, bandwidth, keys, composition, seed
     )
     where = checked(spark)
+    check_address("scheduler", scheduler)
+    patience = duration("timeout", timeout)
+    client: Any = Client(scheduler, asynchronous=True, security=security, timeout=patience, set_as_default=False)
     try:
-        client = await Client(scheduler, asynchronous=True, security=security, timeout=timeout, set_as_default=False)
+        await client
     except (OSError, TimeoutError, ValueError) as error:
-        raise ClusterError(f"scheduler: {scheduler!r} does not answer: {error}; expected tcp://host:port") from error
+        await client.close()  # else it says so itself when it is collected as garbage
+        raise ClusterError(
+            f"scheduler: no Dask scheduler answered at {scheduler!r} within {seconds(patience)}: look whether one runs "
+            "there (it prints its address as it starts), or start peers on this machine with Cluster(8)"
+        ) from error
 
     async def close() -> None:
         await client.close()
@@ -158,6 +174,15 @@ async def connect_cluster(
     links = client_links(client.security.get_connection_args("client"), on_data=notices.take)
     cluster = AsyncCluster(links, peers, close, spark=where, notices=notices)
     return await _joined(cluster, area, JOINING, told)
+
+
+def check_address(field: str, scheduler: str) -> None:
+    """Raise ValueError if the parameter ``field`` is not the address of a scheduler."""
+    if not isinstance(scheduler, str) or not ADDRESS.fullmatch(scheduler):
+        raise ValueError(
+            f"{field}: {scheduler!r}; expected the address of a Dask scheduler, such as 'tcp://127.0.0.1:8786', or a "
+            "number of peers to start on this machine, as in Cluster(8)"
+        )
 
 
 async def _joined(

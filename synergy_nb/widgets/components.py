@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from synergy_nb.explanation import readable
 from synergy_nb.plan import Plan
-from synergy_nb.widgets.readable import counted, rate, seconds, share
+from synergy_nb.readable import counted, rate, seconds, share
 from synergy_nb.widgets.series import ENDED, Component, Readings, Run
 
 __all__ = ["STATES", "named", "pieces_of", "state", "status"]

@@ -20,8 +20,8 @@ from synergy_nb.journal import Event
 from synergy_nb.plan import Operator, Plan
 from synergy_nb.plan.catalogue import parameters_of
 from synergy_nb.plan.units import format_fraction
+from synergy_nb.readable import amount, cell, rate, seconds, share
 from synergy_nb.widgets.charts import Delay, delay_chart, delays
-from synergy_nb.widgets.readable import amount, cell, rate, seconds, share
 from synergy_nb.widgets.series import Readings
 from synergy_nb.widgets.standing import standing
 

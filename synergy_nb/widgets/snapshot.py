@@ -8,8 +8,8 @@ from html import escape
 from typing import Any, Final
 
 from synergy_nb.plan import Plan
+from synergy_nb.readable import seconds
 from synergy_nb.widgets.charts import exceeding
-from synergy_nb.widgets.readable import seconds
 from synergy_nb.widgets.series import Flow, Readings
 from synergy_nb.widgets.standing import shown_flows, standing
 
