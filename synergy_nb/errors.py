@@ -68,7 +68,7 @@ def brief(error: BaseException) -> BaseException:
 
 
 def door(function: F) -> F:
-    """Make notebooks show the errors of a function that users call in brief; it may be a coroutine function.
+    """Make notebooks show the errors of a function that users call in brief; coroutines and their generators, too.
 
     It keeps its name and signature.
     """
@@ -83,6 +83,22 @@ def door(function: F) -> F:
                 raise
 
         return cast("F", awaited)
+
+    if inspect.isasyncgenfunction(function):
+
+        @functools.wraps(function)
+        async def iterated(*arguments: Any, **options: Any) -> Any:
+            found = function(*arguments, **options)
+            try:
+                async for each in found:
+                    yield each
+            except Exception as error:
+                brief(error)
+                raise
+            finally:
+                await found.aclose()
+
+        return cast("F", iterated)
 
     @functools.wraps(function)
     def called(*arguments: Any, **options: Any) -> Any:

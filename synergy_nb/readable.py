@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-__all__ = ["amount", "cell", "counted", "rate", "seconds", "share", "window"]
+__all__ = ["amount", "cell", "counted", "rate", "seconds", "share", "size", "window"]
 
 
 def seconds(value: float | None) -> str:
@@ -35,6 +35,18 @@ def amount(value: float) -> str:
     ('28,338', '1,234,568', '0.0457')
     """
     return f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 1000 else f"{value:.3g}"
+
+
+def size(value: float) -> str:
+    """A number of bytes.
+
+    >>> size(0), size(999), size(12_345), size(256e6), size(4.2e9)
+    ('0 B', '999 B', '12.3 kB', '256 MB', '4.2 GB')
+    """
+    for unit, of in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if value >= 0.9995 * of:
+            return f"{value / of:.3g} {unit}"
+    return f"{value:.0f} B"
 
 
 def counted(number: int, noun: str) -> str:

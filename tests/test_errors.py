@@ -11,8 +11,10 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from synergy_nb import errors
 from synergy_nb.errors import FULL, SynergyError, brief, door
+from synergy_nb.plan import source
+from synergy_nb.runtime.application import AsyncApplication
 from synergy_nb.runtime.cluster import _Loop
-from synergy_nb.runtime.requests import ClusterError, NotAdmitted
+from synergy_nb.runtime.requests import ApplicationState, ClusterError, NotAdmitted
 
 MESSAGE = "filter: no peer has room"
 
@@ -109,6 +111,24 @@ def test_an_error_that_went_through_the_loops_thread_is_shown_alike(
 def test_plain_errors_that_we_raise_on_purpose_are_brief_too(notebook: Notebook, cell: str, said: str) -> None:
     shown = notebook.run(cell)
     assert f"----> 2 {cell.splitlines()[1]}" in shown
+    assert said in shown
+    assert not within(shown)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("await application.results(seconds='soon')", "ValueError: seconds: 'soon'; expected a duration"),
+        ("await application.head(-1)", "ValueError: n: -1; expected a number of rows"),
+        ("await application.wait('2 parsecs')", "ValueError: timeout: '2 parsecs'; expected a duration"),
+        ("async for _ in application.stream('nowhere'): pass", "ClusterError: sink: 'nowhere'; expected one of sink"),
+    ],
+)
+def test_awaited_methods_are_brief_too(notebook: Notebook, line: str, said: str) -> None:
+    plan = source("packets").sink()
+    application = AsyncApplication(None, plan, "", ApplicationState("r1", "running"))  # type: ignore[arg-type]
+    shown = notebook.run(f"pass\n{line}", application=application)
+    assert f"----> 2 {line}" in shown
     assert said in shown
     assert not within(shown)
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from synergy_nb.journal import Event, Journal
 from synergy_nb.widgets.lines import COARSE, RECENT, Line
 from synergy_nb.widgets.series import ENDED, REMEMBERED, Readings
+from synergy_nb.widgets.snapshot import text
 from synergy_nb.widgets.standing import shown_peers, standing
 from tests.qos_story import NAMES, PEERS, START, measured, qos, story, top_pairs
 
@@ -287,6 +288,20 @@ def happened(*events: Event) -> Readings:
     for event in events:
         journal.append(event)
     return readings(journal)
+
+
+def test_the_memory_that_operators_hold_stands_beside_their_share() -> None:
+    parts = [
+        {"operator": "aggregate", "memory_bytes": 12_345_678, "memory_share": 256e6},
+        {"operator": "sort", "memory_bytes": 999, "memory_share": None},
+        {"operator": "filter", "memory_bytes": 0, "memory_share": 256e6},
+    ]
+    found = happened(measured(START + 11, PEERS[1], components=parts))
+    said = standing(found)
+    assert "12.3 MB of its 256 MB of memory held" in said["part:top-1/aggregate"]["tip"].splitlines()
+    assert "999 B of memory held" in said["part:top-1/sort"]["tip"].splitlines()
+    assert "memory" not in said["part:top-1/filter"]["tip"]
+    assert "aggregate (running, 12.3 MB of its 256 MB of memory)" in text(found)
 
 
 def test_components_wait_run_fail_and_are_lost_with_their_peer() -> None:

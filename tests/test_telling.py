@@ -96,6 +96,46 @@ def test_a_call_of_a_cluster_tells_what_it_does(monkeypatch: pytest.MonkeyPatch)
     assert shown.lines[-1] == "cleared"
 
 
+@pytest.mark.parametrize("blocked", [False, True])
+def test_a_coroutine_tells_what_it_waits_for_unless_its_caller_does(
+    monkeypatch: pytest.MonkeyPatch, *, blocked: bool
+) -> None:
+    shown = Shown()
+    monkeypatch.setattr(telling, "display", lambda: shown)
+    monkeypatch.setattr("synergy_nb.runtime.cluster.display", lambda: None)
+    monkeypatch.setattr(telling, "FIRST", 0.0)
+
+    told = asyncio.Event()
+
+    def doing(client: Client, plan: str) -> str:
+        told.set()
+        return f"composing {plan} for {client.name}"
+
+    class Client:
+        name = "pairs"
+
+        @telling.tells(doing)
+        async def submit(self, plan: str) -> str:
+            if not blocked:
+                await told.wait()  # until its line has been asked for
+            return await self.inner(plan)
+
+        @telling.tells(lambda *_: "what nobody hears")
+        async def inner(self, plan: str) -> str:
+            return plan.upper()
+
+    if blocked:
+        thread = _Loop()
+        try:
+            assert thread.run(Client().submit("top")) == "TOP"
+        finally:
+            thread.close()
+        assert not shown.lines
+    else:
+        assert asyncio.run(Client().submit("top")) == "TOP"
+        assert {line.partition(" …")[0] for line in shown.lines} == {"composing top for pairs", "cleared"}
+
+
 class Shell:
     kernel = object()
 

@@ -15,6 +15,7 @@ import polars as pl
 
 from synergy_nb import readable
 from synergy_nb.dataflow.tuples import Batch, decode, empty, encode
+from synergy_nb.errors import door
 from synergy_nb.explanation import Explanation
 from synergy_nb.journal import Event
 from synergy_nb.plan import Plan
@@ -35,10 +36,11 @@ from synergy_nb.runtime.requests import (
     pack,
     unpack,
 )
-from synergy_nb.runtime.rows import RowReader
+from synergy_nb.runtime.rows import row_reader
+from synergy_nb.runtime.telling import tells
 from synergy_nb.uncovered import told, uncovered
 
-__all__ = ["AsyncApplication", "row_reader"]
+__all__ = ["AsyncApplication"]
 
 COLLECTED = 64 << 20  # bytes that stop() collects at most, which is as much as a sink keeps
 
@@ -141,6 +143,7 @@ class AsyncApplication:
             self.last = msgspec.structs.replace(state, status="failed", reason=str(self.broken))
         return self.last
 
+    @tells(lambda it, *_, **__: f"waiting until {it.id} ends")
     async def wait(self, timeout: float | str | None = None) -> ApplicationState:
         """Wait until it no longer runs: every stream has ended, or it failed or was stopped.
 
@@ -194,6 +197,7 @@ class AsyncApplication:
             raise ClusterError(f"sink: {sink!r}; expected one of {', '.join(sinks)}")
         return sink
 
+    @door
     async def stream(self, sink: str | None = None) -> AsyncIterator[pl.DataFrame]:
         """Results as they come, one table a batch, until the stream ends or :meth:`stop` is called.
 
@@ -253,6 +257,7 @@ class AsyncApplication:
                 await self.cluster.ask(self.origin, "release", pack(Name(self.id)))
                 self.cluster.forget(self.id)
 
+    @tells(lambda it, *_, **__: f"collecting results of {it.id}")
     async def results(
         self, sink: str | None = None, *, wait: bool = True, seconds: float | str | None = None
     ) -> pl.DataFrame:
@@ -294,6 +299,7 @@ class AsyncApplication:
                 await self._take_all(name)
         return self.collected(name)
 
+    @tells(lambda it, *_, **__: f"collecting results of {it.id}")
     async def head(self, n: int = 10, sink: str | None = None, *, seconds: float | str | None = None) -> pl.DataFrame:
         """The first ``n`` rows of the results, as soon as so many have come; fewer if the stream ends before.
 
@@ -443,6 +449,7 @@ class AsyncApplication:
             if supplying is not None:
                 supplying.cancel()
 
+    @tells(lambda it, **_: f"stopping {it.id}")
     async def stop(self, *, collect: bool = True) -> None:
         """End it everywhere.
 
@@ -476,6 +483,7 @@ class AsyncApplication:
         """All that the peers' journals hold about it, by time."""
         return await self.cluster.events(self.id)
 
+    @tells(lambda it: f"asking the peers about {it.id}")
     async def explain(self) -> Explanation:
         """Why it runs where it runs, or why not: candidates, dropped probes, graphs, what happened since."""
         state = await self.state()
@@ -487,8 +495,3 @@ class AsyncApplication:
             self.cluster.names,
             (state.status, state.reason),
         )
-
-
-def row_reader(plan: Plan, operator: str) -> RowReader:
-    """What reads rows for a ``python`` source of a plan."""
-    return RowReader(operator, plan.schema(operator), plan.operators[operator].params["time"])

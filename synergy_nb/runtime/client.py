@@ -21,7 +21,7 @@ from synergy_nb.journal import Event
 from synergy_nb.placements import check_placement
 from synergy_nb.plan import Plan
 from synergy_nb.plan.units import duration
-from synergy_nb.runtime.application import AsyncApplication, row_reader
+from synergy_nb.runtime.application import AsyncApplication
 from synergy_nb.runtime.applications import Applications, Entry, chosen
 from synergy_nb.runtime.feeds import Rows, check_rows
 from synergy_nb.runtime.joining import form_ring
@@ -43,8 +43,10 @@ from synergy_nb.runtime.requests import (
     pack,
     unpack,
 )
+from synergy_nb.runtime.rows import row_reader
 from synergy_nb.runtime.spark import Sparks, unavailable
 from synergy_nb.runtime.submission import a_peer_of, check_submission, strangers
+from synergy_nb.runtime.telling import tells
 
 __all__ = ["AsyncCluster"]
 
@@ -130,6 +132,7 @@ class AsyncCluster:
         with contextlib.suppress(*UNREACHABLE):
             await self.links.request(self._in_turn(1)[0], "warm", b"", 5.0)
 
+    @tells(lambda _: "closing the cluster")
     async def close(self) -> None:
         """Stop applications, close the links and what was started for this cluster."""
         if self.notices is not None:
@@ -186,6 +189,7 @@ class AsyncCluster:
         answers = await asyncio.gather(*(state(address) for address in self.peers.values()))
         return dict(zip(self.peers, answers, strict=True))
 
+    @tells(lambda *_: "asking the peers for their journals")
     async def events(self, subject: str = "") -> list[Event]:
         """Journal of all peers that answer, by time; only of ``subject`` if given."""
         return await self._journaled("events", subject)
@@ -206,6 +210,7 @@ class AsyncCluster:
         found = await asyncio.gather(*(journal(self.peers[name]) for name in asking))
         return sorted(itertools.chain.from_iterable(found), key=lambda event: (event.time, event.peer, event.sequence))
 
+    @tells(lambda it: it.spark.doing or "starting Spark")
     async def spark_session(self) -> Any:
         """A ``SparkSession`` of one's own on the Spark that the peers use, which is started if need be.
 
@@ -220,6 +225,7 @@ class AsyncCluster:
 
     # -- applications --------------------------------------------------------------------------------------------
 
+    @tells(lambda it, plan, **_: it.spark.doing or f"composing {getattr(plan, 'name', 'the plan')}")
     async def submit(
         self,
         plan: Plan,
@@ -310,6 +316,7 @@ class AsyncCluster:
             raise
         return running
 
+    @tells(lambda _: "asking the peers for their applications")
     async def applications(self) -> Applications[AsyncApplication]:
         """All applications of the peers, whoever submitted them: id to application, those that run first.
 
@@ -319,6 +326,7 @@ class AsyncCluster:
         entries = await self.entries()
         return Applications(entries, {name: entry.held for name, entry in entries.items()})
 
+    @tells(lambda _, application: f"stopping {application}")
     async def stop(self, application: str) -> None:
         """End an application, whoever submitted it; nothing happens if it has ended already.
 

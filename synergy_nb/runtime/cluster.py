@@ -28,7 +28,7 @@ from synergy_nb.runtime.processes import PeerCluster
 from synergy_nb.runtime.requests import ClusterError, PeerState
 from synergy_nb.runtime.starting import check_address, connect_cluster, start_cluster
 from synergy_nb.runtime.tables import as_html, as_text
-from synergy_nb.runtime.telling import Telling, display
+from synergy_nb.runtime.telling import Telling, display, heard
 from synergy_nb.runtime.widearea import WideArea
 
 __all__ = ["Application", "Cluster"]
@@ -65,6 +65,7 @@ class _Loop:
                 outcome.set_result(task.result())
 
         def begin() -> None:
+            heard.set(True)  # in the context of this call alone: the line below tells
             begun.append(self.loop.create_task(work))
             begun[0].add_done_callback(settle)
 

@@ -33,6 +33,8 @@ STATS: Final = (
     "processing_s",
     "queueing_s",
     "queue_tuples",
+    "memory_bytes",
+    "memory_share",
     "late",
 )
 

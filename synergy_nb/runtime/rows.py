@@ -14,12 +14,13 @@ from typing import Any, Final
 import polars as pl
 
 from synergy_nb.dataflow.tuples import TYPES
+from synergy_nb.plan import Plan
 from synergy_nb.plan.frames import FrameError, is_frame, normal, tables
 from synergy_nb.plan.units import nearest
 from synergy_nb.runtime.requests import ClusterError
 from synergy_nb.traces.judging import convert
 
-__all__ = ["FeedError", "RowReader"]
+__all__ = ["FeedError", "RowReader", "row_reader"]
 
 EXPECTED: Final = {
     "int": "an integer of 64 bits",
@@ -273,3 +274,8 @@ _PLAIN: Final[Mapping[str, frozenset[type]]] = {
     "time": frozenset({float, int, dt.datetime, _NONE}),
     "bytes": frozenset({bytes, _NONE}),
 }
+
+
+def row_reader(plan: Plan, operator: str) -> RowReader:
+    """What reads rows for a ``python`` source of a plan."""
+    return RowReader(operator, plan.schema(operator), plan.operators[operator].params["time"])

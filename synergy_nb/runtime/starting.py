@@ -30,6 +30,7 @@ from synergy_nb.runtime.progress import Progress
 from synergy_nb.runtime.requests import ClusterError
 from synergy_nb.runtime.service import FACTORY
 from synergy_nb.runtime.spark import checked
+from synergy_nb.runtime.telling import waiting
 from synergy_nb.runtime.widearea import WideArea
 
 __all__ = ["check_address", "connect_cluster", "start_cluster"]
@@ -84,6 +85,28 @@ async def start_cluster(
     config["spark"] = bool(where)
     config["of"] = {name: dict(own) for name, own in (of or {}).items()}
     area = _area(wide_area, peers, seed)
+    reached = [f"starting {peers} peers"]
+
+    def progressed(progress: Progress) -> None:
+        reached.append(str(progress))
+        if told is not None:
+            told(progress)
+
+    async with waiting(lambda: reached[-1]):
+        return await _started(peers, config, where, area, security, per_process, joining, progressed)
+
+
+async def _started(
+    peers: int,
+    config: Mapping[str, Any],
+    where: str,
+    area: WideArea | None,
+    security: Security | None,
+    per_process: int,
+    joining: float,
+    told: Callable[[Progress], object],
+) -> AsyncCluster:
+    """Start peers, and join them in a ring."""
     started = start(
         peers,
         FACTORY,
@@ -144,6 +167,28 @@ async def connect_cluster(
     where = checked(spark)
     check_address("scheduler", scheduler)
     patience = duration("timeout", timeout)
+    reached = [f"connecting to {scheduler}"]
+
+    def progressed(progress: Progress) -> None:
+        reached.append(str(progress))
+        if told is not None:
+            told(progress)
+
+    async with waiting(lambda: reached[-1]):
+        return await _connected(scheduler, config, where, wide_area, seed, security, patience, progressed)
+
+
+async def _connected(
+    scheduler: str,
+    config: dict[str, Any],
+    where: str,
+    wide_area: WideArea | str | os.PathLike[str] | None,
+    seed: int,
+    security: Security | None,
+    patience: float,
+    told: Callable[[Progress], object],
+) -> AsyncCluster:
+    """Make peers of the workers that a scheduler has, and join them in a ring."""
     client: Any = Client(scheduler, asynchronous=True, security=security, timeout=patience, set_as_default=False)
     try:
         await client

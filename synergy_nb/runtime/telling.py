@@ -6,19 +6,41 @@ when the call returns. Nothing is written into pipes and files, nor where :data:
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import functools
 import importlib
 import os
 import sys
 import time
-from collections.abc import Callable
-from typing import Any, Final, Protocol
+from collections.abc import AsyncIterator, Callable
+from contextvars import ContextVar
+from typing import Any, Final, Protocol, TypeVar, cast
 
-__all__ = ["QUIET", "Display", "NotebookLine", "Telling", "TerminalLine", "display", "quiet"]
+from synergy_nb.errors import brief
+
+__all__ = [
+    "QUIET",
+    "Display",
+    "NotebookLine",
+    "Telling",
+    "TerminalLine",
+    "display",
+    "heard",
+    "quiet",
+    "tells",
+    "waiting",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 #: Environment variable; any text in it turns the line off.
 QUIET: Final = "SYNERGY_QUIET"
 FIRST: Final = 1.0  # seconds that a call may take before the line appears
 EVERY: Final = 0.5  # seconds between two updates of the line
+TICK: Final = 0.1  # seconds between two looks at whether it is time for the line
+#: Whether somebody else tells what the running coroutine waits for.
+heard: ContextVar[bool] = ContextVar("heard", default=False)
 
 
 class Display(Protocol):
@@ -102,6 +124,11 @@ class Telling:
         self._began = self._last = clock()
         self._shown = False
 
+    @property
+    def shows(self) -> bool:
+        """Whether there is a place where the line is shown."""
+        return self._display is not None
+
     def tick(self) -> None:
         """Show the line, if it is time; to be called several times a second."""
         now = self._clock()
@@ -117,6 +144,52 @@ class Telling:
         if self._display is not None and self._shown:
             self._display.clear()
             self._shown = False
+
+
+@contextlib.asynccontextmanager
+async def waiting(text: Callable[[], str]) -> AsyncIterator[None]:
+    """Show what a coroutine waits for, as long as it is in here, unless whoever called it does already.
+
+    Its errors are shown in brief, as those of calls that block.
+
+    Parameters
+    ----------
+    text
+        As of :class:`Telling`.
+    """
+    line = Telling(text, None if heard.get() else display())
+    token = heard.set(True)
+    ticking = asyncio.get_running_loop().create_task(_tick(line)) if line.shows else None
+    try:
+        yield
+    except Exception as error:
+        brief(error)
+        raise
+    finally:
+        heard.reset(token)
+        if ticking is not None:
+            ticking.cancel()
+        line.close()
+
+
+def tells(text: Callable[..., str]) -> Callable[[F], F]:
+    """Have a coroutine method tell what it waits for, see :func:`waiting`; ``text`` is called with its arguments."""
+
+    def wrapped(method: F) -> F:
+        @functools.wraps(method)
+        async def telling(*arguments: Any, **options: Any) -> Any:
+            async with waiting(lambda: text(*arguments, **options)):
+                return await method(*arguments, **options)
+
+        return cast("F", telling)
+
+    return wrapped
+
+
+async def _tick(line: Telling) -> None:
+    while True:
+        line.tick()
+        await asyncio.sleep(TICK)
 
 
 _silenced = False

@@ -6,12 +6,12 @@ of another application, which stands for all operators that the stream is made b
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from synergy_nb.explanation import readable
 from synergy_nb.plan import Plan
-from synergy_nb.readable import counted, rate, seconds, share
+from synergy_nb.readable import counted, rate, seconds, share, size
 from synergy_nb.widgets.series import ENDED, Component, Readings, Run
 
 __all__ = ["STATES", "named", "pieces_of", "state", "status"]
@@ -106,6 +106,7 @@ def _elsewhere(readings: Readings, run: Run, tap: str, operator: str) -> dict[st
         "state": "stopped" if ended else "shared",
         "said": STATES["stopped"] if ended else f"within {of}",
         "rate": "",
+        "memory": "",
         "tip": f"{of} executes it; this application uses the stream of {tap} that comes of it",
     }
 
@@ -121,7 +122,7 @@ def _of_component(readings: Readings, component: Component, members: list[str] |
         )
         return {f"part:{component.application}/{component.operator}": {**piece, "operator": said}}
     piece["on"] = f"{piece['on']}, Spark"
-    inside = {**piece, "rate": ""}  # what goes on between its operators, Spark keeps to itself
+    inside = {**piece, "rate": "", "memory": ""}  # what goes on between its operators, Spark keeps to itself
     return {
         f"part:{component.application}/{each}": {**(piece if each == component.operator else inside), "operator": each}
         for each in members
@@ -132,6 +133,7 @@ def _part(readings: Readings, component: Component) -> dict[str, Any]:
     now = state(readings, component)
     stats = component.stats
     live = now in ("running", "overloaded") and stats
+    memory = _memory(stats) if live else ""
     lines = []
     if live:
         lines = [
@@ -139,6 +141,8 @@ def _part(readings: Readings, component: Component) -> dict[str, Any]:
             f"load {share(stats['load'])} of a core, {seconds(stats['processing_s'])} a tuple",
             f"{counted(stats['queue_tuples'], 'tuple')} waiting, {seconds(stats['queueing_s'])} in the queue",
         ]
+        if memory:
+            lines.append(f"{memory} held")
         if stats.get("late"):
             lines.append(f"{counted(stats['late'], 'tuple')} came too late")
     if component.failure:
@@ -166,5 +170,14 @@ def _part(readings: Readings, component: Component) -> dict[str, Any]:
         "state": now,
         "said": said,
         "rate": rate(busiest) if busiest is not None else "",
+        "memory": memory,
         "tip": "\n".join(lines),
     }
+
+
+def _memory(stats: Mapping[str, Any]) -> str:
+    """The memory that a component holds against what it may hold; empty where it holds nothing."""
+    held, most = stats.get("memory_bytes", 0), stats.get("memory_share")
+    if not held:
+        return ""
+    return f"{size(held)} of memory" if most is None else f"{size(held)} of its {size(most)} of memory"

@@ -269,7 +269,12 @@ def text(readings: Readings, plan: Plan | None = None) -> str:
             piece["name"],
             piece["said"],
             piece["reserved"] or "-",
-            ", ".join(f"{each['operator']} ({each['said']})" for each in parts if each["peer"] == piece["of"]) or "-",
+            ", ".join(
+                f"{each['operator']} ({', '.join(filter(None, (each['said'], each['memory'])))})"
+                for each in parts
+                if each["peer"] == piece["of"]
+            )
+            or "-",
         )
         for name, piece in pieces.items()
         if name.startswith("peer:")
