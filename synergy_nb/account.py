@@ -114,6 +114,8 @@ def lines(explanation: Explanation) -> list[str]:
         + (explanation.readable(drop.get("detail", "")) or _compared(drop))
         for drop in explanation.dropped[:8]
     )
+    if explanation.delay is not None:
+        told.append(f"  {explanation.delay}")
     told.extend(f"  refused at set-up: {reason}" for reason in explanation.refused)
     told.extend(
         f"  not placed at first: {reason}" for reason in explanation.unplaced[:4] if explanation.replicated is not None

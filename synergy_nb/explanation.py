@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from synergy_nb.account import lines, why_there
+from synergy_nb.delays import Delay
 from synergy_nb.journal import Event
 from synergy_nb.troubles import Trouble, gathered, observers
 from synergy_nb.uncovered import told, uncovered
@@ -79,6 +80,8 @@ class Explanation:
         replicas.
     troubles : list of Trouble
         Errors of peers: protocols that raised an exception, links that broke, messages and data that were refused.
+    delay : Delay or None
+        The parts of the projected delay for which a request was refused, where whoever asked has found them out.
     outcome : str
         What became of the request, in a sentence.
 
@@ -119,6 +122,7 @@ class Explanation:
         self.replicas: list[dict[str, Any]] = []
         self.replicated: dict[str, Any] | None = None
         self.unplaced: list[str] = []
+        self.delay: Delay | None = None
         self.outcome = "being composed"
         self.setup_s: float | None = None
         self.left: dict[str, int] = {}
@@ -351,6 +355,7 @@ class Explanation:
             "uncovered": self.uncovered,
             "troubles": [each._asdict() for each in self.troubles],
             "impacts": self.impacts,
+            "delay": None if self.delay is None else self.delay._asdict(),
         }
 
     def __str__(self) -> str:

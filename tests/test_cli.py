@@ -16,13 +16,16 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner, Result
 
 import synergy_nb.experiments
-from synergy_nb import Plan, __version__, source
+from synergy_nb import NotAdmitted, Plan, __version__, source
 from synergy_nb.cli import doctor
 from synergy_nb.cli.commands import app
 from synergy_nb.cli.doctor import Finding
+from synergy_nb.cli.doors import running
+from synergy_nb.explanation import Explanation
 
 ROOT = Path(__file__).resolve().parent.parent
 PLAN = """
@@ -447,3 +450,9 @@ def test_a_scheduler_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> No
     assert (ran.exit_code, ran.stdout) == (1, "")
     assert "synergy: scheduler: no Dask scheduler answered at 'tcp://127.0.0.1:1' within 10 s" in ran.stderr
     assert closed == [True]  # else it complains when it is collected as garbage
+
+
+def test_a_refusal_is_one_line_with_the_parts_of_the_delay(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit), running():
+        raise NotAdmitted("tight: the delay of 2 ms is about: source 2 ms", Explanation("r", [], {}))
+    assert capsys.readouterr().err == "synergy: tight: the delay of 2 ms is about: source 2 ms\n"

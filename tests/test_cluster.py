@@ -367,6 +367,9 @@ def test_a_refusal_has_its_account(cluster: Cluster) -> None:
     assert account.outcome.startswith("rejected: operator source: delay at")
     assert account.dropped
     assert account.asked == {"delay": 1e-6}
+    assert account.delay is not None
+    assert str(account.delay) in str(account)
+    assert str(account.delay) in str(caught.value)
     with pytest.raises(ClusterError, match="no account"):
         NotAdmitted("refused").explain()
 

@@ -66,11 +66,13 @@ def bad_input(field: str = "") -> Iterator[None]:
 def running() -> Iterator[None]:
     """What goes wrong in here went wrong while it ran: one message and exit code 1."""
     from synergy_nb.runtime.nursery import StartError
-    from synergy_nb.runtime.requests import ClusterError
+    from synergy_nb.runtime.requests import ClusterError, NotAdmitted
     from synergy_nb.runtime.wire import RemoteError
 
     try:
         yield
+    except NotAdmitted as error:
+        fail(error.reason)
     except (ClusterError, RemoteError, StartError, TimeoutError, OSError) as error:
         fail(str(error) or type(error).__name__)
 

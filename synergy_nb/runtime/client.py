@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from synergy_nb.delays import refused_delay
 from synergy_nb.explanation import Explanation, readable
 from synergy_nb.journal import Event
 from synergy_nb.placements import check_placement
@@ -398,7 +399,8 @@ class AsyncCluster:
 
     async def _refusal(self, refused: AsyncApplication) -> NotAdmitted:
         """The error for a plan that was not admitted, with the account of why."""
-        plan, living = refused.plan, _alive(await self.states())
+        plan, states = refused.plan, await self.states()
+        living = _alive(states)
         bound = {name: self.name(each.at) for name, each in plan.operators.items() if each.at is not None}
         reasons = [
             f"operator {name!r}: at: {at!r}, which does not answer; expected {a_peer_of(living)}"
@@ -407,7 +409,12 @@ class AsyncCluster:
         ]
         events = await self._journaled("events", refused.id, living)
         explanation = Explanation(refused.id, events, self.names, ("rejected", refused.last.reason))
-        return NotAdmitted(f"{plan.name}: {'; '.join([*reasons, self.readable(refused.last.reason)])}", explanation)
+        measured = {name: state.overheads for name, state in states.items() if state is not None}
+        explanation.delay = refused_delay(plan, explanation, measured)
+        reasons.append(self.readable(refused.last.reason))
+        if explanation.delay is not None:
+            reasons.append(str(explanation.delay))
+        return NotAdmitted(f"{plan.name}: {'; '.join(reasons)}", explanation)
 
 
 def _alive(states: Mapping[str, PeerState | None]) -> list[str]:

@@ -51,19 +51,20 @@ class NotAdmitted(ClusterError):
 
     Parameters
     ----------
-    text
-        The conditions that failed.
+    reason
+        The conditions that failed, and the parts of the projected delay where that was too long.
     explanation
         Account of the request, as its peers have it in their journals; None: there is none.
     """
 
-    def __init__(self, text: str, explanation: Explanation | None = None) -> None:
+    def __init__(self, reason: str, explanation: Explanation | None = None) -> None:
+        self.reason = reason
         self._explanation = explanation
         hint = "\n(`except NotAdmitted as error: print(error.explain())` tells what each peer found)"
-        super().__init__(text if explanation is None else f"{text}{hint}")
+        super().__init__(reason if explanation is None else f"{reason}{hint}")
 
     def explain(self) -> Explanation:
-        """Why it was refused: candidates, probes that were dropped, graphs, and what the projected delay consists of.
+        """Why it was refused: candidates, probes that were dropped, graphs, and the parts of the delay.
 
         Raises
         ------
