@@ -223,7 +223,7 @@ def test_what_cannot_run_from_here_is_refused(folder: Path) -> None:
 
     packets = "connector: packets, seed: 3, rate: 2000 tuples/s, duration: 2 s, speed: 0"
     trace = "connector: trace, path: no.gz, format: tcp"
-    assert run(packets, trace).startswith("other.yaml: operator 'packets', path: no.gz: no such file")
+    assert "operator 'packets', path: 'no.gz: no such file'; expected a trace file" in run(packets, trace)
     python = "connector: python, name: mine, columns: {source: str, bytes: int}"
     assert "operator 'packets', connector: 'python'; expected trace, packets or peers" in run(packets, python)
     replicated = run("miss_rate: 5 %}", "availability: degree 2}", "--placement", "resilient")
@@ -231,10 +231,15 @@ def test_what_cannot_run_from_here_is_refused(folder: Path) -> None:
     bound = run("where: bytes > 1000", "where: bytes > 1000, engine: spark", "--placement", "resilient")
     assert bound.endswith("operator 'large': engine: 'spark'; expected peer or auto with placement 'resilient'")
     pinned = run("where: bytes > 1000", "where: bytes > 1000, at: peer-9")
-    assert pinned == "other.yaml: operator 'large', at: 'peer-9'; expected one of peer-1, peer-2"
+    assert "operator 'large', at: 'peer-9'; expected one of peer-1, peer-2; did you mean" in pinned
     secret = run("{kind: filter, input: packets, where: bytes > 1000}", "{kind: encrypt, input: packets, "
                  "columns: [destination], key: k}")  # fmt: skip
-    assert secret == "other.yaml: operator 'large', key: 'k'; expected --key k=FILE with its secret"
+    assert "operator 'large', key: 'k'; expected --key k=FILE with its secret" in secret
+    both = run("{kind: filter, input: packets, where: bytes > 1000}", "{kind: encrypt, input: packets, "
+               "columns: [destination], key: k, at: mars}")  # fmt: skip
+    assert "the plan has 2 problems" in both
+    assert "key: 'k'" in both
+    assert "at: 'mars'" in both
 
 
 # -- data --------------------------------------------------------------------------------------------------------------
@@ -456,3 +461,9 @@ def test_a_refusal_is_one_line_with_the_parts_of_the_delay(capsys: pytest.Captur
     with pytest.raises(typer.Exit), running():
         raise NotAdmitted("tight: the delay of 2 ms is about: source 2 ms", Explanation("r", [], {}))
     assert capsys.readouterr().err == "synergy: tight: the delay of 2 ms is about: source 2 ms\n"
+
+
+def test_help_says_what_holds_where_an_option_is_left_out() -> None:
+    said = " ".join(synergy("run", "--help").stdout.replace("│", " ").split())
+    assert "Peers to start on this machine. [default: (8)]" in said
+    assert "[default: (at the end)]" in said

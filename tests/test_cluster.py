@@ -412,6 +412,16 @@ def test_a_scheduler_that_does_not_answer_is_named() -> None:
         asyncio.run(connect())
 
 
+def test_what_was_known_last_is_told_when_the_cluster_is_closed() -> None:
+    with Cluster(peers=1, spark=False) as closing:
+        application = closing.submit(source("packets", count=10, speed=0).sink("all"))
+        rows = application.results().height
+        assert application.wait(10.0) == "finished"
+    assert application.status == "finished"
+    assert application.reason == ""
+    assert application.qos()["tuples"] == rows == 10
+
+
 def test_a_closed_cluster_says_so() -> None:
     cluster = Cluster(peers=1)
     cluster.close()

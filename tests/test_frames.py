@@ -142,7 +142,7 @@ def test_what_is_wrong_with_a_frame_is_told_by_column(frame: Any, options: dict[
     ("rows", "options", "message"),
     [
         (7, {}, "source: int; expected the name of a connector, a pandas, Polars or Arrow table"),
-        (pl.Series([1]), {}, "source: columns: not given"),
+        (pl.Series([1]), {}, "source: a Series, which is one column; expected a table"),
         ({"time": 1.0}, {}, "source: dict; expected the name"),
         (iter([]), {}, "source: columns: not given; expected column to type, as in columns={'user': 'str'}"),
         (Feed({"v": "int"}), {"columns": {"v": "int"}}, "source: columns and time; expected none beside a Feed"),
@@ -249,3 +249,9 @@ def test_a_table_tells_the_rate_of_its_times(as_text: bool) -> None:
     assert source(frame.head(1), time="when").sink().rate("source") == DEFAULT_RATE
     quick = frame.with_columns(when=pl.Series([0] * len(times)).cast(pl.Datetime("us")) + pl.duration(microseconds="n"))
     assert source(quick, time="when").sink().rate("source") == DEFAULT_RATE
+
+
+@pytest.mark.parametrize("column", [pd.Series([1.0]), pl.Series([1.0]), pa.array([1.0])])
+def test_a_single_column_is_no_table(column: Any) -> None:
+    with pytest.raises(frames.FrameError, match=r"source: a \w+, which is one column; expected a table"):
+        source(column)

@@ -46,7 +46,11 @@ WRONG: list[tuple[str, Callable[[], Plan], str]] = [
         ("operator 'x', wher: 'x'; expected a parameter of filter (where); did you mean 'where'?"),
     ),
     ("missing parameter", one("filter"), "operator 'x', where: missing; expected a value: filter needs where"),
-    ("type of parameter", one("filter", where=3), "operator 'x', where: 3; expected a text of 1 to 4000 characters"),
+    (
+        "type of parameter",
+        one("filter", where=3),
+        "operator 'x', where: 3; expected a condition in SQL, as text, such as 'bytes > 1000'",
+    ),
     (
         "unknown column",
         one("filter", where="lnk = 'B'"),

@@ -49,7 +49,9 @@ app.add_typer(data, name="data")
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON value.")]
 Spark = Annotated[
     str | None,
-    typer.Option(metavar="URL", help="A Spark Connect server (sc://host:port), or off. [default: one of this machine]"),
+    typer.Option(
+        metavar="URL", help="A Spark Connect server (sc://host:port), or off.", show_default="one of this machine"
+    ),
 ]
 Peers = Annotated[int, typer.Option("--peers", metavar="N", help="Peers to start on this machine.")]
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN.yaml", help="A query plan.")]
@@ -92,7 +94,8 @@ def demo(
         float | None,
         typer.Option(
             metavar="FACTOR",
-            help="Seconds of the trace replayed in a second, in the paced pass. [default: about 6 s in all]",
+            help="Seconds of the trace replayed in a second, in the paced pass.",
+            show_default="about 6 s in all",
         ),
     ] = None,
     kill: Annotated[
@@ -134,7 +137,7 @@ def demo(
 def run(
     plan: PlanFile,
     peers: Annotated[
-        int | None, typer.Option("--peers", metavar="N", help="Peers to start on this machine. [default: 8]")
+        int | None, typer.Option("--peers", metavar="N", help="Peers to start on this machine.", show_default="8")
     ] = None,
     scheduler: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Use the workers of this Dask cluster (tcp://host:port).")
@@ -149,7 +152,8 @@ def run(
     ] = "composed",
     limit: Annotated[int, typer.Option(metavar="ROWS", help="Rows of each sink to show.")] = 20,
     duration: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Stop after this time, such as '10 s'. [default: at the end]")
+        str | None,
+        typer.Option(metavar="TIME", help="Stop after this time, such as '10 s'.", show_default="at the end"),
     ] = None,
     key: Annotated[
         list[str] | None, typer.Option(metavar="NAME=FILE", help="Secret of encrypt and decrypt, 16, 24 or 32 bytes.")
@@ -291,7 +295,7 @@ def reproduce(
         typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the set-up; may be repeated."),
     ] = None,
     repeat: Annotated[
-        int | None, typer.Option(metavar="N", help="Repetitions, each from a seed of its own. [default: by claim]")
+        int | None, typer.Option(metavar="N", help="Repetitions, each from a seed of its own.", show_default="by claim")
     ] = None,
     plot: Annotated[Path | None, typer.Option(metavar="DIR", help="Draw the figures into this folder, as SVG.")] = None,
     processes: Annotated[int, typer.Option(metavar="N", help="Processes that measure.")] = 2,

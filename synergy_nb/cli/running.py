@@ -13,7 +13,8 @@ import polars as pl
 
 from synergy_nb.explanation import Explanation
 from synergy_nb.journal import Event
-from synergy_nb.plan import Plan
+from synergy_nb.plan import Plan, PlanError, Problem
+from synergy_nb.plan.units import nearest
 from synergy_nb.readable import counted
 from synergy_nb.runtime.cluster import Application, Cluster
 from synergy_nb.runtime.requests import ClusterError
@@ -143,30 +144,32 @@ def check(plan: Plan, *, peers: int | None, keys: Mapping[str, bytes]) -> None:
 
     Raises
     ------
-    ValueError
-        Naming operator, field, value and what was expected.
+    PlanError
+        Holding everything that cannot run.
     """
+    problems: list[Problem] = []
     names = [f"peer-{number}" for number in range(1, (peers or 0) + 1)]
     for name, operator in plan.operators.items():
         params = operator.params
         if params.get("connector") == "python":
-            raise ValueError(
-                f"operator {name!r}, connector: 'python'; expected trace, packets or peers: only a notebook can push"
-            )
+            expected = "trace, packets or peers: rows of your own come from Python, as source(rows)"
+            problems.append(Problem(name, "connector", "python", expected))
         if "key" in params and params["key"] not in keys:
-            raise ValueError(
-                f"operator {name!r}, key: {params['key']!r}; expected --key {params['key']}=FILE with its secret"
-            )
+            expected = f"--key {params['key']}=FILE with its secret"
+            problems.append(Problem(name, "key", params["key"], expected))
         if peers is None:
             continue
         if operator.at is not None and operator.at not in names:
-            raise ValueError(f"operator {name!r}, at: {operator.at!r}; expected one of {', '.join(names)}")
+            problems.append(Problem(name, "at", operator.at, f"one of {', '.join(names)}", nearest(operator.at, names)))
         if params.get("connector") == "trace":
             try:
                 tracefiles.sniff(params["path"])
             except ValueError as error:
                 if not Path(params["path"]).is_file() or "format not recognised" not in str(error):
-                    raise ValueError(f"operator {name!r}, path: {error}") from None
+                    found, _, expected = str(error).partition("; expected ")
+                    problems.append(Problem(name, "path", found, expected or "a trace that can be read"))
+    if problems:
+        raise PlanError(problems)
 
 
 def execute(

@@ -135,6 +135,12 @@ def _text(value: Any) -> str:
     return value
 
 
+def _condition(value: Any) -> str:
+    if not isinstance(value, str):
+        raise WrongValue(value, "a condition in SQL, as text, such as 'bytes > 1000'")
+    return _text(value)
+
+
 def _name(value: Any) -> str:
     expected = f"a name of 1 to {_LONGEST_NAME} printable characters"
     if not isinstance(value, str) or not 1 <= len(value) <= _LONGEST_NAME or not value.isprintable():
@@ -422,7 +428,7 @@ CONNECTOR: Final = (
 #: All kinds of operators.
 KINDS: Final[Mapping[str, Kind]] = {
     "source": Kind((0, 0), {"connector": Parameter(_connector)}),
-    "filter": Kind((1, 1), {"where": Parameter(_text)}, selectivity=0.5),
+    "filter": Kind((1, 1), {"where": Parameter(_condition)}, selectivity=0.5),
     "project": Kind((1, 1), {"columns": Parameter(_expressions)}),
     "union": Kind((2, None), {}, cost=5e-7, commutative=True),
     "aggregate": Kind(

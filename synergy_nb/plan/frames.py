@@ -37,7 +37,7 @@ def is_frame(value: Any) -> bool:
     >>> is_frame({"time": [1.0], "v": [2]}), is_frame({"time": 1.0, "v": 2})
     (True, False)
     """
-    if isinstance(value, pl.Series | pa.ChunkedArray | pa.Array):
+    if _is_column_alone(value):
         return False
     if isinstance(value, pl.DataFrame | pl.LazyFrame | pa.RecordBatch) or _is_pandas(value):
         return True
@@ -165,6 +165,10 @@ def described(rows: Any, params: Mapping[str, Any]) -> tuple[Any, dict[str, Any]
         if columns is not None or time is not None:
             raise TypeError("source: columns and time; expected none beside a Feed, which says them itself")
         return rows, {**params, "columns": dict(pushed)}
+    if columns is None and _is_column_alone(rows):
+        raise FrameError(
+            f"source: a {type(rows).__name__}, which is one column; expected a table, with the event time beside it"
+        )
     sample: Any = rows
     if is_frame(rows):
         rows = sample = normal(rows, time)
@@ -307,6 +311,13 @@ def _check_names(names: Iterable[str]) -> None:
 def _is_pandas(value: Any) -> bool:
     """Whether it is a pandas table, without importing pandas for those who have none."""
     return type(value).__module__.partition(".")[0] == "pandas" and hasattr(value, "columns")
+
+
+def _is_column_alone(value: Any) -> bool:
+    """Whether it is one column of pandas, Polars or Arrow, without its table."""
+    if isinstance(value, pl.Series | pa.ChunkedArray | pa.Array):
+        return True
+    return type(value).__module__.partition(".")[0] == "pandas" and hasattr(value, "to_frame")
 
 
 def _is_column(value: Any) -> bool:

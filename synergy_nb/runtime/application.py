@@ -180,7 +180,10 @@ class AsyncApplication:
 
         ``late`` is the number of rows that the sources have dropped because they came later than ``lateness`` allows.
         """
-        state = await self.state()
+        return self.measured(await self.state())
+
+    def measured(self, state: ApplicationState) -> dict[str, dict[str, Any]]:
+        """Measurements of each sink in a state of it, see :meth:`qos`."""
         late = sum(state.late.values())
         return {sink: {**record, "late": late} for sink, record in state.qos.items()}
 

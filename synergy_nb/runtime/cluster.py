@@ -20,6 +20,7 @@ from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.errors import brief
 from synergy_nb.journal import Event
 from synergy_nb.plan import Plan
+from synergy_nb.readable import amount, share
 from synergy_nb.runtime.applications import Applications
 from synergy_nb.runtime.client import AsyncCluster
 from synergy_nb.runtime.feeds import Rows
@@ -370,7 +371,12 @@ class Cluster:
             else:
                 components = ", ".join(sorted({str(part["operator"]) for part in state.components})) or "-"
                 rows.append(
-                    (name, f"{state.load:.0%} of {state.cores:g} cores", str(len(state.applications)), components)
+                    (
+                        name,
+                        f"{share(state.load)} of {amount(round(state.cores, 3))} cores",
+                        str(len(state.applications)),
+                        components,
+                    )
                 )
         return rows
 

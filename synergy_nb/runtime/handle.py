@@ -15,7 +15,7 @@ from synergy_nb.plan import Plan, QoS
 from synergy_nb.readable import amount, rate
 from synergy_nb.readable import seconds as duration
 from synergy_nb.runtime.application import AsyncApplication
-from synergy_nb.runtime.requests import ClusterError
+from synergy_nb.runtime.requests import ApplicationState, ClusterError
 
 if TYPE_CHECKING:
     from synergy_nb.runtime.cluster import Cluster
@@ -68,17 +68,21 @@ class Application:
     @property
     def status(self) -> str:
         """``running``, ``finished``, ``failed`` or ``stopped``."""
-        return self._cluster._run(self._application.state()).status
+        return self._state.status
 
     @property
     def reason(self) -> str:
         """Why it failed or was stopped; empty otherwise."""
-        return self._cluster._cluster.readable(self._cluster._run(self._application.state()).reason)
+        return self._cluster._cluster.readable(self._state.reason)
+
+    @property
+    def _state(self) -> ApplicationState:
+        """What its origin knows of it now; of a closed cluster, what was known last."""
+        return self._application.last if self._cluster._closed else self._cluster._run(self._application.state())
 
     def qos(self, sink: str | None = None) -> dict[str, Any]:
         """Measurements of a sink: delays in seconds, miss rate and tuples/s, with the limit of the plan."""
-        found = self._cluster._run(self._application.qos())
-        return found.get(self._application.sink(sink), {})
+        return self._application.measured(self._state).get(self._application.sink(sink), {})
 
     def results(
         self, sink: str | None = None, *, wait: bool = True, seconds: float | str | None = None
@@ -190,8 +194,7 @@ class Application:
         self._cluster._run(self._application.stop())
 
     def _summary(self) -> list[tuple[str, str]]:
-        closed = self._cluster._closed
-        state = self._application.last if closed else self._cluster._run(self._application.state())
+        state = self._state
         reason = self._cluster._cluster.readable(state.reason)
         rows = [("status", f"{state.status}: {reason}" if reason else state.status)]
         rows.append(("set up in", duration(state.setup)))
