@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import msgspec
 
-from synergy_nb.overheads import exceeding, quantile
+from synergy_nb.overheads import exceeding, quantile, together
 from synergy_nb.plan import Plan
 from synergy_nb.plan.sharing import TAP
 from synergy_nb.queueing import tandem_tail
@@ -328,7 +328,7 @@ class ComponentGraph(msgspec.Struct, frozen=True):
         for route in plan.routes:
             hops = [self.hops[operator] for operator in route]
             mean = sum(hop.processing for hop in hops) + sum(self.links[edge][1] for edge in pairwise(route))
-            slowest = max(slowest, quantile(mean, sum(hop.variance for hop in hops), 1.0 - late))
+            slowest = max(slowest, quantile(mean, together(hop.variance for hop in hops), 1.0 - late))
         return slowest
 
     def miss_rate(self, plan: Plan, limit: float) -> float:
@@ -404,7 +404,7 @@ def late(hops: Sequence[Hop], transmissions: Sequence[float], plan: Plan, limit:
     Where hops have measured variances, the delay of the path is assumed to be log-normal with their mean and variance;
     otherwise the time at each component is assumed to be exponential, as in M/M/1 queues.
     """
-    varies = sum(hop.variance for hop in hops)
+    varies = together(hop.variance for hop in hops)
     if varies > 0.0:
         return exceeding(sum(hop.processing for hop in hops) + sum(transmissions), varies, limit)
     taps = [hop.processing for hop in hops if plan.operators[hop.operator].kind == TAP]  # they have come all their way

@@ -5,12 +5,15 @@ alone, and then other things decide how long they take: the wake-up of a thread 
 on a batch of one tuple, the frame on the wire. A projection without them promises microseconds where milliseconds pass.
 
 :class:`Overheads` keeps, for each *stage* on a tuple's way, the mean and the variance of the measured seconds. Stages
-are the kinds of operators, ``source`` (from when a tuple is due until it leaves its source) and ``hop`` (encoding and
-decoding, which the link's measured latency does not contain). A kind that has not run here yet is expected to take a
-multiple of :data:`REFERENCE`, which every peer measures from its start on.
+are the kinds of operators, ``source`` (from when a tuple is due until it leaves its source) and ``hop`` (what the
+reader does with a frame; the way to it is measured by pings). An operator's stage has two parts: what any item costs,
+as queues, threads and bookkeeping have it, and the call of the operator. Calls alone are measured by calibration, of
+every kind, before a plan runs. A kind that has not run here yet is expected to take what the reference takes, and as
+much more or less as its call takes more or less than that of the reference.
 
 :func:`quantile` turns the mean and the variance of a whole path into the time that a given share of its tuples keeps:
-the path's delay is taken for log-normal, whose tail is as long as that of measured delays.
+the path's delay is taken for log-normal, whose tail is as long as that of measured delays. :func:`together` is the
+variance of a path: its stages are slow at the same times, as they share a machine.
 
 A pure data structure: no messages, no clock, bounded by the number of kinds. Where nothing is measured, as in a
 simulation of the papers' model, all overheads are zero.
@@ -22,8 +25,10 @@ Examples
 Overhead(mean=0.0, variance=0.0)
 >>> for seconds in (0.0004, 0.0005, 0.0006):
 ...     overheads.observe("filter", seconds)
+>>> for kind, seconds in (("filter", 0.0002), ("aggregate", 0.0032)):
+...     overheads.calibrate(kind, seconds)
 >>> round(overheads.expected("filter").mean, 6), round(overheads.expected("aggregate").mean, 6)
-(0.0005, 0.004)
+(0.0005, 0.0035)
 >>> round(quantile(0.010, 0.000025, 0.95), 4), quantile(0.010, 0.0, 0.95)
 (0.0195, 0.01)
 """
@@ -31,40 +36,38 @@ Overhead(mean=0.0, variance=0.0)
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from statistics import NormalDist
 from typing import Final, NamedTuple
 
 from synergy_nb.plan import Plan
+from synergy_nb.plan.catalogue import KINDS
 from synergy_nb.plan.parts import PART, pace
 
-__all__ = ["HOP", "LINK", "REFERENCE", "SOURCE", "Overhead", "Overheads", "exceeding", "quantile"]
+__all__ = [
+    "HOP",
+    "LINK",
+    "MEMORY",
+    "REFERENCE",
+    "SOURCE",
+    "Fading",
+    "Overhead",
+    "Overheads",
+    "exceeding",
+    "quantile",
+    "together",
+]
 
 SOURCE: Final = "source"
 HOP: Final = "hop"
 LINK: Final = "link"
 REFERENCE: Final = "filter"
-MEMORY: Final = 24  # observations that the fading mean and variance are about
+MEMORY: Final = 100  # observations that the fading mean and variance are about
 OUTLIER: Final = 5.0  # standard deviations beyond which an observation counts as so far away and no further
-
-#: Overhead of a kind that has not run at this peer yet, in multiples of that of the reference. These are rough:
-#: aggregate, delay, project, sample, sink and union are within a factor of three of what `synergy bench admission`
-#: has measured, the others are estimates. Kinds with windows count as a window closes.
-RELATIVE: Final = {
-    "aggregate": 8.0,
-    "compare": 4.0,
-    "count": 4.0,
-    "decrypt": 1.5,
-    "delay": 0.6,
-    "distinct": 2.0,
-    "encrypt": 1.5,
-    "join": 6.0,
-    "project": 1.2,
-    "sample": 1.0,
-    "sink": 0.5,
-    "sort": 4.0,
-    "union": 0.3,
-}
+LEAST: Final = 0.25  # share of what the reference takes that any other kind takes at least
+#: Correlation of the times that two stages of one path take. Of 40 plans on a machine at rest and 20 on a busy one, all
+#: with tuples followed through each stage, it was .19 (quartiles .15 and .24) and .17 (.11 and .23).
+CORRELATION: Final = 0.2
 
 
 class Overhead(NamedTuple):
@@ -74,20 +77,28 @@ class Overhead(NamedTuple):
     variance: float
 
 
-class _Fading:
-    """Mean and variance with exponentially fading weights; the first observations are weighted equally."""
+class Fading:
+    """Mean and variance with exponentially fading weights; the first observations are weighted equally.
 
-    __slots__ = ("count", "mean", "variance")
+    Parameters
+    ----------
+    memory
+        Number of observations that count.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_memory", "count", "mean", "variance")
+
+    def __init__(self, memory: int = MEMORY) -> None:
+        self._memory = memory
         self.count = 0
         self.mean = 0.0
         self.variance = 0.0
 
     def add(self, value: float) -> None:
+        """Count one observation; an outlier counts as less extreme than it is."""
         if self.count >= 3:
             value = min(value, self.mean + OUTLIER * max(math.sqrt(self.variance), 0.5 * self.mean))
-        self.count = min(self.count + 1, MEMORY)
+        self.count = min(self.count + 1, self._memory)
         gain = 1.0 / self.count
         error = value - self.mean
         self.mean += gain * error
@@ -105,14 +116,15 @@ class Overheads:
 
     def __init__(self) -> None:
         self.together = 0.0
-        self._stages: dict[str, _Fading] = {}
+        self._stages: dict[str, Fading] = {}
+        self._calls: dict[str, Fading] = {}
 
     @classmethod
     def known(cls, stages: Mapping[str, Overhead]) -> Overheads:
         """Overheads as they were measured elsewhere, for instance by live peers for simulated ones."""
         overheads = cls()
         for stage, (mean, variance) in stages.items():
-            fading = overheads._stages[stage] = _Fading()
+            fading = overheads._stages[stage] = Fading()
             fading.count, fading.mean, fading.variance = MEMORY, mean, variance
         return overheads
 
@@ -128,19 +140,32 @@ class Overheads:
         """
         stages = self._stages
         if stage not in stages:
-            stages[stage] = _Fading()
+            stages[stage] = Fading()
         stages[stage].add(max(seconds, 0.0))
+
+    def calibrate(self, kind: str, seconds: float) -> None:
+        """Count one call of an operator that nobody waits for, in seconds."""
+        if kind not in self._calls:
+            self._calls[kind] = Fading()
+        self._calls[kind].add(seconds)
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing has been measured."""
+        return not self._stages
 
     def expected(self, stage: str) -> Overhead:
         """Mean and variance that the next item is expected to take at a stage."""
         measured = self._stages.get(stage)
         if measured is not None:
             return Overhead(measured.mean, measured.variance)
-        reference = self._stages.get(REFERENCE)
-        times = RELATIVE.get(stage)
-        if reference is None or times is None:
+        reference, call, shown = self._stages.get(REFERENCE), self._calls.get(stage), self._calls.get(REFERENCE)
+        if reference is None or stage == SOURCE or stage not in KINDS:
             return Overhead(0.0, 0.0)
-        return Overhead(reference.mean * times, reference.variance * times * times)
+        if call is None or shown is None:
+            return Overhead(reference.mean, reference.variance)
+        mean = max(reference.mean + call.mean - shown.mean, LEAST * reference.mean)
+        return Overhead(mean, reference.variance * (mean / reference.mean) ** 2 if reference.mean else call.variance)
 
     def component(self, plan: Plan, operator: str) -> Overhead:
         """The time that a tuple takes at a component beside processing and waiting for other components.
@@ -166,6 +191,22 @@ class Overheads:
     def measured(self) -> dict[str, Overhead]:
         """The stages that have been measured here."""
         return {stage: Overhead(each.mean, each.variance) for stage, each in sorted(self._stages.items())}
+
+
+def together(variances: Iterable[float]) -> float:
+    """Variance of the sum of times that are correlated as those of the stages of a path are, in seconds squared.
+
+    With standard deviations σ and the correlation ρ of any two, Var Σ X = Σ σ² + ρ Σ_{i≠j} σ_i σ_j, where the last sum
+    is (Σ σ)² - Σ σ².
+
+    >>> together([4.0]), together([]), round(together([4.0, 9.0]), 2)
+    (4.0, 0.0, 15.4)
+    """
+    each = tuple(variances)
+    alone = math.fsum(each)
+    if len(each) < 2 or not 0.0 < alone < math.inf:
+        return alone
+    return alone + CORRELATION * max(math.fsum(map(math.sqrt, each)) ** 2 - alone, 0.0)
 
 
 def quantile(mean: float, variance: float, share: float) -> float:

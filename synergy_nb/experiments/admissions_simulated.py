@@ -49,6 +49,7 @@ class _World:
             peer = SynergyPeer(name, PeerConfig(name, cores=cores, seed=number, composition=composition))
             peer.probing.overheads = Overheads.known({stage: each for stage, each in stages.items() if stage != LINK})
             peer.probing.overheads.together = SPAN
+            peer.session.impacts.server = max(cores, 1.0)
             self.peers[name] = peer
             self.simulation.add(peer.peer)
         assemble([each.pastry for each in self.peers.values()], seed=1)

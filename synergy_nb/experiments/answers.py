@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
 
-__all__ = ["Answer", "summarised"]
+__all__ = ["LONGEST", "SHORTEST", "Answer", "over_all_limits", "summarised"]
+
+SHORTEST: Final = 0.001  # seconds of the shortest limit; limits are drawn evenly on a logarithmic scale
+LONGEST: Final = 1.0  # seconds of the longest limit
 
 
 class Answer(NamedTuple):
@@ -20,12 +24,15 @@ class Answer(NamedTuple):
     projected, measured
         Seconds that all but the promised share of the tuples keep: as projected for the graph that ran, and as measured
         at its sink. None if the plan could not run without a limit either, or no tuple came to its sink.
+    again
+        Seconds measured in a second run of the same plan right after the first; None if it was run once.
     """
 
     limit: float
     reason: str
     projected: float | None
     measured: float | None
+    again: float | None = None
 
     @property
     def kept(self) -> bool:
@@ -41,6 +48,45 @@ def _spread(answers: Sequence[Answer]) -> dict[str, float]:
     return {f"q{share}": round(ratios[len(ratios) * share // 100], 3) for share in (25, 50, 75)}
 
 
+def over_all_limits(pairs: Iterable[tuple[float, float]]) -> dict[str, float]:
+    """Shares that are to be expected of plans with random limits, whichever limits were drawn.
+
+    A plan that is projected to take p seconds and takes m is admitted with limits from p on, and keeps those from m on.
+    So of ln(LONGEST / p) of the scale on which it is admitted, it breaks ln(m / p) where m > p; and of ln(p / SHORTEST)
+    on which it is refused, it would have kept ln(p / m) where m < p. The shares are sums over all plans.
+
+    Parameters
+    ----------
+    pairs
+        For each plan the seconds that were projected, and the seconds that were measured.
+
+    Returns
+    -------
+    dict of str to float
+        ``admitted_kept`` and ``refused_would_have_kept``; ``off`` is the mean distance of ln m from ln p.
+
+    Examples
+    --------
+    >>> over_all_limits([(0.01, 0.01), (0.01, 0.1)])
+    {'admitted_kept': 0.75, 'refused_would_have_kept': 0.0, 'off': 1.151}
+    """
+    admitted = broken = refused = kept = off = 0.0
+    number = 0
+    for projected, measured in pairs:
+        p, m = (math.log(min(max(each, SHORTEST), LONGEST)) for each in (projected, measured))
+        admitted += math.log(LONGEST) - p
+        broken += max(m - p, 0.0)
+        refused += p - math.log(SHORTEST)
+        kept += max(p - m, 0.0)
+        off += abs(math.log(measured / projected))
+        number += 1
+    return {
+        "admitted_kept": round(1.0 - broken / admitted, 4) if admitted else 1.0,
+        "refused_would_have_kept": round(kept / refused, 4) if refused else 0.0,
+        "off": round(off / max(number, 1), 3),
+    }
+
+
 def summarised(answers: Sequence[Answer]) -> dict[str, Any]:
     """Counts and shares: of those admitted that kept their limit, and of those refused that would have."""
     admitted = [each for each in answers if not each.reason]
@@ -52,4 +98,7 @@ def summarised(answers: Sequence[Answer]) -> dict[str, Any]:
         "refused": len(refused),
         "refused_would_have_kept": round(len(would) / max(len(refused), 1), 4),
         "measured_to_projected": _spread(answers),
+        "over_all_limits": over_all_limits(
+            (each.projected, each.measured) for each in answers if each.projected and each.measured
+        ),
     }

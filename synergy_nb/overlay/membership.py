@@ -361,7 +361,7 @@ class Membership(Protocol):
         probe = self._probes.get(sender)
         if probe is not None:
             if probe.number == message.number:
-                self.latency.sample(sender, self.peer.now - probe.sent)
+                self.latency.ping(sender, self.peer.now - probe.sent)
                 self.pastry.measured(sender)
             del self._probes[sender]
         if charged:  # tell it at once what it should believe

@@ -1,31 +1,99 @@
-"""Measures the time of a wake-up, of an operator on a few tuples and of coding for the wire, with no stream running.
+"""Measures the time of a wake-up and of each kind of operator on a few tuples, with no stream running.
 
 A thread sleeps until a time that it has set itself, as the thread of a paced source does, and hands over to the event
-loop. There a filter takes a batch of two tuples, and the batch is encoded and decoded once. The three times go to the
-peer's :class:`~synergy_nb.overheads.Overheads`: at short intervals when the peer starts, while the machine is busy with
-starting, then at longer ones up to a second. So projection knows the machine before the first tuple, and hears of it
-when other work slows it down.
+loop. There a filter takes a batch of two tuples, a frame with it is decoded, and then one of the other kinds, in turn,
+takes what makes it give a result. The times go to the peer's :class:`~synergy_nb.overheads.Overheads`: at short
+intervals when the peer starts, while the machine is busy with starting, then at longer ones up to a second. So
+projection knows the machine before the first tuple, and hears of it when other work slows it down.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 import polars as pl
 
 from synergy_nb.dataflow.operators import create
-from synergy_nb.dataflow.tuples import Batch, decode, empty, encode
+from synergy_nb.dataflow.tuples import Batch, Item, Punctuation, decode, empty, encode
 from synergy_nb.overheads import HOP, REFERENCE, SOURCE, Overheads
-from synergy_nb.plan import source
+from synergy_nb.plan import Plan, source
 
-__all__ = ["Calibration"]
+__all__ = ["Calibration", "Specimen", "specimens"]
 
-SOON: Final = 0.05  # seconds until the first measurement, which is cold and does not count
+SOON: Final = 0.05  # seconds until the first measurement
 LONGER: Final = 1.15  # ratio of an interval to the one before
 EVERY: Final = 1.0  # seconds between two measurements at most
+APART: Final = 10_000_000  # microseconds of event time from one result of a specimen to the next
+
+
+class Specimen:
+    """An operator that nobody waits for, which shows what one of its kind takes for a few tuples.
+
+    Parameters
+    ----------
+    plan
+        A plan with the operator.
+    operator
+        Id of the operator.
+    """
+
+    def __init__(self, plan: Plan, operator: str) -> None:
+        self.kind = plan.operators[operator].kind
+        self._logic = create(plan.operators[operator], plan, wait=lambda _: None)
+        self._tables = [_two_tuples(plan.schema(upstream)) for upstream in plan.operators[operator].inputs]
+        self._made = 0
+
+    def items(self) -> list[tuple[int, Item]]:
+        """The next tuples on each port, and the promises behind them, which let windows close."""
+        self._made += 1
+        at, position = self._made * APART, 2 * self._made
+        later = pl.col(pl.Datetime("us")) + pl.duration(microseconds=at)
+        tables = [table.with_columns(later) for table in self._tables]
+        found: list[tuple[int, Item]] = [(port, Batch(table, position, 0.0)) for port, table in enumerate(tables)]
+        found += [(port, Punctuation(at + APART, position + 2, 0.0)) for port in range(len(tables))]
+        return found
+
+    def execute(self, items: list[tuple[int, Item]]) -> int:
+        """Take items until there is a result; gives its number of tuples."""
+        for port, item in items:
+            rows = sum(made.rows for made in self._logic.take(port, item) if isinstance(made, Batch))
+            if rows:
+                return rows
+        return 0
+
+
+def specimens() -> Iterator[Specimen]:
+    """One of each kind of operator that needs no key, the reference first."""
+    packets, others = source("packets", rate=1.0), source("packets", rate=1.0)
+    sums = packets.aggregate(by="source", window="1 s", n="sum(bytes)")
+    streams = {
+        REFERENCE: packets.filter("bytes > 0"),
+        "aggregate": sums,
+        "project": packets.project("source", bytes="bytes"),
+        "sample": packets.sample(0.999),
+        "delay": packets.delay("1 us"),
+        "union": packets.union(others),
+        "sort": packets.sort("bytes", window="1 s"),
+        "count": packets.count(window="1 s"),
+        "compare": sums.compare("n", 0.4, count=sums.count()),
+        "distinct": packets.distinct("source", window="1 s"),
+        "join": packets.join(others, on="source", within="1 s"),
+    }
+    for kind, stream in streams.items():
+        plan = stream.sink("none")
+        yield Specimen(plan, next(each.id for each in plan.operators.values() if each.kind == kind))
+    plan = packets.sink("none")
+    yield Specimen(plan, plan.sinks[0])
+
+
+def _two_tuples(schema: dict[str, str]) -> pl.DataFrame:
+    alike: dict[str, list[Any]] = {"str": ["", ""], "time": [1, 1]}  # of one window, where they have one
+    values = {column: alike.get(kind, [1, 2]) for column, kind in schema.items()}
+    return pl.DataFrame(values, schema=empty(schema).schema)
 
 
 class Calibration:
@@ -50,14 +118,11 @@ class Calibration:
         self._loop = loop
         self._clock = clock
         self._overheads = overheads
-        self._taken = 0
         self._halt = threading.Event()
-        plan = source("packets", rate=1.0).filter("bytes > 0").sink("none")
-        name = next(each.id for each in plan.operators.values() if each.kind == REFERENCE)
-        self._logic = create(plan.operators[name], plan)
-        schema = plan.schema(plan.sources[0])
-        values = {column: ["", ""] if kind == "str" else [1, 2] for column, kind in schema.items()}
-        self._table = pl.DataFrame(values, schema=empty(schema).schema)
+        self._reference, *others = specimens()
+        self._others = itertools.cycle(others)
+        self._seen: set[str] = set()
+        self._frame = next(encode(item) for _, item in self._reference.items())
         self._thread = threading.Thread(target=self._run, name="synergy calibration", daemon=True)
 
     def start(self) -> None:
@@ -76,21 +141,30 @@ class Calibration:
                 return
             interval = min(interval * LONGER, EVERY)
             try:
-                self._loop.call_soon_threadsafe(self._measure, due)
+                self._loop.call_soon_threadsafe(self.measure, due)
             except RuntimeError:  # the loop was closed
                 return
 
-    def _measure(self, due: float) -> None:
+    def measure(self, due: float) -> None:
+        """Measure what is due at ``due``, in seconds, on the loop's thread."""
         if self._halt.is_set():
             return
         woken = self._clock()
-        self._taken += 1
-        batch = Batch(self._table, 2 * self._taken, woken)
-        self._logic.on_batch(0, batch)
-        executed = self._clock()
-        decode(encode(batch))
-        coded = self._clock()
-        if self._taken > 1:
+        if self._seen:  # the first time is cold
             self._overheads.observe(SOURCE, woken - due)
-            self._overheads.observe(REFERENCE, executed - woken)
-            self._overheads.observe(HOP, coded - executed)
+        self._overheads.observe(REFERENCE, self._execute(self._reference))
+        began = self._clock()
+        decode(self._frame)
+        self._overheads.observe(HOP, self._clock() - began)
+        self._execute(next(self._others))
+
+    def _execute(self, specimen: Specimen) -> float:
+        """Measure a call of an operator; the very first one is cold and does not count."""
+        for _ in range(1 if specimen.kind in self._seen else 2):
+            items = specimen.items()
+            began = self._clock()
+            specimen.execute(items)
+            call = self._clock() - began
+        self._seen.add(specimen.kind)
+        self._overheads.calibrate(specimen.kind, call)
+        return call

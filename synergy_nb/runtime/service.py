@@ -124,6 +124,7 @@ class Service:
             overheads=synergy.probing.overheads,
         )
         synergy.probing.overheads.together = SPAN
+        synergy.session.impacts.server = max(synergy.ledger.cores, 1.0)  # one thread, whatever share is promised
         self.calibration = Calibration(runtime.loop, runtime.clock, synergy.probing.overheads)
         self.calibration.start()
         self._deliveries = Deliveries(self.host, runtime.loop, self._submission)
@@ -275,8 +276,8 @@ class Service:
         return found
 
     def _note_loads(self, signatures: Mapping[tuple[str, str], tuple[Segment, ...]]) -> None:
-        """Tell the peer of loads that come and go, as shares of its capacity; the others are as they were promised."""
-        cores = self.synergy.ledger.cores
+        """Tell the peer of loads that come and go, as projection counts them; the others are as they were promised."""
+        cores = self.synergy.session.impacts.server or self.synergy.ledger.cores
         components = self.synergy.session.components
         for name, component in tuple(components.items()):
             promised = paced(component.plan, component.operator)  # else it has whatever load the others leave it
@@ -468,11 +469,9 @@ class Service:
         measured = self.synergy.probing.overheads.measured()
         found = {stage: (each.mean, each.variance) for stage, each in measured.items()}
         latency = self.synergy.latency
-        near = [address for address in self.synergy.pastry.leaf_set if address in latency]
-        if near:
-            ways = [latency.one_way(address) or 0.0 for address in near]
-            varies = [latency.deviation(address) ** 2 for address in near]
-            found[LINK] = sum(ways) / len(near), sum(varies) / len(near)
+        ways = [way for address in self.synergy.pastry.leaf_set if (way := latency.way(address)) is not None]
+        if ways:
+            found[LINK] = sum(way.mean for way in ways) / len(ways), sum(way.variance for way in ways) / len(ways)
         return found
 
     async def _events(self, payload: bytes) -> bytes:

@@ -28,7 +28,7 @@ from synergy_nb.algorithms.composition.messages import (
 )
 from synergy_nb.graph import Hop, late
 from synergy_nb.ledger import ROUNDING, Ledger
-from synergy_nb.overheads import HOP, Overheads, quantile
+from synergy_nb.overheads import HOP, Overhead, Overheads, quantile, together
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.peer import Peer, Protocol, Timer
 from synergy_nb.plan import Plan
@@ -184,12 +184,9 @@ class Probing(Protocol):
         bandwidth, transmission, variance = math.inf, 0.0, 0.0
         if before is not None and before.peer != address:
             bandwidth = ledger.residual_bandwidth(name, before.peer)
-            transmission = self._transmission(before.peer, probe.sent)
+            transmission, variance = self._transmission(before.peer, probe.sent)
             if bandwidth > 0.0:
                 transmission += plan.tuple_bytes(before.operator) / bandwidth
-            coding = self.overheads.expected(HOP)
-            transmission += coding.mean
-            variance = coding.variance + self.latency.deviation(before.peer) ** 2
         given_by = self._given_by(plan, operator)
         so_far = sum(each.processing + each.transmission for each in probe.path) + transmission
         beside = [each.operator for each in probe.path if each.peer == address]
@@ -236,7 +233,7 @@ class Probing(Protocol):
         if limit is not None:
             kept = so_far + processing
             if self.config.late is not None and plan.qos.miss_rate is None:
-                varies = sum(each.variance for each in probe.path) + variance
+                varies = together((*(each.variance for each in probe.path), variance))
                 kept = quantile(kept, varies, 1.0 - self.config.late)
             if kept > limit:
                 return dropped("delay", limit, kept)
@@ -265,10 +262,18 @@ class Probing(Protocol):
         component = provider(asked, self.peer.address)
         return None if component is None else self.running(component)
 
-    def _transmission(self, upstream: str, sent: float) -> float:
-        """Time from the upstream peer, in seconds: measured by pings, else what the probe itself took."""
-        measured = self.latency.one_way(upstream)
-        return measured if measured is not None else max(self.peer.now - sent, 0.0)
+    def _transmission(self, upstream: str, sent: float) -> tuple[float, float]:
+        """Time from the upstream peer, in seconds: measured by pings, else what the probe itself took; its variance.
+
+        Where overheads are measured, what the reader does with a frame is part of it.
+        """
+        way = None if self.overheads.empty else self.latency.way(upstream)
+        if way is None:
+            measured = self.latency.one_way(upstream)
+            mean = measured if measured is not None else max(self.peer.now - sent, 0.0)
+            way = Overhead(mean, self.latency.deviation(upstream) ** 2)
+        taking = self.overheads.expected(HOP)
+        return way.mean + taking.mean, way.variance + taking.variance
 
     def propagate(
         self,

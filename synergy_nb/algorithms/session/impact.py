@@ -36,11 +36,16 @@ class Impacts:
         How impact is projected; None: not at all.
     processing : callable (plan, operator) -> float
         Processing time τ of a component at this peer, seconds.
+    server : float or None
+        Cores of what executes one tuple after the other, of which loads are shares; None: all that the peer promises.
+        Live, it is a thread, which does a second of work in a second even where the peer promises a quarter of a core:
+        a tuple then waits for a share λτ of the time, and not for four times as much.
     """
 
     def __init__(self, components: Components, members: Mapping[str, Member], ledger: Ledger) -> None:
         self.config: ProjectionConfig | None = None
         self.processing: Callable[[Plan, str], float] = Plan.processing_time
+        self.server: float | None = None
         self._components = components
         self._members = members
         self._ledger = ledger
@@ -132,8 +137,8 @@ class Impacts:
                 yield tap
 
     def _share(self, plan: Plan, operator: str) -> float:
-        """Load of an operator, as a share of this peer's capacity."""
-        return plan.load(operator) / self._ledger.cores
+        """Load of an operator, as a share of the time of what executes it."""
+        return plan.load(operator) / (self._ledger.cores if self.server is None else self.server)
 
     @staticmethod
     def _queued(plan: Plan, operator: str, tau: float) -> float:
