@@ -16,8 +16,7 @@ from synergy_nb.runtime import following
 from synergy_nb.runtime.following import Follower, follow
 from synergy_nb.runtime.link import LinkDown
 from synergy_nb.runtime.requests import Follow, Followed, pack, unpack
-
-DEADLINE = 20.0
+from tests.waiting import DEADLINE, turns, until
 
 
 class Peers:
@@ -39,7 +38,7 @@ class Peers:
         self.journals[self.peers[name]] = (f"{self.peers[name]} 2", Journal())
 
     async def request(self, to: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> bytes:
-        await asyncio.sleep(0)
+        await turns()
         if to in self.down:
             raise self.down[to]("gone")
         assert operation == "follow"
@@ -52,7 +51,7 @@ class Peers:
         return pack(Followed(name, reached, reached < journal.next_sequence, events))
 
 
-async def until(follower: Follower, condition: Callable[[], object]) -> None:
+async def told(follower: Follower, condition: Callable[[], object]) -> None:
     """Wait for news until ``condition`` holds."""
     news = asyncio.Event()
     leave = follower.listen(news.set)
@@ -86,7 +85,7 @@ def test_what_had_happened_is_read_in_portions_and_what_follows_once() -> None:
         assert follower.names == {"mem://a": "a", "mem://b": "b"}
         peers.write("b", 11.0, "later")
         peers.write("a", 10.5, "earlier")
-        await until(follower, lambda: len(follower.journal) == 12)
+        await told(follower, lambda: len(follower.journal) == 12)
         assert [event.sequence for event in follower.journal] == list(range(12))
         await follower.close()
         assert len(kinds(follower)) == 13
@@ -114,19 +113,12 @@ def test_little_is_asked_of_whom_there_is_nothing_new() -> None:
         for number in range(5):
             peers.write("a", float(number), "k")
         follower = await followed(peers)
-        await turns(lambda: len(peers.asked) >= 10)
+        await until(lambda: len(peers.asked) >= 10)
         assert {asked.since for _, asked in peers.asked[-3:]} == {5}
         assert all(len(pack(asked)) < 40 for _, asked in peers.asked)
         await follower.close()
 
     asyncio.run(run())
-
-
-async def turns(condition: Callable[[], object]) -> None:
-    """Let the others on the loop go on until ``condition`` holds."""
-    async with asyncio.timeout(DEADLINE):
-        while not condition():  # noqa: ASYNC110 - there is no news of what is not written down
-            await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("fault", [LinkDown, TimeoutError, OSError])
@@ -135,12 +127,12 @@ def test_a_peer_that_dies_is_silent_once_and_answers_again(fault: type[Exception
         peers = Peers("a", "b")
         follower = await followed(peers)
         peers.down["mem://a"] = fault
-        await until(follower, lambda: "peer_silent" in kinds(follower))
+        await told(follower, lambda: "peer_silent" in kinds(follower))
         peers.write("b", 1.0, "alive")
-        await until(follower, lambda: "alive" in kinds(follower))
+        await told(follower, lambda: "alive" in kinds(follower))
         peers.write("a", 2.0, "back")
         del peers.down["mem://a"]
-        await until(follower, lambda: "back" in kinds(follower))
+        await told(follower, lambda: "back" in kinds(follower))
         assert kinds(follower).count("peer_silent") == kinds(follower).count("peer_answers") == 1
         silent = next(event for event in follower.journal if event.kind == "peer_silent")
         assert (silent.subject, silent.peer) == ("mem://a", "")
@@ -157,7 +149,7 @@ def test_a_peer_that_starts_again_is_read_from_its_beginning() -> None:
         follower = await followed(peers)
         peers.restart("a")
         peers.write("a", 9.0, "new")
-        await until(follower, lambda: "new" in kinds(follower))
+        await told(follower, lambda: "new" in kinds(follower))
         assert kinds(follower).count("new") == 1
         await follower.close()
 
@@ -171,10 +163,10 @@ def test_peers_come_and_go() -> None:
         peers.peers["b"] = "mem://b"
         peers.journals["mem://b"] = ("mem://b 1", Journal())
         peers.write("b", 1.0, "new")
-        await until(follower, lambda: "new" in kinds(follower))
+        await told(follower, lambda: "new" in kinds(follower))
         assert follower.names["mem://b"] == "b"
         del peers.peers["a"]
-        await turns(lambda: not any(to == "mem://a" for to, _ in peers.asked[-4:]))
+        await until(lambda: not any(to == "mem://a" for to, _ in peers.asked[-4:]))
         await follower.close()
 
     asyncio.run(run())
@@ -202,7 +194,7 @@ def test_a_listener_at_fault_does_not_end_it_for_the_others() -> None:
         follower = await followed(peers)
         follower.listen(lambda: 1 // 0)  # type: ignore[arg-type]
         peers.write("a", 1.0, "k")
-        await until(follower, lambda: "k" in kinds(follower))
+        await told(follower, lambda: "k" in kinds(follower))
         assert isinstance(faults[0]["exception"], ZeroDivisionError)
         await follower.close()
 
@@ -218,7 +210,7 @@ def test_with_its_last_listener_it_ends() -> None:
         leave = follower.listen(lambda: None)
         thread = threading.Thread(target=leave)  # from any thread
         thread.start()
-        await turns(lambda: follower.closed)
+        await until(lambda: follower.closed)
         thread.join()
         assert ended == [follower]
         leave()  # once more does nothing
@@ -288,7 +280,7 @@ def test_a_follower_ends_with_its_cluster_and_tells_of_the_last_events() -> None
             assert follow(cluster) is follower
             plan = source("packets", rate="10 tuples/s").sink("all", delay="5 s")
             application = await cluster.submit(plan)
-            await until(follower, lambda: "application_running" in kinds(follower))
+            await told(follower, lambda: "application_running" in kinds(follower))
         finally:
             await cluster.close()
         assert [event.subject for event in follower.journal if event.kind == "application_stopped"] == [application.id]

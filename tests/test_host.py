@@ -21,7 +21,8 @@ from synergy_nb.graph import Deploy, Start, Undeploy
 from synergy_nb.plan import source
 from synergy_nb.runtime import datapath, execution
 from synergy_nb.runtime.sources import Stream
-from tests.two_hosts import DEADLINE, Pair, fetched, numbers, play, reading, table, trace, until
+from tests.two_hosts import Pair, fetched, numbers, play, reading, table, trace
+from tests.waiting import DEADLINE, turns, until
 
 # -- the data path ---------------------------------------------------------------------------------------------------
 
@@ -329,7 +330,7 @@ def test_undeploying_in_the_middle_leaves_nothing() -> None:
         await pair.net["a"].arrival("app", None, DEADLINE)
         assert pair.net["a"].fetch("app", 1)[0]
         waiting = asyncio.create_task(pair.net["a"].arrival("app", None, DEADLINE))
-        await asyncio.sleep(0)  # let it begin to wait
+        await turns()  # it begins to wait
         pair.undeploy("app", peers)
         await waiting
         await until(lambda: not any(t.name.startswith("synergy app") for t in threading.enumerate()))

@@ -11,6 +11,7 @@ import pytest
 from synergy_nb.runtime.link import HANDLER, PROTOCOL_VERSION, Limits, LinkDown, LinkFull, Links, RemoteError
 from synergy_nb.runtime.widearea import WideArea
 from tests.memory_comm import MemoryComm, Net, pair, run
+from tests.waiting import turns, until
 
 A, B, C = "mem://a", "mem://b", "mem://c"
 CLIENT = "client-1"
@@ -94,8 +95,7 @@ def test_simultaneous_opening_settles_on_one_comm(first: str, held: tuple[str, .
             for number in range(50):
                 net.links[own].send(B if own == A else A, b"%d" % number)
         for own in held:
-            for _ in range(5):
-                await asyncio.sleep(0)
+            await turns(5)
             net.gates[own, B if own == A else A].set()
         await at_a["message"].reaches(50)
         await at_b["message"].reaches(50)
@@ -212,8 +212,8 @@ def test_a_slow_socket_holds_two_chunks_and_the_rest_waits_in_the_queue() -> Non
         stalled = comm.stream.stalled = asyncio.get_running_loop().create_future()
         for _ in range(10):
             a.send_data(B, "s", b"x" * 984)
-        for _ in range(20):
-            await asyncio.sleep(0)
+        await until(lambda: len(comm.written) >= 2 + 2)
+        await turns(20)
         assert len(comm.written) == 2 + 2  # hello, the first, and two chunks
         assert a.pending(B) == 9000  # the second of these counts until the first has left
         with pytest.raises(LinkFull, match="9000 bytes"):
@@ -250,7 +250,7 @@ def test_dropping_a_link_ends_its_requests_and_forgets_its_queue() -> None:
         a, at_a = net.join(A)
         net.join(B, answer=never)
         asking = asyncio.create_task(a.request(B, "x", timeout=100.0))
-        await asyncio.sleep(0)
+        await until(lambda: a.pending(B))
         a.drop(B, "declared dead")
         with pytest.raises(LinkDown, match="declared dead"):
             await asking
@@ -312,7 +312,7 @@ def test_no_more_requests_are_served_at_once_than_the_bound() -> None:
         net.join(B, answer=shout, limits=Limits(serving=2))
         client, _ = net.join(CLIENT)
         hanging = [asyncio.create_task(client.request(B, "hang", timeout=5.0)) for _ in range(2)]
-        await asyncio.sleep(0)
+        await until(lambda: client.pending(B))
         with pytest.raises(RemoteError, match="busy: 2 requests"):
             await client.request(B, "say")
         for task in hanging:
@@ -329,7 +329,7 @@ def test_a_request_beyond_the_bound_is_refused_at_once() -> None:
         net.join(B, answer=shout)
         client, _ = net.join(CLIENT, limits=Limits(control=1000))
         first = asyncio.create_task(client.request(B, "say", b"x" * 900))
-        await asyncio.sleep(0)
+        await until(lambda: client.pending(B))
         with pytest.raises(LinkFull):
             await client.request(B, "say", b"x" * 900)
         assert await first

@@ -23,7 +23,8 @@ from synergy_nb.plan.memory import check_memory, kept
 from synergy_nb.runtime import execution
 from synergy_nb.runtime.starting import start_cluster
 from tests.feeding import fresh, rows_of
-from tests.two_hosts import Pair, numbers, play, reading, trace, until
+from tests.two_hosts import Pair, numbers, play, reading, trace
+from tests.waiting import until
 
 ROW = {"key": "str", "n": "int"}
 

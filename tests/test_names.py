@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import xml.etree.ElementTree as ET
 from typing import Any
 
@@ -34,7 +33,8 @@ from synergy_nb.widgets.report import report
 from tests.qos_story import NAMES, story, top_pairs
 from tests.test_replicas import BACKED, Hosts, undisturbed, windowed
 from tests.test_report import journal, parsed
-from tests.two_hosts import Pair, numbers, play, reading, trace, until
+from tests.two_hosts import Pair, numbers, play, reading, trace
+from tests.waiting import until
 
 NASTY = [
     "credit: risk",
@@ -144,7 +144,6 @@ def test_a_frame_without_an_address_is_refused_and_journaled(channel: str) -> No
         pair.net["a"].on_data("b", channel, bytes(12))
         refused = [event[:2] for event in pair.runtimes["a"].events]
         assert refused == ([] if channel == "credit" else [("data_refused", channel)])  # credit of nobody: old news
-        await asyncio.sleep(0)
 
     play(scenario)
 

@@ -214,7 +214,9 @@ def test_threads_post_to_the_loop() -> None:
         assert (await event(driven.a, "deployed")).subject == "sort"
         await driven.close()
         driven.a.call_threadsafe(talk(driven.a).greet, B, 2)  # too late, and harmless
-        await asyncio.sleep(0)
+        behind = asyncio.Event()
+        asyncio.get_running_loop().call_soon_threadsafe(behind.set)
+        await behind.wait()
         assert [event.kind for event in driven.b.journal].count("hello") == 1
 
     asyncio.run(main())  # threads need real time

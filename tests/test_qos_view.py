@@ -22,8 +22,7 @@ from synergy_nb.runtime.following import follow
 from synergy_nb.widgets import qosview
 from synergy_nb.widgets.qosview import FORGOTTEN, BundleMissing, QoSView, bundle
 from tests.qos_story import NAMES, PEERS, START, qos, story, top_pairs
-
-DEADLINE = 20.0
+from tests.waiting import DEADLINE, until
 
 
 class Clock:
@@ -255,7 +254,7 @@ def test_a_page_that_a_busy_kernel_did_not_hear_is_not(
         thread.join()
         assert len(view.said) == before + 1
         view.hear("here")  # what the page had said meanwhile
-        await turns(lambda: not view._checking)
+        await until(lambda: not view._checking)
         clock.now += 1
         more(journal, 32.0)
         view.update()
@@ -263,7 +262,7 @@ def test_a_page_that_a_busy_kernel_did_not_hear_is_not(
         clock.now += FORGOTTEN + 1  # and now it is really gone
         more(journal, 33.0)
         view.update()
-        await turns(lambda: not view._checking)
+        await until(lambda: not view._checking)
         before = len(view.said)
         more(journal, 34.0)
         clock.now += 1
@@ -271,12 +270,6 @@ def test_a_page_that_a_busy_kernel_did_not_hear_is_not(
         assert len(view.said) == before
 
     asyncio.run(run())
-
-
-async def turns(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(DEADLINE):
-        while not condition():  # noqa: ASYNC110 - it is the loop itself that is waited for
-            await asyncio.sleep(0)
 
 
 def test_what_is_shown_while_the_kernel_is_busy_is_sent_unasked(view: Watched, journal: Journal, clock: Clock) -> None:
@@ -456,7 +449,7 @@ def packets() -> Any:
     return source("packets", rate="500 tuples/s").filter("bytes > 100").sink("few", delay="5 s")
 
 
-def until(view: QoSView, condition: Callable[[str], object]) -> None:
+def shows(view: QoSView, condition: Callable[[str], object]) -> None:
     """Wait until the view's text fulfils ``condition``; it is told of news by its follower."""
     news = threading.Event()
 
@@ -476,11 +469,11 @@ def test_a_real_application_is_watched_and_its_end_seen() -> None:
         application = cluster.submit(packets())
         view, all_of_it = synergy_nb.watch(application), synergy_nb.watch(cluster)
         assert "few: running" in view.to_text()  # what had happened before is there at once
-        until(view, lambda said: "Within its limit" in said and "not measured" not in said)
-        until(all_of_it, lambda said: "1 application runs" in said)
+        shows(view, lambda said: "Within its limit" in said and "not measured" not in said)
+        shows(all_of_it, lambda said: "1 application runs" in said)
         follower = follow(cluster)
         application.stop()
-        until(view, lambda said: "few: stopped" in said)
+        shows(view, lambda said: "few: stopped" in said)
         view.close()
         assert [follower.closed] == [False]
         all_of_it.close()

@@ -18,7 +18,8 @@ from synergy_nb.plan.builder import Stream
 from synergy_nb.runtime.host import Host
 from synergy_nb.runtime.replicas import Replica
 from tests.test_taps import COLUMNS
-from tests.two_hosts import DEADLINE, OPENED, FakeRuntime, Pair, play, table, until
+from tests.two_hosts import OPENED, FakeRuntime, Pair, play, table
+from tests.waiting import DEADLINE, turns, until
 
 ROWS = 40
 
@@ -79,9 +80,9 @@ class Hosts(Pair):
             for name in {self.plan.operators[each].params["name"] for each in self.plan.sources}:
                 while not self.net["a"].push(self.application, name, encode(item)):
                     self.fetch()
-                    await asyncio.sleep(0)
+                    await turns()
         self.fetch()
-        await asyncio.sleep(0)
+        await turns()
 
     def fetch(self) -> bool:
         items, ended = self.net["a"].fetch(self.application, 1 << 20)
@@ -158,8 +159,7 @@ def test_what_a_backup_goes_on_with_is_what_there_would_have_been(seed: int, fai
         hosts.begin()
         crash = rng.randrange(1, batches - 10)
         await hosts.push(crash)
-        for _ in range(rng.randrange(200)):
-            await asyncio.sleep(0)
+        await turns(rng.randrange(200))
         if rng.random() < 0.7:  # with a state that the backup has
             kept = [hosts.net["b"]._path.replicas.kept("app", name) for name in BACKED]
             await until(lambda: all(one is not None and one.state is not None for one in kept))

@@ -18,7 +18,8 @@ from synergy_nb.graph import Deploy, Start
 from synergy_nb.plan import source
 from synergy_nb.runtime.packing import coalesce
 from synergy_nb.runtime.sources import PeerFeed, Stream, ThreadFeed
-from tests.two_hosts import DEADLINE, Pair, fetched, numbers, play, table, trace, until
+from tests.two_hosts import Pair, fetched, numbers, play, table, trace
+from tests.waiting import DEADLINE, turns, until
 
 
 def test_a_pushed_source_takes_each_item_once_and_turns_away_what_does_not_fit() -> None:
@@ -48,7 +49,7 @@ def test_a_pushed_source_takes_each_item_once_and_turns_away_what_does_not_fit()
             pushed += 10
             one.push("app", "mine", encode(Batch(table(pushed - 10, 10), pushed - 10, 0.0)))  # again: it is known
             assert pushed < 10_000, "a queue that is never full is not bounded"
-            await asyncio.sleep(0)
+            await turns()
         received: list[int] = []
 
         async def insist(item: Item) -> None:
@@ -56,7 +57,7 @@ def test_a_pushed_source_takes_each_item_once_and_turns_away_what_does_not_fit()
                 waiting = asyncio.create_task(one.room("app", "mine"))
                 while not waiting.done():
                     received.extend(numbers(fetched(one, "app")))
-                    await asyncio.sleep(0)
+                    await turns()
 
         await insist(Batch(table(pushed - 5, 10), pushed - 5, 0.0))  # half of it is new
         pushed += 5

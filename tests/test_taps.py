@@ -24,7 +24,8 @@ from synergy_nb.runtime.host import Host
 from synergy_nb.runtime.packing import pack
 from synergy_nb.runtime.sources import Feed
 from synergy_nb.runtime.taps import Tap
-from tests.two_hosts import DEADLINE, Pair, fetched, numbers, play, reading, table, trace, until
+from tests.two_hosts import Pair, fetched, numbers, play, reading, table, trace
+from tests.waiting import DEADLINE, turns, until
 
 COLUMNS = {
     name: "int" if name in {"source_port", "destination_port", "bytes"} else "str" for name in table(0, 1).columns[1:]
@@ -84,7 +85,7 @@ class Pushing(Pair):
                     items, ended = self.net["a"].fetch(name, 1 << 20)
                     got[name] += numbers([item for item in map(decode, items) if isinstance(item, Batch)])
                     left -= {name} if ended else set()
-                await asyncio.sleep(0)
+                await turns()
 
     async def _put(self, items: list[Any], got: dict[str, list[int]]) -> None:
         async with asyncio.timeout(DEADLINE):
@@ -95,7 +96,7 @@ class Pushing(Pair):
     async def _turn(self, got: dict[str, list[int]]) -> None:
         for name in got:
             got[name] += numbers(fetched(self.net["a"], name))
-        await asyncio.sleep(0)
+        await turns()
 
 
 def spied(monkeypatch: pytest.MonkeyPatch, kinds: Mapping[str, list[Item]]) -> None:
@@ -229,8 +230,7 @@ def test_whoever_joins_whenever_gets_a_suffix_of_the_stream(seed: int) -> None:
             while not pair.net["a"].push("app0", "mine", item):
                 await pair.net["a"].room("app0", "mine")
             pair.position += rows
-            for _ in range(rng.randrange(4)):
-                await asyncio.sleep(0)
+            await turns(rng.randrange(4))
         await pair.net["a"].room("app0", "mine")
         pair.end("app0")
         assert numbers(await pair.results("a", "app0")) == list(range(pair.position))
@@ -291,7 +291,7 @@ def test_nothing_is_copied_for_those_who_share() -> None:
             if not next(iter(one._path.feeds.values())).pending:
                 pair.push(20)
             fetched(one, "first")
-            await asyncio.sleep(0)
+            await turns()
         waiting = [{parcel.position: parcel for parcel in tap.pending if parcel.rows} for tap in taps(one)]
         both = waiting[0].keys() & waiting[1].keys()
         assert both
@@ -401,7 +401,7 @@ def test_a_consumer_that_takes_nothing_is_reported_where_others_share_its_stream
         while made.open or made.running:  # nobody fetches the results of the first
             if not next(iter(one._path.feeds.values())).pending:
                 pair.push(20)
-            await asyncio.sleep(0)
+            await turns()
         assert not reports, "nobody shares its stream"
         plan = filtered()
         pair.deploy("second", plan, dict.fromkeys(plan.operators, "a"))
@@ -434,7 +434,7 @@ def test_a_detached_component_goes_on_for_those_who_share_it(sink_at: str) -> No
             if not next(iter(one._path.feeds.values())).pending:
                 pair.push(20)
             got["second"] += numbers(fetched(one, "second"))
-            await asyncio.sleep(0)
+            await turns()
         stuck = made.tuples_out
         order = Detach("first", "filter", ("sink", "nobody"))
         one.carry_out(order)
@@ -488,14 +488,14 @@ def test_on_its_own_for_taps_a_component_goes_at_the_pace_of_the_fastest() -> No
         quiet = 0
         while quiet < 200:  # nobody fetches anything: all has to come to rest, and nobody may fail
             before = len(taken)
-            await asyncio.sleep(0)
+            await turns()
             quiet = quiet + 1 if len(taken) == before else 0
         assert not pair.failed
         assert len(taken) < 200
         first: list[int] = []
         while not pair.failed:
             first += numbers(fetched(pair.net["b"], "second"))
-            await asyncio.sleep(0)
+            await turns()
         assert [report[:2] for report in pair.failed] == [("third", "filter")]
         first += numbers(await pair.results("b", "second"))
         assert first == list(range(first[0], 50_000))
@@ -648,8 +648,7 @@ def test_a_tap_that_goes_with_what_it_taps_does_not_fail() -> None:
         await until(lambda: one.stats()[1]["tuples_out"] == 10)
         pair.undeploy("first", HERE)
         pair.undeploy("second", peers)
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await turns(5)
         assert not pair.failed
         path = one._path
         assert (one.hosting.components, path.routes, path.senders, path.feeds, path.executions) == ((), {}, {}, {}, {})

@@ -15,8 +15,8 @@ from synergy_nb.graph import Deploy, Start, Undeploy
 from synergy_nb.plan import Plan, source
 from synergy_nb.runtime.host import Host
 from synergy_nb.runtime.sources import Stream
+from tests.waiting import DEADLINE
 
-DEADLINE = 20.0
 OPENED: list[Pair] = []
 
 
@@ -91,19 +91,12 @@ class Pair:
             await one.close()
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    """Let the event loop turn until ``condition`` holds."""
-    async with asyncio.timeout(DEADLINE):
-        while not condition():  # noqa: ASYNC110 - conditions are about all parts of two hosts
-            await asyncio.sleep(0)
-
-
 def play(scenario: Callable[[], Awaitable[None]]) -> None:
     """Run ``scenario`` on an event loop of its own, close its hosts; no thread of theirs may be left."""
 
     async def whole() -> None:
         try:
-            async with asyncio.timeout(3 * DEADLINE):
+            async with asyncio.timeout(1.5 * DEADLINE):
                 await scenario()
         finally:
             while OPENED:
