@@ -29,7 +29,7 @@ __all__ = ["ARTEFACTS", "DEADLINE", "NO_CHROMIUM", "BarePage", "bare", "browser"
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 ARTEFACTS: Final = ROOT / "build" / "artefacts"  # screenshots and the like, for people to look at
-DEADLINE: Final = 20.0  # seconds that something in a page may take on a slow machine
+DEADLINE: Final = 60.0  # seconds that something in a page may take on a slow machine
 ADDRESS: Final = "https://bare.test/"
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 OWN: Final = ROOT / ".venv" / "chromium" / "chromium"  # put there by .ci/setup on machines that have none

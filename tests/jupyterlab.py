@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["JupyterLab", "LabNotebook", "jupyterlab"]
 
-STARTING: Final = 60.0  # seconds for the server, which imports much
-ENDING: Final = 10.0  # seconds for the server and its kernels, after having been asked
+STARTING: Final = 120.0  # seconds for the server, which imports much
+ENDING: Final = 30.0  # seconds for the server and its kernels, after having been asked
 SETTINGS: Final = {
     "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
     "docmanager-extension/plugin": {"autosave": False},

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from synergy_nb import Cluster, ClusterError, Plan, connect_cluster, plan, source
+from tests.waiting import DEADLINE
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +82,7 @@ def test_a_cluster_without_applications_says_so() -> None:
 
 def test_another_client_of_the_same_peers_finds_what_runs_and_shares_its_results(cluster: Cluster) -> None:
     mine = cluster.submit(short("of another"))
-    assert mine.wait(20.0) == "finished"
+    assert mine.wait(DEADLINE) == "finished"
     running = cluster.submit(endless("left running"))
     with Cluster(cluster.scheduler, spark=False) as other:
         theirs = other.applications[mine.id]
@@ -164,7 +165,7 @@ def test_collected_results_stay_after_stop_and_in_what_is_found_again(cluster: C
 
 def test_stop_collects_what_waits_at_the_sinks(cluster: Cluster) -> None:
     application = cluster.submit(short())
-    assert application.wait(20.0) == "finished"
+    assert application.wait(DEADLINE) == "finished"
     tuples = application.qos()["tuples"]
     application.stop()
     assert application.results().height == tuples > 0

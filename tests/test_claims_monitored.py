@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from synergy_nb.experiments.claims import find, setups
@@ -39,18 +41,21 @@ def test_the_cells_on_dask_take_their_own_rates() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_overload_is_reported_and_crashes_nobody() -> None:
-    light = measured_live(query(0.0002), 2, 2.0, 1.0, seed=1)
+    """What waits is counted in work, so a busy machine changes the delays, and not who is overloaded."""
+    began = time.monotonic()
+    light = measured_live(query(0.0002), 2, 2.0, 1.0, seed=1)  # all of its packets together are 0.2 s of work
     assert light["survives"] == 1.0
-    assert 0.0 < light["delay"] < light["greatest delay"] < 2.0
+    assert light["waiting"] <= 0.2
+    assert 0.0 < light["delay"] <= light["greatest delay"] < time.monotonic() - began
     heavy = measured_live(query(0.02), 2, 2.0, 0.5, seed=1)  # five times what two peers have
     assert heavy["survives"] == 0.0
     assert heavy["waiting"] > 0.5
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_placements_are_compared_on_the_same_packets() -> None:
     points = monitored(2.0, "", 20.0, 20.0, 2.0, 1, 2, 0.1, 2.0, ("rod", "llf"), 1)
     assert {point.algorithm for point in points} == {"rod", "llf"}

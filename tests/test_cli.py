@@ -26,6 +26,7 @@ from synergy_nb.cli.commands import app
 from synergy_nb.cli.doctor import Finding
 from synergy_nb.cli.doors import running
 from synergy_nb.explanation import Explanation
+from tests.waiting import DEADLINE
 
 ROOT = Path(__file__).resolve().parent.parent
 PLAN = """
@@ -426,7 +427,7 @@ def test_peers_stay_up_for_others_until_they_are_told_to_end(
     assert re.search(r"synergy: slow: operator delay: processing capacity at 2 peer", rejected.stderr)
 
     process.send_signal(signal.SIGTERM)
-    assert process.wait(20) == 0
+    assert process.wait(DEADLINE) == 0
     assert process.stderr is not None
     assert "Traceback" not in process.stderr.read()
     for address in found["peers"].values():

@@ -32,6 +32,7 @@ from synergy_nb.runtime.client import AsyncCluster
 from synergy_nb.runtime.host import Host
 from synergy_nb.runtime.plugin import runtime_of
 from synergy_nb.runtime.requests import Fetch, Fetched, pack, unpack
+from tests.waiting import DEADLINE
 
 EPOCH = dt.datetime(2026, 1, 1)  # noqa: DTZ001 - event times carry no zone
 
@@ -77,7 +78,7 @@ def test_a_query_over_a_python_iterable_gives_what_polars_gives(cluster: Cluster
     table = numbers()
     application = cluster.submit(by_key(), feeds={"numbers": table.iter_slices(100)})
     rows = application.results()
-    assert application.wait(10.0) == "finished"
+    assert application.wait(DEADLINE) == "finished"
     found = rows.select("window_start", "key", "total", "n")
     assert_frame_equal(found.sort("window_start", "key"), expected(table).sort("window_start", "key"))
     order = found.group_by("window_start", maintain_order=True).agg("total")["total"].to_list()
@@ -99,7 +100,7 @@ def test_results_can_be_read_as_they_come(cluster: Cluster) -> None:
 def test_what_a_notebook_shows(cluster: Cluster) -> None:
     application = cluster.submit(by_key(), feeds={"numbers": numbers(100).iter_slices(50)})
     application.results()
-    assert application.wait(10.0) == "finished"
+    assert application.wait(DEADLINE) == "finished"
     assert set(application.graph.values()) <= set(cluster.peers)
     assert "status: finished" in repr(application)
     assert "<table>" in application._repr_html_()
@@ -175,7 +176,7 @@ def test_several_readers_get_everything_once(cluster: Cluster) -> None:
         reader.start()
     rest.set()
     for reader in readers:
-        reader.join(20.0)
+        reader.join(DEADLINE)
     assert [table["v"].to_list() for table in found] == [numbers(200)["v"].to_list()] * 3
     application.stop()
 
@@ -198,7 +199,7 @@ def test_an_interrupt_ends_a_cell_at_once_and_loses_nothing(cluster: Cluster) ->
 
 def test_a_fetch_that_comes_again_is_answered_as_before(cluster: Cluster) -> None:
     application = cluster.submit(all_of_them(), feeds={"numbers": numbers(50).iter_slices(10)})
-    assert application.wait(10.0) == "finished"
+    assert application.wait(DEADLINE) == "finished"
 
     def fetch(number: int) -> Fetched:
         asked = pack(Fetch(application.id, "sink", number))
@@ -214,7 +215,7 @@ def test_a_fetch_that_comes_again_is_answered_as_before(cluster: Cluster) -> Non
 
 def test_results_of_a_stopped_application_are_those_that_it_had_found(cluster: Cluster) -> None:
     application = cluster.submit(all_of_them(), feeds={"numbers": numbers(50).iter_slices(10)})
-    assert application.wait(10.0) == "finished"
+    assert application.wait(DEADLINE) == "finished"
     application.stop()
     application.stop()
     assert application.status == "stopped"
@@ -261,10 +262,10 @@ def test_who_waits_while_a_cluster_closes_is_told() -> None:
 
     reader = threading.Thread(target=read)
     reader.start()
-    assert reading.wait(10.0)
-    assert blocked.wait(10.0)
+    assert reading.wait(DEADLINE)
+    assert blocked.wait(DEADLINE)
     cluster.close()
-    reader.join(10.0)
+    reader.join(DEADLINE)
     assert len(told) == 1
     assert [thread.daemon for thread in threading.enumerate() if thread.name == "synergy feed"] == [True]
     held.set()
@@ -475,7 +476,7 @@ def test_a_peer_forgets_applications_that_ended_long_ago(monkeypatch: pytest.Mon
             running = await cluster.submit(_endless())
             for _ in range(5):  # their results stay, for they are not stopped
                 done = await cluster.submit(by_key(), feeds={"numbers": numbers(50).iter_slices(50)})
-                await done.wait(10.0)
+                await done.wait(DEADLINE)
             host = runtime_of(next(iter(existing.workers.values()))).host
             assert isinstance(host, service.Service)
             kept = [len(known) for known in (host._states, host._submitted, host._unfinished)]
@@ -523,7 +524,7 @@ def test_a_laptop_behaves_like_a_continent() -> None:
         rows = [{"time": EPOCH, "v": 1.0}]
         application = cluster.submit(stream.sink("out"), at="peer-3", feeds={"n": [rows]})
         assert application.results().height == 1
-        assert application.wait(10.0) == "finished"
+        assert application.wait(DEADLINE) == "finished"
         assert application.qos()["delay_p50_s"] >= 0.058
         assert set(application.graph.values()) == set(area_peers)
 
@@ -537,7 +538,7 @@ def test_a_killed_peer_fails_its_applications_and_the_others_go_on() -> None:
         pinned = source("packets", rate="100 tuples/s", speed=1, at="peer-3").sink("all")
         victim = cluster.submit(pinned, at="peer-1")
         cluster.kill("peer-3")
-        assert victim.wait(20.0) == "failed"
+        assert victim.wait(DEADLINE) == "failed"
         assert "peer-3 died" in victim.reason
         assert cluster.states()["peer-3"] is None
         for _ in range(3):
@@ -555,7 +556,7 @@ def test_a_hung_peer_is_declared_dead_and_comes_back() -> None:
         pinned = source("packets", rate="100 tuples/s", speed=1, at="peer-2").sink("all")
         victim = cluster.submit(pinned, at="peer-1")
         cluster.suspend("peer-2")
-        assert victim.wait(20.0) == "failed"
+        assert victim.wait(DEADLINE) == "failed"
         assert "peer-2 died" in victim.reason
         application = cluster.submit(by_key(), at="peer-1", feeds={"numbers": numbers().iter_slices(100)})
         assert "peer-2" not in application.graph.values()
@@ -573,7 +574,7 @@ def _admits(cluster: Cluster, peer: str) -> bool:
     return True
 
 
-def _until(condition: Callable[[], bool], seconds: float = 40.0) -> None:
+def _until(condition: Callable[[], bool], seconds: float = DEADLINE) -> None:
     """Ask again until it is so; each question takes a peer's answer, or its deadline."""
     deadline = time.monotonic() + seconds
     while not condition():

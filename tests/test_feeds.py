@@ -17,6 +17,7 @@ from synergy_nb import Cluster, ClusterError, Feed, FeedError, NotAdmitted, Plan
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.runtime.feeds import BATCH_ROWS, check_rows, items, supply
 from synergy_nb.runtime.rows import RowReader
+from tests.waiting import DEADLINE
 
 COLUMNS = {"v": "int"}
 
@@ -81,7 +82,7 @@ def test_a_slow_generators_row_does_not_wait_for_others() -> None:
 
     def slow() -> Iterator[dict[str, Any]]:
         yield rows(0.0)[0]
-        out.wait(20.0)
+        out.wait(DEADLINE)
         yield rows(1.0)[0]
 
     async def main() -> list[int]:
@@ -224,7 +225,7 @@ def test_a_push_waits_for_room_and_says_how_long_it_has() -> None:
         return counts
 
     counts = asyncio.run(main())
-    pusher.join(10.0)
+    pusher.join(DEADLINE)
     assert counts[:2] == [1, 1]
     assert sum(counts[2:]) + feed._waiting == 3
 
@@ -305,10 +306,10 @@ def test_pushed_rows_come_out_while_the_feed_is_open(cluster: Cluster) -> None:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(10.0)
+            thread.join(DEADLINE)
         feed.push(pl.DataFrame({"time": [2.0], "v": [9]}))
     assert sorted(application.results()["v"].to_list()) == list(range(10))
-    assert application.wait(20.0) == "finished"
+    assert application.wait(DEADLINE) == "finished"
     with pytest.raises(FeedError, match="reads it; expected a feed of its own"):
         cluster.submit(source(feed).sink("again"))
 

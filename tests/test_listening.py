@@ -27,8 +27,8 @@ from synergy_nb.runtime.listening import BoundedComm, Bounds, WrongLength, _take
 from synergy_nb.runtime.plugin import client_links, install, runtime_of
 from tests.memory_comm import Net, run
 from tests.test_plugin import FACTORY, certificates, event
+from tests.waiting import DEADLINE
 
-DEADLINE = 20.0
 QUICK = Bounds(patience=0.25)
 
 

@@ -12,10 +12,10 @@ from synergy_nb import start_cluster
 from synergy_nb.journal import Event
 from synergy_nb.runtime.link import LinkFull
 from synergy_nb.runtime.notices import AGAIN, CHANNEL, GATHERED, MOST, Notices, Teller
+from tests.waiting import DEADLINE
 
 NAMES = {f"tcp://10.0.0.{number}:1": f"peer-{number}" for number in range(1, 10)}
 PEERS = tuple(NAMES)
-DEADLINE = 20.0
 
 
 class Clock:

@@ -30,6 +30,7 @@ from synergy_nb.runtime.widearea import WideArea
 from tests import echo_peer
 from tests.echo_peer import Fail, Stranger, Talk
 from tests.memory_comm import Net, run
+from tests.waiting import DEADLINE
 
 A, B = "mem://a", "mem://b"
 FACTORY = "tests.echo_peer:make"
@@ -66,7 +67,7 @@ def talk(runtime: PeerRuntime) -> Talk:
 
 async def event(runtime: PeerRuntime, kind: str, number: int = 1) -> Event:
     """The ``number``-th event of a kind, once it is there. The deadline only ends a test that fails."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(DEADLINE):
         while True:
             found = [event for event in runtime.journal if event.kind == kind]
             if len(found) >= number:

@@ -24,6 +24,7 @@ from synergy_nb.runtime.nursery import Nursery, StartError
 from synergy_nb.runtime.plugin import client_links, install
 from synergy_nb.runtime.processes import QUIET, PeerCluster, start
 from tests.test_plugin import certificates
+from tests.waiting import DEADLINE
 
 FACTORY = "tests.echo_peer:make"
 ROOT = Path(__file__).resolve().parent.parent
@@ -92,7 +93,7 @@ def test_peers_start_fail_one_by_one_and_end(held: Held) -> None:
     assert all(dask.config.get(name) != value for name, value in QUIET.items() if "interval" in name)
     assert held.ask("peer-1", "compute") == [[1, 24995000], [2, 25000000]]  # Polars' threads work in forked processes
     with Client(cluster) as client:  # an ordinary Dask cluster
-        assert client.submit(sum, [1, 2]).result(timeout=20) == 3
+        assert client.submit(sum, [1, 2]).result(timeout=DEADLINE) == 3
 
     # one is killed: the others go on, what was under way with it fails at once, and nobody starts it again
     killed, stopped = cluster.processes["peer-2"], cluster.processes["peer-3"]
@@ -185,13 +186,13 @@ def test_a_process_that_is_not_ready_in_time_is_ended() -> None:
         with pytest.raises(StartError, match=r"process 'x' was not ready within 0\.3 s"):
             await nursery.fork("x", "tests.test_processes:never_ready", b"", timeout=0.3)
         with pytest.raises(StartError, match="ValueError: bad spec"):
-            await nursery.fork("y", "tests.test_processes:fails", b"bad spec", timeout=10.0)
-        assert await nursery.fork("z", "tests.test_processes:reports", b"spec", timeout=10.0) == b"spec"
+            await nursery.fork("y", "tests.test_processes:fails", b"bad spec", timeout=DEADLINE)
+        assert await nursery.fork("z", "tests.test_processes:reports", b"spec", timeout=DEADLINE) == b"spec"
         assert await nursery.exited("z") == 3
         pid = nursery._process.pid
         nursery._process.kill()
         with pytest.raises(StartError, match="the nursery has ended"):
-            await nursery.fork("x", "tests.test_processes:never_ready", b"", timeout=10.0)
+            await nursery.fork("x", "tests.test_processes:never_ready", b"", timeout=DEADLINE)
         await nursery.close()
         return pid
 

@@ -10,8 +10,6 @@ import pytest
 from synergy_nb import Cluster, NotAdmitted, Plan, source
 from synergy_nb.plan.builder import Stream
 
-pytestmark = pytest.mark.timeout(90)
-
 
 def stem() -> Stream:
     return source("packets", rate="400 tuples/s", seed=1, id="packets").filter("bytes > 100", id="large")
@@ -79,12 +77,14 @@ def test_the_same_query_needs_no_processing_and_gives_the_same(cluster: Cluster)
 
 
 def test_who_would_be_harmed_is_named_with_the_numbers(cluster: Cluster) -> None:
+    """All is slow here, so that what a busy machine adds does not count."""
+
     def work(cost: str, delay: str | None = None) -> Plan:
-        stream = source("packets", rate=20, seed=3, count=10_000, at="peer-1")
+        stream = source("packets", rate=0.5, seed=3, count=10_000, at="peer-1")
         return stream.delay(cost, id="work", at="peer-2").sink("out", delay=delay)
 
-    first = cluster.submit(work("10 ms", "100 ms"), at="peer-1")
-    with pytest.raises(NotAdmitted, match=rf"QoS impact.*{first.id}: .* s projected, limit 0\.1 s"):
-        cluster.submit(work("38 ms"), at="peer-3")
+    first = cluster.submit(work("400 ms", "4 s"), at="peer-1")
+    with pytest.raises(NotAdmitted, match=rf"QoS impact.*{first.id}: .* s projected, limit 4 s"):
+        cluster.submit(work("1520 ms"), at="peer-3")
     assert first.status == "running"
     first.stop()

@@ -46,7 +46,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def test_a_part_on_spark_gives_what_peers_give(cluster: Cluster) -> None:
-    application = cluster.submit(sums("spark", speed=0.0), timeout=120.0)
+    application = cluster.submit(sums("spark", speed=0.0), timeout=240.0)
     assert ordered(application.results()).equals(expected())
     explained = application.explain()
     assert explained.engines["aggregate"] == ("spark", "asked for by the plan")
@@ -55,7 +55,7 @@ def test_a_part_on_spark_gives_what_peers_give(cluster: Cluster) -> None:
 
 
 def test_a_server_that_is_killed_costs_no_row_and_doubles_none(cluster: Cluster) -> None:
-    application = cluster.submit(sums("spark", speed=1.0), timeout=120.0)
+    application = cluster.submit(sums("spark", speed=1.0), timeout=240.0)
     cluster.kill_spark()
     assert ordered(application.results()).equals(expected())
     kinds = {event.kind for event in cluster.events()}
@@ -64,7 +64,7 @@ def test_a_server_that_is_killed_costs_no_row_and_doubles_none(cluster: Cluster)
 
 def test_a_limit_that_a_micro_batch_breaks_is_refused_with_the_numbers(cluster: Cluster) -> None:
     with pytest.raises(NotAdmitted, match="delay"):
-        cluster.submit(sums("spark", speed=1.0, delay="20 ms"), timeout=120.0)
+        cluster.submit(sums("spark", speed=1.0, delay="20 ms"), timeout=240.0)
 
 
 def test_an_analyst_has_a_session_on_the_same_server(cluster: Cluster) -> None:
@@ -75,7 +75,7 @@ def test_a_server_elsewhere_is_used_by_its_url(spark_server: Server) -> None:
     endpoint = spark_server.ready()
     url = f"{endpoint.url}/;token={endpoint.token}"
     with Cluster(2, cores=4.0, spark=url) as cluster:
-        application = cluster.submit(sums("spark", speed=0.0), timeout=120.0)
+        application = cluster.submit(sums("spark", speed=0.0), timeout=240.0)
         assert ordered(application.results()).equals(expected())
 
 

@@ -28,7 +28,7 @@ from synergy_nb import source, traces
 from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
 from synergy_nb.plan import Operator
 
-WITHIN = 20.0  # seconds that anything may take
+WITHIN = 60.0  # seconds that anything may take
 COLUMNS = {"time": "time", "n": "int", "text": "str"}
 WINDOWED = {"time": "time", "window_start": "time", "window_end": "time", "n": "int"}
 END_TIME = 10**15

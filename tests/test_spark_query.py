@@ -52,7 +52,7 @@ class Run:
         self.plan, self.end = plan, end
 
         def session() -> Any:
-            self.sessions.append(connect(server.ready(), timeout=30.0))
+            self.sessions.append(connect(server.ready(), timeout=60.0))
             return self.sessions[-1]
 
         self.query = PartQuery(
