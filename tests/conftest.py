@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,19 @@ from hypothesis import settings
 
 from tests.browser import bare, browser, page
 from tests.jupyterlab import jupyterlab
+from tests.spark_server import quick_java, spark, spark_peers, spark_server
 
-__all__ = ["bare", "browser", "jupyterlab", "page", "real_data"]
-
-from tests.spark_server import spark, spark_server  # noqa: F401 - fixtures
+__all__ = [
+    "bare",
+    "browser",
+    "jupyterlab",
+    "page",
+    "quick_java",
+    "real_data",
+    "spark",
+    "spark_peers",
+    "spark_server",
+]
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -25,11 +35,25 @@ settings.register_profile("deterministic", derandomize=True, database=None, dead
 settings.load_profile("deterministic")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The first of the tests on Spark waits for the server, too, which a busy machine starts in a minute."""
+    """What runs on one worker, and what goes first, for ``--dist loadgroup --no-loadscope-reorder``.
+
+    A file stays together, as it shares what its fixtures start, and so do all tests that share a Spark server, which
+    would else be started once a worker. Schedules of a campaign share nothing. What takes long goes first, so that no
+    worker is left alone with it at the end.
+    """
+    long: dict[Path, int] = {}
     for item in items:
-        if "spark_server" in getattr(item, "fixturenames", ()) and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(300))
+        used: Sequence[str] = getattr(item, "fixturenames", ())
+        server = next((name for name in ("spark_server", "spark_peers") if name in used), None)
+        slow = item.get_closest_marker("slow") is not None
+        if server is not None and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(300))  # the first waits for the server: a minute on a busy machine
+        if not (slow and item.path.stem.endswith("_campaign")):
+            item.add_marker(pytest.mark.xdist_group(server or item.path.stem))
+        long[item.path] = max(long.get(item.path, 0), 2 if server else 1 if slow else 0)
+    items.sort(key=lambda item: -long[item.path])
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,13 @@
-"""One Spark server for all tests that need one, started when the first of them asks for it."""
+"""Spark servers for tests: one for all that need one, and one with peers, which tests may kill.
+
+Each is started when the first test asks for it. Their Java compiles once: a server of tests lives for a minute or two,
+in which Java's second compiler takes more processor time than it saves, 13 s rather than 8 until the first answer.
+"""
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,14 +15,39 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
+from spark_stream import java
+
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession
 
     from spark_stream.server import Server
+    from synergy_nb import Cluster
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """``JAVA_HOME`` is a Java that compiles once, for this process and all that it starts; nothing else differs."""
+    try:
+        found = java.find()
+    except java.SparkUnavailable:  # tests of Spark will say so themselves
+        found = None
+    if found is None or sys.platform == "win32":
+        yield
+        return
+    home = tmp_path_factory.mktemp("java")
+    (home / "release").write_text(f'JAVA_VERSION="{found.version}"\n', "utf-8")
+    program = home / "bin" / "java"
+    program.parent.mkdir()
+    command = f'exec {shlex.quote(str(found.executable.resolve()))} -XX:TieredStopAtLevel=1 "$@"'
+    program.write_text(f"#!/bin/sh\n{command}\n", "utf-8")
+    program.chmod(0o755)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAVA_HOME", str(home))
+        yield
 
 
 @pytest.fixture(scope="session")
-def spark_server() -> Iterator[Server]:
+def spark_server(quick_java: None) -> Iterator[Server]:
     """A Spark Connect server that is ready; no test may end it. Tests that use it are slow: it takes seconds."""
     from spark_stream.server import Server
 
@@ -34,6 +65,19 @@ def spark(spark_server: Server) -> Iterator[SparkSession]:
     session = connect(spark_server.ready(), timeout=60.0)
     yield session
     disconnect(session)
+
+
+@pytest.fixture(scope="session")
+def spark_peers(quick_java: None) -> Iterator[Cluster]:
+    """Three peers with a Spark server of their own, which tests may kill, as it comes back."""
+    from synergy_nb import Cluster
+
+    with Cluster(3, cores=4.0) as cluster:
+        cluster.spark_session()
+        yield cluster
+        server = cluster._cluster.spark.process
+    assert server is not None
+    assert not psutil.pid_exists(server)
 
 
 def leftovers(folder: Path) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any
 
@@ -57,13 +56,6 @@ def test_a_measurement_without_processes_gives_its_keys(name: str) -> None:
     assert result["value"] > 0
     assert set(result["detail"]) >= DETAIL[name]
     assert result["peers"] == []
-
-
-@pytest.fixture(scope="module")
-def spark_peers() -> Iterator[Cluster]:
-    """Peers with a Spark server, for all measurements of it: a server of its own for each would take a minute more."""
-    with Cluster(2, cores=4.0) as cluster:
-        yield cluster
 
 
 @pytest.mark.slow

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
 
 import polars as pl
-import psutil
 import pytest
 
 from spark_stream.server import Server
@@ -35,18 +34,8 @@ def ordered(table: pl.DataFrame) -> pl.DataFrame:
     return table.select("window_start", "source", "total").sort("window_start", "source")
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with Cluster(3, cores=4.0) as cluster:
-        cluster.spark_session()
-        yield cluster
-        server = cluster._cluster.spark.process
-    assert server is not None
-    assert not psutil.pid_exists(server)
-
-
-def test_a_part_on_spark_gives_what_peers_give(cluster: Cluster) -> None:
-    application = cluster.submit(sums("spark", speed=0.0), timeout=240.0)
+def test_a_part_on_spark_gives_what_peers_give(spark_peers: Cluster) -> None:
+    application = spark_peers.submit(sums("spark", speed=0.0), timeout=240.0)
     assert ordered(application.results()).equals(expected())
     explained = application.explain()
     assert explained.engines["aggregate"] == ("spark", "asked for by the plan")
@@ -54,21 +43,22 @@ def test_a_part_on_spark_gives_what_peers_give(cluster: Cluster) -> None:
     assert explained.selected["delay_s"] > 0.05  # a micro-batch is part of the projected delay
 
 
-def test_a_server_that_is_killed_costs_no_row_and_doubles_none(cluster: Cluster) -> None:
-    application = cluster.submit(sums("spark", speed=1.0), timeout=240.0)
-    cluster.kill_spark()
+def test_a_server_that_is_killed_costs_no_row_and_doubles_none(spark_peers: Cluster) -> None:
+    before = Counter(event.kind for event in spark_peers.events())
+    application = spark_peers.submit(sums("spark", speed=1.0), timeout=240.0)
+    spark_peers.kill_spark()
     assert ordered(application.results()).equals(expected())
-    kinds = {event.kind for event in cluster.events()}
+    kinds = set(Counter(event.kind for event in spark_peers.events()) - before)
     assert {"spark_died", "spark_ready", "part_prepared"} <= kinds
 
 
-def test_a_limit_that_a_micro_batch_breaks_is_refused_with_the_numbers(cluster: Cluster) -> None:
+def test_a_limit_that_a_micro_batch_breaks_is_refused_with_the_numbers(spark_peers: Cluster) -> None:
     with pytest.raises(NotAdmitted, match="delay"):
-        cluster.submit(sums("spark", speed=1.0, delay="20 ms"), timeout=240.0)
+        spark_peers.submit(sums("spark", speed=1.0, delay="20 ms"), timeout=240.0)
 
 
-def test_an_analyst_has_a_session_on_the_same_server(cluster: Cluster) -> None:
-    assert cluster.spark_session().range(5).count() == 5
+def test_an_analyst_has_a_session_on_the_same_server(spark_peers: Cluster) -> None:
+    assert spark_peers.spark_session().range(5).count() == 5
 
 
 def test_a_server_elsewhere_is_used_by_its_url(spark_server: Server) -> None:

@@ -223,7 +223,8 @@ class SparkHost:
         self.clock = clock
         self.record = record
         self.parts: set[SparkPart] = set()
-        self._news = SparkNews("")
+        self._news = SparkNews("")  # where sessions are taken
+        self._last = self._news  # as it was told
         self._known = threading.Condition()
         self._door: Door | None = None
         self._opening = threading.Lock()
@@ -251,7 +252,8 @@ class SparkHost:
 
     def told(self, news: SparkNews) -> None:
         """Take word of the server."""
-        if news != self._news:
+        if news != self._last:
+            self._last = news
             self.record(f"spark_{news.kind}", "", detail=news.detail)
         with self._known:
             if news.kind != "died":  # it comes back at the same place
