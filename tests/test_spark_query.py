@@ -321,7 +321,7 @@ def test_a_killed_server_loses_nothing_and_doubles_nothing(door: Door, tmp_path:
     from spark_stream.server import Server
 
     plan = stream().filter("k > 0", id="f").aggregate(by="k", window="5 s", id="end", n="count(*)").sink()
-    table = rows(2000, seed=10)
+    table = rows(600, seed=10)
     items = feed([table], seed=11, batch=20)
     third = len(items) // 3
     with Server(directory=tmp_path, timeout=WITHIN) as server:
