@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from synergy_nb.dataflow.hosting import Parcel
 from synergy_nb.dataflow.operators import create
+from synergy_nb.dataflow.packing import coalesce
 from synergy_nb.dataflow.tuples import END, TYPES, Batch, Item, Punctuation, encode
 from synergy_nb.graph import Deploy, Start
 from synergy_nb.plan import source
-from synergy_nb.runtime.packing import coalesce
 from synergy_nb.runtime.sources import PeerFeed, Stream, ThreadFeed
 from tests.two_hosts import Pair, fetched, numbers, play, table, trace
 from tests.waiting import DEADLINE, turns, until

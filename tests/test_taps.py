@@ -13,6 +13,7 @@ import pytest
 
 from synergy_nb.dataflow.operators import OperatorLogic
 from synergy_nb.dataflow.operators import create as create_logic
+from synergy_nb.dataflow.packing import pack
 from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation, decode, encode
 from synergy_nb.graph import Deploy, Detach, Start, Undeploy
 from synergy_nb.plan import Plan, source
@@ -21,7 +22,6 @@ from synergy_nb.plan.parts import place
 from synergy_nb.plan.sharing import TAP, reduced
 from synergy_nb.runtime import execution
 from synergy_nb.runtime.host import Host
-from synergy_nb.runtime.packing import pack
 from synergy_nb.runtime.sources import Feed
 from synergy_nb.runtime.taps import Tap
 from tests.two_hosts import Pair, fetched, numbers, play, reading, table, trace

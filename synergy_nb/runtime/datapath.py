@@ -26,10 +26,10 @@ import msgspec
 from synergy_nb.dataflow.addresses import CREDIT, DATA, REPLICA, SETTLED, STATE, kind_of, parts_of, retyped
 from synergy_nb.dataflow.channels import Parcel
 from synergy_nb.dataflow.hosting import TOGETHER_ROWS, Component, Delivery, Hosting, Work
+from synergy_nb.dataflow.packing import on_wire, parcel_of
 from synergy_nb.dataflow.tuples import decode
 from synergy_nb.overheads import HOP, SOURCE, Overheads
 from synergy_nb.runtime.execution import Execution, Outcome, Runtime
-from synergy_nb.runtime.packing import on_wire, parcel_of
 from synergy_nb.runtime.replicas import Replicas
 from synergy_nb.runtime.sinks import Sink
 from synergy_nb.runtime.sources import Feed

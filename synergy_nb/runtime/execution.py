@@ -22,13 +22,13 @@ from synergy_nb.dataflow.channels import Parcel
 from synergy_nb.dataflow.hosting import Component, Hosting, Work
 from synergy_nb.dataflow.memory import MemoryExceeded
 from synergy_nb.dataflow.operators import OperatorLogic, create
+from synergy_nb.dataflow.packing import coalesce, pack
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, empty
 from synergy_nb.graph import Deploy
 from synergy_nb.plan import Operator, Plan
 from synergy_nb.plan.parts import PART
 from synergy_nb.plan.sharing import TAP, provider
 from synergy_nb.runtime.logic import Logic, Outcome
-from synergy_nb.runtime.packing import coalesce, pack
 from synergy_nb.runtime.sinks import Sink
 from synergy_nb.runtime.sources import ANYTHING, Feed, PeerFeed, PushFeed, Sample, Stream, ThreadFeed
 from synergy_nb.runtime.spark import SparkHost, SparkPart

@@ -43,11 +43,11 @@ from synergy_nb.dataflow.channels import Parcel, before
 from synergy_nb.dataflow.components import Component
 from synergy_nb.dataflow.hosting import Hosting
 from synergy_nb.dataflow.operators import OperatorLogic
+from synergy_nb.dataflow.packing import on_wire, parcel_of
 from synergy_nb.dataflow.tuples import START, decode
 from synergy_nb.graph import Replicate
 from synergy_nb.plan import Plan
 from synergy_nb.runtime.execution import Execution, Runtime, inputs_of, outputs_of
-from synergy_nb.runtime.packing import on_wire, parcel_of
 
 __all__ = ["Replica", "Replicas", "State"]
 

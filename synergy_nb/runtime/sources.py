@@ -22,8 +22,8 @@ import polars as pl
 
 from synergy_nb.dataflow.channels import Parcel
 from synergy_nb.dataflow.hosting import TOGETHER_ROWS, contemporary
+from synergy_nb.dataflow.packing import coalesce, pack
 from synergy_nb.dataflow.tuples import END, TYPES, Batch, Item, Punctuation, conform, decode
-from synergy_nb.runtime.packing import coalesce, pack
 
 __all__ = ["ANYTHING", "Feed", "PeerFeed", "PushFeed", "Sample", "Stream", "ThreadFeed"]
 

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from synergy_nb.algorithms.engines import Offer
 from synergy_nb.dataflow.measures import Ewma
+from synergy_nb.dataflow.packing import pack
 from synergy_nb.dataflow.tuples import Batch, Item
 from synergy_nb.plan import Operator, Plan
 from synergy_nb.plan.parts import part_of
-from synergy_nb.runtime.packing import pack
 from synergy_nb.runtime.requests import ClusterError, SparkNews
 from synergy_nb.runtime.sources import Feed
 

@@ -26,8 +26,8 @@ from typing import Final
 
 from synergy_nb.dataflow.channels import Parcel
 from synergy_nb.dataflow.components import Component
+from synergy_nb.dataflow.packing import on_wire, parcel_of
 from synergy_nb.dataflow.tuples import START, Punctuation
-from synergy_nb.runtime.packing import on_wire, parcel_of
 from synergy_nb.runtime.sources import Feed
 
 __all__ = ["TAP_BYTES", "Tap"]

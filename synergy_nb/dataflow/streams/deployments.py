@@ -1,0 +1,152 @@
+"""Who executes what of an application, in which role and epoch: the one carrier of that.
+
+Examples
+--------
+>>> places = {"source": Place("a"), "count": Place("b", backups=("c",), inputs=(Feed("app", "source"),))}
+>>> deployment = Deployment("app", 1, places)
+>>> deployment.role("count", "c"), deployment.role("count", "a"), deployment.role("source", "a")
+(<Role.BACKUP: 1>, None, <Role.ACTIVE: 3>)
+>>> sorted(deployment.peers)
+['a', 'b', 'c']
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import NamedTuple
+
+import msgspec
+
+__all__ = ["Deployment", "Feed", "Lent", "Place", "Role"]
+
+
+class Role(enum.IntEnum):
+    """What a peer does for a component."""
+
+    BACKUP = 1  #: It keeps the last snapshot and the output since then.
+    FOLLOWER = 2  #: It executes what the active one executes, and sends nothing: it is about to take its place.
+    ACTIVE = 3  #: It executes, and readers read from it.
+
+
+class Feed(NamedTuple):
+    """What one input of a component reads; where that is, its application's deployment tells.
+
+    Parameters
+    ----------
+    application, operator
+        Component that makes the stream; of another application where the stream is shared.
+    """
+
+    application: str
+    operator: str
+
+
+class Lent(msgspec.Struct, frozen=True):
+    """An input of another application that reads a stream of this one.
+
+    Parameters
+    ----------
+    application, operator, port
+        Component and input that read.
+    peer, epoch
+        Where the component is.
+    """
+
+    application: str
+    operator: str
+    port: int
+    peer: str
+    epoch: int = 0
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a component is.
+
+    Parameters
+    ----------
+    active
+        Address of the peer that executes it.
+    epoch
+        Number of components that have been in its place before.
+    backups
+        Addresses of the peers that keep backups.
+    follower
+        Address of the peer that is about to take its place, or empty.
+    inputs
+        What each of its inputs reads.
+    lent
+        Inputs of other applications that share its stream.
+    sink
+        Whether a client collects what it makes.
+    """
+
+    active: str
+    epoch: int = 0
+    backups: tuple[str, ...] = ()
+    follower: str = ""
+    inputs: tuple[Feed, ...] = ()
+    lent: tuple[Lent, ...] = ()
+    sink: bool = False
+
+    @property
+    def copies(self) -> tuple[str, ...]:
+        """Addresses of all who keep a copy: backups and the follower."""
+        return (*self.backups, self.follower) if self.follower else self.backups
+
+
+class Deployment(msgspec.Struct, frozen=True):
+    """Who executes what of an application.
+
+    Parameters
+    ----------
+    application
+        Id of the application.
+    version
+        Number that grows with each deployment of the application; of two the one with the higher number counts.
+    places
+        Operator to where its component is.
+    running
+        Whether sources emit: each component is where it is wanted.
+    witnesses
+        Peers of other applications that share streams, and may depend on the order in which these were made.
+    requires
+        Versions of the deployments of these applications that belong to this one: who knows an earlier version may
+        still take what a component says that has been replaced.
+    plan
+        ``Plan.to_bytes()``.
+    """
+
+    application: str
+    version: int
+    places: dict[str, Place] = {}
+    running: bool = True
+    witnesses: tuple[str, ...] = ()
+    requires: dict[str, int] = {}
+    plan: bytes = b""
+
+    def role(self, operator: str, peer: str) -> Role | None:
+        """What a peer does for an operator; None: nothing."""
+        place = self.places.get(operator)
+        if place is None:
+            return None
+        if place.active == peer:
+            return Role.ACTIVE
+        if place.follower == peer:
+            return Role.FOLLOWER
+        return Role.BACKUP if peer in place.backups else None
+
+    @property
+    def peers(self) -> frozenset[str]:
+        """All peers that take part, or depend on what is made here."""
+        found = {peer for place in self.places.values() for peer in (place.active, *place.copies)}
+        found |= {lent.peer for place in self.places.values() for lent in place.lent}
+        return frozenset(found.union(self.witnesses))
+
+    def readers(self, operator: str) -> list[tuple[str, int]]:
+        """The inputs within the application that read an operator's stream: operator and port."""
+        return [
+            (reader, port)
+            for reader, place in self.places.items()
+            for port, feed in enumerate(place.inputs)
+            if feed.operator == operator and feed.application == self.application
+        ]

@@ -1,0 +1,233 @@
+"""How chunks get from logs to readers: subscriptions, acknowledgements, and what is sent again. No IO, no clock.
+
+A reader subscribes until it hears of the producer. It acknowledges what it consumed when that is a quarter of the
+window, or after 50 ms. A producer sends again what nobody says to have received for half a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from synergy_nb.dataflow.streams.component import Component
+from synergy_nb.dataflow.streams.copies import Copy
+from synergy_nb.dataflow.streams.deployments import Role
+from synergy_nb.dataflow.streams.frames import Ack, Data, Frame, Subscribe, Unsubscribe
+from synergy_nb.dataflow.streams.log import WINDOW_BYTES
+from synergy_nb.dataflow.streams.merge import Taken
+from synergy_nb.dataflow.streams.values import COPY, OnLag, Output, Reader
+from synergy_nb.dataflow.tuples import END
+
+if TYPE_CHECKING:
+    from synergy_nb.dataflow.streams.hosting import Hosting
+
+__all__ = ["ACK_S", "RESEND_S", "RETRY_S", "Exchange", "Source"]
+
+ACK_S: Final = 0.05  # seconds until what was consumed is acknowledged
+RETRY_S: Final = 0.05  # seconds between two subscriptions, until the producer answers
+RESEND_S: Final = 0.5  # seconds until what nobody has acknowledged is sent again
+
+
+class Source:
+    """Where one input of a component reads.
+
+    Attributes
+    ----------
+    peer : str
+        Address of the peer that makes the stream; empty if that is not known yet.
+    retry_at : float
+        Time in seconds at which it subscribes, as long as it is not subscribed.
+    ack_at : float or None
+        Time in seconds at which it acknowledges; None if there is nothing to say.
+    """
+
+    __slots__ = ("ack_at", "peer", "retry_at")
+
+    def __init__(self) -> None:
+        self.peer = ""
+        self.retry_at = 0.0
+        self.ack_at: float | None = None
+
+
+class Exchange:
+    """Subscriptions, acknowledgements and repetitions of one peer.
+
+    Parameters
+    ----------
+    hosting
+        Components and copies of the peer.
+    """
+
+    def __init__(self, hosting: Hosting) -> None:
+        self._hosting = hosting
+        self._sources: dict[Component, list[Source]] = {}
+
+    # -- producers -----------------------------------------------------------------------------------------------
+
+    def flush(self, component: Component, now: float) -> None:
+        """Send readers what they have room for."""
+        if component.role is not Role.ACTIVE:
+            return
+        log = component.log
+        for cursor in tuple(log.cursors.values()):
+            if cursor.reader.port < COPY:  # a client, who collects
+                continue
+            chunks = log.due(cursor)
+            if chunks:
+                data = Data(component.output, cursor.reader, chunks[0].start, tuple(chunks))
+                self._hosting.send(cursor.reader.peer, data)
+            if cursor.sent > cursor.received and cursor.resend_at is None:
+                cursor.resend_at = now + RESEND_S
+
+    # -- readers -------------------------------------------------------------------------------------------------
+
+    def readdress(self, component: Component, now: float) -> None:
+        """Read each input where its producer now is."""
+        sources = self._sources.setdefault(component, [Source() for _ in component.feeds])
+        for feed, port, source in zip(component.feeds, component.ports, sources, strict=True):
+            place = self._hosting.place(feed.application, feed.operator)
+            if place is None or port.epoch > place.epoch or (source.peer, port.epoch) == (place.active, place.epoch):
+                continue
+            source.peer, port.epoch = place.active, place.epoch
+            source.retry_at, port.subscribed = now, False
+
+    def leave(self, component: Component) -> None:
+        """A component reads no more."""
+        for number, source in enumerate(self._sources.pop(component, [])):
+            if source.peer:
+                self._send(source.peer, Unsubscribe(self._output(component, number), component.reader(number)))
+
+    def data(self, sender: str, frame: Data, now: float) -> None:
+        """Take chunks for an input of a component."""
+        reader = frame.reader
+        component = self._hosting.components.get((reader.application, reader.operator))
+        if component is None or component.reader(reader.port) != reader or reader.port >= len(component.ports):
+            if sender != self._hosting.peer:
+                self._send(sender, Unsubscribe(frame.output, reader))
+            return
+        port, source = component.ports[reader.port], self._sources[component][reader.port]
+        if component.feeds[reader.port] != (frame.output.application, frame.output.operator):
+            return
+        if frame.output.epoch != port.epoch:
+            return
+        sequence = self._hosting.arrival()
+        gap = not port.begin(frame.start, sequence, now)
+        for chunk in () if gap else frame.chunks:
+            taken = port.take(frame.output.epoch, chunk, sequence, now)
+            if taken is Taken.NEW:
+                self._hosting.orders.add(chunk.determinants)
+            gap = gap or taken is Taken.GAP
+        if gap:
+            port.subscribed, source.retry_at = False, min(source.retry_at, now + RETRY_S)
+        if source.ack_at is None:
+            source.ack_at = now + ACK_S
+
+    def consumed(self, component: Component, now: float) -> None:
+        """A component has executed something, or its copies cover more."""
+        for number, (port, source) in enumerate(zip(component.ports, self._sources[component], strict=True)):
+            places = (port.received, port.consumed, port.durable)
+            if places == port.acknowledged:
+                continue
+            if port.unacknowledged >= WINDOW_BYTES // 4 or port.consumed.until == END:
+                self._acknowledge(component, number, now)
+            elif source.ack_at is None:
+                source.ack_at = now + ACK_S
+
+    def _acknowledge(self, component: Component, number: int, now: float) -> None:
+        port, source = component.ports[number], self._sources[component][number]
+        port.acknowledged = (port.received, port.consumed, port.durable)
+        port.unacknowledged = 0
+        source.ack_at = None
+        if source.peer and port.subscribed:
+            self._send(source.peer, Ack(self._output(component, number), component.reader(number), *port.acknowledged))
+
+    def _output(self, component: Component, number: int) -> Output:
+        feed = component.feeds[number]
+        return Output(feed.application, feed.operator, 0, component.ports[number].epoch)
+
+    def _send(self, to: str, frame: Frame) -> None:
+        self._hosting.send(to, frame)
+
+    # -- time ----------------------------------------------------------------------------------------------------
+
+    def timers(self) -> Iterator[float]:
+        """Times in seconds at which :meth:`tick` has something to do."""
+        for component in self._hosting.components.values():
+            if component.failed:
+                continue
+            for port, source in zip(component.ports, self._sources[component], strict=True):
+                if not port.subscribed and source.peer:
+                    yield source.retry_at
+                if source.ack_at is not None:
+                    yield source.ack_at
+            for cursor in component.log.cursors.values():
+                if cursor.resend_at is not None:
+                    yield cursor.resend_at
+        for copy in self._hosting.roles.copies.values():
+            if not copy.merge.subscribed:
+                yield copy.retry_at
+            if copy.ack_at is not None:
+                yield copy.ack_at
+        for recovery in self._hosting.roles.recoveries.values():
+            yield recovery.retry_at
+
+    def tick(self, now: float) -> None:
+        """Subscribe, acknowledge, send again and ask again where it is time."""
+        for component in tuple(self._hosting.components.values()):
+            if not component.failed:
+                self._tick(component, now)
+        for key, copy in self._hosting.roles.copies.items():
+            self._tick_copy(key, copy, now)
+        for recovery in self._hosting.roles.recoveries.values():
+            if recovery.retry_at <= now:
+                question, peers = recovery.recall(now)
+                for peer in peers:
+                    self._send(peer, question)
+
+    def _tick(self, component: Component, now: float) -> None:
+        for number, (port, source) in enumerate(zip(component.ports, self._sources[component], strict=True)):
+            if not port.subscribed and source.peer and source.retry_at <= now:
+                source.retry_at = now + RETRY_S
+                on_lag = OnLag.BLOCK
+                if component.role is Role.FOLLOWER:
+                    on_lag = OnLag.RESYNC
+                elif component.feeds[number].application != component.application:
+                    on_lag = OnLag.FAIL
+                frame = Subscribe(self._output(component, number), component.reader(number), port.since, on_lag)
+                self._send(source.peer, frame)
+            if source.ack_at is not None and source.ack_at <= now:
+                self._acknowledge(component, number, now)
+        for cursor in component.log.cursors.values():
+            if cursor.resend_at is not None and cursor.resend_at <= now:
+                cursor.resend_at = None
+                cursor.sent = min(cursor.sent, cursor.received)
+        self.flush(component, now)
+
+    def _tick_copy(self, key: tuple[str, str], copy: Copy, now: float) -> None:
+        place = self._hosting.place(*key)
+        if place is None:
+            return
+        reader = Reader(*key, COPY, self._hosting.peer)
+        if not copy.merge.subscribed and copy.retry_at <= now:
+            copy.retry_at = now + RETRY_S
+            self._send(place.active, Subscribe(copy.output, reader, copy.merge.since, OnLag.RESYNC))
+        if copy.ack_at is not None and copy.ack_at <= now:
+            copy.ack_at = None
+            received = copy.merge.received
+            number = copy.number(self._hosting.components.get(key))
+            self._send(place.active, Ack(copy.output, reader, received, received, received, number))
+
+    def link_down(self, peer: str, now: float) -> None:
+        """What was on its way to or from a peer may be lost: subscribe again, and send again."""
+        for component in self._hosting.components.values():
+            for port, source in zip(component.ports, self._sources.get(component, ()), strict=False):
+                if source.peer == peer:
+                    port.subscribed, source.retry_at = False, now + RETRY_S
+            for cursor in component.log.cursors.values():
+                if cursor.reader.peer == peer and cursor.subscribed:
+                    cursor.sent = min(cursor.sent, cursor.received)
+                    cursor.resend_at = now + RESEND_S
+        for key, copy in self._hosting.roles.copies.items():
+            place = self._hosting.place(*key)
+            if place is not None and place.active == peer:
+                copy.merge.subscribed, copy.retry_at = False, now + RETRY_S

@@ -1,0 +1,173 @@
+"""What peers say to one another about streams: typed values, none of which is a text that is taken apart.
+
+Frames may be lost, come twice, late or in another order: each says places, not differences.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from synergy_nb.dataflow.streams.values import Chunk, Determinant, OnLag, Output, Point, Reader, Run, Stream
+
+__all__ = ["Ack", "Data", "Determinants", "Frame", "Recall", "State", "Subscribe", "Unsubscribe"]
+
+
+class Data(msgspec.Struct, frozen=True, eq=False, tag="data"):
+    """Chunks of an output for one reader.
+
+    Parameters
+    ----------
+    output
+        Output that they belong to.
+    reader
+        Component that they are for.
+    start
+        Place at which the first begins; without chunks, the place at which the reader is going to be sent chunks.
+    chunks
+        Consecutive chunks.
+    began
+        Whether the log has let go of what is between the reader's place and ``start``: a copy begins anew.
+    """
+
+    output: Output
+    reader: Reader
+    start: Point
+    chunks: tuple[Chunk, ...] = ()
+    began: bool = False
+
+
+class Ack(msgspec.Struct, frozen=True, tag="ack"):
+    """How far a reader is.
+
+    Parameters
+    ----------
+    output
+        Output that it reads.
+    reader
+        Component that reads.
+    received, consumed, durable
+        Places up to which it has chunks, has executed them, and will not ask for them again.
+    snapshot
+        Of a copy: number of the last snapshot that it has whole; -1 before the first.
+    left
+        Cores that its peer has left.
+    """
+
+    output: Output
+    reader: Reader
+    received: Point
+    consumed: Point
+    durable: Point
+    snapshot: int = -1
+    left: float = 0.0
+
+
+class Subscribe(msgspec.Struct, frozen=True, tag="subscribe"):
+    """A reader asks for the chunks of an output, for the first time or again.
+
+    Parameters
+    ----------
+    output
+        Output that it wants to read.
+    reader
+        Component that reads.
+    since
+        Place from which it reads; None: where the stream is, or for a copy where the log begins.
+    on_lag
+        What happens if it does not keep up.
+    """
+
+    output: Output
+    reader: Reader
+    since: Point | None
+    on_lag: OnLag = OnLag.BLOCK
+
+
+class Unsubscribe(msgspec.Struct, frozen=True, tag="unsubscribe"):
+    """A reader reads no more, or is told by the producer that it gets no more.
+
+    Parameters
+    ----------
+    output
+        Output that it read.
+    reader
+        Component that read.
+    reason
+        One sentence; empty where the reader itself has ended.
+    """
+
+    output: Output
+    reader: Reader
+    reason: str = ""
+
+
+class State(msgspec.Struct, frozen=True, tag="state"):
+    """A consistent cut through a component between two executions, for one who keeps a copy of it.
+
+    Parameters
+    ----------
+    output
+        Output that the component makes.
+    reader
+        Copy that it is for.
+    number
+        Number of the snapshot in this epoch.
+    inputs
+        Place up to which each input was executed.
+    end
+        Place in the output that was reached.
+    trimmed
+        Place before which nobody needs the output any more.
+    logic
+        State of the operator, as its ``snapshot`` made it.
+    order, causes
+        Order in which inputs were read since the last chunk, and determinants that came with them.
+    """
+
+    output: Output
+    reader: Reader
+    number: int
+    inputs: tuple[Point, ...]
+    end: Point
+    trimmed: Point
+    logic: bytes
+    order: tuple[Run, ...] = ()
+    causes: tuple[Determinant, ...] = ()
+
+
+class Recall(msgspec.Struct, frozen=True, tag="recall"):
+    """Whoever takes over asks a peer in which order the inputs of a stream were read.
+
+    Parameters
+    ----------
+    output
+        Output that is going to be made.
+    version
+        Deployment of the application that the peer has to know, so that it refuses what earlier epochs still say.
+    """
+
+    output: Output
+    version: int
+
+
+class Determinants(msgspec.Struct, frozen=True, tag="determinants"):
+    """All that a peer knows of the order of inputs that made a stream.
+
+    Parameters
+    ----------
+    stream
+        Stream that was asked for.
+    version
+        Deployment of the application that the peer knows.
+    found
+        What it knows, by place.
+    """
+
+    stream: Stream
+    version: int
+    found: tuple[Determinant, ...]
+
+
+Frame: TypeAlias = Data | Ack | Subscribe | Unsubscribe | State | Recall | Determinants

@@ -1,0 +1,292 @@
+"""The components and copies of one peer, as a value: it takes frames and the time, and gives effects.
+
+Theory of operation
+-------------------
+``receive`` takes a frame of another peer, ``converge`` a new deployment of an application, ``finished`` the outcome of
+an execution, ``tick`` the time. Each returns effects: frames to send, snapshots to make, sources to open, facts. What
+is for this very peer goes the same way, without leaving it. The driver asks ``next`` for work and executes it wherever
+it likes.
+
+How chunks get from logs to readers is in :mod:`~synergy_nb.dataflow.streams.exchange`; who executes what, and how one
+takes the place of another, in :mod:`~synergy_nb.dataflow.streams.roles`. Frames may be lost, doubled and overtaken:
+whoever waits for one has a timer.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from synergy_nb.dataflow.streams.component import Component, Logic, Outcome, Work
+from synergy_nb.dataflow.streams.deployments import Deployment, Place, Role
+from synergy_nb.dataflow.streams.effects import Capture, Effect, Fact, Send
+from synergy_nb.dataflow.streams.exchange import Exchange
+from synergy_nb.dataflow.streams.frames import Ack, Data, Determinants, Frame, Recall, State, Subscribe, Unsubscribe
+from synergy_nb.dataflow.streams.log import Trimmed
+from synergy_nb.dataflow.streams.orders import Orders
+from synergy_nb.dataflow.streams.roles import Roles
+from synergy_nb.dataflow.streams.values import CLIENT, COPY, Chunk, OnLag, Output, Reader
+from synergy_nb.dataflow.tuples import Item
+
+__all__ = ["SNAPSHOT_S", "Hosting"]
+
+SNAPSHOT_S = 0.25  # seconds between two snapshots of a component that has copies
+
+
+class Hosting:
+    """The components and copies of one peer.
+
+    Parameters
+    ----------
+    peer
+        Address of the peer.
+    create
+        Makes the logic of an operator of a deployed application; None for a source.
+    """
+
+    def __init__(self, peer: str, create: Callable[[Deployment, str], Logic | None]) -> None:
+        self.peer = peer
+        self.create = create
+        self.deployments: dict[str, Deployment] = {}
+        self.components: dict[tuple[str, str], Component] = {}
+        self.orders = Orders()
+        self.exchange = Exchange(self)
+        self.roles = Roles(self)
+        self.opened: set[tuple[str, str]] = set()  # sources that are read
+        self._snapshot_at: dict[Component, float] = {}
+        self._effects: list[Effect] = []
+        self._inside: deque[Frame] = deque()
+        self._sequence = 0
+
+    # -- for drivers ---------------------------------------------------------------------------------------------
+
+    def receive(self, sender: str, frame: Frame, now: float) -> list[Effect]:
+        """Take a frame of another peer."""
+        self._handle(sender, frame, now)
+        return self._done(now)
+
+    def converge(self, deployment: Deployment, now: float) -> list[Effect]:
+        """Do what a deployment of an application asks of this peer; an older one than is known is ignored."""
+        known = self.deployments.get(deployment.application)
+        if known is None or known.version < deployment.version:
+            self.deployments[deployment.application] = deployment
+            self.roles.converge(deployment, now)
+        return self._done(now)
+
+    def wants(self, application: str, operator: str) -> bool:
+        """Whether a source may emit now."""
+        component = self.components.get((application, operator))
+        return component is not None and (application, operator) in self.opened and not component.log.blocked
+
+    def emit(self, application: str, operator: str, items: Iterable[Item], now: float) -> list[Effect]:
+        """Take what a source gives; only while :meth:`wants` says so."""
+        component = self.components.get((application, operator))
+        if component is not None and (application, operator) in self.opened:
+            component.produce(items)
+            component.dirty = True
+            self._emitted(component, now)
+        return self._done(now)
+
+    def next(self, together: int = 0) -> Work | None:
+        """Take the work that came first, or None if nothing may be executed.
+
+        Parameters
+        ----------
+        together
+            Tuples of consecutive chunks that may be executed together; 0: one chunk at a time.
+        """
+        ready = [component for component in self.components.values() if component.ready]
+        return min(ready, key=lambda one: one.waits_since).take(together) if ready else None
+
+    def finished(self, work: Work, outcome: Outcome, now: float) -> list[Effect]:
+        """An execution has ended."""
+        component = work.component
+        if self.hosts(component):
+            if outcome.error is not None:
+                component.running = False
+                self.fail(component, f"{type(outcome.error).__name__}: {outcome.error}")
+            else:
+                component.finished(work, outcome)
+                self._emitted(component, now)
+                self.exchange.consumed(component, now)
+        return self._done(now)
+
+    def captured(self, capture: Capture, data: bytes, now: float) -> list[Effect]:
+        """The bytes of a snapshot have been made: whoever keeps a copy gets them."""
+        component = capture.component
+        component.running = False
+        if self.hosts(component):
+            cut = component.cut(capture.number)
+            for cursor in component.log.cursors.values():
+                if cursor.reader.port == COPY and cursor.subscribed:
+                    state = State(
+                        output=component.output,
+                        reader=cursor.reader,
+                        number=capture.number,
+                        inputs=cut.inputs,
+                        end=cut.end,
+                        trimmed=component.log.start,
+                        logic=data,
+                        order=cut.order,
+                        causes=cut.causes,
+                    )
+                    self.send(cursor.reader.peer, state)
+        return self._done(now)
+
+    def collect(self, application: str, operator: str, now: float) -> tuple[list[Chunk], list[Effect]]:
+        """Results of a sink that were not collected before."""
+        component = self.components.get((application, operator))
+        if component is None:
+            return [], []
+        reader = Reader(application, operator, CLIENT, self.peer)
+        chunks = component.log.due(component.log.cursors[reader])
+        if chunks:
+            end = chunks[-1].end
+            component.log.acknowledge(reader, end, end, end)
+        return chunks, self._done(now)
+
+    def link_down(self, peer: str, now: float) -> list[Effect]:
+        """What was under way to or from a peer may be lost."""
+        self.exchange.link_down(peer, now)
+        return self._done(now)
+
+    def tick(self, now: float) -> list[Effect]:
+        """Do what is due."""
+        self.exchange.tick(now)
+        for component, at in tuple(self._snapshot_at.items()):
+            if not self.hosts(component):
+                del self._snapshot_at[component]
+            elif at <= now and component.capturable:
+                del self._snapshot_at[component]
+                make = component.capture()
+                self.effect(Capture(component, component.number, make))
+        return self._done(now)
+
+    @property
+    def next_timer(self) -> float | None:
+        """Time in seconds at which :meth:`tick` has something to do; None: never."""
+        snapshots = (at for component, at in self._snapshot_at.items() if component.capturable)
+        return min((*snapshots, *self.exchange.timers()), default=None)
+
+    # -- for the parts of hosting --------------------------------------------------------------------------------
+
+    def hosts(self, component: Component) -> bool:
+        """Whether a component is (still) here."""
+        return self.components.get((component.application, component.operator)) is component
+
+    def effect(self, effect: Effect) -> None:
+        """Ask something of the driver."""
+        self._effects.append(effect)
+
+    def send(self, to: str, frame: Frame) -> None:
+        """Send a frame, to this peer itself without leaving it."""
+        if to == self.peer:
+            self._inside.append(frame)
+        else:
+            self._effects.append(Send(to, frame))
+
+    def fail(self, component: Component, reason: str) -> None:
+        """A component cannot go on."""
+        if not component.failed:
+            component.failed = reason
+            self.effect(Fact("component_failed", component.application, component.operator, reason))
+
+    def place(self, application: str, operator: str) -> Place | None:
+        """Where a component is, as far as this peer knows."""
+        deployment = self.deployments.get(application)
+        return deployment.places.get(operator) if deployment is not None else None
+
+    def arrival(self) -> int:
+        """Number of the next arrival."""
+        self._sequence += 1
+        return self._sequence
+
+    def snapshot_soon(self, component: Component, at: float) -> None:
+        """Make a snapshot of a component at a time, in seconds, or as soon as it does nothing."""
+        self._snapshot_at[component] = min(at, self._snapshot_at.get(component, at))
+
+    def _done(self, now: float) -> list[Effect]:
+        while self._inside:
+            self._handle(self.peer, self._inside.popleft(), now)
+        effects, self._effects = self._effects, []
+        return effects
+
+    def _emitted(self, component: Component, now: float) -> None:
+        if component.role is not Role.ACTIVE:
+            return
+        for cursor in component.log.laggards():
+            waits = component.log.between(cursor.durable, component.log.end)
+            reason = f"it reads too slowly: {waits} bytes wait; expected at most {cursor.window}"
+            self.send(cursor.reader.peer, Unsubscribe(component.output, cursor.reader, reason))
+        if component.copies:
+            self.snapshot_soon(component, now + SNAPSHOT_S)
+        self.exchange.flush(component, now)
+
+    # -- frames --------------------------------------------------------------------------------------------------
+
+    def _handle(self, sender: str, frame: Frame, now: float) -> None:
+        match frame:
+            case Data():
+                if frame.reader.port == COPY:
+                    self.roles.copied(frame, now)
+                else:
+                    self.exchange.data(sender, frame, now)
+            case Ack():
+                self._acknowledge(frame, now)
+            case Subscribe():
+                self._subscribe(frame, now)
+            case Unsubscribe():
+                self._unsubscribe(sender, frame)
+            case State():
+                self.roles.snapshot(frame, now)
+            case Recall():
+                self.roles.recall(sender, frame)
+            case Determinants():
+                self.roles.determinants(sender, frame)
+
+    def _producer(self, output: Output) -> Component | None:
+        """The component here that makes an output, for readers."""
+        component = self.components.get((output.application, output.operator))
+        if component is None or component.epoch != output.epoch or component.role is not Role.ACTIVE:
+            return None
+        return component
+
+    def _acknowledge(self, ack: Ack, now: float) -> None:
+        component = self._producer(ack.output)
+        if component is None or not component.log.acknowledge(ack.reader, ack.received, ack.consumed, ack.durable):
+            return
+        if ack.reader.port == COPY and component.copied(ack.reader.peer, ack.snapshot):
+            self.exchange.consumed(component, now)
+        self.exchange.flush(component, now)
+
+    def _subscribe(self, frame: Subscribe, now: float) -> None:
+        component, reader = self._producer(frame.output), frame.reader
+        if component is None or component.failed or (reader.port == COPY and reader.peer not in component.copies):
+            return  # it is not here yet, or not known here yet, or no longer: the reader asks again
+        log = component.log
+        expected = log.cursors.get(reader)
+        try:
+            cursor = log.subscribe(reader, frame.since, OnLag.RESYNC if expected is None else expected.on_lag)
+        except Trimmed as error:
+            self.send(reader.peer, Unsubscribe(frame.output, reader, str(error)))
+            return
+        start = log.place_behind(cursor.sent)
+        began = reader.port == COPY and (frame.since is None or frame.since.position < start.position)
+        self.send(reader.peer, Data(frame.output, reader, start, (), began))
+        if reader.port == COPY:
+            component.dirty = True
+            self.snapshot_soon(component, now)
+        self.exchange.flush(component, now)
+
+    def _unsubscribe(self, sender: str, frame: Unsubscribe) -> None:
+        reader = frame.reader
+        producer = self._producer(frame.output)
+        if producer is not None and sender == reader.peer and not frame.reason:  # a reader has ended
+            cursor = producer.log.cursors.get(reader)
+            if cursor is not None and cursor.on_lag is not OnLag.BLOCK:  # of others the deployment tells
+                producer.log.unsubscribe(reader)
+        component = self.components.get((reader.application, reader.operator))
+        if not frame.reason or component is None or reader.port < 0 or component.reader(reader.port) != reader:
+            return
+        if component.ports[reader.port].epoch == frame.output.epoch:
+            self.fail(component, f"input {reader.port}, {frame.output.operator}: {frame.reason}")

@@ -1,0 +1,278 @@
+"""Who executes what on a peer, and how one takes the place of another. No IO, no clock.
+
+Theory of operation
+-------------------
+A peer that learns a deployment in which a component has a later epoch reads from where it now is, and refuses what
+earlier epochs still say.
+
+A *backup* keeps a copy. A *follower* is a backup that executes: it restores the first snapshot that comes and reads the
+inputs from there on, in the order in which the active component reads them, which it hears with each chunk. Whichever
+is made active goes on from what it has: a backup restores its snapshot and reads again what came after it; a follower
+is as far as the component that it replaces. Where there are several inputs it first asks everybody who may depend on
+their order, see :mod:`~synergy_nb.dataflow.streams.recovery`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from synergy_nb.dataflow.streams.component import Component, Cut
+from synergy_nb.dataflow.streams.copies import Copy
+from synergy_nb.dataflow.streams.deployments import Deployment, Place, Role
+from synergy_nb.dataflow.streams.effects import Close, Fact, Open
+from synergy_nb.dataflow.streams.exchange import ACK_S, RETRY_S
+from synergy_nb.dataflow.streams.frames import Data, Determinants, Recall, State
+from synergy_nb.dataflow.streams.log import StreamLog
+from synergy_nb.dataflow.streams.recovery import Recovery
+from synergy_nb.dataflow.streams.values import CLIENT, COPY, ORIGIN, Determinant, OnLag, Output, Reader
+
+if TYPE_CHECKING:
+    from synergy_nb.dataflow.streams.hosting import Hosting
+
+__all__ = ["Roles"]
+
+Key = tuple[str, str]
+
+
+class Roles:
+    """What one peer does for each component that it has to do with.
+
+    Parameters
+    ----------
+    hosting
+        Components of the peer.
+
+    Attributes
+    ----------
+    copies : dict
+        Application and operator to the copy that is kept of its component.
+    recoveries : dict
+        Application and operator to the answers that its component waits for.
+    """
+
+    def __init__(self, hosting: Hosting) -> None:
+        self._hosting = hosting
+        self.copies: dict[Key, Copy] = {}
+        self.recoveries: dict[Key, Recovery] = {}
+
+    # -- deployments ---------------------------------------------------------------------------------------------
+
+    def converge(self, deployment: Deployment, now: float) -> None:
+        """Do what a deployment asks of this peer."""
+        hosting, application = self._hosting, deployment.application
+        for key in [key for key in {**hosting.components, **self.copies} if key[0] == application]:
+            if not self._stays(key, deployment):
+                self._drop(key)
+        for operator, place in deployment.places.items():
+            role = deployment.role(operator, hosting.peer)
+            if role is Role.ACTIVE:
+                self._activate((application, operator), place)
+            elif role is not None:
+                self._keep_copy((application, operator), place, role, now)
+        for key, recovery in self.recoveries.items():
+            if key[0] == application:
+                recovery.ask(deployment, now)
+        for component in tuple(hosting.components.values()):
+            hosting.exchange.readdress(component, now)
+            if component.application == application and component.role is Role.ACTIVE:
+                self._expect_readers(component, deployment)
+                self._open(component, deployment)
+                hosting.exchange.flush(component, now)
+        if not deployment.places:
+            hosting.orders.forget(application)
+
+    def _stays(self, key: Key, deployment: Deployment) -> bool:
+        """Whether what is here of a component goes on in some role."""
+        role = deployment.role(key[1], self._hosting.peer)
+        component = self._hosting.components.get(key)
+        if role is None or component is None or component.role is Role.FOLLOWER:
+            return role is not None
+        return role is Role.ACTIVE and component.epoch == deployment.places[key[1]].epoch
+
+    def _drop(self, key: Key) -> None:
+        hosting = self._hosting
+        component = hosting.components.pop(key, None)
+        self.copies.pop(key, None)
+        self.recoveries.pop(key, None)
+        if key in hosting.opened:
+            hosting.opened.remove(key)
+            hosting.effect(Close(*key))
+        if component is not None:
+            component.failed = component.failed or "it has gone"
+            hosting.exchange.leave(component)
+
+    def _activate(self, key: Key, place: Place) -> None:
+        hosting = self._hosting
+        component = hosting.components.get(key)
+        if component is not None and component.role is Role.ACTIVE:
+            component.keep_copies(place.copies)
+            return
+        copy = self.copies.pop(key, None)
+        if component is None:
+            component = self._made(key, place, Role.ACTIVE, copy)
+        if component is None:
+            return
+        component.role, component.epoch, component.log.held = Role.ACTIVE, place.epoch, False
+        component.keep_copies(place.copies)
+        if place.epoch and component.ordered:
+            component.free = False
+            self.recoveries[key] = Recovery(component)
+        elif place.epoch:
+            component.free = True
+            hosting.effect(Fact("taken_over", *key))
+
+    def _made(self, key: Key, place: Place, role: Role, copy: Copy | None) -> Component | None:
+        """A component that goes on from a copy, or begins."""
+        hosting = self._hosting
+        component = Component(*key, hosting.peer, place, role, None)
+        state = copy.state if copy is not None else None
+        try:
+            component.logic = hosting.create(hosting.deployments[key[0]], key[1])
+            if copy is not None and copy.merge.joined and (state is not None or component.logic is None):
+                component.log, copy.log = copy.log, StreamLog()
+                copy.log.held = True
+            if state is not None and component.logic is not None:
+                component.log.cut(state.end)
+                component.logic.restore(state.logic)
+                component.begin(Cut(state.inputs, component.log.end, state.order, state.causes))
+        except ValueError as error:
+            hosting.effect(Fact("component_failed", *key, str(error)))
+            return None
+        hosting.components[key] = component
+        return component
+
+    def _expect_readers(self, component: Component, deployment: Deployment) -> None:
+        """Expect the readers that a deployment tells of, and no others."""
+        log, place = component.log, deployment.places[component.operator]
+        wanted: dict[Reader, OnLag] = {}
+        following: set[tuple[str, int]] = set()
+        for operator, port in deployment.readers(component.operator):
+            there = deployment.places[operator]
+            wanted[Reader(component.application, operator, port, there.active, there.epoch)] = OnLag.BLOCK
+            if there.follower:
+                following.add((operator, port))
+        for lent in place.lent:
+            wanted[Reader(lent.application, lent.operator, lent.port, lent.peer, lent.epoch)] = OnLag.FAIL
+        if place.sink:
+            wanted[Reader(component.application, component.operator, CLIENT, self._hosting.peer)] = OnLag.BLOCK
+        joins = component.expecting  # who comes later shares the stream from then on
+        component.expecting = True
+        for reader, on_lag in wanted.items():
+            since = log.end if joins and on_lag is OnLag.FAIL and not reader.epoch else None
+            cursor = log.expect(reader, since, on_lag)
+            cursor.subscribed = cursor.subscribed or reader.port == CLIENT
+        for reader in tuple(log.cursors):
+            copies = reader.port == COPY and reader.peer in place.copies
+            ahead = any(reader.replaces(known) for known in wanted)  # it knows a deployment that is not known here yet
+            if reader not in wanted and not copies and not ahead and reader[1:3] not in following:
+                log.unsubscribe(reader)
+        log.trim()
+
+    def _open(self, component: Component, deployment: Deployment) -> None:
+        key = component.application, component.operator
+        if component.logic is None and deployment.running and key not in self._hosting.opened:
+            self._hosting.opened.add(key)
+            self._hosting.effect(Open(*key, component.log.end))
+
+    # -- copies --------------------------------------------------------------------------------------------------
+
+    def _keep_copy(self, key: Key, place: Place, role: Role, now: float) -> None:
+        output = Output(*key, 0, place.epoch)
+        copy = self.copies.get(key)
+        if copy is None:
+            copy = self.copies[key] = Copy(output)
+            copy.retry_at = now
+        elif copy.output.epoch < place.epoch:
+            if key in self._hosting.components:  # it followed one that is no more
+                self._unfollow(key)
+            copy.follow(output, now)
+        if role is Role.BACKUP and key in self._hosting.components:
+            self._unfollow(key)
+        self._catch_up(key, now)
+
+    def copied(self, data: Data, now: float) -> None:
+        """Chunks have come for a copy."""
+        key = data.output.application, data.output.operator
+        copy = self.copies.get(key)
+        if copy is None or data.output.epoch != copy.output.epoch:
+            return
+        chunks, gap = copy.take(data, now)
+        for chunk in chunks:
+            self._hosting.orders.add(chunk.determinants)
+        follower = self._hosting.components.get(key)
+        if follower is None:
+            copy.keep(chunks)
+        else:
+            own = [each for chunk in chunks for each in chunk.determinants if each.stream == data.output.stream]
+            if data.began or follower.prescribe(own):
+                self._unfollow(key)
+        if gap:
+            copy.merge.subscribed, copy.retry_at = False, min(copy.retry_at, now + RETRY_S)
+        if copy.ack_at is None:
+            copy.ack_at = now + ACK_S
+        self._catch_up(key, now)
+
+    def snapshot(self, state: State, now: float) -> None:
+        """A snapshot has come for a copy."""
+        key = state.output.application, state.output.operator
+        copy = self.copies.get(key)
+        if copy is None or state.output.epoch != copy.output.epoch:
+            return
+        copy.snapshot(state, self._hosting.components.get(key))
+        copy.ack_at = now
+        self._hosting.orders.add(state.causes)
+        self._catch_up(key, now)
+
+    def _catch_up(self, key: Key, now: float) -> None:
+        """A copy may have got its first snapshot: say so, and begin to follow where that is asked for."""
+        hosting, copy, place = self._hosting, self.copies[key], self._hosting.place(*key)
+        if place is None or key in hosting.components or copy.state is None:
+            return
+        if place.follower == hosting.peer and place.inputs:
+            follower = self._made(key, place, Role.FOLLOWER, copy)
+            if follower is not None:
+                follower.free = not follower.ordered
+                follower.prescribe(hosting.orders.of(follower.output.stream))
+                hosting.exchange.readdress(follower, now)
+        if not copy.ready:
+            copy.ready = True
+            hosting.effect(Fact("copy_ready", *key))
+
+    def _unfollow(self, key: Key) -> None:
+        """A follower follows no longer, or has lost the thread: it is a backup, and may begin anew."""
+        follower = self._hosting.components.pop(key)
+        self._hosting.exchange.leave(follower)
+        self.copies[key].resume(follower.log)
+
+    # -- take-over -----------------------------------------------------------------------------------------------
+
+    def recall(self, sender: str, recall: Recall) -> None:
+        """Tell whoever takes over all that is known here of the order in which inputs were read."""
+        known = self._hosting.deployments.get(recall.output.application)
+        if known is None or known.version < recall.version:
+            return  # it asks again
+        for name, version in known.requires.items():
+            other = self._hosting.deployments.get(name)
+            if other is not None and other.version < version:
+                return
+        stream = recall.output.stream
+        found = self._hosting.orders.of(stream)
+        copy = self.copies.get((recall.output.application, recall.output.operator))
+        if copy is not None and copy.state is not None:
+            end = copy.state.end
+            found = (*found, Determinant(stream, end, end, copy.state.order, ORIGIN))
+        self._hosting.send(sender, Determinants(stream, known.version, found))
+
+    def determinants(self, sender: str, answer: Determinants) -> None:
+        """An answer has come."""
+        key = answer.stream.application, answer.stream.operator
+        recovery = self.recoveries.get(key)
+        if recovery is None or not recovery.answer(sender, answer):
+            return
+        del self.recoveries[key]
+        component = recovery.component
+        reason = component.prescribe(recovery.found)
+        if reason:
+            self._hosting.fail(component, reason)
+        component.free = True
+        self._hosting.effect(Fact("taken_over", *key))

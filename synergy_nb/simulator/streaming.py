@@ -1,0 +1,464 @@
+"""The data plane of many peers in virtual time: real operators on real tuples, with faults. No Dask, no sockets.
+
+Theory of operation
+-------------------
+The heap holds (time, sequence, action). Peers are the very :class:`~synergy_nb.dataflow.streams.hosting.Hosting` values
+that the runtime drives: a frame becomes an arrival after a delay, unless it is lost; work is executed at once and
+finishes after its service time; a snapshot likewise. A *director* stands for the control plane: it knows who is
+deployed where, hears late of deaths, and tells all peers of new deployments, each at another time.
+
+A crashed peer takes nothing any more; a hung one takes all that came later, at once; over a broken link frames are
+lost, and both ends hear of that. Sources give the same tuples however often they are opened, in other batches each
+time.
+
+Examples
+--------
+>>> from synergy_nb.plan import source
+>>> import polars as pl
+>>> plan = source("python", name="n", columns={"v": "int"}, rate=10.0, id="n").filter("v > 2", id="f").sink("out")
+>>> rows = pl.DataFrame({"time": pl.Series([0, 1, 2, 3, 4], dtype=pl.Datetime("us")), "v": [1, 2, 3, 4, 5]})
+>>> world = StreamWorld(seed=1, peers=("a", "b", "c"))
+>>> world.deploy("app", plan, {"n": "a", "f": "b", "sink": "c"}, {"n": rows}, backups={"f": ("a",)})
+>>> world.run(10.0)
+>>> world.rows("app", "sink")["v"].to_list(), world.ended("app", "sink")
+([3, 4, 5], True)
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import polars as pl
+
+from synergy_nb.dataflow.operators import create
+from synergy_nb.dataflow.streams.component import Logic, Work
+from synergy_nb.dataflow.streams.deployments import Deployment, Feed, Lent, Place
+from synergy_nb.dataflow.streams.effects import Capture, Close, Effect, Fact, Open, Send
+from synergy_nb.dataflow.streams.hosting import Hosting
+from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
+from synergy_nb.plan import Plan
+from synergy_nb.simulator.scripted import Faults, ScriptedSource
+
+__all__ = ["StreamWorld"]
+
+_SOURCE_S: Final = 0.02  # between two batches of a source
+
+
+class _Node:
+    """A simulated peer."""
+
+    def __init__(self, hosting: Hosting) -> None:
+        self.hosting = hosting
+        self.crashed = False
+        self.hung_until = 0.0
+        self.busy = False
+        self.timer: float | None = None
+        self.scripts: dict[tuple[str, str], ScriptedSource] = {}
+
+
+class StreamWorld:
+    """Peers, the network between them, applications on them, and faults.
+
+    Parameters
+    ----------
+    seed
+        Seed of all that is drawn.
+    peers
+        Addresses.
+    faults
+        Faults of the network.
+    detection
+        Seconds after which the director hears of a death.
+    service
+        Seconds that a tuple takes to be executed.
+
+    Attributes
+    ----------
+    facts : list of (float, str, Fact)
+        What peers stated: time in seconds, address, fact.
+    clients : dict
+        Application and sink to the seconds between two collections of its results.
+    most_bytes : int
+        Bytes that a log held at most.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        peers: Sequence[str],
+        faults: Faults | None = None,
+        detection: float = 0.3,
+        service: float = 1e-4,
+    ) -> None:
+        self.rng = random.Random(seed)
+        self.faults = faults or Faults()
+        self.detection = detection
+        self.service = service
+        self.now = 0.0
+        self.facts: list[tuple[float, str, Fact]] = []
+        self.clients: dict[tuple[str, str], float] = {}
+        self.most_bytes = 0
+        self.deployments: dict[str, Deployment] = {}
+        self._ready: set[tuple[str, str, str]] = set()  # application, operator, peer: it said that it can take over
+        self._first: set[tuple[str, str, str]] = set()  # it has kept a backup from the beginning
+        self._plans: dict[str, Plan] = {}
+        self._inputs: dict[str, Mapping[str, pl.DataFrame]] = {}
+        self._results: dict[tuple[str, str], list[Item]] = {}
+        self._nodes = {peer: _Node(Hosting(peer, self._create)) for peer in peers}
+        self._distances: dict[frozenset[str], float] = {}
+        self._broken: dict[frozenset[str], float] = {}
+        self._last: dict[tuple[str, str], float] = {}  # arrival of the last frame from one peer to another
+        self._heap: list[tuple[float, int, Callable[[], None]]] = []
+        self._sequence = 0
+
+    def _create(self, deployment: Deployment, operator: str) -> Logic | None:
+        plan = self._plans[deployment.application]
+        asked = plan.operators[operator]
+        return None if asked.kind == "source" else create(asked, plan, wait=lambda _: None)
+
+    # -- the director --------------------------------------------------------------------------------------------
+
+    def deploy(
+        self,
+        application: str,
+        plan: Plan,
+        peers: Mapping[str, str],
+        inputs: Mapping[str, pl.DataFrame],
+        *,
+        backups: Mapping[str, tuple[str, ...]] | None = None,
+        shares: Mapping[str, tuple[str, str]] | None = None,
+    ) -> None:
+        """Deploy an application.
+
+        Parameters
+        ----------
+        application, plan
+            Id and plan.
+        peers
+            Operator to the peer that executes it.
+        inputs
+            Source to its tuples, in the order of their event times.
+        backups
+            Operator to the peers that keep backups of it.
+        shares
+            Source to the application and operator whose stream it shares, instead of tuples of its own.
+        """
+        self._plans[application] = plan
+        self._inputs[application] = inputs
+        shared = shares or {}
+        places: dict[str, Place] = {}
+        for name, operator in plan.operators.items():
+            if name in shared:
+                continue
+            feeds = tuple(Feed(*shared[up]) if up in shared else Feed(application, up) for up in operator.inputs)
+            places[name] = Place(peers[name], 0, (backups or {}).get(name, ()), "", feeds, (), operator.kind == "sink")
+            self._first |= {(application, name, peer) for peer in places[name].backups}
+            if operator.kind == "sink":
+                self._results[application, name] = []
+                self.clients.setdefault((application, name), 0.05)
+                self._later(0.05, self._collect, application, name)
+        for owner in {feed.application for place in places.values() for feed in place.inputs} - {application}:
+            self._lend(application, owner, places)
+        self._publish(Deployment(application, 1, places))
+
+    def _lend(self, application: str, owner: str, places: Mapping[str, Place]) -> None:
+        """Tell the owner of streams who shares them."""
+        owned = self.deployments[owner]
+        changed: dict[str, Place] = {}
+        for name, place in owned.places.items():
+            kept = tuple(lent for lent in place.lent if lent.application != application)
+            lent = tuple(
+                Lent(application, reader, port, there.active, there.epoch)
+                for reader, there in places.items()
+                for port, feed in enumerate(there.inputs)
+                if feed == (owner, name)
+            )
+            changed[name] = msgspec.structs.replace(place, lent=(*kept, *lent))
+        everybody = {peer for there in places.values() for peer in (there.active, *there.copies)}
+        witnesses = tuple(sorted(peer for peer in everybody.union(owned.witnesses) if not self.dead(peer)))
+        known = self.deployments.get(application)
+        requires = {**owned.requires, application: 1 if known is None else known.version + 1}
+        version = owned.version + 1
+        self._publish(
+            msgspec.structs.replace(owned, version=version, places=changed, witnesses=witnesses, requires=requires)
+        )
+
+    def dead(self, peer: str) -> bool:
+        """Whether a peer has crashed."""
+        return self._nodes[peer].crashed
+
+    def change(self, application: str, places: Mapping[str, Place]) -> None:
+        """Publish a new deployment of an application, and of those whose streams it shares."""
+        known = self.deployments[application]
+        for owner in {feed.application for place in places.values() for feed in place.inputs} - {application}:
+            self._lend(application, owner, places)
+        known = self.deployments[application]
+        witnesses = tuple(peer for peer in known.witnesses if not self.dead(peer))
+        self._publish(
+            msgspec.structs.replace(known, version=known.version + 1, places=dict(places), witnesses=witnesses)
+        )
+
+    def _publish(self, deployment: Deployment) -> None:
+        """Tell all peers; each hears of it at another time."""
+        self.deployments[deployment.application] = deployment
+        for peer in self._nodes:
+            self._later(self.rng.uniform(0.001, 0.05), self._converge, peer, deployment)
+
+    def _converge(self, peer: str, deployment: Deployment) -> None:
+        self._at(peer, lambda hosting: hosting.converge(deployment, self.now))
+
+    def ready(self, application: str, operator: str, peer: str) -> bool:
+        """Whether a peer has said that it can take over a component, or has kept a backup from the beginning."""
+        key = (application, operator, peer)
+        return key in self._ready or key in self._first
+
+    def replace_dead(self, dead: str) -> None:
+        """Let backups take over what was on a peer, and find new ones."""
+        for application in tuple(self.deployments):
+            known = self.deployments[application].places
+            places = {name: self._without(application, name, place, dead) for name, place in known.items()}
+            if places != known:
+                self.change(application, places)
+
+    def _without(self, application: str, operator: str, place: Place, dead: str) -> Place:
+        """Where a component goes after a death; stays where it was if nobody can take over."""
+        backups = tuple(peer for peer in place.backups if peer != dead)
+        follower = "" if place.follower == dead else place.follower
+        active, epoch = place.active, place.epoch
+        if active == dead:
+            heirs = [peer for peer in (*backups, follower) if peer and self.ready(application, operator, peer)]
+            if not heirs:
+                return place
+            active, epoch, follower = self.rng.choice(heirs), epoch + 1, ""
+            backups = tuple(peer for peer in backups if peer != active)
+        if len(backups) < len(place.backups):
+            backups += self._another(application, operator, {active, follower, *backups})
+        return msgspec.structs.replace(place, active=active, epoch=epoch, backups=backups, follower=follower)
+
+    def _another(self, application: str, operator: str, taken: set[str]) -> tuple[str, ...]:
+        """One more peer for a backup, if there is any."""
+        free = [peer for peer in self._nodes if not self.dead(peer) and peer not in taken]
+        if not free:
+            return ()
+        peer = self.rng.choice(free)
+        self._begins(application, operator, peer)
+        return (peer,)
+
+    def _begins(self, application: str, operator: str, peer: str) -> None:
+        """A peer is going to keep a copy from now on: it cannot take over before it says so."""
+        self._ready.discard((application, operator, peer))
+        self._first.discard((application, operator, peer))
+
+    def move(self, application: str, operator: str, to: str, patience: float) -> None:
+        """Move a component: a follower first, which takes its place once it is ready.
+
+        Parameters
+        ----------
+        application, operator
+            Component that moves.
+        to
+            Address of the peer that it moves to.
+        patience
+            Seconds until the director looks for the first time whether the follower is ready.
+        """
+        place = self.deployments[application].places[operator]
+        if to == place.active or place.follower or self.dead(to):
+            return
+        if to not in place.backups:
+            self._begins(application, operator, to)
+        backups = tuple(peer for peer in place.backups if peer != to)
+        self._place(application, operator, msgspec.structs.replace(place, follower=to, backups=backups))
+        self._later(patience, self._finish_move, application, operator, to, place.epoch, 40)
+
+    def _finish_move(self, application: str, operator: str, to: str, epoch: int, tries: int) -> None:
+        place = self.deployments[application].places[operator]
+        if place.epoch != epoch or place.follower != to or self.dead(to):
+            return
+        if self.ready(application, operator, to):
+            new = msgspec.structs.replace(place, active=to, epoch=epoch + 1, follower="")
+            self._place(application, operator, new)
+        elif tries:
+            self._later(0.05, self._finish_move, application, operator, to, epoch, tries - 1)
+        else:
+            self._place(application, operator, msgspec.structs.replace(place, follower=""))
+
+    def _place(self, application: str, operator: str, place: Place) -> None:
+        self.change(application, {**self.deployments[application].places, operator: place})
+
+    def recovering(self) -> bool:
+        """Whether the director does not know of a death yet, or a component that took over is not free yet."""
+        if any(self.dead(peer) for each in self.deployments.values() for peer in each.peers):
+            return True
+        return any(node.hosting.roles.recoveries for node in self._nodes.values() if not node.crashed)
+
+    # -- faults --------------------------------------------------------------------------------------------------
+
+    def crash(self, peer: str) -> None:
+        """A peer is gone at once; the director hears of it later."""
+        self._nodes[peer].crashed = True
+        for other in self._nodes:
+            if other != peer:
+                self._later(self.rng.uniform(0.0, 0.1), self._link_down, other, peer)
+        self._later(self.detection, self.replace_dead, peer)
+
+    def hang(self, peer: str, seconds: float) -> None:
+        """A peer does nothing for some time, and then all that came meanwhile."""
+        node = self._nodes[peer]
+        node.hung_until = max(node.hung_until, self.now + seconds)
+
+    def cut(self, one: str, other: str, seconds: float) -> None:
+        """A link between two peers is broken for some time: what is under way is lost."""
+        pair = frozenset((one, other))
+        self._broken[pair] = max(self.now + seconds, self._broken.get(pair, 0.0))
+        self._later(0.0, self._link_down, one, other)
+        self._later(self.rng.uniform(0.0, 0.05), self._link_down, other, one)
+
+    def _link_down(self, peer: str, other: str) -> None:
+        self._at(peer, lambda hosting: hosting.link_down(other, self.now))
+
+    # -- results -------------------------------------------------------------------------------------------------
+
+    def _collect(self, application: str, sink: str) -> None:
+        deployment = self.deployments.get(application)
+        if deployment is None or sink not in deployment.places:
+            return
+        peer = deployment.places[sink].active
+
+        def collect(hosting: Hosting) -> list[Effect]:
+            chunks, effects = hosting.collect(application, sink, self.now)
+            self._results[application, sink] += [chunk.item for chunk in chunks]
+            return effects
+
+        self._at(peer, collect)
+        if not self.ended(application, sink):
+            self._later(self.clients[application, sink], self._collect, application, sink)
+
+    def ended(self, application: str, sink: str) -> bool:
+        """Whether the end of a sink's stream has been collected."""
+        found = self._results[application, sink]
+        return bool(found) and isinstance(found[-1], Punctuation) and found[-1].time == END
+
+    def rows(self, application: str, sink: str) -> pl.DataFrame:
+        """All tuples that were collected of a sink, in their order."""
+        tables = [item.table for item in self._results[application, sink] if isinstance(item, Batch)]
+        return pl.concat(tables) if tables else pl.DataFrame()
+
+    def failures(self) -> list[str]:
+        """What peers said of components that cannot go on."""
+        failed = [(at, fact) for _, at, fact in self.facts if fact.kind == "component_failed"]
+        return [f"{at}: {fact.operator}: {fact.reason}" for at, fact in failed]
+
+    # -- time ----------------------------------------------------------------------------------------------------
+
+    def run(self, seconds: float) -> None:
+        """Let time pass."""
+        until = self.now + seconds
+        while self._heap and self._heap[0][0] <= until:
+            self.now, _, action = heapq.heappop(self._heap)
+            action()
+        self.now = until
+
+    def _later(self, seconds: float, action: Callable[..., Any], *arguments: Any) -> None:
+        self._sequence += 1
+        heapq.heappush(self._heap, (self.now + seconds, self._sequence, lambda: action(*arguments)))
+
+    def _at(self, peer: str, act: Callable[[Hosting], list[Effect]]) -> None:
+        """Have a peer do something, as soon as it does anything at all."""
+        node = self._nodes[peer]
+        if node.crashed:
+            return
+        if node.hung_until > self.now:
+            self._later(node.hung_until - self.now, self._at, peer, act)
+            return
+        self._carry_out(peer, act(node.hosting))
+        self._work(peer)
+        self._set_timer(peer)
+
+    def _set_timer(self, peer: str) -> None:
+        node = self._nodes[peer]
+        at = node.hosting.next_timer
+        if at is not None and (node.timer is None or at < node.timer or node.timer <= self.now):
+            node.timer = max(at, self.now)
+            self._later(node.timer - self.now, self._tick, peer, node.timer)
+
+    def _tick(self, peer: str, at: float) -> None:
+        node = self._nodes[peer]
+        if node.timer == at:
+            node.timer = None
+            self._at(peer, lambda hosting: hosting.tick(self.now))
+
+    def _work(self, peer: str) -> None:
+        node = self._nodes[peer]
+        work = node.hosting.next(together=self.rng.choice((0, 0, 20))) if not node.busy else None
+        if work is not None:
+            node.busy = True
+            self._later(self.service * (1 + work.rows), self._finish, peer, work)
+        self.most_bytes = max(self.most_bytes, *(c.log.size for c in node.hosting.components.values()), 0)
+
+    def _finish(self, peer: str, work: Work) -> None:
+        self._nodes[peer].busy = False
+        self._at(peer, lambda hosting: hosting.finished(work, work.run(), self.now))
+
+    # -- effects -------------------------------------------------------------------------------------------------
+
+    def _carry_out(self, peer: str, effects: list[Effect]) -> None:
+        node = self._nodes[peer]
+        for effect in effects:
+            match effect:
+                case Send(to, frame):
+                    self._send(peer, to, frame)
+                case Capture():
+                    self._later(self.rng.uniform(0.0, 0.01), self._captured, peer, effect)
+                case Open(application, operator, since):
+                    table = self._inputs[application][operator]
+                    node.scripts[application, operator] = ScriptedSource(table, random.Random(self.rng.random()), since)
+                    self._later(_SOURCE_S, self._read, peer, (application, operator))
+                case Close(application, operator):
+                    node.scripts.pop((application, operator), None)
+                case Fact():
+                    self.facts.append((self.now, peer, effect))
+                    if effect.kind == "copy_ready":
+                        self._ready.add((effect.application, effect.operator, peer))
+
+    def _captured(self, peer: str, capture: Capture) -> None:
+        self._at(peer, lambda hosting: hosting.captured(capture, capture.make(), self.now))
+
+    def _read(self, peer: str, key: tuple[str, str]) -> None:
+        script = self._nodes[peer].scripts.get(key)
+        if script is None or script.ended:
+            return
+
+        def read(hosting: Hosting) -> list[Effect]:
+            if self._nodes[peer].scripts.get(key) is not script or not hosting.wants(*key):
+                return []
+            return hosting.emit(*key, script.next(self.now), self.now)
+
+        self._at(peer, read)
+        self._later(_SOURCE_S * self.rng.uniform(0.5, 1.5), self._read, peer, key)
+
+    def _send(self, peer: str, to: str, frame: Any) -> None:
+        rng, faults = self.rng, self.faults
+        if self._broken.get(frozenset((peer, to)), 0.0) > self.now or rng.random() < faults.loss:
+            return
+        for _ in range(1 + (rng.random() < faults.duplication)):
+            delay = rng.uniform(*faults.delay) * self._distance(peer, to)
+            if rng.random() < faults.reordering:
+                at = self.now + 10.0 * delay
+            else:
+                at = self._last[peer, to] = max(self.now + delay, self._last.get((peer, to), 0.0))
+            self._later(at - self.now, self._arrive, peer, to, frame, self.now)
+
+    def _distance(self, peer: str, to: str) -> float:
+        pair = frozenset((peer, to))
+        if pair not in self._distances:
+            self._distances[pair] = 30.0 if self.rng.random() < self.faults.slow else 1.0
+        return self._distances[pair]
+
+    def _arrive(self, peer: str, to: str, frame: Any, sent: float) -> None:
+        if self._broken.get(frozenset((peer, to)), -1.0) >= sent:
+            return  # the link broke while it was under way
+        self._at(to, lambda hosting: hosting.receive(peer, frame, self.now))
