@@ -64,6 +64,7 @@ LINK: Final = "link"
 REFERENCE: Final = "filter"
 MEMORY: Final = 100  # observations that the fading mean and variance are about
 OUTLIER: Final = 5.0  # standard deviations beyond which an observation counts as so far away and no further
+EARLY: Final = 9  # observations of which none counts as much more than their median
 LEAST: Final = 0.25  # share of what the reference takes that any other kind takes at least
 #: Correlation of the times that two stages of one path take. Of 40 plans on a machine at rest and 20 on a busy one, all
 #: with tuples followed through each stage, it was .19 (quartiles .15 and .24) and .17 (.11 and .23).
@@ -80,29 +81,53 @@ class Overhead(NamedTuple):
 class Fading:
     """Mean and variance with exponentially fading weights; the first observations are weighted equally.
 
+    Of the first :data:`EARLY` none counts as more than :data:`OUTLIER` times their median, whichever comes first: a
+    peer that starts is held up by its own start.
+
     Parameters
     ----------
     memory
         Number of observations that count.
+
+    Examples
+    --------
+    >>> fading = Fading()
+    >>> for seconds in (2.0, 0.001, 0.001):
+    ...     fading.add(seconds)
+    >>> round(fading.mean, 6)
+    0.002333
     """
 
-    __slots__ = ("_memory", "count", "mean", "variance")
+    __slots__ = ("_first", "_memory", "count", "mean", "variance")
 
     def __init__(self, memory: int = MEMORY) -> None:
         self._memory = memory
+        self._first: list[float] = []
         self.count = 0
         self.mean = 0.0
         self.variance = 0.0
 
     def add(self, value: float) -> None:
         """Count one observation; an outlier counts as less extreme than it is."""
-        if self.count >= 3:
-            value = min(value, self.mean + OUTLIER * max(math.sqrt(self.variance), 0.5 * self.mean))
+        if self.count < EARLY:
+            self._first.append(value)
+            most = OUTLIER * sorted(self._first)[(len(self._first) - 1) // 2]
+            bounded = [min(each, most) for each in self._first]
+            self.count = len(bounded)
+            self.mean = math.fsum(bounded) / self.count
+            self.variance = math.fsum((each - self.mean) ** 2 for each in bounded) / self.count
+            return
+        value = min(value, self.mean + OUTLIER * max(math.sqrt(self.variance), 0.5 * self.mean))
         self.count = min(self.count + 1, self._memory)
         gain = 1.0 / self.count
         error = value - self.mean
         self.mean += gain * error
         self.variance = (1.0 - gain) * (self.variance + gain * error * error)
+
+    def doubt(self) -> None:
+        """Let all that was observed so far count as one observation."""
+        self._first = [self.mean]
+        self.count = 1
 
 
 class Overheads:
@@ -148,6 +173,11 @@ class Overheads:
         if kind not in self._calls:
             self._calls[kind] = Fading()
         self._calls[kind].add(seconds)
+
+    def doubt(self) -> None:
+        """Let all that was measured so far count as one observation: it was while the peer started."""
+        for each in (*self._stages.values(), *self._calls.values()):
+            each.doubt()
 
     @property
     def empty(self) -> bool:

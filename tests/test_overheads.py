@@ -75,6 +75,27 @@ def test_a_kind_that_has_not_run_takes_as_much_more_than_the_reference_as_its_ca
     assert overheads.expected("aggregate").mean == pytest.approx(0.009)  # what has run counts
 
 
+def test_what_was_measured_while_a_peer_started_is_soon_outweighed() -> None:
+    """Seen: on a busy machine a new cluster refused its first plans, as its threads had waited for its own start."""
+    overheads, loop = Overheads(), asyncio.new_event_loop()
+    times = itertools.count(step=0.0005)
+    calibration = Calibration(loop, lambda: next(times), overheads)
+    loop.close()
+    for held_up in (1.2, 0.8, 1.5, 0.9, 2.0):
+        overheads.observe(SOURCE, held_up)
+        overheads.observe(REFERENCE, held_up / 10.0)
+    calibration.renew()
+    for _ in range(3):
+        overheads.observe(SOURCE, 0.0005)
+        overheads.observe(REFERENCE, 0.0005)
+    assert overheads.expected(SOURCE).mean < 0.0015
+    assert overheads.expected(REFERENCE).mean < 0.0015
+    assert overheads.expected(SOURCE).variance < 0.002**2
+    for _ in range(20):
+        overheads.observe(SOURCE, 0.3)  # it is as slow all the time
+    assert overheads.expected(SOURCE).mean > 0.1
+
+
 # -- the way of data ---------------------------------------------------------------------------------------------------
 
 

@@ -118,6 +118,7 @@ class Calibration:
         self._loop = loop
         self._clock = clock
         self._overheads = overheads
+        self._interval = SOON
         self._halt = threading.Event()
         self._reference, *others = specimens()
         self._others = itertools.cycle(others)
@@ -129,17 +130,21 @@ class Calibration:
         """Start the thread."""
         self._thread.start()
 
+    def renew(self) -> None:
+        """Measure at short intervals again: the peer has started, and what was measured meanwhile tells little."""
+        self._overheads.doubt()
+        self._interval = SOON
+
     def close(self) -> None:
         """Let the thread end; measure nothing more."""
         self._halt.set()
 
     def _run(self) -> None:
-        interval = SOON
         while True:
-            due = self._clock() + interval
-            if self._halt.wait(interval):
+            due = self._clock() + self._interval
+            if self._halt.wait(self._interval):
                 return
-            interval = min(interval * LONGER, EVERY)
+            self._interval = min(self._interval * LONGER, EVERY)
             try:
                 self._loop.call_soon_threadsafe(self.measure, due)
             except RuntimeError:  # the loop was closed

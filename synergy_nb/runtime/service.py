@@ -333,6 +333,7 @@ class Service:
         await self._until(lambda: pastry.joined and directory.confirmed, POLL)
         if not pastry.joined:
             raise ValueError(f"contact: {asked.contact!r}; the ring could not be joined through it in {POLL:g} s")
+        self.calibration.renew()
         return pack(Joined(sorted(self.synergy.probing.offers)))
 
     async def _leave(self, payload: bytes) -> bytes:
