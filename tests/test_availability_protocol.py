@@ -50,7 +50,7 @@ class Line:
 
 
 def begin(at: str | None = "peer-3", name: str = "source") -> Stream:
-    return source("python", name="n", columns={"v": "float"}, rate=100.0, id=name, at=at)
+    return source("python", name=name, columns={"v": "float"}, rate=100.0, id=name, at=at)
 
 
 def chain(components: int, at: str | None = "peer-3") -> Plan:

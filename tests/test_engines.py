@@ -15,7 +15,7 @@ from synergy_nb.explanation import Explanation
 from synergy_nb.graph import Deploy
 from synergy_nb.plan import Plan, PlanError, source
 from synergy_nb.plan.builder import Stream
-from synergy_nb.plan.parts import PART, Profile, cones, parts_of, place, profiled
+from synergy_nb.plan.parts import PART, Profile, cones, pace, parts_of, place, profiled
 from tests.simulated import Ring
 
 WITH_SPARK = (*ALL_COMPONENTS, PART)
@@ -85,6 +85,12 @@ def test_a_placed_plan_is_a_plan_of_the_same_streams() -> None:
     assert again == placed
     assert again.load("aggregate") > plan.load("filter")
     assert parts_of(again) == {"aggregate": ["filter", "aggregate"]}
+
+
+@pytest.mark.parametrize("speed", [0.0, 2.0])
+def test_a_part_keeps_the_pace_of_what_comes_in(speed: float) -> None:
+    placed = place(top(speed=speed), {"filter", "aggregate"}, 0.5)  # no source is in the part
+    assert pace(placed, "aggregate") == pace(placed, "sort") == speed
 
 
 def test_a_part_that_came_damaged_is_refused_by_name() -> None:

@@ -210,10 +210,12 @@ def test_a_push_waits_for_room_and_says_how_long_it_has() -> None:
     feed = Feed(COLUMNS, room=2)
     feed.bind("someone")
     feed.push(rows(0, 1, 2))  # whole, or not at all
-    with pytest.raises(TimeoutError, match=re.escape("no room within 0.01 s: 3 rows wait for someone")):
+    with pytest.raises(TimeoutError, match=re.escape("no room within 10 ms: 3 rows wait for someone")):
         feed.push(rows(3)[0], timeout=0.01)
+    with pytest.raises(ValueError, match="timeout: 'soon'; expected a duration such as"):
+        feed.push(rows(3)[0], timeout="soon")
     with pytest.raises(TimeoutError, match="no room within"):
-        asyncio.run(feed.push_async(rows(3)[0], timeout=0.01))
+        asyncio.run(feed.push_async(rows(3)[0], timeout="10 ms"))
     pusher = threading.Thread(target=feed.push, args=(rows(9)[0],))
     pusher.start()
 

@@ -163,7 +163,7 @@ def pace(plan: Plan, operator: str) -> float:
             slowest = min(slowest, _pace_of_source(asked))
         if asked.kind == PART:
             inner, members = part_of(asked)
-            slowest = min(slowest, *(pace(inner, each) for each in members if not inner.upstream(each)))
+            slowest = min((slowest, *(pace(inner, each) for each in members if not inner.upstream(each))))
         waiting.extend(asked.inputs)
     return slowest
 

@@ -22,7 +22,8 @@ import polars as pl
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.plan.catalogue import TYPES
 from synergy_nb.plan.frames import is_frame, one_off
-from synergy_nb.plan.units import nearest
+from synergy_nb.plan.units import duration, nearest
+from synergy_nb.readable import seconds
 from synergy_nb.runtime.rows import FeedError, RowReader
 
 __all__ = ["Feed", "FeedError", "Rows", "check_rows", "items", "supply"]
@@ -85,7 +86,7 @@ class Feed:
 
     # -- for who pushes --------------------------------------------------------------------------------------------
 
-    def push(self, rows: Any, timeout: float | None = None) -> None:
+    def push(self, rows: Any, timeout: float | str | None = None) -> None:
         """Give one row (a dictionary), several (a list of them) or a frame; all or none of it is taken.
 
         Parameters
@@ -93,29 +94,31 @@ class Feed:
         rows
             Rows with the columns of the feed; other columns are left out.
         timeout
-            Seconds to wait for room; by default the call waits as long as it takes.
+            Time to wait for room, in seconds or as ``"2 s"``; by default the call waits as long as it takes.
 
         Raises
         ------
         FeedError
             If a column or a value is not as declared; if the feed has been closed, or its application has ended.
         TimeoutError
-            If there was no room within ``timeout`` seconds.
+            If there was no room within ``timeout``.
         """
+        patience = _patience(timeout)
         piece, count = self._made(rows)
         with self._lock:
-            if not self._has_room() and not self._changed.wait_for(self._has_room, timeout):
-                raise self._no_room(timeout)
+            if not self._has_room() and not self._changed.wait_for(self._has_room, patience):
+                raise self._no_room(patience)
             self._append(piece, count)
 
-    async def push_async(self, rows: Any, timeout: float | None = None) -> None:
+    async def push_async(self, rows: Any, timeout: float | str | None = None) -> None:
         """Do the same as :meth:`push`, for coroutines: the event loop goes on while there is no room."""
+        patience = _patience(timeout)
         piece, count = self._made(rows)
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(patience):
                 await self._append_async(piece, count)
         except TimeoutError:
-            raise self._no_room(timeout) from None
+            raise self._no_room(patience) from None
 
     def close(self) -> None:
         """End the stream, behind all rows that have been pushed."""
@@ -250,8 +253,15 @@ class Feed:
         while self._pushers:
             _settle(self._pushers.pop())
 
-    def _no_room(self, timeout: float | None) -> TimeoutError:
-        return TimeoutError(f"feed: no room within {timeout:g} s: {self._waiting} rows wait for {self._application}")
+    def _no_room(self, patience: float | None) -> TimeoutError:
+        return TimeoutError(
+            f"feed: no room within {seconds(patience)}: {self._waiting} rows wait for {self._application}"
+        )
+
+
+def _patience(timeout: float | str | None) -> float | None:
+    """Seconds that a push waits for room at most; None: as long as it takes."""
+    return None if timeout is None else duration("timeout", timeout, least=0.0)
 
 
 def _settle(future: asyncio.Future[None]) -> None:
