@@ -1,0 +1,119 @@
+"""The wire form of frames: what is written is read again, and nothing else is."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from synergy_nb.dataflow.streams.frames import (
+    Ack,
+    Data,
+    Determinants,
+    Frame,
+    Recall,
+    State,
+    Subscribe,
+    Unsubscribe,
+)
+from synergy_nb.dataflow.streams.values import (
+    COPY,
+    ORIGIN,
+    Chunk,
+    Determinant,
+    OnLag,
+    Output,
+    Point,
+    Reader,
+    Run,
+    chunks_of,
+)
+from synergy_nb.dataflow.streams.wire import decode, encode
+from synergy_nb.dataflow.tuples import END, Batch, Punctuation
+
+OUTPUT = Output("an/app > x", "join:é", 0, 3)
+READER = Reader("other", "sink", 1, "tcp://127.0.0.1:1", 2)
+DETERMINANT = Determinant(OUTPUT.stream, ORIGIN, Point(3, 9), (Run(0, Point(2, 5)), Run(1, Point(7, 9))), ORIGIN)
+
+
+def chunks() -> tuple[Chunk, ...]:
+    times = pl.Series("time", [1, 2, 3], dtype=pl.Int64).cast(pl.Datetime("us"))
+    table = pl.DataFrame([times, pl.Series("text", ["a", "", "é"])])
+    found = chunks_of([Batch(table, 0, 1.5), Punctuation(9, 3, 1.5), Punctuation(END, 3, 2.0)], ORIGIN)
+    found[0].determinants = (DETERMINANT,)
+    return tuple(found)
+
+
+FRAMES: list[Frame] = [
+    Data(OUTPUT, READER, ORIGIN),
+    Data(OUTPUT, READER, Point(5, 7), (), True),
+    Ack(OUTPUT, READER, Point(5, END), Point(4, 7), ORIGIN, 12, 0.25),
+    Subscribe(OUTPUT, READER, None, OnLag.FAIL),
+    Subscribe(OUTPUT, READER._replace(port=COPY), Point(3, 4), OnLag.RESYNC),
+    Unsubscribe(OUTPUT, READER, "it reads too slowly"),
+    State(
+        OUTPUT, READER, 4, (Point(1, 2), Point(3, 4)), Point(5, 6), ORIGIN, b"state", DETERMINANT.runs, (DETERMINANT,)
+    ),
+    State(OUTPUT, READER, 0, (), ORIGIN, ORIGIN, b""),
+    Recall(OUTPUT, 7),
+    Determinants(OUTPUT.stream, 7, (DETERMINANT,)),
+]
+
+
+@pytest.mark.parametrize("frame", FRAMES, ids=lambda frame: type(frame).__name__)
+def test_what_is_written_is_read(frame: Frame) -> None:
+    found = decode(encode(frame))
+    if isinstance(frame, Data):
+        assert isinstance(found, Data)
+        assert (found.output, found.reader, found.start, found.began) == (OUTPUT, READER, frame.start, frame.began)
+    else:
+        assert found == frame
+
+
+def test_chunks_keep_their_tuples_places_and_determinants() -> None:
+    sent = chunks()
+    found = decode(encode(Data(OUTPUT, READER, ORIGIN, sent)))
+    assert isinstance(found, Data)
+    for one, other in zip(sent, found.chunks, strict=True):
+        assert (one.start, one.end, one.size, one.determinants) == (
+            other.start,
+            other.end,
+            other.size,
+            other.determinants,
+        )
+        assert one.item == other.item
+
+
+def test_a_chunk_is_encoded_once_for_all_its_readers() -> None:
+    sent = chunks()
+    encode(Data(OUTPUT, READER, ORIGIN, sent))
+    payloads = [chunk.payload for chunk in sent]
+    encode(Data(OUTPUT, READER._replace(port=0), ORIGIN, sent))
+    assert all(one is chunk.payload for one, chunk in zip(payloads, sent, strict=True))
+    assert None not in payloads
+
+
+@pytest.mark.parametrize("frame", [*FRAMES, Data(OUTPUT, READER, ORIGIN, chunks())], ids=lambda one: type(one).__name__)
+def test_no_damaged_byte_goes_unnoticed(frame: Frame) -> None:
+    data = encode(frame)
+    for place in range(len(data)):
+        damaged = bytearray(data)
+        damaged[place] ^= 0x41
+        with pytest.raises(ValueError, match=r"frame|item"):
+            decode(damaged)
+
+
+@pytest.mark.parametrize("frame", [*FRAMES, Data(OUTPUT, READER, ORIGIN, chunks())], ids=lambda one: type(one).__name__)
+def test_what_is_cut_off_or_goes_on_is_refused(frame: Frame) -> None:
+    data = encode(frame)
+    for length in range(len(data)):
+        with pytest.raises(ValueError, match=r"frame|item"):
+            decode(data[:length])
+    with pytest.raises(ValueError, match="payload"):
+        decode(data + b"x")
+
+
+def test_an_item_that_is_not_where_its_chunk_says_is_refused() -> None:
+    batch = chunks()[0]
+    elsewhere = Chunk(Point(4, 0), Point(7, 0), batch.item, batch.size)
+    with pytest.raises(ValueError, match="item of 3 tuples from position 0; expected one from 4 to 7"):
+        decode(encode(Data(OUTPUT, READER, ORIGIN, (elsewhere,))))
