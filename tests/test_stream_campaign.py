@@ -108,7 +108,7 @@ def run(seed: int) -> None:
         reordering=rng.choice((0.0, 0.0, 0.1)),
         slow=rng.choice((0.0, 0.3, 0.6)),
     )
-    world = StreamWorld(seed, PEERS, faults)
+    world = StreamWorld(seed, PEERS, faults, codec=seed % 4 == 0)
     world.clients["app", "out"] = rng.choice((0.02, 0.5))
     world.deploy("app", plan, peers, inputs, backups=backups)
     crashes = 0

@@ -39,6 +39,7 @@ from synergy_nb.dataflow.streams.component import Logic, Work
 from synergy_nb.dataflow.streams.deployments import Deployment, Feed, Lent, Place
 from synergy_nb.dataflow.streams.effects import Capture, Close, Effect, Fact, Open, Send
 from synergy_nb.dataflow.streams.hosting import Hosting
+from synergy_nb.dataflow.streams.wire import decode, encode
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.plan import Plan
 from synergy_nb.simulator.scripted import Faults, ScriptedSource
@@ -75,6 +76,8 @@ class StreamWorld:
         Seconds after which the director hears of a death.
     service
         Seconds that a tuple takes to be executed.
+    codec
+        Whether each frame is encoded and decoded on its way, as between real peers.
 
     Attributes
     ----------
@@ -93,11 +96,13 @@ class StreamWorld:
         faults: Faults | None = None,
         detection: float = 0.3,
         service: float = 1e-4,
+        codec: bool = False,
     ) -> None:
         self.rng = random.Random(seed)
         self.faults = faults or Faults()
         self.detection = detection
         self.service = service
+        self._codec = codec
         self.now = 0.0
         self.facts: list[tuple[float, str, Fact]] = []
         self.clients: dict[tuple[str, str], float] = {}
@@ -444,6 +449,8 @@ class StreamWorld:
         rng, faults = self.rng, self.faults
         if self._broken.get(frozenset((peer, to)), 0.0) > self.now or rng.random() < faults.loss:
             return
+        if self._codec:
+            frame = decode(encode(frame))
         for _ in range(1 + (rng.random() < faults.duplication)):
             delay = rng.uniform(*faults.delay) * self._distance(peer, to)
             if rng.random() < faults.reordering:
