@@ -293,12 +293,13 @@ def test_a_follower_ends_with_its_cluster_and_tells_of_the_last_events() -> None
     assert "peer_silent" not in kinds(follower)
 
 
-def test_a_killed_peer_is_told(cluster: Cluster) -> None:
-    follower = follow(cluster)
-    stay = follower.listen(lambda: None)
-    name, address = list(cluster.peers.items())[1]
-    cluster.kill(name)
-    heard(follower, lambda events: any((e.kind, e.subject) == ("peer_silent", address) for e in events))
-    heard(follower, lambda events: any((e.kind, e.subject) == ("peer_declared_dead", address) for e in events))
-    stay()
+def test_a_killed_peer_is_told() -> None:
+    with Cluster(2, spark=False) as cluster:
+        follower = follow(cluster)
+        stay = follower.listen(lambda: None)
+        name, address = list(cluster.peers.items())[1]
+        cluster.kill(name)
+        heard(follower, lambda events: any((e.kind, e.subject) == ("peer_silent", address) for e in events))
+        heard(follower, lambda events: any((e.kind, e.subject) == ("peer_declared_dead", address) for e in events))
+        stay()
     assert following.EVERY <= 0.2
