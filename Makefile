@@ -30,7 +30,7 @@ lint:
 	@$(PY) -m mypy
 
 test: lint
-	@$(PY) -m pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder $(ARGS)
+	@$(PY) -m pytest --numprocesses 2 $(ARGS)
 
 lab:
 	@.ci/setup lab

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
 from tests.browser import bare, browser, page
 from tests.jupyterlab import jupyterlab
+from tests.scheduling import SERVERS, LongFirst, long_first
 from tests.spark_server import quick_java, spark, spark_peers, spark_server
 
 __all__ = [
@@ -35,25 +36,18 @@ settings.register_profile("deterministic", derandomize=True, database=None, dead
 settings.load_profile("deterministic")
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What runs on one worker, and what goes first, for ``--dist loadgroup --no-loadscope-reorder``.
-
-    A file stays together, as it shares what its fixtures start, and so do all tests that share a Spark server, which
-    would else be started once a worker. Schedules of a campaign share nothing. What takes long goes first, so that no
-    worker is left alone with it at the end.
-    """
-    long: dict[Path, int] = {}
+    """The first of the tests on Spark waits for the server, too, which a busy machine starts in a minute."""
     for item in items:
-        used: Sequence[str] = getattr(item, "fixturenames", ())
-        server = next((name for name in ("spark_server", "spark_peers") if name in used), None)
-        slow = item.get_closest_marker("slow") is not None
-        if server is not None and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(300))  # the first waits for the server: a minute on a busy machine
-        if not (slow and item.path.stem.endswith("_campaign")):
-            item.add_marker(pytest.mark.xdist_group(server or item.path.stem))
-        long[item.path] = max(long.get(item.path, 0), 2 if server else 1 if slow else 0)
-    items.sort(key=lambda item: -long[item.path])
+        if SERVERS.keys() & set(getattr(item, "fixturenames", ())) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(300))
+    long_first(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LongFirst | None:
+    """Whatever ``--dist`` says, if workers share the tests at all."""
+    return None if config.getoption("dist") == "each" else LongFirst(config, log)
 
 
 @pytest.fixture(scope="session")

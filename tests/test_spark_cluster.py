@@ -7,9 +7,7 @@ from collections import Counter
 import polars as pl
 import pytest
 
-from spark_stream.server import Server
 from synergy_nb import Cluster, NotAdmitted, Plan, source, traces
-from synergy_nb.runtime.requests import ClusterError
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -59,21 +57,3 @@ def test_a_limit_that_a_micro_batch_breaks_is_refused_with_the_numbers(spark_pee
 
 def test_an_analyst_has_a_session_on_the_same_server(spark_peers: Cluster) -> None:
     assert spark_peers.spark_session().range(5).count() == 5
-
-
-def test_a_server_elsewhere_is_used_by_its_url(spark_server: Server) -> None:
-    endpoint = spark_server.ready()
-    url = f"{endpoint.url}/;token={endpoint.token}"
-    with Cluster(2, cores=4.0, spark=url) as cluster:
-        application = cluster.submit(sums("spark", speed=0.0), timeout=240.0)
-        assert ordered(application.results()).equals(expected())
-
-
-def test_without_spark_the_refusal_says_so() -> None:
-    with Cluster(1, spark=False) as cluster, pytest.raises(ClusterError, match="it was started without"):
-        cluster.submit(sums("spark", speed=0.0))
-
-
-def test_an_url_that_is_none_is_refused_before_anything_starts() -> None:
-    with pytest.raises(ValueError, match="sc://HOST"):
-        Cluster(1, spark="http://somewhere")

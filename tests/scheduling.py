@@ -1,0 +1,62 @@
+"""How a run with several workers is shared out: what one worker has to do alone, and what goes first.
+
+A file stays together, as it shares what its fixtures start. So do all files that share a Spark server, which each worker
+would start for itself otherwise. Schedules of a campaign share nothing. What takes long goes first, so that no
+worker is left alone with it at the end.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling
+
+__all__ = ["LongFirst", "long_first"]
+
+#: Files that share a server, by the fixture that has it.
+SERVERS: Final = {
+    "spark_peers": ("test_bench", "test_spark_cluster"),
+    "spark_server": (
+        "test_spark_elsewhere",
+        "test_spark_expressions",
+        "test_spark_operators",
+        "test_spark_query",
+        "test_spark_server",
+    ),
+}
+
+
+class LongFirst(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
+    """A worker that has nothing left takes the next unit, in the order in which these were collected."""
+
+    def __init__(self, config: pytest.Config, log: Any = None) -> None:
+        super().__init__(config, log)
+        config.option.loadscopereorder = False  # not by their number of tests
+
+    def _split_scope(self, nodeid: str) -> str:
+        path, _, test = nodeid.partition("::")
+        name = PurePosixPath(path).stem
+        if name.endswith("_campaign") and "[" in test:
+            return nodeid
+        return next((server for server, files in SERVERS.items() if name in files), path)
+
+
+def long_first(items: list[pytest.Item]) -> None:
+    """Put files with tests on Spark first, then those with other slow tests; otherwise the order stays.
+
+    Raises
+    ------
+    pytest.UsageError
+        If a test uses a server that its file does not share.
+    """
+    rank: dict[Path, int] = {}
+    for item in items:
+        used = SERVERS.keys() & set(getattr(item, "fixturenames", ()))
+        for server in used:
+            if item.path.stem not in SERVERS[server]:
+                raise pytest.UsageError(f"{item.nodeid}: uses {server}; expected its file in tests/scheduling.py")
+        slow = item.get_closest_marker("slow") is not None
+        rank[item.path] = max(rank.get(item.path, 0), 2 if used else 1 if slow else 0)
+    items.sort(key=lambda item: -rank[item.path])
