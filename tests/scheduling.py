@@ -1,7 +1,7 @@
 """How a run with several workers is shared out: what one worker has to do alone, and what goes first.
 
-A file stays together, as it shares what its fixtures start. So do all files that share a Spark server, which each worker
-would start for itself otherwise. Schedules of a campaign share nothing. What takes long goes first, so that no
+A file stays together, as it shares what its fixtures start. So do all files that share a Spark server, which each
+worker would start for itself otherwise. Schedules of a campaign share nothing. What takes long goes first, so that no
 worker is left alone with it at the end.
 """
 
