@@ -39,6 +39,7 @@ from synergy_nb.dataflow.streams.component import Logic, Work
 from synergy_nb.dataflow.streams.deployments import Deployment, Feed, Lent, Place
 from synergy_nb.dataflow.streams.effects import Capture, Close, Effect, Fact, Open, Send
 from synergy_nb.dataflow.streams.hosting import Hosting
+from synergy_nb.dataflow.streams.log import LIMITS, Limits
 from synergy_nb.dataflow.streams.wire import decode, encode
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.plan import Plan
@@ -78,6 +79,8 @@ class StreamWorld:
         Seconds that a tuple takes to be executed.
     codec
         Whether each frame is encoded and decoded on its way, as between real peers.
+    limits
+        Bytes that each log holds.
 
     Attributes
     ----------
@@ -97,6 +100,7 @@ class StreamWorld:
         detection: float = 0.3,
         service: float = 1e-4,
         codec: bool = False,
+        limits: Limits = LIMITS,
     ) -> None:
         self.rng = random.Random(seed)
         self.faults = faults or Faults()
@@ -113,7 +117,7 @@ class StreamWorld:
         self._plans: dict[str, Plan] = {}
         self._inputs: dict[str, Mapping[str, pl.DataFrame]] = {}
         self._results: dict[tuple[str, str], list[Item]] = {}
-        self._nodes = {peer: _Node(Hosting(peer, self._create)) for peer in peers}
+        self._nodes = {peer: _Node(Hosting(peer, self._create, limits)) for peer in peers}
         self._distances: dict[frozenset[str], float] = {}
         self._broken: dict[frozenset[str], float] = {}
         self._last: dict[tuple[str, str], float] = {}  # arrival of the last frame from one peer to another

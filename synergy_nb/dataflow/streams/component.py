@@ -23,7 +23,7 @@ import msgspec
 
 from synergy_nb.dataflow.packing import coalesce
 from synergy_nb.dataflow.streams.deployments import Feed, Place, Role
-from synergy_nb.dataflow.streams.log import StreamLog
+from synergy_nb.dataflow.streams.log import LIMITS, Limits, StreamLog
 from synergy_nb.dataflow.streams.merge import InOrder
 from synergy_nb.dataflow.streams.values import (
     COPY,
@@ -132,10 +132,19 @@ class Component:
         Active or follower.
     logic
         What works on its items; None: a source, which the driver reads.
+    limits
+        Bytes that its log holds.
     """
 
     def __init__(
-        self, application: str, operator: str, peer: str, place: Place, role: Role, logic: Logic | None
+        self,
+        application: str,
+        operator: str,
+        peer: str,
+        place: Place,
+        role: Role,
+        logic: Logic | None,
+        limits: Limits = LIMITS,
     ) -> None:
         self.application = application
         self.operator = operator
@@ -145,7 +154,7 @@ class Component:
         self.feeds: tuple[Feed, ...] = place.inputs
         self.copies: dict[str, int] = dict.fromkeys(place.copies, -1)  # who keeps one: last snapshot that it has
         self.logic = logic
-        self.log = StreamLog()
+        self.log = StreamLog(limits=limits)
         self.ports = [InOrder(ORIGIN if feed.application == application else None) for feed in place.inputs]
         self.order: list[Run] = []  # of what was read since the last chunk
         self.causes: list[Determinant] = []  # of what was read since the last chunk

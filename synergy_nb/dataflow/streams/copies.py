@@ -11,7 +11,7 @@ import msgspec
 
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.frames import Data, State
-from synergy_nb.dataflow.streams.log import StreamLog
+from synergy_nb.dataflow.streams.log import LIMITS, Limits, StreamLog
 from synergy_nb.dataflow.streams.merge import InOrder, Taken
 from synergy_nb.dataflow.streams.values import Chunk, Output
 
@@ -25,6 +25,8 @@ class Copy:
     ----------
     output
         Output of the component, in its present epoch.
+    limits
+        Bytes that a log holds, for whoever takes over.
 
     Attributes
     ----------
@@ -42,10 +44,10 @@ class Copy:
         Whether its peer has said that it has a snapshot.
     """
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: Output, limits: Limits = LIMITS) -> None:
         self.output = output
         self.merge = InOrder(None, output.epoch)
-        self.log = StreamLog()
+        self.log = StreamLog(limits=limits)
         self.log.held = True
         self.state: State | None = None
         self.retry_at = 0.0

@@ -13,7 +13,6 @@ from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.copies import Copy
 from synergy_nb.dataflow.streams.deployments import Role
 from synergy_nb.dataflow.streams.frames import Ack, Data, Frame, Subscribe, Unsubscribe
-from synergy_nb.dataflow.streams.log import WINDOW_BYTES
 from synergy_nb.dataflow.streams.merge import Taken
 from synergy_nb.dataflow.streams.values import COPY, OnLag, Output, Reader
 from synergy_nb.dataflow.tuples import END
@@ -128,7 +127,7 @@ class Exchange:
             places = (port.received, port.consumed, port.durable)
             if places == port.acknowledged:
                 continue
-            if port.unacknowledged >= WINDOW_BYTES // 4 or port.consumed.until == END:
+            if port.unacknowledged >= self._hosting.limits.window // 4 or port.consumed.until == END:
                 self._acknowledge(component, number, now)
             elif source.ack_at is None:
                 source.ack_at = now + ACK_S

@@ -22,7 +22,7 @@ from synergy_nb.dataflow.streams.deployments import Deployment, Place, Role
 from synergy_nb.dataflow.streams.effects import Capture, Effect, Fact, Send
 from synergy_nb.dataflow.streams.exchange import Exchange
 from synergy_nb.dataflow.streams.frames import Ack, Data, Determinants, Frame, Recall, State, Subscribe, Unsubscribe
-from synergy_nb.dataflow.streams.log import Trimmed
+from synergy_nb.dataflow.streams.log import LIMITS, Limits, Trimmed
 from synergy_nb.dataflow.streams.orders import Orders
 from synergy_nb.dataflow.streams.roles import Roles
 from synergy_nb.dataflow.streams.values import CLIENT, COPY, Chunk, OnLag, Output, Reader
@@ -42,11 +42,14 @@ class Hosting:
         Address of the peer.
     create
         Makes the logic of an operator of a deployed application; None for a source.
+    limits
+        Bytes that each log holds.
     """
 
-    def __init__(self, peer: str, create: Callable[[Deployment, str], Logic | None]) -> None:
+    def __init__(self, peer: str, create: Callable[[Deployment, str], Logic | None], limits: Limits = LIMITS) -> None:
         self.peer = peer
         self.create = create
+        self.limits = limits
         self.deployments: dict[str, Deployment] = {}
         self.components: dict[tuple[str, str], Component] = {}
         self.orders = Orders()

@@ -32,15 +32,31 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from synergy_nb.dataflow.streams.values import COPY, ORIGIN, Chunk, OnLag, Point, Reader, chunks_of
 from synergy_nb.dataflow.tuples import Punctuation
 
-__all__ = ["RETAIN_BYTES", "WINDOW_BYTES", "Cursor", "StreamLog", "Trimmed", "chunks_of"]
+__all__ = ["LIMITS", "Cursor", "Limits", "StreamLog", "Trimmed", "chunks_of"]
 
-WINDOW_BYTES: Final = 4 << 20
-RETAIN_BYTES: Final = 16 << 20  # of chunks that are kept for the sake of state that is not durable yet
+
+class Limits(NamedTuple):
+    """How much a log holds.
+
+    Parameters
+    ----------
+    window
+        Bytes that a reader may have been sent without having consumed them; of a reader that fails alone, also the
+        bytes that may wait for it.
+    retain
+        Bytes of chunks that are kept for the sake of readers whose state is not durable yet.
+    """
+
+    window: int = 4 << 20
+    retain: int = 16 << 20
+
+
+LIMITS: Final = Limits()
 
 
 class Trimmed(LookupError):
@@ -76,7 +92,7 @@ class Cursor:
         "consumed", "durable", "lost", "on_lag", "reader", "received", "resend_at", "sent", "subscribed", "window",
     )  # fmt: skip
 
-    def __init__(self, reader: Reader, since: Point, on_lag: OnLag = OnLag.BLOCK, window: int = WINDOW_BYTES) -> None:
+    def __init__(self, reader: Reader, since: Point, on_lag: OnLag = OnLag.BLOCK, window: int = LIMITS.window) -> None:
         self.reader = reader
         self.on_lag = on_lag
         self.window = window
@@ -98,8 +114,8 @@ class StreamLog:
     ----------
     start
         Place at which it begins.
-    retain
-        Bytes that it keeps at most for the sake of readers whose state is not durable; beyond, it is blocked.
+    limits
+        Bytes that it holds at most, beside the output of one execution: beyond them, it is blocked.
 
     Attributes
     ----------
@@ -109,10 +125,10 @@ class StreamLog:
         Whether all is kept until somebody says otherwise: in a copy, which does not know the readers.
     """
 
-    def __init__(self, start: Point = ORIGIN, retain: int = RETAIN_BYTES) -> None:
+    def __init__(self, start: Point = ORIGIN, limits: Limits = LIMITS) -> None:
         self.cursors: dict[Reader, Cursor] = {}
         self.held = False
-        self._retain = retain
+        self._limits = limits
         self._start = start
         self._chunks: list[Chunk] = []
         self._ends: list[Point] = []
@@ -203,9 +219,7 @@ class StreamLog:
 
     # -- readers -------------------------------------------------------------------------------------------------
 
-    def expect(
-        self, reader: Reader, since: Point | None = None, on_lag: OnLag = OnLag.BLOCK, window: int = WINDOW_BYTES
-    ) -> Cursor:
+    def expect(self, reader: Reader, since: Point | None = None, on_lag: OnLag = OnLag.BLOCK) -> Cursor:
         """A reader will come: keep all for it from a place on, or from where the one whose place it takes is.
 
         Parameters
@@ -216,8 +230,8 @@ class StreamLog:
         cursor = self.cursors.get(reader)
         if cursor is None:
             since = self._start if since is None else since
-            cursor = self.cursors[reader] = Cursor(reader, since, on_lag, window)
-        cursor.on_lag, cursor.window = on_lag, window
+            cursor = self.cursors[reader] = Cursor(reader, since, on_lag, self._limits.window)
+        cursor.on_lag = on_lag
         for old in [old for old in self.cursors.values() if reader.replaces(old.reader)]:
             if cursor.subscribed:  # a follower: it was there beside the one whose place it takes
                 cursor.durable = min(cursor.durable, old.durable)
@@ -226,9 +240,7 @@ class StreamLog:
             del self.cursors[old.reader]
         return cursor
 
-    def subscribe(
-        self, reader: Reader, since: Point | None, on_lag: OnLag = OnLag.BLOCK, window: int = WINDOW_BYTES
-    ) -> Cursor:
+    def subscribe(self, reader: Reader, since: Point | None, on_lag: OnLag = OnLag.BLOCK) -> Cursor:
         """A reader asks for all chunks from a place on, for the first time or again.
 
         Parameters
@@ -255,7 +267,7 @@ class StreamLog:
                 raise Trimmed(f"tuples from position {since.position} on are asked for; kept are those from {kept} on")
             since = self._start
         if cursor is None:
-            cursor = self.cursors[reader] = Cursor(reader, since, on_lag, window)
+            cursor = self.cursors[reader] = Cursor(reader, since, on_lag, self._limits.window)
         if not cursor.subscribed or reader.port == COPY:
             cursor.subscribed, cursor.consumed = True, since
         cursor.sent = cursor.received = since
@@ -316,7 +328,7 @@ class StreamLog:
             if cursor.on_lag is OnLag.BLOCK:
                 if end - self._offset(cursor.consumed) >= cursor.window:
                     return True
-                if end - self._offset(cursor.durable) >= self._retain:
+                if end - self._offset(cursor.durable) >= self._limits.retain:
                     return True
                 paced = True
             elif cursor.on_lag is OnLag.FAIL and not cursor.lost:

@@ -124,12 +124,12 @@ class Roles:
     def _made(self, key: Key, place: Place, role: Role, copy: Copy | None) -> Component | None:
         """A component that goes on from a copy, or begins."""
         hosting = self._hosting
-        component = Component(*key, hosting.peer, place, role, None)
+        component = Component(*key, hosting.peer, place, role, None, hosting.limits)
         state = copy.state if copy is not None else None
         try:
             component.logic = hosting.create(hosting.deployments[key[0]], key[1])
             if copy is not None and copy.merge.joined and (state is not None or component.logic is None):
-                component.log, copy.log = copy.log, StreamLog()
+                component.log, copy.log = copy.log, StreamLog(limits=hosting.limits)
                 copy.log.held = True
             if state is not None and component.logic is not None:
                 component.log.cut(state.end)
@@ -180,7 +180,7 @@ class Roles:
         output = Output(*key, 0, place.epoch)
         copy = self.copies.get(key)
         if copy is None:
-            copy = self.copies[key] = Copy(output)
+            copy = self.copies[key] = Copy(output, self._hosting.limits)
             copy.retry_at = now
         elif copy.output.epoch < place.epoch:
             if key in self._hosting.components:  # it followed one that is no more
