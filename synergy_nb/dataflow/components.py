@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from synergy_nb.dataflow.channels import Inlet, Outlet, Parcel
-from synergy_nb.dataflow.measures import Ewma, Rate, UnitCost
+from synergy_nb.dataflow.measuring import RESOLUTION, Measured
 from synergy_nb.dataflow.memory import Share
 from synergy_nb.dataflow.tuples import END
-from synergy_nb.signatures import Segment, Signature
 
 __all__ = ["RESOLUTION", "Component", "Reader"]
-
-#: Seconds between two observations of a signature: tuples come in batches, and of less time no mean load can be told.
-RESOLUTION: Final = 0.25
 
 
 class Reader(Protocol):
@@ -36,13 +32,13 @@ class Reader(Protocol):
         """The component has gone, and with it the stream unless it has ended."""
 
 
-class Component:
+class Component(Measured):
     """An operator's instance on this peer, and what is measured of it; made by ``Hosting.add``.
 
     Parameters
     ----------
     application, operator
-        Whose and which operator it executes.
+        Application and operator that it executes.
     limit
         Delay limit of the application in seconds, or None.
     remaining
@@ -66,40 +62,20 @@ class Component:
         share: Share,
         now: float,
     ) -> None:
+        super().__init__(measure_s=measure_s, share=share, now=now)
         self.application = application
         self.operator = operator
         self.limit = math.inf if limit is None else limit
         self.remaining = remaining
-        self.share = share
         self.inlets: list[Inlet] = []
         self.outlets: list[Outlet] = []
         self.taps: list[Reader] = []
-        self.kind = ""  # of its operator
-        self.stream = ""  # name of its stream
         self.position = 0  # in its stream, of what leaves next
         self.until: int | None = None  # event time of the last punctuation that has left
         self.running = False
         self.unfinished = False  # has not made all that its last items come to
         self.paused = False  # takes nothing more at the moment
-        self.elsewhere = False  # executed by another engine, which says itself what it took
         self.removed = False
-        self.arrivals = Rate(measure_s, now)
-        self._signature = Signature(start=now)  # of the load that arrives
-        self._signed, self._unsigned = now, 0  # until when, and tuples since
-        self.departures = Rate(measure_s, now)
-        self.busy = Rate(measure_s, now)
-        self.tuple_s = Ewma()
-        self.unit = UnitCost()
-        self.planned_s = 0.0  # seconds that its plan counts for a tuple
-        self.batch_s = Ewma()
-        self.queueing = Ewma()
-        self.works = 0
-        self.spent_s = 0.0
-        self.late = 0
-        self.tuples_in = 0
-        self.tuples_out = 0
-        self.bytes_in = 0
-        self.bytes_out = 0
 
     @property
     def open(self) -> bool:
@@ -131,67 +107,12 @@ class Component:
         for tap in tuple(self.taps):  # it leaves when it has all
             tap.take(parcels)
 
-    def arrived(self, tuples: int, now: float) -> None:
-        """``tuples`` have come in that were not there before."""
-        self.arrivals.add(tuples, now)
-        self._unsigned += tuples
-        if now >= self._signed + RESOLUTION:
-            self._sign(now)
-
-    def segments(self, now: float) -> tuple[Segment, ...]:
-        """Its load lately as a signature (section 2.3.4), in cores: segments of constant load, the earliest first."""
-        if now >= self._signed + RESOLUTION:
-            self._sign(now)
-        return self._signature.segments()
-
-    def _sign(self, now: float) -> None:
-        cost = self.unit.seconds
-        self._signature.observe(now, self._unsigned, self._unsigned * (self.planned_s if cost is None else cost))
-        self._signed, self._unsigned = now, 0
-
-    def executed(self, tuples: int, seconds: float, finished: float) -> None:
-        """``tuples`` were executed together within ``seconds``, until ``finished``."""
-        self.works += 1
-        self.spent_s += seconds
-        self.busy.add(seconds, finished)
-        if tuples:
-            self.tuple_s.add(seconds / tuples, tuples)
-            self.unit.add(tuples, seconds)
-            self.batch_s.add(seconds)
-
-    def _cost(self) -> float | None:
-        cost = self.unit.seconds
-        if cost is None or self.elsewhere:
-            return None
-        return cost + max(self.spent_s - self.tuple_s.total, 0.0) / self.tuple_s.count
-
     def stats(self, now: float) -> dict[str, Any]:
-        """What was measured, as plain values: seconds, bytes, tuples/s, cores.
-
-        ``cost`` is what one more tuple takes here, in seconds, see :class:`UnitCost`, with what punctuations took;
-        other than in ``processing_s``, what a batch costs beside its tuples is left out. It is None where executions
-        do not tell, or another engine executes.
-        """
+        """What was measured, see :meth:`~synergy_nb.dataflow.measuring.Measured.measurements`, and what waits."""
         return {
             "application": self.application,
             "operator": self.operator,
-            "kind": self.kind,
-            "stream": self.stream,
-            "tuples_in": self.tuples_in,
-            "tuples_out": self.tuples_out,
-            "bytes_in": self.bytes_in,
-            "bytes_out": self.bytes_out,
-            "rate": self.arrivals.per_second(now),
-            "output_rate": self.departures.per_second(now),
-            "processing_s": self.tuple_s.mean,
-            "batch_s": self.batch_s.mean,
-            "queueing_s": self.queueing.mean,
-            "load": self.busy.per_second(now),
-            "memory_bytes": self.share.held,
-            "memory_share": self.share.limit if self.share.limit < math.inf else None,
+            **self.measurements(now),
             "queue_bytes": sum(inlet.queued for inlet in self.inlets),
             "queue_tuples": sum(parcel.fresh for inlet in self.inlets for _, _, parcel in inlet.queue),
-            "late": self.late,
-            "cost": self._cost(),
-            "selectivity": self.tuples_out / self.tuples_in if self.tuples_in else None,
         }

@@ -35,9 +35,9 @@ import msgspec
 import polars as pl
 
 from synergy_nb.dataflow.operators import create
-from synergy_nb.dataflow.streams.component import Logic, Work
 from synergy_nb.dataflow.streams.deployments import Deployment, Feed, Lent, Place
 from synergy_nb.dataflow.streams.effects import Capture, Close, Effect, Fact, Open, Send
+from synergy_nb.dataflow.streams.execution import Logic, Work
 from synergy_nb.dataflow.streams.hosting import Hosting
 from synergy_nb.dataflow.streams.log import LIMITS, Limits
 from synergy_nb.dataflow.streams.wire import decode, encode
@@ -402,15 +402,20 @@ class StreamWorld:
 
     def _work(self, peer: str) -> None:
         node = self._nodes[peer]
-        work = node.hosting.next(together=self.rng.choice((0, 0, 20))) if not node.busy else None
+        work = node.hosting.next(self.now, together=self.rng.choice((0, 0, 20))) if not node.busy else None
         if work is not None:
             node.busy = True
             self._later(self.service * (1 + work.rows), self._finish, peer, work)
         self.most_bytes = max(self.most_bytes, *(c.log.size for c in node.hosting.components.values()), 0)
 
     def _finish(self, peer: str, work: Work) -> None:
-        self._nodes[peer].busy = False
-        self._at(peer, lambda hosting: hosting.finished(work, work.run(), self.now))
+        node = self._nodes[peer]
+        node.busy = False
+
+        def finish(hosting: Hosting) -> list[Effect]:
+            return hosting.finished(work, work.run(lambda: self.now, hosting.limits.window), self.now)
+
+        self._at(peer, finish)
 
     # -- effects -------------------------------------------------------------------------------------------------
 

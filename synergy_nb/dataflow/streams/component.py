@@ -15,18 +15,20 @@ it will not be asked for again.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple
 
-import msgspec
-
+from synergy_nb.dataflow.measuring import Measured
+from synergy_nb.dataflow.memory import Memory, Share
 from synergy_nb.dataflow.packing import coalesce
 from synergy_nb.dataflow.streams.deployments import Feed, Place, Role
+from synergy_nb.dataflow.streams.execution import Logic, Outcome, Work
 from synergy_nb.dataflow.streams.log import LIMITS, Limits, StreamLog
-from synergy_nb.dataflow.streams.merge import InOrder
+from synergy_nb.dataflow.streams.merge import Entry, InOrder
 from synergy_nb.dataflow.streams.values import (
-    COPY,
+    CLIENT,
     ORIGIN,
     Chunk,
     Determinant,
@@ -34,78 +36,14 @@ from synergy_nb.dataflow.streams.values import (
     Point,
     Reader,
     Run,
-    chunks_of,
 )
-from synergy_nb.dataflow.tuples import END, Batch, Item
+from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
 
-__all__ = ["Component", "Cut", "Logic", "Outcome", "Work", "copy_of"]
-
-
-class Logic(Protocol):
-    """What works on the items of a component."""
-
-    def take(self, port: int, item: Item, /) -> Iterator[Item]:
-        """Take an item on a port, and make its output piece by piece."""
-
-    def snapshot(self) -> bytes:
-        """All that a fresh instance needs to go on from here."""
-
-    def restore(self, data: bytes, /) -> None:
-        """Go on where the instance that wrote ``data`` was."""
+__all__ = ["NOTHING", "Component", "Cut"]
 
 
-class Outcome(msgspec.Struct):
-    """The outcome of one execution.
-
-    Parameters
-    ----------
-    items
-        What was made.
-    unfinished
-        True if the work has more output to make.
-    error
-        Exception that the operator raised, or None.
-    """
-
-    items: list[Item] = []
-    unfinished: bool = False
-    error: BaseException | None = None
-
-
-class Work(NamedTuple):
-    """One execution of a component.
-
-    Parameters
-    ----------
-    component
-        Component whose operator works.
-    port
-        Input at which the chunks came.
-    chunks
-        Chunks that are taken; none where the output of earlier ones is not complete.
-    items
-        What the operator is given: batches without a punctuation between them have become one.
-    """
-
-    component: Component
-    port: int
-    chunks: list[Chunk]
-    items: list[Item]
-
-    @property
-    def rows(self) -> int:
-        """Number of tuples that are taken."""
-        return sum(chunk.rows for chunk in self.chunks)
-
-    def run(self, most: float = float("inf")) -> Outcome:
-        """Execute, in any thread, but never twice at the same time.
-
-        Parameters
-        ----------
-        most
-            Bytes of output from which on the rest is made in another execution.
-        """
-        return self.component.execute(self, most)
+#: What stands for work that no chunk triggers: a promise that was heard, and is taken where the order prescribes it.
+NOTHING: Final = Entry(0, 0.0, Chunk(ORIGIN, ORIGIN, Punctuation(START, 0, 0.0), 0))
 
 
 class Cut(NamedTuple):
@@ -117,7 +55,7 @@ class Cut(NamedTuple):
     causes: tuple[Determinant, ...]
 
 
-class Component:
+class Component(Measured):
     """An operator's instance that executes, as the active one or as a follower.
 
     Parameters
@@ -134,6 +72,21 @@ class Component:
         What works on its items; None: a source, which the driver reads.
     limits
         Bytes that its log holds.
+    share
+        Share of the memory of the peer: the bytes that it may hold; None: no limit.
+    measure_s
+        Seconds over which rates and loads are averaged.
+    now
+        Time at which it begins, in seconds.
+
+    Attributes
+    ----------
+    limit : float
+        Delay limit of the application in seconds; infinite for none.
+    remaining : float
+        Predicted processing time downstream of it, in seconds a tuple.
+    paused : bool
+        Whether it takes nothing more at the moment.
     """
 
     def __init__(
@@ -145,7 +98,13 @@ class Component:
         role: Role,
         logic: Logic | None,
         limits: Limits = LIMITS,
+        *,
+        share: Share | None = None,
+        measure_s: float = 5.0,
+        now: float = 0.0,
     ) -> None:
+        share = Memory().share(application, operator) if share is None else share
+        super().__init__(measure_s=measure_s, share=share, now=now)
         self.application = application
         self.operator = operator
         self.peer = peer
@@ -154,6 +113,8 @@ class Component:
         self.feeds: tuple[Feed, ...] = place.inputs
         self.copies: dict[str, int] = dict.fromkeys(place.copies, -1)  # who keeps one: last snapshot that it has
         self.logic = logic
+        self.limit = math.inf
+        self.remaining = 0.0
         self.log = StreamLog(limits=limits)
         self.ports = [InOrder(ORIGIN if feed.application == application else None) for feed in place.inputs]
         self.order: list[Run] = []  # of what was read since the last chunk
@@ -161,15 +122,18 @@ class Component:
         self.prescribed: deque[Run] = deque()
         self.free = True  # to read its inputs in any order
         self.running = False
+        self.paused = False
         self.failed = ""
         self.expecting = False  # knows its readers
         self.dirty = True  # has changed since its last snapshot
         self.number = -1  # of its last snapshot
         self.stable = ORIGIN  # place in its output that a snapshot on all copies covers
         self.known = ORIGIN  # place in its output up to which it has heard in which order inputs were read
+        self.steps: Iterator[Item | int] | None = None  # of work that is unfinished
         self._cuts: dict[int, Cut] = {}
-        self._steps: Iterator[Item] | None = None  # of work that is unfinished
-        self._port = 0  # at which it came
+        self._port = 0  # at which the last work came
+        self._late = 0  # tuples that its logic has dropped as late, as it said last
+        self._since: Entry | None = None  # the first of what it took last
 
     @property
     def output(self) -> Output:
@@ -201,16 +165,20 @@ class Component:
     # -- execution -----------------------------------------------------------------------------------------------
 
     @property
-    def ready(self) -> bool:
-        """Whether it may execute something now."""
-        if self.running or self.failed or self.logic is None or self.log.blocked:
-            return False
-        if self._steps is not None:
-            return True
+    def first(self) -> Entry | None:
+        """What it may execute next, or None if that is nothing."""
+        if self.running or self.failed or self.paused or self.logic is None or self.log.blocked:
+            return None
+        if self.steps is not None:
+            return self._since
         run = self._next_run()
         if run is not None:
-            return self.ports[run.port].received.position >= run.upto.position
-        return self.free and any(port.queue for port in self.ports)
+            port = self.ports[run.port]
+            arrived = port.received.position >= run.upto.position
+            return (port.queue[0] if port.queue else NOTHING) if arrived else None
+        if not self.free:
+            return None
+        return min((port.queue[0] for port in self.ports if port.queue), default=None, key=lambda one: one.sequence)
 
     def _next_run(self) -> Run | None:
         """The next part of the prescribed order that has not been read yet."""
@@ -221,66 +189,56 @@ class Component:
             self.prescribed.popleft()
         return None
 
-    @property
-    def waits_since(self) -> int:
-        """Number of the arrival that is to be executed next."""
-        return min((port.queue[0].sequence for port in self.ports if port.queue), default=0)
-
-    def take(self, together: int) -> Work:
-        """Take what it executes next; only if it is ready.
+    def take(self, now: float, together: Callable[[Chunk, int, int], bool] | None = None) -> Work:
+        """Take what it executes next; only if there is something.
 
         Parameters
         ----------
+        now
+            Time in seconds.
         together
-            Tuples of consecutive chunks that may be executed together; 0: one chunk at a time.
+            Whether a chunk may be executed together with what comes before it, of which tuples and bytes are given.
+            None: one chunk at a time.
         """
-        self.running = True
-        if self._steps is not None:
-            return Work(self, self._port, [], [])
+        first = self.first
+        self.running, self._since = True, first
+        if self.steps is not None:
+            return Work(self, self._port, [], [], self.log.end, self.remote)
         run = self._next_run()
         if run is not None:
             self._port = run.port
-            chunks = self.ports[run.port].take_out(run.upto, 0)
+            chunks = self.ports[run.port].run(run.upto)
         else:
-            waiting = [(port.queue[0].sequence, number) for number, port in enumerate(self.ports) if port.queue]
-            self._port = min(waiting)[1]
-            chunks = self.ports[self._port].take_out(None, together)
+            self._port = next(number for number, port in enumerate(self.ports) if port.queue and port.queue[0] is first)
+            chunks = self.ports[self._port].first(together)
+        if first is not None:
+            self.queueing.add(now - first.arrived, max(sum(chunk.rows for chunk in chunks), 1))
         items = coalesce([chunk.item for chunk in chunks])
-        return Work(self, self._port, chunks, items)
+        return Work(self, self._port, chunks, items, self.log.end, self.remote)
 
-    def execute(self, work: Work, most: float) -> Outcome:
-        """Run the logic on what was taken, see :meth:`Work.run`."""
-        outcome = Outcome([])
-        size = 0
-        try:
-            steps = self._steps if self._steps is not None else self._all_of(work)
-            self._steps = None
-            for made in steps:
-                outcome.items.append(made)
-                size += made.nbytes if isinstance(made, Batch) else 0
-                if size >= most:
-                    self._steps, outcome.unfinished = steps, True
-                    break
-        except Exception as error:  # noqa: BLE001 - an operator may raise what it likes: only its application may suffer
-            outcome.error = error
-        return outcome
-
-    def _all_of(self, work: Work) -> Iterator[Item]:
-        for item in work.items:
-            if self.logic is not None:
-                yield from self.logic.take(work.port, item)
+    @property
+    def remote(self) -> bool:
+        """Whether somebody on another peer reads what it makes, or a client does."""
+        return any(
+            cursor.reader.peer != self.peer or cursor.reader.port == CLIENT for cursor in self.log.cursors.values()
+        )
 
     def finished(self, work: Work, outcome: Outcome) -> None:
         """Work has been executed: note what was read, and append what was made."""
         self.running = False
         port = self.ports[work.port]
+        self.works += 1
+        for tuples, seconds in outcome.spent:
+            self.executed(tuples, seconds, outcome.finished)
+        self.late += max(outcome.late - self._late, 0)
+        self._late = outcome.late
         if work.chunks:
             self._note(work, port.consumed)
             port.consume(work.chunks)
             for chunk in work.chunks:
                 self.causes += chunk.determinants
         self.dirty = True
-        self.produce(outcome.items)
+        self.produce(outcome.chunks, outcome.finished)
         if not self.copies:
             for each in self.ports:
                 each.durable = each.consumed
@@ -297,16 +255,20 @@ class Component:
             else:
                 self.order.append(Run(work.port, place))
 
-    def produce(self, items: Iterable[Item]) -> None:
+    def produce(self, chunks: list[Chunk], now: float) -> None:
         """Append what was made to the log, with the order of inputs that made it."""
-        chunks = chunks_of(items, self.log.end)
         keep = self.ordered and bool(self.copies or self.role is Role.FOLLOWER)
+        rows = 0
         for chunk in chunks:
             own: tuple[Determinant, ...] = ()
             if keep:
                 own = (Determinant(self.output.stream, chunk.start, chunk.end, tuple(self.order), self.stable),)
             chunk.determinants = (*self.causes, *own)
             self.order, self.causes = [], []
+            rows += chunk.rows
+            self.bytes_out += chunk.size
+        self.tuples_out += rows
+        self.departures.add(rows, now)
         self.log.append(chunks)
 
     # -- snapshots -----------------------------------------------------------------------------------------------
@@ -328,7 +290,7 @@ class Component:
     @property
     def capturable(self) -> bool:
         """Whether a snapshot can be made now, and would tell anything new."""
-        return self.dirty and not self.running and not self.failed and self._steps is None and bool(self.copies)
+        return self.dirty and not self.running and not self.failed and self.steps is None and bool(self.copies)
 
     def copied(self, peer: str, number: int) -> bool:
         """A peer has a snapshot; True if inputs need no longer be kept up to some place."""
@@ -371,8 +333,3 @@ class Component:
             self.prescribed.extend(each.runs)
             self.known = each.end
         return ""
-
-
-def copy_of(application: str, operator: str, peer: str) -> Reader:
-    """What the copy of a component is as a reader."""
-    return Reader(application, operator, COPY, peer)

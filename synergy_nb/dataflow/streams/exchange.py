@@ -110,12 +110,15 @@ class Exchange:
         if frame.output.epoch != port.epoch:
             return
         sequence = self._hosting.arrival()
+        before = port.received.position
         gap = not port.begin(frame.start, sequence, now)
         for chunk in () if gap else frame.chunks:
             taken = port.take(frame.output.epoch, chunk, sequence, now)
             if taken is Taken.NEW:
                 self._hosting.orders.add(chunk.determinants)
             gap = gap or taken is Taken.GAP
+        component.arrived(port.received.position - before if port.joined else 0, now)
+        component.tuples_in += port.received.position - before
         if gap:
             port.subscribed, source.retry_at = False, min(source.retry_at, now + RETRY_S)
         if source.ack_at is None:

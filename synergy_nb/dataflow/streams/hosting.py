@@ -14,19 +14,23 @@ whoever waits for one has a timer.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from synergy_nb.dataflow.streams.component import Component, Logic, Outcome, Work
+from synergy_nb.dataflow.memory import Memory
+from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.deployments import Deployment, Place, Role
 from synergy_nb.dataflow.streams.effects import Capture, Effect, Fact, Send
 from synergy_nb.dataflow.streams.exchange import Exchange
+from synergy_nb.dataflow.streams.execution import Logic, Outcome, Work
 from synergy_nb.dataflow.streams.frames import Ack, Data, Determinants, Frame, Recall, State, Subscribe, Unsubscribe
 from synergy_nb.dataflow.streams.log import LIMITS, Limits, Trimmed
 from synergy_nb.dataflow.streams.orders import Orders
 from synergy_nb.dataflow.streams.roles import Roles
-from synergy_nb.dataflow.streams.values import CLIENT, COPY, Chunk, OnLag, Output, Reader
+from synergy_nb.dataflow.streams.values import CLIENT, COPY, Chunk, OnLag, Output, Reader, chunks_of
 from synergy_nb.dataflow.tuples import Item
+from synergy_nb.dataflow.work import TOGETHER_WORK, contemporary
 
 __all__ = ["SNAPSHOT_S", "Hosting"]
 
@@ -44,12 +48,27 @@ class Hosting:
         Makes the logic of an operator of a deployed application; None for a source.
     limits
         Bytes that each log holds.
+    memory
+        Memory that all components of the peer share; None: no limit.
+    discipline
+        Order in which chunks are executed: ``fcfs`` (first come, first served), ``edf`` (earliest deadline first: born
+        + delay limit of the application) or ``least_slack`` (deadline - now - predicted processing time that remains,
+        here and downstream).
     """
 
-    def __init__(self, peer: str, create: Callable[[Deployment, str], Logic | None], limits: Limits = LIMITS) -> None:
+    def __init__(
+        self,
+        peer: str,
+        create: Callable[[Deployment, str], Logic | None],
+        limits: Limits = LIMITS,
+        memory: Memory | None = None,
+        discipline: str = "fcfs",
+    ) -> None:
         self.peer = peer
         self.create = create
         self.limits = limits
+        self.memory = Memory() if memory is None else memory
+        self.discipline = discipline
         self.deployments: dict[str, Deployment] = {}
         self.components: dict[tuple[str, str], Component] = {}
         self.orders = Orders()
@@ -85,21 +104,64 @@ class Hosting:
         """Take what a source gives; only while :meth:`wants` says so."""
         component = self.components.get((application, operator))
         if component is not None and (application, operator) in self.opened:
-            component.produce(items)
+            chunks = chunks_of(items, component.log.end)
+            rows = sum(chunk.rows for chunk in chunks)
+            component.tuples_in += rows
+            component.arrived(rows, now)
+            component.produce(chunks, now)
             component.dirty = True
             self._emitted(component, now)
         return self._done(now)
 
-    def next(self, together: int = 0) -> Work | None:
-        """Take the work that came first, or None if nothing may be executed.
+    def next(
+        self, now: float, accept: Callable[[Component, Chunk], bool] | None = None, together: int = 0
+    ) -> Work | None:
+        """Take the work that the discipline puts first, or None if nothing may be executed.
 
         Parameters
         ----------
+        now
+            Time in seconds.
+        accept
+            Whether the driver can execute a chunk at the moment. Where it is given, no unfinished work is resumed.
+            None: every chunk, and unfinished work too.
         together
-            Tuples of consecutive chunks that may be executed together; 0: one chunk at a time.
+            Tuples of consecutive chunks that may be executed together; 0: one chunk at a time. What comes along is
+            accepted, too, was born at about the same time, fits half a window, and is not expected to take long.
         """
-        ready = [component for component in self.components.values() if component.ready]
-        return min(ready, key=lambda one: one.waits_since).take(together) if ready else None
+        best: Component | None = None
+        best_rank = (math.inf, 0)
+        for component in self.components.values():
+            first = component.first
+            if first is None or (accept is not None and (component.steps or not accept(component, first.chunk))):
+                continue
+            rank = (self._due(component, first.chunk), first.sequence)
+            if best is None or rank < best_rank:
+                best, best_rank = component, rank
+        if best is None:
+            return None
+        chosen, before = best, best.first
+
+        def joins(chunk: Chunk, rows: int, size: int) -> bool:
+            rows += chunk.rows
+            if rows > together or size + chunk.size > self.limits.window // 2:
+                return False
+            if rows * chosen.tuple_s.moving > TOGETHER_WORK:
+                return False
+            if before is not None and not contemporary(before.chunk.born, chunk.born):
+                return False
+            return accept is None or accept(chosen, chunk)
+
+        return chosen.take(now, joins if together else None)
+
+    def _due(self, component: Component, chunk: Chunk) -> float:
+        """When a chunk's result should be at the sink or, by slack, when it should begin to be made; 0 by arrival."""
+        if self.discipline == "fcfs":
+            return 0.0
+        due = chunk.born + component.limit
+        if self.discipline == "edf":
+            return due
+        return due - (component.tuple_s.moving + component.remaining) * chunk.rows
 
     def finished(self, work: Work, outcome: Outcome, now: float) -> list[Effect]:
         """An execution has ended."""
@@ -107,7 +169,7 @@ class Hosting:
         if self.hosts(component):
             if outcome.error is not None:
                 component.running = False
-                self.fail(component, f"{type(outcome.error).__name__}: {outcome.error}")
+                self.fail(component, reason_of(outcome.error))
             else:
                 component.finished(work, outcome)
                 self._emitted(component, now)
@@ -293,3 +355,9 @@ class Hosting:
             return
         if component.ports[reader.port].epoch == frame.output.epoch:
             self.fail(component, f"input {reader.port}, {frame.output.operator}: {frame.reason}")
+
+
+def reason_of(error: BaseException) -> str:
+    """An error for people: what a check says of what it found, and the kind of any other."""
+    text = (str(error).splitlines() or [""])[0][:500]
+    return text if isinstance(error, ValueError) and text else f"{type(error).__name__}: {text}"

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import enum
 from collections import deque
+from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
@@ -164,35 +165,27 @@ class InOrder:
         self._put(chunk, sequence, now)
         return Taken.NEW
 
-    def take_out(self, upto: Point | None, most: int) -> list[Chunk]:
+    def first(self, together: Callable[[Chunk, int, int], bool] | None) -> list[Chunk]:
         """Take out the first chunk that waits, and those behind it that may be executed together with it.
 
         Parameters
         ----------
-        upto
-            Place at which the run ends, in an order of inputs that is prescribed; None: there is none. Tuples behind it
-            stay, and promises before it are left out, as they were not there when the order was made.
-        most
-            Tuples that may go together, with the first chunk; 0: one chunk at a time.
-
-        Returns
-        -------
-        list of Chunk
-            Empty if the run has not arrived as a whole.
+        together
+            Whether a chunk may go together with those before it, of which tuples and bytes are given; None: none may.
         """
-        return self._first_of(most) if upto is None else self._run(upto)
-
-    def _first_of(self, most: int) -> list[Chunk]:
         taken = [self._pop()]
-        rows = taken[0].rows
-        while self.queue and rows + self.queue[0].chunk.rows <= most:
+        rows, size = taken[0].rows, taken[0].size
+        while together is not None and self.queue and together(self.queue[0].chunk, rows, size):
             taken.append(self._pop())
-            rows += taken[-1].rows
+            rows, size = rows + taken[-1].rows, size + taken[-1].size
         return taken
 
-    def _run(self, upto: Point) -> list[Chunk]:
-        if self.received.position < upto.position:
-            return []
+    def run(self, upto: Point) -> list[Chunk]:
+        """Take out the run of a prescribed order that ends at a place, all of which has to be here.
+
+        Tuples behind the place stay, and promises before it are left out, as they were not there when the order was
+        made; the promise of the place itself is made, wherever it stands now.
+        """
         taken: list[Chunk] = []
         place = self.consumed
         born = self.queue[0].chunk.born if self.queue else 0.0

@@ -99,6 +99,7 @@ class Roles:
             hosting.effect(Close(*key))
         if component is not None:
             component.failed = component.failed or "it has gone"
+            component.share.release()
             hosting.exchange.leave(component)
 
     def _activate(self, key: Key, place: Place) -> None:
@@ -124,7 +125,8 @@ class Roles:
     def _made(self, key: Key, place: Place, role: Role, copy: Copy | None) -> Component | None:
         """A component that goes on from a copy, or begins."""
         hosting = self._hosting
-        component = Component(*key, hosting.peer, place, role, None, hosting.limits)
+        share = hosting.memory.share(*key)
+        component = Component(*key, hosting.peer, place, role, None, hosting.limits, share=share)
         state = copy.state if copy is not None else None
         try:
             component.logic = hosting.create(hosting.deployments[key[0]], key[1])
@@ -136,6 +138,7 @@ class Roles:
                 component.logic.restore(state.logic)
                 component.begin(Cut(state.inputs, component.log.end, state.order, state.causes))
         except ValueError as error:
+            share.release()
             hosting.effect(Fact("component_failed", *key, str(error)))
             return None
         hosting.components[key] = component
@@ -241,6 +244,7 @@ class Roles:
     def _unfollow(self, key: Key) -> None:
         """A follower follows no longer, or has lost the thread: it is a backup, and may begin anew."""
         follower = self._hosting.components.pop(key)
+        follower.share.release()
         self._hosting.exchange.leave(follower)
         self.copies[key].resume(follower.log)
 

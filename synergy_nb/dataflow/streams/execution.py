@@ -1,0 +1,186 @@
+"""One execution of a component: what is taken, what the operator makes of it, and how long that took. No IO, no clock.
+
+Work is made on the thread of the peer, run in any thread, and its outcome handed back. What a run makes is a number of
+chunks, none of which is larger than half a window; work that comes to more than a window of output is run in
+several parts, each of which waits for room downstream.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+import msgspec
+import pyarrow as pa
+
+from synergy_nb.dataflow.memory import MemoryExceeded
+from synergy_nb.dataflow.streams.log import LIMITS
+from synergy_nb.dataflow.streams.values import Chunk, Point, chunks_of
+from synergy_nb.dataflow.tuples import Batch, Item, encode
+
+if TYPE_CHECKING:
+    from synergy_nb.dataflow.streams.component import Component
+
+__all__ = ["ANYTHING", "Logic", "Outcome", "Work"]
+
+#: What an operator or a source may raise: whatever it likes, but for what ends the process.
+ANYTHING: Final = (Exception,)
+
+
+class Logic(Protocol):
+    """What works on the items of a component."""
+
+    @property
+    def late(self) -> int:
+        """Tuples dropped so far because they came after a punctuation that promised there would be none."""
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of the state that it keeps between calls."""
+
+    def needs(self, port: int, item: Item, /) -> float:
+        """Bytes that taking an item may need in addition to the state."""
+
+    def take(self, port: int, item: Item, /) -> Iterator[Item]:
+        """Take an item on a port, and make its output piece by piece."""
+
+    def snapshot(self) -> bytes:
+        """All that a fresh instance needs to go on from here."""
+
+    def restore(self, data: bytes, /) -> None:
+        """Go on where the instance that wrote ``data`` was."""
+
+
+class Outcome(msgspec.Struct):
+    """The outcome of one execution.
+
+    Parameters
+    ----------
+    started, finished
+        Times at which the execution began and ended, in seconds.
+    spent
+        Number of tuples (0 for a punctuation) and seconds of each item that was taken.
+    chunks
+        What was made, from where the log ended.
+    late
+        Number of tuples dropped as late since the operator was created.
+    error
+        Exception that the operator raised, or None.
+    unfinished
+        True if the work has more output to make.
+    """
+
+    started: float
+    finished: float = 0.0
+    spent: list[tuple[int, float]] = []
+    chunks: list[Chunk] = []
+    late: int = 0
+    error: BaseException | None = None
+    unfinished: bool = False
+
+
+class Work(NamedTuple):
+    """One execution of a component.
+
+    Parameters
+    ----------
+    component
+        Component whose operator works.
+    port
+        Input at which the chunks came.
+    chunks
+        Chunks that are taken; none where the output of earlier ones is not complete.
+    items
+        What the operator is given: batches without a punctuation between them have become one.
+    end
+        Place at which the component's log ends.
+    encoded
+        Whether what is made goes to other peers, and has to be encoded.
+    """
+
+    component: Component
+    port: int
+    chunks: list[Chunk]
+    items: list[Item]
+    end: Point
+    encoded: bool = False
+
+    @property
+    def rows(self) -> int:
+        """Number of tuples that are taken."""
+        return sum(chunk.rows for chunk in self.chunks)
+
+    @property
+    def resumed(self) -> bool:
+        """Whether earlier work goes on."""
+        return not self.chunks
+
+    def run(self, clock: Callable[[], float], window: int = LIMITS.window) -> Outcome:
+        """Execute, in any thread, but never twice at the same time.
+
+        Parameters
+        ----------
+        clock
+            Gives the time in seconds.
+        window
+            Bytes of output from which on the rest is made in another execution.
+        """
+        component, began = self.component, clock()
+        outcome = Outcome(began)
+        try:
+            logic = component.logic
+            if logic is None:
+                raise ValueError(f"operator {component.operator!r} is a source, which is read and not executed")
+            steps = component.steps if component.steps is not None else self._all(logic)
+            component.steps = None
+            rate = component.departures.per_second(began)
+            made: list[Item] = []
+            size = 0
+            for step in steps:
+                if isinstance(step, int):
+                    now = clock()
+                    outcome.spent.append((step, now - began))
+                    began = now
+                elif size >= window:
+                    component.steps, outcome.unfinished = itertools.chain((step,), steps), True
+                    break
+                elif isinstance(step, Batch):
+                    made += _slices(msgspec.structs.replace(step, rate=rate), window // 2)
+                    size += step.nbytes
+                else:
+                    made.append(step)
+            outcome.late = logic.late
+            outcome.chunks = chunks_of(made, self.end)
+            for chunk in outcome.chunks if self.encoded else ():
+                chunk.payload = encode(chunk.item)
+        except MemoryExceeded as error:
+            outcome.error = error
+        except (MemoryError, pa.ArrowCapacityError) as error:
+            outcome.error = component.share.failed(error)
+        except ANYTHING as error:  # only the operator's own application may suffer
+            overflow = "capacity overflow" in str(error)  # what Rust says of an allocation of more than there can be
+            outcome.error = component.share.failed(error) if overflow else error
+        outcome.finished = clock()
+        return outcome
+
+    def _all(self, logic: Logic) -> Iterator[Item | int]:
+        """All output of the work, and behind that of each item the number of its tuples."""
+        share = self.component.share
+        for item in self.items:
+            share.admit(logic.needs(self.port, item))
+            yield from logic.take(self.port, item)
+            share.hold(logic.state_bytes)
+            yield item.rows if isinstance(item, Batch) else 0
+
+
+def _slices(batch: Batch, most: int) -> Iterable[Batch]:
+    """A batch in pieces of at most so many bytes, but of one tuple at least."""
+    pieces = min(-(-batch.nbytes // max(most, 1)), batch.rows)
+    if pieces <= 1:
+        return (batch,)
+    rows = -(-batch.rows // pieces)
+    return (
+        msgspec.structs.replace(batch, table=batch.table.slice(start, rows), position=batch.position + start)
+        for start in range(0, batch.rows, rows)
+    )
