@@ -46,6 +46,9 @@ __all__ = ["NOTHING", "Component", "Cut"]
 NOTHING: Final = Entry(0, 0.0, Chunk(ORIGIN, ORIGIN, Punctuation(START, 0, 0.0), 0))
 
 
+FEW: Final = 64  # tuples of a batch that may be executed without a thread of its own
+
+
 class Cut(NamedTuple):
     """What a snapshot covers: places of each input and of the output, and what the next chunk has to carry."""
 
@@ -132,6 +135,8 @@ class Component(Measured):
         self.steps: Iterator[Item | int] | None = None  # of work that is unfinished
         self._cuts: dict[int, Cut] = {}
         self._port = 0  # at which the last work came
+        self.light_s = self.light_punctuation_s = math.inf  # what an item of few tuples takes, in seconds
+        self._recent: deque[float] = deque(maxlen=9)
         self._late = 0  # tuples that its logic has dropped as late, as it said last
         self._since: Entry | None = None  # the first of what it took last
 
@@ -223,13 +228,33 @@ class Component(Measured):
             cursor.reader.peer != self.peer or cursor.reader.port == CLIENT for cursor in self.log.cursors.values()
         )
 
+    @property
+    def collectable(self) -> bool:
+        """Whether a client has something to collect."""
+        client = self.log.cursors.get(Reader(self.application, self.operator, CLIENT, self.peer))
+        return client is not None and client.sent < self.log.end
+
+    def _account(self, outcome: Outcome) -> None:
+        """Remember how long items take, those of batches of few tuples and of punctuations apart.
+
+        Of batches the median of the last nine counts, so that neither the first, cold one nor one during which the
+        machine was busy elsewhere does; of punctuations the longest, fading, since one in many may close a window.
+        """
+        for rows, seconds in outcome.spent:
+            self.executed(rows, seconds, outcome.finished)
+            if not rows:
+                longest = self.light_punctuation_s
+                self.light_punctuation_s = seconds if longest == math.inf else max(seconds, 0.9 * longest)
+            elif rows < FEW:
+                self._recent.append(seconds)
+                self.light_s = sorted(self._recent)[len(self._recent) // 2]
+
     def finished(self, work: Work, outcome: Outcome) -> None:
         """Work has been executed: note what was read, and append what was made."""
         self.running = False
         port = self.ports[work.port]
         self.works += 1
-        for tuples, seconds in outcome.spent:
-            self.executed(tuples, seconds, outcome.finished)
+        self._account(outcome)
         self.late += max(outcome.late - self._late, 0)
         self._late = outcome.late
         if work.chunks:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 from synergy_nb.dataflow.memory import Memory
 from synergy_nb.dataflow.streams.component import Component
@@ -100,11 +100,33 @@ class Hosting:
         component = self.components.get((application, operator))
         return component is not None and (application, operator) in self.opened and not component.log.blocked
 
-    def emit(self, application: str, operator: str, items: Iterable[Item], now: float) -> list[Effect]:
-        """Take what a source gives; only while :meth:`wants` says so."""
+    def emit(
+        self,
+        application: str,
+        operator: str,
+        items: Sequence[Item],
+        now: float,
+        payloads: Sequence[bytes | None] = (),
+    ) -> list[Effect]:
+        """Take what a source gives; only while :meth:`wants` says so.
+
+        Parameters
+        ----------
+        application, operator
+            Source that gives it.
+        items
+            Consecutive batches and punctuations.
+        now
+            Time in seconds.
+        payloads
+            Encoded forms of the items, as far as there are any.
+        """
         component = self.components.get((application, operator))
         if component is not None and (application, operator) in self.opened:
             chunks = chunks_of(items, component.log.end)
+            if len(chunks) == len(payloads):  # else one of them promised nothing new
+                for chunk, payload in zip(chunks, payloads, strict=True):
+                    chunk.payload = payload
             rows = sum(chunk.rows for chunk in chunks)
             component.tuples_in += rows
             component.arrived(rows, now)

@@ -1,0 +1,308 @@
+"""Drives the streams of one peer on an event loop: threads for executions, frames over the link, sources, one timer.
+
+All bookkeeping is done on the loop's thread, by :class:`~synergy_nb.dataflow.streams.hosting.Hosting`. What grows
+with the data happens elsewhere: operators run in a pool of threads, where Polars releases the GIL, and encode there
+what goes to other peers; snapshots are made there; frames of more than :data:`LARGE` bytes are decoded there, one after
+another for each sender, so that they keep their order. Chunks of few tuples, for an operator that has been fast, are
+executed on the loop's own thread, as going to another and back would take longer.
+
+A frame that cannot be sent is lost, as far as this module is concerned: hosting is told that the link is down, and
+sends again what has not been received.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from synergy_nb.dataflow.memory import Memory
+from synergy_nb.dataflow.streams.component import Component
+from synergy_nb.dataflow.streams.deployments import Deployment
+from synergy_nb.dataflow.streams.effects import Capture, Close, Effect, Fact, Open, Send
+from synergy_nb.dataflow.streams.execution import Logic, Outcome, Work
+from synergy_nb.dataflow.streams.frames import Frame
+from synergy_nb.dataflow.streams.hosting import Hosting
+from synergy_nb.dataflow.streams.log import LIMITS, Limits
+from synergy_nb.dataflow.streams.values import Chunk, Point
+from synergy_nb.dataflow.streams.wire import decode, encode
+from synergy_nb.dataflow.work import TOGETHER_ROWS
+from synergy_nb.runtime.execution import Runtime
+from synergy_nb.runtime.sources import Feed
+
+__all__ = ["STREAM", "StreamDriver"]
+
+STREAM: Final = "stream"  # channel of the link that frames go over
+LARGE: Final = 1 << 16  # bytes from which on a frame is decoded in a thread
+LIGHT_ROWS: Final = 64  # tuples that may be executed on the loop's thread
+LIGHT_SECONDS: Final = 0.6e-3  # that such chunks may have been taking
+TURN_SECONDS: Final = 1e-3  # spent on the loop's thread before others get their turn
+
+Key = tuple[str, str]
+
+
+class StreamDriver:
+    """The streams of one peer.
+
+    Parameters
+    ----------
+    runtime
+        The running peer: its address, loop, clock and link.
+    create
+        Makes the logic of an operator of a deployed application; None for a source.
+    read
+        Opens a source: application, operator, place from which it is read, and what is to be called when something is
+        pending.
+    said
+        Called with each fact.
+    arrived
+        Called with the application and the operator of a sink that has results to be collected.
+    limits
+        Bytes that each log holds.
+    memory
+        Memory that all components of the peer share; None: no limit.
+    threads
+        Operators that are executed at the same time.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        create: Callable[[Deployment, str], Logic | None],
+        read: Callable[[str, str, Point, Callable[[], None]], Feed],
+        *,
+        said: Callable[[Fact], None],
+        arrived: Callable[[str, str], None] = lambda _application, _operator: None,
+        limits: Limits = LIMITS,
+        memory: Memory | None = None,
+        threads: int = 1,
+    ) -> None:
+        self.hosting = Hosting(runtime.address, create, limits, memory)
+        self._runtime = runtime
+        self._clock = runtime.clock
+        self._read = read
+        self._said = said
+        self._arrived = arrived
+        self._threads = threads
+        self._pool = ThreadPoolExecutor(threads + 1, thread_name_prefix=f"synergy streams {runtime.address}")
+        self._executing = 0  # in the pool
+        self._arriving: dict[str, deque[asyncio.Future[Frame] | Frame]] = {}  # by sender, while one is being decoded
+        self._feeds: dict[Key, Feed] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._called = False
+        self._closed = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    # -- what happens to the peer --------------------------------------------------------------------------------
+
+    def converge(self, deployment: Deployment) -> None:
+        """Do what a deployment asks of this peer."""
+        self._carry_out(self.hosting.converge(deployment, self._clock()))
+
+    def on_frame(self, sender: str, payload: bytes) -> None:
+        """Take a frame of another peer; one that is damaged is recorded, and asked for again by who waits for it."""
+        queue = self._arriving.get(sender)
+        if queue is None and len(payload) < LARGE:
+            self._take(sender, payload)
+            return
+        if queue is None:
+            queue = self._arriving[sender] = deque()
+        future = self._runtime.loop.run_in_executor(self._pool, decode, payload)
+        queue.append(future)
+        future.add_done_callback(lambda _: self._decoded(sender))
+
+    def _take(self, sender: str, payload: bytes) -> None:
+        try:
+            frame = decode(payload)
+        except ValueError as error:
+            self._runtime.record("data_refused", sender, reason=str(error))
+            return
+        self._carry_out(self.hosting.receive(sender, frame, self._clock()))
+
+    def _decoded(self, sender: str) -> None:
+        queue = self._arriving[sender]
+        while queue:
+            first = queue[0]
+            if isinstance(first, asyncio.Future):
+                if not first.done():
+                    return
+                queue.popleft()
+                error = first.exception()
+                if error is not None:
+                    self._runtime.record("data_refused", sender, reason=str(error))
+                    continue
+                first = first.result()
+            if not self._closed:
+                self._carry_out(self.hosting.receive(sender, first, self._clock()))
+        del self._arriving[sender]
+
+    def link_down(self, peer: str) -> None:
+        """What was under way to or from a peer may be lost."""
+        if not self._closed:
+            self._carry_out(self.hosting.link_down(peer, self._clock()))
+
+    def collect(self, application: str, operator: str) -> list[Chunk]:
+        """Results of a sink that were not collected before."""
+        chunks, effects = self.hosting.collect(application, operator, self._clock())
+        self._carry_out(effects)
+        return chunks
+
+    async def close(self) -> None:
+        """Stop everything: no thread, timer or buffer stays."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for key in tuple(self._feeds):
+            self._close(key)
+        if self._ending:
+            await asyncio.gather(*self._ending)
+        await self._idle.wait()
+        self._pool.shutdown()
+
+    # -- effects -------------------------------------------------------------------------------------------------
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Send(to, frame):
+                    self._send(to, frame)
+                case Capture():
+                    self._begin()
+                    self._pool.submit(self._capture, effect)
+                case Open(application, operator, since):
+                    feed = self._feeds[application, operator] = self._read(application, operator, since, self._soon)
+                    component = self.hosting.components[application, operator]
+                    feed.wire = component.remote
+                    feed.start()
+                case Close(application, operator):
+                    self._close((application, operator))
+                case Fact():
+                    self._said(effect)
+        self._soon()
+
+    def _send(self, to: str, frame: Frame) -> None:
+        try:
+            self._runtime.send_data(to, STREAM, encode(frame))
+        except (OSError, BufferError):
+            self._runtime.loop.call_soon(self.link_down, to)
+
+    def _close(self, key: Key) -> None:
+        feed = self._feeds.pop(key, None)
+        if feed is not None:
+            feed.stop()
+            task = self._runtime.loop.create_task(feed.closed())
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+
+    # -- turns of the loop ---------------------------------------------------------------------------------------
+
+    def _soon(self) -> None:
+        """Do what can be done when what is to be done on the loop now has been done."""
+        if not self._called and not self._closed:
+            self._called = True
+            self._runtime.loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._called = False
+        if self._closed:
+            return
+        began = now = self._clock()
+        timer = self.hosting.next_timer
+        if timer is not None and timer <= now:
+            self._carry_out(self.hosting.tick(now))
+        while now - began < TURN_SECONDS:
+            emitted = self._emit(now)
+            executed = self._execute(now)
+            if not emitted and not executed:
+                break
+            now = self._clock()
+        else:
+            self._soon()
+        self._results()
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        at = self.hosting.next_timer
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if at is not None:
+            self._timer = self._runtime.loop.call_later(max(at - self._clock(), 0.0), self._soon)
+
+    def _emit(self, now: float) -> bool:
+        """Take one item out of each source that has room downstream."""
+        emitted = False
+        for key, feed in tuple(self._feeds.items()):
+            if feed.pending and self.hosting.wants(*key):
+                parcel = feed.pending.popleft()
+                effects = self.hosting.emit(*key, [parcel.item], now, [parcel.payload])
+                component = self.hosting.components[key]
+                feed.rate, feed.wire = component.departures.per_second(now), component.remote
+                feed.emitted(parcel)
+                self._carry_out(effects)
+                emitted = True
+        return emitted
+
+    def _results(self) -> None:
+        for (application, operator), component in self.hosting.components.items():
+            if component.collectable:
+                self._arrived(application, operator)
+
+    # -- execution -----------------------------------------------------------------------------------------------
+
+    def _execute(self, now: float) -> bool:
+        """Execute something, here or in a thread; False if there is nothing."""
+        if self._executing < self._threads:
+            work = self.hosting.next(now, together=TOGETHER_ROWS)
+        else:
+            work = self.hosting.next(now, self._light, together=LIGHT_ROWS - 1)
+        if work is None:
+            return False
+        if not work.resumed and work.rows < LIGHT_ROWS and self._light(work.component, work.chunks[0]):
+            self._complete(work, work.run(self._clock, self.hosting.limits.window))
+        else:
+            self._begin()
+            self._pool.submit(self._run, work)
+        return True
+
+    def _light(self, component: Component, chunk: Chunk) -> bool:
+        expected = component.light_s if chunk.rows else component.light_punctuation_s
+        return chunk.rows < LIGHT_ROWS and expected < LIGHT_SECONDS
+
+    def _begin(self) -> None:
+        self._executing += 1
+        self._idle.clear()
+
+    def _end(self) -> None:
+        self._executing -= 1
+        if not self._executing:
+            self._idle.set()
+
+    def _run(self, work: Work) -> None:
+        self._on_loop(self._finish, work, work.run(self._clock, self.hosting.limits.window))
+
+    def _finish(self, work: Work, outcome: Outcome) -> None:
+        self._end()
+        if not self._closed:
+            self._complete(work, outcome)
+
+    def _complete(self, work: Work, outcome: Outcome) -> None:
+        self._carry_out(self.hosting.finished(work, outcome, self._clock()))
+
+    def _capture(self, capture: Capture) -> None:
+        self._on_loop(self._captured, capture, capture.make())
+
+    def _captured(self, capture: Capture, data: bytes) -> None:
+        self._end()
+        if not self._closed:
+            self._carry_out(self.hosting.captured(capture, data, self._clock()))
+
+    def _on_loop(self, call: Callable[..., None], *arguments: object) -> None:
+        try:
+            self._runtime.loop.call_soon_threadsafe(call, *arguments)
+        except RuntimeError:  # the loop was closed without closing the driver: nobody is waiting
+            return

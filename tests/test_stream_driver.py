@@ -1,0 +1,322 @@
+"""Streams on real event loops with real threads: two or three drivers whose wire is the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from synergy_nb.dataflow.operators import create
+from synergy_nb.dataflow.streams.deployments import Deployment, Feed, Place
+from synergy_nb.dataflow.streams.effects import Fact
+from synergy_nb.dataflow.streams.execution import Logic
+from synergy_nb.dataflow.streams.log import LIMITS, Limits
+from synergy_nb.dataflow.streams.values import Point
+from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
+from synergy_nb.plan import Plan, source
+from synergy_nb.plan.builder import Stream
+from synergy_nb.runtime.sources import ThreadFeed
+from synergy_nb.runtime.streamdriver import STREAM, StreamDriver
+from tests.waiting import DEADLINE
+
+SMALL = Limits(window=1 << 14, retain=1 << 18)
+
+
+class Wire:
+    """A peer's runtime whose wire is the event loop: a frame arrives at a later turn of it."""
+
+    def __init__(self, address: str, world: World) -> None:
+        self.address = address
+        self.loop = asyncio.get_running_loop()
+        self.world = world
+        self.events: list[tuple[str, str, dict[str, Any]]] = []
+
+    def clock(self) -> float:
+        return time.time()
+
+    def send_data(self, to: str, channel: str, payload: bytes) -> None:
+        assert channel == STREAM
+        assert to != self.address, "what stays on a peer must not go over the wire"
+        if frozenset((self.address, to)) in self.world.cut:
+            raise OSError("the link is broken")
+        if to in self.world.drivers and self.address in self.world.drivers:
+            self.loop.call_soon(self.world.drivers[to].on_frame, self.address, payload)
+
+    def record(self, kind: str, subject: str = "", **detail: Any) -> None:
+        self.events.append((kind, subject, detail))
+
+
+class World:
+    """Drivers, the applications on them, and what they said."""
+
+    def __init__(self, plan: Plan, inputs: Mapping[str, Sequence[pl.DataFrame]], limits: Limits = LIMITS) -> None:
+        self.plan = plan
+        self.inputs = inputs
+        self.cut: set[frozenset[str]] = set()
+        self.facts: list[tuple[str, Fact]] = []
+        self.news = asyncio.Event()
+        self.wires = {peer: Wire(peer, self) for peer in "abc"}
+        self.dead: list[StreamDriver] = []
+        self.drivers = {peer: self._driver(peer, wire, limits) for peer, wire in self.wires.items()}
+        self.gate = asyncio.Event()  # sources stop in the middle until it is set
+        self.gate.set()
+        self.tables: list[pl.DataFrame] = []
+        self.ended = False
+
+    def _driver(self, peer: str, wire: Wire, limits: Limits) -> StreamDriver:
+        def said(fact: Fact) -> None:
+            self.facts.append((peer, fact))
+            self.news.set()
+
+        return StreamDriver(
+            wire, self._create, self._read(wire), said=said, arrived=lambda *_: self.collect(peer), limits=limits
+        )
+
+    def _create(self, _: Deployment, operator: str) -> Logic | None:
+        asked = self.plan.operators[operator]
+        return None if asked.kind == "source" else create(asked, self.plan, wait=lambda _: None)
+
+    def _read(self, wire: Wire) -> Callable[..., ThreadFeed]:
+        def read(_: str, operator: str, since: Point, ready: Callable[[], None]) -> ThreadFeed:
+            def items() -> Iterator[tuple[float, Item]]:
+                position = 0
+                for table in self.inputs[operator]:
+                    skip = min(max(since.position - position, 0), table.height)
+                    position += table.height
+                    if skip < table.height:
+                        yield 0.0, Batch(table.slice(skip), 0, 0.0)
+                        until = table.get_column("time").cast(pl.Int64)[-1]
+                        yield 0.0, Punctuation(int(until), 0, 0.0)
+                yield 0.0, Punctuation(END, 0, 0.0)
+
+            feed = ThreadFeed(
+                ready,
+                wire.clock,
+                wire=False,
+                most=1 << 20,
+                loop=wire.loop,
+                read=lambda: (items(), False),
+                failed=lambda error: self.facts.append(("", Fact("component_failed", "app", operator, repr(error)))),
+                name=f"synergy test {operator}",
+            )
+            feed.position = since.position
+            return feed
+
+        return read
+
+    def deploy(self, deployment: Deployment) -> None:
+        for driver in self.drivers.values():
+            driver.converge(deployment)
+
+    def collect(self, peer: str) -> None:
+        if peer in self.drivers:
+            for chunk in self.drivers[peer].collect("app", "out"):
+                if isinstance(chunk.item, Batch):
+                    self.tables.append(chunk.item.table)
+                else:
+                    self.ended = self.ended or chunk.item.ends
+            self.news.set()
+
+    def kill(self, peer: str) -> None:
+        self.dead.append(self.drivers.pop(peer))
+        for other in self.drivers.values():
+            other.link_down(peer)
+
+    def break_link(self, one: str, other: str) -> None:
+        self.cut.add(frozenset((one, other)))
+        self.drivers[one].link_down(other)
+        self.drivers[other].link_down(one)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(DEADLINE):
+            while not condition():
+                self.news.clear()
+                await self.news.wait()
+
+    def said(self, kind: str) -> list[str]:
+        return [fact.operator for _, fact in self.facts if fact.kind == kind]
+
+    @property
+    def rows(self) -> pl.DataFrame:
+        return pl.concat(self.tables)
+
+    async def close(self) -> None:
+        for driver in (*self.drivers.values(), *self.dead):
+            await driver.close()
+
+
+def play(scenario: Callable[[], Awaitable[World]]) -> World:
+    async def whole() -> World:
+        world = await scenario()
+        await world.close()
+        return world
+
+    return asyncio.run(whole())
+
+
+def tables(batches: int, rows: int) -> list[pl.DataFrame]:
+    return [
+        pl.DataFrame(
+            {
+                "time": pl.int_range(number * rows, (number + 1) * rows, dtype=pl.Int64, eager=True).cast(
+                    pl.Datetime("us")
+                ),
+                "v": pl.int_range(number * rows, (number + 1) * rows, dtype=pl.Int64, eager=True) % 10,
+            }
+        )
+        for number in range(batches)
+    ]
+
+
+def numbers(name: str) -> Stream:
+    return source("python", name=name, columns={"v": "int"}, rate=1000.0, id=name)
+
+
+def chain() -> Plan:
+    return numbers("n").filter("v <> 3", id="f").project("v", id="p").sink("out", id="out")
+
+
+def union() -> Plan:
+    return numbers("n").union(numbers("m"), id="u").filter("v >= 0", id="f").sink("out", id="out")
+
+
+def places(plan: Plan, peers: Mapping[str, str], backups: Mapping[str, tuple[str, ...]]) -> dict[str, Place]:
+    return {
+        name: Place(
+            peers[name],
+            backups=backups.get(name, ()),
+            inputs=tuple(Feed("app", up) for up in operator.inputs),
+            sink=operator.kind == "sink",
+        )
+        for name, operator in plan.operators.items()
+    }
+
+
+def changed(deployment: Deployment, **new: Place) -> Deployment:
+    return msgspec.structs.replace(deployment, version=deployment.version + 1, places={**deployment.places, **new})
+
+
+def test_a_chain_over_three_peers_gives_all_its_rows_in_order() -> None:
+    inputs = tables(30, 5000)
+
+    async def scenario() -> World:
+        world = World(chain(), {"n": inputs})
+        world.deploy(Deployment("app", 1, places(world.plan, {"n": "a", "f": "b", "p": "c", "out": "a"}, {})))
+        await world.until(lambda: world.ended)
+        return world
+
+    world = play(scenario)
+    assert world.rows["v"].equals(pl.concat(inputs).filter(pl.col("v") != 3)["v"])
+    assert not world.said("component_failed")
+
+
+def test_small_windows_hold_up_sources_and_lose_nothing() -> None:
+    inputs = tables(40, 3000)
+
+    async def scenario() -> World:
+        world = World(chain(), {"n": inputs}, SMALL)
+        world.deploy(Deployment("app", 1, places(world.plan, {"n": "a", "f": "b", "p": "a", "out": "b"}, {})))
+        await world.until(lambda: world.ended)
+        return world
+
+    assert play(scenario).rows["v"].equals(pl.concat(inputs).filter(pl.col("v") != 3)["v"])
+
+
+def test_links_that_break_in_the_middle_of_a_window_lose_and_stall_nothing() -> None:
+    inputs = tables(60, 2000)
+
+    async def scenario() -> World:
+        world = World(chain(), {"n": inputs}, SMALL)
+        world.deploy(Deployment("app", 1, places(world.plan, {"n": "a", "f": "b", "p": "a", "out": "b"}, {})))
+        for tuples in (5_000, 20_000, 50_000):
+            await world.until(lambda tuples=tuples: sum(map(len, world.tables)) > tuples)  # type: ignore[misc]
+            world.break_link("a", "b")
+            world.cut.clear()
+        await world.until(lambda: world.ended)
+        return world
+
+    assert play(scenario).rows["v"].equals(pl.concat(inputs).filter(pl.col("v") != 3)["v"])
+
+
+def test_a_death_under_an_operator_with_two_inputs_loses_and_doubles_nothing() -> None:
+    inputs = {"n": tables(40, 2000), "m": tables(40, 2000)}
+
+    async def scenario() -> World:
+        world = World(union(), inputs, Limits(window=1 << 16, retain=1 << 18))
+        where = {"n": "a", "m": "a", "u": "b", "f": "a", "out": "a"}
+        deployment = Deployment("app", 1, places(world.plan, where, {"u": ("c",)}))
+        world.deploy(deployment)
+        await world.until(lambda: "u" in world.said("copy_ready") and sum(map(len, world.tables)) > 30_000)
+        world.kill("b")
+        world.deploy(
+            changed(deployment, u=msgspec.structs.replace(deployment.places["u"], active="c", epoch=1, backups=()))
+        )
+        await world.until(lambda: world.ended)
+        return world
+
+    world = play(scenario)
+    assert "u" in world.said("taken_over")
+    wanted = pl.concat([table for each in inputs.values() for table in each])
+    assert world.rows.sort("time", "v").equals(wanted.select(world.rows.columns).sort("time", "v"))
+
+
+def test_a_live_filter_moves_away_from_its_source_without_a_lost_row() -> None:
+    """Its input was not encoded when it was made, as its reader was on the same peer, and has to be now."""
+    inputs = tables(60, 2000)
+
+    async def scenario() -> World:
+        world = World(chain(), {"n": inputs}, SMALL)
+        deployment = Deployment("app", 1, places(world.plan, {"n": "a", "f": "a", "p": "a", "out": "a"}, {}))
+        world.deploy(deployment)
+        await world.until(lambda: sum(map(len, world.tables)) > 10_000)
+        at = deployment.places["f"]
+        following = changed(deployment, f=msgspec.structs.replace(at, follower="b"))
+        world.deploy(following)
+        await world.until(lambda: "f" in world.said("copy_ready"))
+        world.deploy(changed(following, f=msgspec.structs.replace(at, active="b", epoch=1)))
+        await world.until(lambda: world.ended)
+        return world
+
+    world = play(scenario)
+    assert "f" in world.said("taken_over")
+    assert world.rows["v"].equals(pl.concat(inputs).filter(pl.col("v") != 3)["v"])
+
+
+def test_a_damaged_frame_is_recorded_and_asked_for_again() -> None:
+    inputs = tables(20, 2000)
+
+    async def scenario() -> World:
+        world = World(chain(), {"n": inputs}, SMALL)
+        wire = world.wires["a"]
+        send = wire.send_data
+        sent: list[int] = []
+
+        def damage(to: str, channel: str, payload: bytes) -> None:
+            sent.append(len(payload))
+            if len(payload) > 1000 and len(sent) % 5 == 0:
+                payload = payload[:-1] + bytes([payload[-1] ^ 1])
+            send(to, channel, payload)
+
+        wire.send_data = damage  # type: ignore[method-assign]
+        world.deploy(Deployment("app", 1, places(world.plan, {"n": "a", "f": "b", "p": "b", "out": "b"}, {})))
+        await world.until(lambda: world.ended)
+        return world
+
+    world = play(scenario)
+    assert any(kind == "data_refused" for kind, *_ in world.wires["b"].events)
+    assert world.rows["v"].equals(pl.concat(inputs).filter(pl.col("v") != 3)["v"])
+
+
+def test_an_operator_that_raises_fails_by_name() -> None:
+    async def scenario() -> World:
+        plan = numbers("n").project("v", w="v / 0", id="p").sink("out", id="out")
+        world = World(plan, {"n": [pl.DataFrame({"time": pl.Series([0]).cast(pl.Datetime("us")), "x": [1]})]})
+        world.deploy(Deployment("app", 1, places(plan, {"n": "a", "p": "a", "out": "a"}, {})))
+        await world.until(lambda: bool(world.said("component_failed")))
+        return world
+
+    assert play(scenario).said("component_failed") == ["p"]
