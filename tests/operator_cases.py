@@ -348,7 +348,7 @@ def built(name: str) -> Built:
 
 def by_duckdb(it: Built, tables: list[pl.DataFrame]) -> list[tuple[Any, ...]]:
     """The rows that the SQL of a case gives for the rows of its inputs."""
-    connection = duckdb.connect()
+    connection = duckdb.connect(config={"threads": 1})
     for port, table in enumerate(tables):
         connection.register(f"in{port}", table.to_arrow())
     connection.register(
@@ -396,7 +396,7 @@ def top_pairs(requests: pl.DataFrame) -> tuple[Plan, list[tuple[Any, ...]]]:
     pairs = served.aggregate(by=["host", "directory"], window="2 h every 30 min", n="count(*)")
     plan = pairs.sort("n desc").compare("n", "95 %", count=pairs.count("pairs")).sink(name="top")
     first: Any = requests["time"].min()
-    connection = duckdb.connect()
+    connection = duckdb.connect(config={"threads": 1})
     connection.register("http", requests.to_arrow())
     rows = connection.execute(
         "WITH w AS (SELECT s, s + INTERVAL 2 HOUR AS e FROM range(?::TIMESTAMP - INTERVAL 3 HOUR, "
