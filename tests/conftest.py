@@ -11,7 +11,7 @@ from hypothesis import settings
 
 from tests.browser import bare, browser, page
 from tests.jupyterlab import jupyterlab
-from tests.scheduling import SERVERS, LongFirst, long_first
+from tests.scheduling import LongFirst, long_first
 from tests.spark_server import quick_java, spark, spark_peers, spark_server
 
 __all__ = [
@@ -37,10 +37,7 @@ settings.load_profile("deterministic")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The first of the tests on Spark waits for the server, too, which a busy machine starts in a minute."""
-    for item in items:
-        if SERVERS.keys() & set(getattr(item, "fixturenames", ())) and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(300))
+    """What takes long goes first."""
     long_first(items)
 
 

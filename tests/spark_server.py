@@ -62,7 +62,7 @@ def spark(spark_server: Server) -> Iterator[SparkSession]:
     """A session of the test's own."""
     from spark_stream.session import connect, disconnect
 
-    session = connect(spark_server.ready(), timeout=60.0)
+    session = connect(spark_server.ready(), timeout=120.0)
     yield session
     disconnect(session)
 

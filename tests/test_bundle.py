@@ -48,7 +48,7 @@ def test_licences_of_what_is_in_it_go_with_it() -> None:
 def _hatch(folder: Path, target: str, to: Path, **environment: str) -> Path:
     command = [sys.executable, "-m", "hatchling", "build", "--target", target, "--directory", str(to)]
     done = subprocess.run(
-        command, cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True, timeout=60, check=False
+        command, cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True, timeout=200, check=False
     )
     assert done.returncode == 0, done.stderr
     return next(to.glob("*.whl" if target == "wheel" else "*.tar.gz"))

@@ -103,6 +103,6 @@ def test_placing_can_be_loaded_before_it_is_needed() -> None:
         "print(before, sorted(set(sys.modules) - loaded), sorted(found.peers))\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=110, check=True
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=200, check=True
     )
     assert done.stdout.strip() == "False [] ['aggregate', 'filter', 'sink', 'source']"

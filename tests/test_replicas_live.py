@@ -11,8 +11,6 @@ import pytest
 from synergy_nb import Cluster, ClusterError, Plan, source
 from synergy_nb.plan import plan
 
-pytestmark = pytest.mark.timeout(120)
-
 
 def query(availability: str | None = "degree 2") -> Plan:
     packets = source("packets", rate="1000 tuples/s", duration="6 s", seed=3, id="packets", at="peer-1")

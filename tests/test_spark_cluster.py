@@ -9,7 +9,7 @@ import pytest
 
 from synergy_nb import Cluster, NotAdmitted, Plan, source, traces
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 PACKETS = {"connector": "packets", "seed": 4, "rate": 500.0, "duration": 8.0}
 

@@ -9,7 +9,7 @@ from synergy_nb import Cluster
 from synergy_nb.runtime.requests import ClusterError
 from tests.test_spark_cluster import expected, ordered, sums
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def test_a_server_elsewhere_is_used_by_its_url(spark_server: Server) -> None:

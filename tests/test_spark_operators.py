@@ -37,7 +37,7 @@ from tests.operator_cases import (
     ties,
     top_pairs,
 )
-from tests.spark_feeding import Folder, in_two, micro_batches, rows, start
+from tests.spark_feeding import SECONDS, Folder, in_two, micro_batches, rows, start
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession
@@ -130,7 +130,7 @@ class Runner:
     def run(self, plan: Plan, members: list[str], end: str, ports: dict[str, pl.DataFrame], items: Feed) -> Run:
         """Start a query over a part; its streams come in on ports, in their order."""
         while len(self.running) >= AT_ONCE:
-            self.running.pop(0).awaitTermination(100)
+            self.running.pop(0).awaitTermination(SECONDS)
         self.started += 1
         folders = {}
         for port, (stream, table) in enumerate(ports.items()):
@@ -321,7 +321,7 @@ def test_a_query_goes_on_where_it_stopped(make: Callable[[], Stream], session: S
         result = build(plan, members, end, lambda _: folder.read(session), keys=KEYS)
         writer = result.writeStream.format("parquet").option("path", str(tmp_path / "out")).outputMode("append")
         query = writer.option("checkpointLocation", str(tmp_path / "kept")).trigger(availableNow=True).start()
-        assert query.awaitTermination(100)
+        assert query.awaitTermination(SECONDS)
         assert query.exception() is None
     found: Any = pl.from_arrow(session.read.parquet(str(tmp_path / "out")).toArrow())
     found = found.with_columns(pl.col(pl.Datetime("us", "UTC")).dt.replace_time_zone(None))
@@ -340,7 +340,7 @@ def test_a_value_that_cannot_be_decrypted_ends_the_query(session: SparkSession, 
     with pytest.raises(
         Exception, match=r"operator 'decrypt' \(decrypt\): column 'source': cannot decrypt a value: key"
     ):
-        query.awaitTermination(100)
+        query.awaitTermination(SECONDS)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from tests.feeding import Feed, accepted, feed, micros, through
 if TYPE_CHECKING:
     from spark_stream.server import Server
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 WITHIN = 180.0  # seconds that anything may take on a busy machine
 COLUMNS = {"k": "int", "text": "str"}
@@ -52,7 +52,7 @@ class Run:
         self.plan, self.end = plan, end
 
         def session() -> Any:
-            self.sessions.append(connect(server.ready(), timeout=60.0))
+            self.sessions.append(connect(server.ready(), timeout=WITHIN))
             return self.sessions[-1]
 
         self.query = PartQuery(

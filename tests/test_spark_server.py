@@ -31,7 +31,7 @@ from tests.spark_server import leftovers
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession
 
-WAIT = 60.0  # seconds
+WAIT = 120.0  # seconds
 READY = "print('Spark Connect server started at: here', file=sys.stderr, flush=True)\n"
 FOREVER = "signal.pause()\n"
 # A worker as Spark has them: in a process group of its own, it does not notice that the server has gone
@@ -415,7 +415,7 @@ def test_sessions_are_apart(spark: SparkSession, spark_server: Server) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_without_java_and_path_a_query_survives_its_server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Nor does a query start programs: without a PATH, Hadoop's own file system could make no file."""
     import pyarrow as pa
@@ -438,7 +438,7 @@ def test_without_java_and_path_a_query_survives_its_server(monkeypatch: pytest.M
             stream = session.readStream.schema("x long").parquet(str(tmp_path / "in")).dropDuplicates(["x"])
             writer = stream.writeStream.option("checkpointLocation", f"{endpoint.folder}/query")
             query = writer.trigger(availableNow=True).start(str(tmp_path / "out"), format="parquet")
-            assert query.awaitTermination(60)
+            assert query.awaitTermination(int(WAIT))
             disconnect(session)
 
         read_on(0)

@@ -253,4 +253,4 @@ thread.join()
 
 def test_a_batch_may_be_encoded_while_another_thread_looks_at_it() -> None:
     """In a process of its own: two threads that wait for one another also hold up whoever would tell."""
-    subprocess.run([sys.executable, "-c", WRITTEN_AND_READ], check=True, timeout=60.0)
+    subprocess.run([sys.executable, "-c", WRITTEN_AND_READ], check=True, timeout=200.0)
