@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-__all__ = ["LongFirst", "long_first"]
+__all__ = ["SERVERS", "LongFirst", "long_first", "unit"]
 
 #: Files that share a server, by the fixture that has it.
 SERVERS: Final = {
@@ -36,11 +36,16 @@ class LongFirst(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
         config.option.loadscopereorder = False  # not by their number of tests
 
     def _split_scope(self, nodeid: str) -> str:
-        path, _, test = nodeid.partition("::")
-        name = PurePosixPath(path).stem
-        if name.endswith("_campaign") and "[" in test:
-            return nodeid
-        return next((server for server, files in SERVERS.items() if name in files), path)
+        return unit(nodeid)
+
+
+def unit(nodeid: str) -> str:
+    """The unit that a test belongs to, which one worker does alone."""
+    path, _, test = nodeid.partition("::")
+    name = PurePosixPath(path).stem
+    if name.endswith("_campaign") and "[" in test:
+        return nodeid
+    return next((server for server, files in SERVERS.items() if name in files), path)
 
 
 def long_first(items: list[pytest.Item]) -> None:

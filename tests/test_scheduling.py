@@ -1,0 +1,54 @@
+"""How the tests are shared out among workers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.scheduling import SERVERS, long_first, unit
+
+HERE = Path(__file__).parent
+
+
+def test_files_stay_together_servers_are_shared_and_schedules_are_apart() -> None:
+    first, second = (f"tests/test_overlay_campaign.py::test_mixed_schedules[{seed}]" for seed in (100, 150))
+    assert (unit(first), unit(second)) == (first, second)
+    assert unit("tests/test_overlay_campaign.py::test_a_few") == "tests/test_overlay_campaign.py"
+    assert unit("tests/test_units.py::test_a[b::c]") == unit("tests/test_units.py::test_b") == "tests/test_units.py"
+    assert unit("synergy_nb/journal.py::synergy_nb.journal.Journal") == "synergy_nb/journal.py"
+    for server, files in SERVERS.items():
+        assert {unit(f"tests/{name}.py::test_it") for name in files} == {server}
+        assert all((HERE / f"{name}.py").is_file() for name in files)
+
+
+class Item:
+    """A test, as far as its order goes."""
+
+    def __init__(self, name: str, *fixturenames: str, slow: bool = False) -> None:
+        self.nodeid = name
+        self.path = HERE / f"{name.partition(' ')[0]}.py"
+        self.fixturenames = fixturenames
+        self.slow = slow
+
+    def get_closest_marker(self, name: str) -> object:
+        return self.slow if name == "slow" and self.slow else None
+
+
+def test_files_that_take_long_go_first_and_keep_their_order() -> None:
+    items = [
+        Item("test_a 1"),
+        Item("test_b 1"),
+        Item("test_b 2", slow=True),
+        Item("test_spark_query 1"),
+        Item("test_spark_query 2", "spark_server", slow=True),
+        Item("test_c 1", slow=True),
+    ]
+    long_first(items)  # type: ignore[arg-type]
+    wanted = ["test_spark_query 1", "test_spark_query 2", "test_b 1", "test_b 2", "test_c 1", "test_a 1"]
+    assert [item.nodeid for item in items] == wanted
+
+
+def test_a_file_that_uses_a_server_has_to_be_among_those_that_share_it() -> None:
+    with pytest.raises(pytest.UsageError, match=r"test_a 1: uses spark_server; expected its file in tests/scheduling"):
+        long_first([Item("test_a 1", "spark_server")])  # type: ignore[list-item]
