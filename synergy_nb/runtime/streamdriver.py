@@ -21,7 +21,7 @@ from typing import Final
 from synergy_nb.dataflow.memory import Memory
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.deployments import Deployment
-from synergy_nb.dataflow.streams.effects import Capture, Close, Effect, Fact, Open, Send
+from synergy_nb.dataflow.streams.effects import Arrived, Capture, Close, Effect, Fact, Open, Send
 from synergy_nb.dataflow.streams.execution import Logic, Outcome, Work
 from synergy_nb.dataflow.streams.frames import Frame
 from synergy_nb.dataflow.streams.hosting import Hosting
@@ -180,6 +180,8 @@ class StreamDriver:
                     feed.start()
                 case Close(application, operator):
                     self._close((application, operator))
+                case Arrived(application, operator):
+                    self._runtime.loop.call_soon(self._arrived, application, operator)
                 case Fact():
                     self._said(effect)
         self._soon()
@@ -222,7 +224,6 @@ class StreamDriver:
             now = self._clock()
         else:
             self._soon()
-        self._results()
         self._set_timer()
 
     def _set_timer(self) -> None:
@@ -246,11 +247,6 @@ class StreamDriver:
                 self._carry_out(effects)
                 emitted = True
         return emitted
-
-    def _results(self) -> None:
-        for (application, operator), component in self.hosting.components.items():
-            if component.collectable:
-                self._arrived(application, operator)
 
     # -- execution -----------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.frames import Frame
 from synergy_nb.dataflow.streams.values import Point
 
-__all__ = ["Capture", "Close", "Effect", "Fact", "Open", "Send"]
+__all__ = ["Arrived", "Capture", "Close", "Effect", "Fact", "Open", "Send"]
 
 
 class Send(msgspec.Struct, frozen=True, eq=False):
@@ -96,4 +96,17 @@ class Fact(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-Effect: TypeAlias = Send | Capture | Open | Close | Fact
+class Arrived(msgspec.Struct, frozen=True):
+    """A sink has results that the client may collect.
+
+    Parameters
+    ----------
+    application, operator
+        Sink that has them.
+    """
+
+    application: str
+    operator: str
+
+
+Effect: TypeAlias = Send | Capture | Open | Close | Arrived | Fact

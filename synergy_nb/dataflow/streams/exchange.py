@@ -65,6 +65,7 @@ class Exchange:
 
     def flush(self, component: Component, now: float) -> None:
         """Send readers what they have room for."""
+        self._hosting.touch(component.application, component.operator)
         if component.role is not Role.ACTIVE:
             return
         log = component.log
@@ -82,6 +83,7 @@ class Exchange:
 
     def readdress(self, component: Component, now: float) -> None:
         """Read each input where its producer now is."""
+        self._hosting.touch(component.application, component.operator)
         sources = self._sources.setdefault(component, [Source() for _ in component.feeds])
         for feed, port, source in zip(component.feeds, component.ports, sources, strict=True):
             place = self._hosting.place(feed.application, feed.operator)
@@ -109,6 +111,7 @@ class Exchange:
             return
         if frame.output.epoch != port.epoch:
             return
+        self._hosting.touch(component.application, component.operator)
         sequence = self._hosting.arrival()
         before = port.received.position
         gap = not port.begin(frame.start, sequence, now)
@@ -126,6 +129,7 @@ class Exchange:
 
     def consumed(self, component: Component, now: float) -> None:
         """A component has executed something, or its copies cover more."""
+        self._hosting.touch(component.application, component.operator)
         for number, (port, source) in enumerate(zip(component.ports, self._sources[component], strict=True)):
             places = (port.received, port.consumed, port.durable)
             if places == port.acknowledged:
@@ -152,11 +156,10 @@ class Exchange:
 
     # -- time ----------------------------------------------------------------------------------------------------
 
-    def timers(self) -> Iterator[float]:
-        """Times in seconds at which :meth:`tick` has something to do."""
-        for component in self._hosting.components.values():
-            if component.failed:
-                continue
+    def timers(self, key: tuple[str, str]) -> Iterator[float]:
+        """Times in seconds at which :meth:`tick` has something to do for a component, its copy or its recovery."""
+        component = self._hosting.components.get(key)
+        if component is not None and not component.failed:
             for port, source in zip(component.ports, self._sources[component], strict=True):
                 if not port.subscribed and source.peer:
                     yield source.retry_at
@@ -165,26 +168,29 @@ class Exchange:
             for cursor in component.log.cursors.values():
                 if cursor.resend_at is not None:
                     yield cursor.resend_at
-        for copy in self._hosting.roles.copies.values():
+        copy = self._hosting.roles.copies.get(key)
+        if copy is not None:
             if not copy.merge.subscribed:
                 yield copy.retry_at
             if copy.ack_at is not None:
                 yield copy.ack_at
-        for recovery in self._hosting.roles.recoveries.values():
+        recovery = self._hosting.roles.recoveries.get(key)
+        if recovery is not None:
             yield recovery.retry_at
 
-    def tick(self, now: float) -> None:
+    def tick(self, key: tuple[str, str], now: float) -> None:
         """Subscribe, acknowledge, send again and ask again where it is time."""
-        for component in tuple(self._hosting.components.values()):
-            if not component.failed:
-                self._tick(component, now)
-        for key, copy in self._hosting.roles.copies.items():
+        component = self._hosting.components.get(key)
+        if component is not None and not component.failed:
+            self._tick(component, now)
+        copy = self._hosting.roles.copies.get(key)
+        if copy is not None:
             self._tick_copy(key, copy, now)
-        for recovery in self._hosting.roles.recoveries.values():
-            if recovery.retry_at <= now:
-                question, peers = recovery.recall(now)
-                for peer in peers:
-                    self._send(peer, question)
+        recovery = self._hosting.roles.recoveries.get(key)
+        if recovery is not None and recovery.retry_at <= now:
+            question, peers = recovery.recall(now)
+            for peer in peers:
+                self._send(peer, question)
 
     def _tick(self, component: Component, now: float) -> None:
         for number, (port, source) in enumerate(zip(component.ports, self._sources[component], strict=True)):
@@ -221,8 +227,9 @@ class Exchange:
 
     def link_down(self, peer: str, now: float) -> None:
         """What was on its way to or from a peer may be lost: subscribe again, and send again."""
-        for component in self._hosting.components.values():
-            for port, source in zip(component.ports, self._sources.get(component, ()), strict=False):
+        for key, component in self._hosting.components.items():
+            self._hosting.touch(*key)
+            for port, source in zip(component.ports, self._sources[component], strict=True):
                 if source.peer == peer:
                     port.subscribed, source.retry_at = False, now + RETRY_S
             for cursor in component.log.cursors.values():
@@ -230,6 +237,7 @@ class Exchange:
                     cursor.sent = min(cursor.sent, cursor.received)
                     cursor.resend_at = now + RESEND_S
         for key, copy in self._hosting.roles.copies.items():
+            self._hosting.touch(*key)
             place = self._hosting.place(*key)
             if place is not None and place.active == peer:
                 copy.merge.subscribed, copy.retry_at = False, now + RETRY_S

@@ -21,13 +21,14 @@ from collections.abc import Callable, Sequence
 from synergy_nb.dataflow.memory import Memory
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.deployments import Deployment, Place, Role
-from synergy_nb.dataflow.streams.effects import Capture, Effect, Fact, Send
+from synergy_nb.dataflow.streams.effects import Arrived, Capture, Effect, Fact, Send
 from synergy_nb.dataflow.streams.exchange import Exchange
 from synergy_nb.dataflow.streams.execution import Logic, Outcome, Work
 from synergy_nb.dataflow.streams.frames import Ack, Data, Determinants, Frame, Recall, State, Subscribe, Unsubscribe
 from synergy_nb.dataflow.streams.log import LIMITS, Limits, Trimmed
 from synergy_nb.dataflow.streams.orders import Orders
 from synergy_nb.dataflow.streams.roles import Roles
+from synergy_nb.dataflow.streams.timers import Timers
 from synergy_nb.dataflow.streams.values import CLIENT, COPY, Chunk, OnLag, Output, Reader, chunks_of
 from synergy_nb.dataflow.tuples import Item
 from synergy_nb.dataflow.work import TOGETHER_WORK, contemporary
@@ -76,6 +77,9 @@ class Hosting:
         self.roles = Roles(self)
         self.opened: set[tuple[str, str]] = set()  # sources that are read
         self._snapshot_at: dict[Component, float] = {}
+        self._timers: Timers[tuple[str, str]] = Timers()
+        self._touched: dict[tuple[str, str], None] = {}
+        self._runnable: dict[Component, None] = {}  # may have something to execute
         self._effects: list[Effect] = []
         self._inside: deque[Frame] = deque()
         self._sequence = 0
@@ -153,9 +157,12 @@ class Hosting:
         """
         best: Component | None = None
         best_rank = (math.inf, 0)
-        for component in self.components.values():
-            first = component.first
-            if first is None or (accept is not None and (component.steps or not accept(component, first.chunk))):
+        for component in tuple(self._runnable):
+            first = component.first if self.hosts(component) else None
+            if first is None:  # it is touched again when that may be otherwise
+                del self._runnable[component]
+                continue
+            if accept is not None and (component.steps or not accept(component, first.chunk)):
                 continue
             rank = (self._due(component, first.chunk), first.sequence)
             if best is None or rank < best_rank:
@@ -188,6 +195,7 @@ class Hosting:
     def finished(self, work: Work, outcome: Outcome, now: float) -> list[Effect]:
         """An execution has ended."""
         component = work.component
+        self.touch(component.application, component.operator)
         if self.hosts(component):
             if outcome.error is not None:
                 component.running = False
@@ -202,6 +210,7 @@ class Hosting:
         """The bytes of a snapshot have been made: whoever keeps a copy gets them."""
         component = capture.component
         component.running = False
+        self.touch(component.application, component.operator)
         if self.hosts(component):
             cut = component.cut(capture.number)
             for cursor in component.log.cursors.values():
@@ -230,6 +239,7 @@ class Hosting:
         if chunks:
             end = chunks[-1].end
             component.log.acknowledge(reader, end, end, end)
+            self.touch(application, operator)
         return chunks, self._done(now)
 
     def link_down(self, peer: str, now: float) -> list[Effect]:
@@ -239,11 +249,12 @@ class Hosting:
 
     def tick(self, now: float) -> list[Effect]:
         """Do what is due."""
-        self.exchange.tick(now)
-        for component, at in tuple(self._snapshot_at.items()):
-            if not self.hosts(component):
-                del self._snapshot_at[component]
-            elif at <= now and component.capturable:
+        for key in self._timers.due(now):
+            self.touch(*key)
+            self.exchange.tick(key, now)
+            component = self.components.get(key)
+            at = self._snapshot_at.get(component) if component is not None else None
+            if component is not None and at is not None and at <= now and component.capturable:
                 del self._snapshot_at[component]
                 make = component.capture()
                 self.effect(Capture(component, component.number, make))
@@ -252,8 +263,7 @@ class Hosting:
     @property
     def next_timer(self) -> float | None:
         """Time in seconds at which :meth:`tick` has something to do; None: never."""
-        snapshots = (at for component, at in self._snapshot_at.items() if component.capturable)
-        return min((*snapshots, *self.exchange.timers()), default=None)
+        return self._timers.next
 
     # -- for the parts of hosting --------------------------------------------------------------------------------
 
@@ -278,6 +288,11 @@ class Hosting:
             component.failed = reason
             self.effect(Fact("component_failed", component.application, component.operator, reason))
 
+    def forget(self, component: Component) -> None:
+        """A component has gone."""
+        self._snapshot_at.pop(component, None)
+        self._runnable.pop(component, None)
+
     def place(self, application: str, operator: str) -> Place | None:
         """Where a component is, as far as this peer knows."""
         deployment = self.deployments.get(application)
@@ -290,11 +305,27 @@ class Hosting:
 
     def snapshot_soon(self, component: Component, at: float) -> None:
         """Make a snapshot of a component at a time, in seconds, or as soon as it does nothing."""
+        self.touch(component.application, component.operator)
         self._snapshot_at[component] = min(at, self._snapshot_at.get(component, at))
+
+    def touch(self, application: str, operator: str) -> None:
+        """Something about a component, its copy or its recovery may have changed: what it may do, and when."""
+        self._touched[application, operator] = None
 
     def _done(self, now: float) -> list[Effect]:
         while self._inside:
             self._handle(self.peer, self._inside.popleft(), now)
+        for key in self._touched:
+            times = self.exchange.timers(key)
+            component = self.components.get(key)
+            at = None
+            if component is not None:
+                self._runnable[component] = None
+                at = self._snapshot_at.get(component) if component.capturable else None
+                if component.collectable:
+                    self.effect(Arrived(*key))
+            self._timers.set(key, min((*times, *(() if at is None else (at,))), default=None))
+        self._touched.clear()
         effects, self._effects = self._effects, []
         return effects
 

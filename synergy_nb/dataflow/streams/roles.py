@@ -69,6 +69,8 @@ class Roles:
                 self._activate((application, operator), place)
             elif role is not None:
                 self._keep_copy((application, operator), place, role, now)
+        for operator in deployment.places:
+            hosting.touch(application, operator)
         for key, recovery in self.recoveries.items():
             if key[0] == application:
                 recovery.ask(deployment, now)
@@ -92,6 +94,7 @@ class Roles:
     def _drop(self, key: Key) -> None:
         hosting = self._hosting
         component = hosting.components.pop(key, None)
+        hosting.touch(*key)
         self.copies.pop(key, None)
         self.recoveries.pop(key, None)
         if key in hosting.opened:
@@ -100,6 +103,7 @@ class Roles:
         if component is not None:
             component.failed = component.failed or "it has gone"
             component.share.release()
+            hosting.forget(component)
             hosting.exchange.leave(component)
 
     def _activate(self, key: Key, place: Place) -> None:
@@ -196,6 +200,7 @@ class Roles:
     def copied(self, data: Data, now: float) -> None:
         """Chunks have come for a copy."""
         key = data.output.application, data.output.operator
+        self._hosting.touch(*key)
         copy = self.copies.get(key)
         if copy is None or data.output.epoch != copy.output.epoch:
             return
@@ -218,6 +223,7 @@ class Roles:
     def snapshot(self, state: State, now: float) -> None:
         """A snapshot has come for a copy."""
         key = state.output.application, state.output.operator
+        self._hosting.touch(*key)
         copy = self.copies.get(key)
         if copy is None or state.output.epoch != copy.output.epoch:
             return
@@ -245,6 +251,7 @@ class Roles:
         """A follower follows no longer, or has lost the thread: it is a backup, and may begin anew."""
         follower = self._hosting.components.pop(key)
         follower.share.release()
+        self._hosting.forget(follower)
         self._hosting.exchange.leave(follower)
         self.copies[key].resume(follower.log)
 
@@ -270,6 +277,7 @@ class Roles:
     def determinants(self, sender: str, answer: Determinants) -> None:
         """An answer has come."""
         key = answer.stream.application, answer.stream.operator
+        self._hosting.touch(*key)
         recovery = self.recoveries.get(key)
         if recovery is None or not recovery.answer(sender, answer):
             return
