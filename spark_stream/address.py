@@ -21,7 +21,7 @@ class Address(NamedTuple):
     host
         Name or address.
     port
-        Of the server.
+        Port of the server.
     options
         Such as ``token``, ``use_ssl`` and ``user_id``.
     """

@@ -22,13 +22,13 @@ class Port(NamedTuple):
     Parameters
     ----------
     number
-        Of the port.
+        Number of the port.
     columns
         With their types.
     files
         That Spark reads itself, if it does.
     layout
-        Of these.
+        Layout of these files.
     """
 
     number: int
@@ -42,7 +42,7 @@ class Port(NamedTuple):
         Parameters
         ----------
         session
-            Whose it is.
+            Session that the inputs belong to.
         tap
             Number of the reader.
         options

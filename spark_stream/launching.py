@@ -60,7 +60,7 @@ def command(runtime: Java, home: Path, folder: Path, port: int, cores: int, heap
     home
         Of Spark, as :func:`spark_home` gives it.
     folder
-        Of the server.
+        Folder of the server.
     port
         Of 127.0.0.1 for sessions.
     cores, heap

@@ -18,7 +18,7 @@ class Progress(msgspec.Struct, frozen=True):
     Parameters
     ----------
     batch
-        Its number.
+        Number of the micro-batch.
     rows
         That it has read.
     seconds

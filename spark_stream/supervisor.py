@@ -41,7 +41,7 @@ class Supervisor:
     Parameters
     ----------
     folder
-        Of the server.
+        Folder of the server.
     owner
         Process id of the owner.
     """

@@ -50,7 +50,7 @@ def read_rtt(path: str | Path, field: str = "path") -> Matrix:
     Parameters
     ----------
     path
-        Of the file.
+        Path of the file.
     field
         What the caller's user knows the path as, for the message of an error.
 

@@ -116,7 +116,7 @@ def svg(
     nodes, edges
         Of a directed acyclic graph; an edge is a pair of ids.
     title
-        What a screen reader says.
+        Text that a screen reader says.
     notes
         Text beside an edge, such as the rate of its stream.
     direction
@@ -164,7 +164,7 @@ def placed(
     widths
         Of the boxes, in pixels, by id.
     edges
-        Of a directed acyclic graph.
+        Edges of a directed acyclic graph.
     height
         Of every box, in pixels.
     direction

@@ -208,7 +208,7 @@ class Peer:
     address
         Where other peers reach it; its identity. Its key on the ring is ``key_of(address)``.
     seed
-        Of its random generator.
+        Seed of its random generator.
 
     Attributes
     ----------

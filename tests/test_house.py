@@ -65,6 +65,7 @@ LONGEST_MODULE = 500  # lines
 SAY_NOTHING = {"util", "utils", "common", "helper", "helpers", "misc", "manager", "managers"}
 # Written with a hyphen, as this file must not hold them itself. The second are ordinary words of code, not of comments.
 UNFINISHED = re.compile(r"\b(TO-DO|FIX-ME|XX-X|HA-CK|NotImpl-ementedError)\b".replace("-", ""))
+FRAGMENT = re.compile(r" +(Of|Those|What|Whose|How|Its|Theirs)( [a-z]+){0,4}[.;,]?")
 POSTPONED = re.compile(r"\b(place-holder|for n-ow)\b".replace("-", ""))
 
 
@@ -355,6 +356,15 @@ def _undocumented(body: list[ast.stmt], owner: ast.ClassDef | None) -> Iterator[
                 yield f"line {node.lineno}: {within}{node.name} has no docstring"
 
 
+def parameters_name_things(module: Module) -> Iterator[str]:
+    """A line about a parameter names the thing and its unit: "Seed of the samples", not "Of the samples"."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            for line in (ast.get_docstring(node) or "").splitlines():
+                if FRAGMENT.fullmatch(line):
+                    yield f"{line.strip()!r} names nothing"
+
+
 RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
     imports_point_down,
     drivers_stand_apart,
@@ -369,6 +379,7 @@ RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
     finished,
     free_of_this_machine,
     documented,
+    parameters_name_things,
 )
 
 

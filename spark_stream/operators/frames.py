@@ -76,7 +76,7 @@ class Work(NamedTuple):
     operator, plan
         The operator, and the plan that it belongs to.
     inputs
-        Its input streams.
+        Input streams of the operator.
     inside
         Operators of the plan that are executed in the same query.
     keys
@@ -158,7 +158,7 @@ def leave(frame: DataFrame, schema: Mapping[str, str], *, ordered: bool = False)
     Parameters
     ----------
     frame
-        What an operator gave.
+        Frame that an operator gave.
     schema
         Column to type of the stream.
     ordered

@@ -29,11 +29,11 @@ class Finding(NamedTuple):
     Parameters
     ----------
     name
-        What.
+        Name of what is looked at.
     state
         ``good``; ``note``: works, but; or ``bad``.
     found
-        What there is.
+        Text that tells what there is.
     advice
         What to do; empty if it is good.
     """

@@ -78,7 +78,7 @@ class Outlet:
     Parameters
     ----------
     channel
-        Its name.
+        Name of the channel.
     window
         Bytes that may be outside.
     local
@@ -183,11 +183,11 @@ class Inlet:
     Parameters
     ----------
     component
-        Whose input it is.
+        Component that the input belongs to.
     port
         Which of its inputs.
     channel
-        Its name.
+        Name of the channel.
     window
         Bytes that the sending end may have outside.
     expected

@@ -44,7 +44,7 @@ class Input(msgspec.Struct, frozen=True):
     name
         For people.
     connector, params
-        Of the source.
+        Connector and parameters of the source.
     tuples, start, seconds
         Of the whole stream: how many, event time of the first in seconds since 1970, and event time from first to last.
     real
@@ -56,7 +56,7 @@ class Input(msgspec.Struct, frozen=True):
     value
         Aggregate call that gives a pair's traffic.
     unit
-        Of the traffic.
+        Unit of the traffic.
     """
 
     name: str

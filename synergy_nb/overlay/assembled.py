@@ -33,7 +33,7 @@ def assemble(peers: Sequence[Pastry], rtt: Callable[[str, str], float] | None = 
     rtt
         Round-trip time in seconds between two addresses, so that nearer peers are preferred.
     seed
-        Of the choice among candidates.
+        Seed of the choice among candidates.
 
     Raises
     ------

@@ -60,7 +60,7 @@ class Streams:
         name
             Canonical name of the stream.
         application, operator
-            Whose component makes it.
+            Application and operator of the component that makes it.
         attributes
             Plain values that look-ups return; offered again, they change, and the offer keeps its place.
         """

@@ -33,7 +33,7 @@ async def open_windows(ask: Ask, application: str, plan: Plan, peers: Mapping[st
     application
         Id of the application.
     plan
-        Its plan.
+        Query plan of the application.
     peers
         Operator id to the address of the peer that executes it.
     """

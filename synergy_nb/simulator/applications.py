@@ -251,7 +251,7 @@ def from_plan(
     Parameters
     ----------
     name
-        Of the application.
+        Name of the application.
     plan
         Its operators' profiles give processing times, selectivities and sizes of tuples; its limit is the plan's delay.
     peers

@@ -106,7 +106,7 @@ class Flow:
     speeds
         Peer to its speed: on a peer of speed 2, components take half their processing times. 1 where nothing is said.
     seed
-        Of all chance.
+        Seed of all random draws.
     keep
         Records of single delays kept of an application; when there are more, every second one is dropped.
     backlog

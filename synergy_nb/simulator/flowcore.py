@@ -151,11 +151,11 @@ def replan(state: Any, days: Any, kept: int, fresh_days: Any, fresh_events: Any,
     state
         Where the run stands; ``a_second`` are its days from now on.
     days
-        Of the old calendar.
+        Days of the old calendar.
     kept
         Rows of ``fresh_events`` that hold the old ones; those after them are new.
     fresh_days, fresh_events
-        Of the new calendar.
+        Days and events of the new calendar.
     """
     for number in range(kept, len(fresh_events)):
         fresh_events[number].after = state.unused

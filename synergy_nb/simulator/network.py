@@ -201,7 +201,7 @@ def transit_stub(
     shape
         Of the network; 1500 routers by default.
     seed
-        Of everything.
+        Seed of everything.
     capacities, access
         Classes of peers: cores, and bytes/s of their links, with their shares.
     """

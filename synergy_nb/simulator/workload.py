@@ -152,7 +152,7 @@ class Request:
     Parameters
     ----------
     name
-        Of the request.
+        Name of the request.
     arrival
         When, in seconds from the first moment.
     origin

@@ -52,7 +52,7 @@ def optimal_placement(
     peers
         Those that can be given components.
     rng
-        Of the choice.
+        Random generator of the choice.
     pinned
         Peers of sources and sinks, and of other operators that have to be at a certain peer.
     limits

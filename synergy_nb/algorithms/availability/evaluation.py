@@ -53,7 +53,7 @@ def availability(placed: ReplicaGraph | Groups, failures: Failures) -> float:
     placed
         What the application is placed on.
     failures
-        How peers fail.
+        Model of how peers fail.
 
     Raises
     ------
@@ -117,7 +117,7 @@ def degree_for(target: float, failures: Failures, most: int | None = None) -> in
     target
         From 0 to less than 1, or 1 where peers cannot all fail.
     failures
-        How peers fail.
+        Model of how peers fail.
     most
         Degree allowed; by default the number of peers.
 

@@ -59,7 +59,7 @@ def optimum(plan: Plan, degree: int, failures: Failures, limits: Limits, *, pinn
     degree
         Replication degree ϱ.
     failures
-        How peers fail.
+        Model of how peers fail.
     limits
         What peers and links have left; stays as it is.
     pinned

@@ -53,9 +53,9 @@ def adapted(ratio: float, plan: Plan, history: History) -> float:
     ratio
         As configured.
     plan
-        What is asked for.
+        Query plan that is asked for.
     history
-        Of the origin.
+        History of the origin's requests.
     """
     tight = 0.0
     if plan.qos.delay:

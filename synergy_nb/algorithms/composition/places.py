@@ -54,11 +54,11 @@ def places(
     request
         With the stage, and the neighbours of its origin.
     plan
-        Its plan.
+        Query plan of the request.
     operator
-        What is to be deployed.
+        Operator that is to be deployed.
     path
-        What the probe has passed.
+        Hops that the probe has passed.
     own
         Address of the peer that asks, which has just processed the probe.
     meets

@@ -23,7 +23,7 @@ class Way(NamedTuple):
     Parameters
     ----------
     plan
-        What is to be composed.
+        Query plan that is to be composed.
     shared
         For each of its taps, by the address of a peer that gives the stream: the components that it is made by.
     """

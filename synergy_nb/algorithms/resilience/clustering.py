@@ -130,7 +130,7 @@ def clustered_rod(
     arcs
         Streams between operators, with the load of their transfer.
     limits
-        Of the weight of clusters.
+        Greatest weights of a cluster that are tried.
     """
     best: Clustered | None = None
     seen: set[bytes] = set()

@@ -28,7 +28,7 @@ class Alone:
     Parameters
     ----------
     variable
-        Its number.
+        Number of the variable.
     node
         That is full first.
     rate

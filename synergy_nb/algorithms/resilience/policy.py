@@ -95,7 +95,7 @@ def place(
     refined
         Whether ROD's placement is refined.
     seed
-        Of samples.
+        Seed of the samples.
 
     Raises
     ------

@@ -58,7 +58,7 @@ def refine(
     budget
         Changes that are looked at, of which a million takes about two seconds.
     seed
-        Of samples and kicks.
+        Seed of the samples and kicks.
 
     Raises
     ------

@@ -52,7 +52,7 @@ class TakeOvers:
     Parameters
     ----------
     peer, ledger, membership, components
-        Of the peer.
+        Parts of the peer that take-overs work with.
     config
         Times.
     owned, members

@@ -25,7 +25,7 @@ class Values:
     values
         Output column to aggregate call in SQL.
     schema
-        Of the input.
+        Schema of the input.
     kinds
         Types of the output columns.
     """

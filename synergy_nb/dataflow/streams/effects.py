@@ -22,7 +22,7 @@ class Send(msgspec.Struct, frozen=True, eq=False):
     to
         Address of the peer.
     frame
-        What it is told.
+        Frame that it is sent.
     """
 
     to: str

@@ -76,7 +76,7 @@ class InOrder:
     received, consumed, durable : Point
         Places up to which chunks have come, have been executed, and are covered by the snapshot that all backups have.
     queue : deque of Entry
-        What waits.
+        Chunks that wait to be executed.
     queued : int
         Bytes that wait.
     acknowledged : tuple of Point

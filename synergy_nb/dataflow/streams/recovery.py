@@ -30,7 +30,7 @@ class Recovery:
     missing : set of str
         Addresses of the peers that have not answered.
     found : list of Determinant
-        What those who answered know.
+        Determinants that those who answered know.
     retry_at : float
         Time in seconds at which those that are missing are asked again.
     """

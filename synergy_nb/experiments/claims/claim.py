@@ -26,7 +26,7 @@ class Check(NamedTuple):
     Parameters
     ----------
     name
-        What is compared.
+        Name of what is compared.
     paper, ours
         Numbers, or a statement in words.
     verdict
@@ -114,7 +114,7 @@ class Claim:
     checks
         Compares what was measured with the paper.
     panels, xlabel
-        Of the figure.
+        Panels and label of the horizontal axis of the figure.
     derive
         More points from those of one repetition, such as gains of one policy over another.
     paper

@@ -44,7 +44,7 @@ def with_communication(operators: int, inputs: int, nodes: int, ratio: float, se
     ratio
         Of what a tuple costs to send to what it costs to process.
     seed
-        Of all.
+        Seed of all random draws.
     """
     rng = np.random.default_rng([seed, operators])
     graph = [replace(operator, cost=COST) for operator in trees(operators, inputs, rng)]

@@ -109,7 +109,7 @@ class Composed:
     Parameters
     ----------
     scenario
-        What is simulated.
+        Scenario that is simulated.
     seed
         Of the network, the requests, the peers and the tuples. Policies meet the same ones.
 

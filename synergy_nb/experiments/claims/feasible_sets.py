@@ -63,7 +63,7 @@ def compared(
     algorithms
         Some of :data:`~synergy_nb.experiments.claims.placements.ALGORITHMS`.
     seed
-        Of all.
+        Seed of all random draws.
     """
     rng = np.random.default_rng([seed, operators, inputs])
     graph = trees(operators, inputs, rng)

@@ -105,7 +105,7 @@ def workload(
     cores
         That all aggregates take together, on average.
     seed
-        Of all.
+        Seed of all random draws.
     """
     packets = packets_of(trace, rate, duration, seed)
     times = [part["since"].to_numpy() for part in substreams(packets, streams, seed)]
@@ -135,13 +135,13 @@ def replayed(
     Parameters
     ----------
     multiplier
-        Of the rate.
+        Multiplier of the rate.
     trace, streams
         As for :func:`workload`.
     generated
         Its ``rate``, ``duration``, ``collected`` and ``width``.
     peers
-        Of one core each.
+        Number of peers, of one core each.
     load
         Of all peers together at the rate of the trace.
     memory
@@ -149,7 +149,7 @@ def replayed(
     algorithms
         That are compared.
     seed
-        Of all.
+        Seed of all random draws.
     """
     given, placements = _placed(trace, generated, streams, peers, load, algorithms, seed)
     arrivals = {

@@ -64,7 +64,7 @@ def penalties(operators: int, inputs: int, nodes: int, bounds: int, drawn: str, 
     figure
         Whether penalties by distance are wanted.
     seed
-        Of all.
+        Seed of all random draws.
     """
     rng = np.random.default_rng([seed, operators])
     load, capacity = linearised(trees(operators, inputs, rng)).load, np.ones(nodes)

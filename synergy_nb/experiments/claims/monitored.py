@@ -126,7 +126,7 @@ def measured_live(query: Plan, peers: int, seconds: float, memory: float, seed: 
     memory
         Seconds of work that may wait at a peer; beyond, it is overloaded.
     seed
-        Of the peers.
+        Seed of the peers.
 
     Returns
     -------

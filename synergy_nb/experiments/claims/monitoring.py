@@ -173,7 +173,7 @@ def assignments(
     algorithms
         Names that :func:`~synergy_nb.experiments.claims.placements.place_by` knows.
     seed
-        Of the random placement.
+        Seed of the random placement.
     """
     model = monitoring_model(query)
     peers = list(capacities)

@@ -57,7 +57,7 @@ def graphs(
     Parameters
     ----------
     plan
-        What is composed.
+        Query plan that is composed.
     candidates
         Operator to peers.
     composed

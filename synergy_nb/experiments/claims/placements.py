@@ -54,11 +54,11 @@ def place_by(
     model
         Loads and streams.
     capacity
-        Of each node.
+        Capacity of each node.
     rates
         Series that loads are balanced at.
     rng
-        Of the random placement.
+        Random generator of the random placement.
     """
     match algorithm:
         case "rod":

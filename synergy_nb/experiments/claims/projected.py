@@ -105,7 +105,7 @@ class Run:
     alone
         The delays where nothing else is executed.
     learnt
-        Of each stream.
+        Signature that was learnt of each stream.
     """
 
     streams: Sequence[Stream]
@@ -127,7 +127,7 @@ class Found(NamedTuple):
     actual
         Mean seconds that its tuples took.
     tuples
-        How many.
+        Number of tuples.
     high
         Whether the stream under test is at its high rate.
     """
@@ -148,9 +148,9 @@ def run(streams: Sequence[Stream], window: float, windows: int, seed: int, false
     window, windows
         W in seconds, and how many.
     seed
-        Of arrivals and processing times.
+        Seed of arrivals and processing times.
     false_alarm
-        Of signatures.
+        Probability of a false alarm of the signatures.
     """
     seconds = window * windows
     births, delays = _executed(streams, seconds, seed)
@@ -206,9 +206,9 @@ def project(done: Run, number: int, over: float = math.inf) -> tuple[Pieces, dic
     Parameters
     ----------
     done
-        What was executed.
+        Streams that were executed.
     number
-        Of the window.
+        Number of the window.
     over
         Seconds for which :data:`BOUND` is of the mean, where a segment is longer.
     """
@@ -235,7 +235,7 @@ def compare(done: Run, *, same: bool, segment: float | None = None) -> Found:
     Parameters
     ----------
     done
-        What was executed.
+        Streams that were executed.
     same
         Whether segments are those of the window that they were learnt in, rather than of the next.
     segment
@@ -336,9 +336,9 @@ def curves(done: Run, metric: str, span: float | None = None) -> Iterator[Point]
     Parameters
     ----------
     done
-        What was executed.
+        Streams that were executed.
     metric
-        Of the points.
+        Metric of the points.
     span
         Seconds that are looked at, from the beginning of the window; by default all of it.
     """

@@ -67,7 +67,7 @@ def tradeoffs(given: Requests, names: tuple[str, ...], failed: int, seed: int) -
     names
         Algorithms.
     failed
-        How many peers have failed.
+        Number of peers that have failed.
     """
     met = world(given, seed)
     model = ExactlyFailed(met.topology.peers, failed)

@@ -233,7 +233,7 @@ def simulated(met: World, degree: int, seed: int) -> dict[str, ReplicaGraph]:
     degree
         Replication degree ϱ.
     seed
-        Of the peers.
+        Seed of the peers.
     """
     run = Placing(met, seed)
     for name in met.plans:
@@ -250,7 +250,7 @@ class Placing:
     met
         Network and requests.
     seed
-        Of the peers.
+        Seed of the peers.
 
     Attributes
     ----------

@@ -54,7 +54,7 @@ def reproduce(
     scale
         ``quick`` or ``paper``.
     seed
-        Of everything.
+        Seed of everything.
     repeat
         Repetitions, each from a seed of its own; the claim's own number at this scale if not given.
     processes

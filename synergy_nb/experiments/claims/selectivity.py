@@ -50,7 +50,7 @@ def executed(plan: Plan, items: Iterable[Item]) -> Iterator[tuple[str, Item]]:
     plan
         With one source.
     items
-        What the source gives.
+        Items that the source gives.
     """
     (source,) = plan.sources
     logics = {each: create(operator, plan) for each, operator in plan.operators.items() if each not in plan.sources}
@@ -77,7 +77,7 @@ def monitored(trace: str, packets: tuple[float, float], seed: int) -> list[Point
     packets
         Mean rate in tuples/s and duration in seconds of a generated stream.
     seed
-        Of a generated stream.
+        Seed of a generated stream.
     """
     if Path(trace).is_file():
         given, label = inputs.choose(trace), Path(trace).name

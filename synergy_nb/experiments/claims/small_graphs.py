@@ -45,11 +45,11 @@ def beside_optimum(
     inputs
         Numbers of input streams, of which one is drawn.
     nodes
-        Of equal capacity.
+        Number of nodes, of equal capacity.
     refined
         Whether ROD's placement is refined.
     seed
-        Of all graphs.
+        Seed of all graphs.
     """
     rng = np.random.default_rng([seed, graph])
     streams = min(int(rng.choice(inputs)), operators_max)
