@@ -24,6 +24,12 @@ class Faults(msgspec.Struct):
         Seconds that a frame takes: least and greatest.
     slow
         Probability that a pair of peers is thirty times as far from one another as others.
+    news
+        Seconds until a peer hears of a deployment, at most.
+    late
+        Probability that a peer hears of a deployment up to twenty times as late.
+    capture
+        Seconds that a snapshot takes, at most.
     """
 
     loss: float = 0.0
@@ -31,6 +37,9 @@ class Faults(msgspec.Struct):
     reordering: float = 0.0
     delay: tuple[float, float] = (0.001, 0.01)
     slow: float = 0.0
+    news: float = 0.05
+    late: float = 0.0
+    capture: float = 0.01
 
 
 class ScriptedSource:

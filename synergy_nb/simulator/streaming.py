@@ -47,7 +47,7 @@ from synergy_nb.simulator.scripted import Faults, ScriptedSource
 
 __all__ = ["StreamWorld"]
 
-_SOURCE_S: Final = 0.02  # between two batches of a source
+_NEWS_S: Final = 0.001  # until a peer hears of a deployment, at least
 
 
 class _Node:
@@ -88,6 +88,10 @@ class StreamWorld:
         What peers stated: time in seconds, address, fact.
     clients : dict
         Application and sink to the seconds between two collections of its results.
+    doubted : set of str
+        Peers that the director is going to replace.
+    pace : float
+        Seconds between two batches of a source.
     most_bytes : int
         Bytes that a log held at most.
     """
@@ -110,6 +114,8 @@ class StreamWorld:
         self.now = 0.0
         self.facts: list[tuple[float, str, Fact]] = []
         self.clients: dict[tuple[str, str], float] = {}
+        self.doubted: set[str] = set()
+        self.pace = 0.02
         self.most_bytes = 0
         self.deployments: dict[str, Deployment] = {}
         self._ready: set[tuple[str, str, str]] = set()  # application, operator, peer: it said that it can take over
@@ -165,7 +171,8 @@ class StreamWorld:
                 continue
             feeds = tuple(Feed(*shared[up]) if up in shared else Feed(application, up) for up in operator.inputs)
             places[name] = Place(peers[name], 0, (backups or {}).get(name, ()), "", feeds, (), operator.kind == "sink")
-            self._first |= {(application, name, peer) for peer in places[name].backups}
+            if all(feed.application == application for feed in feeds):  # who shares a stream joins it somewhere
+                self._first |= {(application, name, peer) for peer in places[name].backups}
             if operator.kind == "sink":
                 self._results[application, name] = []
                 self.clients.setdefault((application, name), 0.05)
@@ -215,7 +222,8 @@ class StreamWorld:
         """Tell all peers; each hears of it at another time."""
         self.deployments[deployment.application] = deployment
         for peer in self._nodes:
-            self._later(self.rng.uniform(0.001, 0.05), self._converge, peer, deployment)
+            late = 20.0 if self.faults.late and self.rng.random() < self.faults.late else 1.0
+            self._later(self.rng.uniform(_NEWS_S, self.faults.news * late), self._converge, peer, deployment)
 
     def _converge(self, peer: str, deployment: Deployment) -> None:
         self._at(peer, lambda hosting: hosting.converge(deployment, self.now))
@@ -227,6 +235,7 @@ class StreamWorld:
 
     def replace_dead(self, dead: str) -> None:
         """Let backups take over what was on a peer, and find new ones."""
+        self.doubted.discard(dead)
         for application in tuple(self.deployments):
             known = self.deployments[application].places
             places = {name: self._without(application, name, place, dead) for name, place in known.items()}
@@ -309,6 +318,7 @@ class StreamWorld:
     def crash(self, peer: str) -> None:
         """A peer is gone at once; the director hears of it later."""
         self._nodes[peer].crashed = True
+        self.doubted.add(peer)
         for other in self._nodes:
             if other != peer:
                 self._later(self.rng.uniform(0.0, 0.1), self._link_down, other, peer)
@@ -318,6 +328,12 @@ class StreamWorld:
         """A peer does nothing for some time, and then all that came meanwhile."""
         node = self._nodes[peer]
         node.hung_until = max(node.hung_until, self.now + seconds)
+
+    def suspect(self, peer: str, seconds: float) -> None:
+        """A peer hangs and is taken for dead: others take its place, and then it comes back."""
+        self.hang(peer, seconds)
+        self.doubted.add(peer)
+        self._later(self.detection, self.replace_dead, peer)
 
     def cut(self, one: str, other: str, seconds: float) -> None:
         """A link between two peers is broken for some time: what is under way is lost."""
@@ -359,7 +375,7 @@ class StreamWorld:
     def failures(self) -> list[str]:
         """What peers said of components that cannot go on."""
         failed = [(at, fact) for _, at, fact in self.facts if fact.kind == "component_failed"]
-        return [f"{at}: {fact.operator}: {fact.reason}" for at, fact in failed]
+        return [f"{at}: {fact.application}: {fact.operator}: {fact.reason}" for at, fact in failed]
 
     # -- time ----------------------------------------------------------------------------------------------------
 
@@ -426,11 +442,11 @@ class StreamWorld:
                 case Send(to, frame):
                     self._send(peer, to, frame)
                 case Capture():
-                    self._later(self.rng.uniform(0.0, 0.01), self._captured, peer, effect)
+                    self._later(self.rng.uniform(0.0, self.faults.capture), self._captured, peer, effect)
                 case Open(application, operator, since):
                     table = self._inputs[application][operator]
                     node.scripts[application, operator] = ScriptedSource(table, random.Random(self.rng.random()), since)
-                    self._later(_SOURCE_S, self._read, peer, (application, operator))
+                    self._later(self.pace, self._read, peer, (application, operator))
                 case Close(application, operator):
                     node.scripts.pop((application, operator), None)
                 case Fact():
@@ -452,7 +468,7 @@ class StreamWorld:
             return hosting.emit(*key, script.next(self.now), self.now)
 
         self._at(peer, read)
-        self._later(_SOURCE_S * self.rng.uniform(0.5, 1.5), self._read, peer, key)
+        self._later(self.pace * self.rng.uniform(0.5, 1.5), self._read, peer, key)
 
     def _send(self, peer: str, to: str, frame: Any) -> None:
         rng, faults = self.rng, self.faults

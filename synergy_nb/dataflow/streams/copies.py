@@ -74,14 +74,18 @@ class Copy:
         self.retry_at = 0.0
         self._passed.clear()
 
+    def begins_anew(self, data: Data) -> bool:
+        """Whether a frame says that the log has let go of what would be next; an old one may say so of the past."""
+        return data.began and (not self.merge.joined or data.start.position > self.merge.received.position)
+
     def take(self, data: Data, now: float) -> tuple[list[Chunk], bool]:
         """The new chunks of a frame, and whether something before it is missing."""
         merge = self.merge
-        if data.began or not merge.joined:
+        if self.begins_anew(data):
             self.merge = merge = InOrder(data.start, self.output.epoch)
             merge.subscribed = True
             self.log.restart(data.start)
-        elif not merge.begin(data.start, now=now):
+        elif not data.chunks and not merge.begin(data.start, now=now):
             return [], True
         gap = any(merge.take(data.output.epoch, chunk, now=now) is Taken.GAP for chunk in data.chunks)
         fresh = [entry.chunk for entry in merge.queue]

@@ -114,8 +114,8 @@ class Exchange:
         self._hosting.touch(component.application, component.operator)
         sequence = self._hosting.arrival()
         before = port.received.position
-        gap = not port.begin(frame.start, sequence, now)
-        for chunk in () if gap else frame.chunks:
+        gap = not frame.chunks and not port.begin(frame.start, sequence, now)
+        for chunk in frame.chunks:
             taken = port.take(frame.output.epoch, chunk, sequence, now)
             if taken is Taken.NEW:
                 self._hosting.orders.add(chunk.determinants)

@@ -3,11 +3,12 @@
 Theory of operation
 -------------------
 An :class:`InOrder` merge reads one stream, whose producer may change: a later epoch goes on with the same tuples at the
-same positions. It expects the position behind what it has. What it had before is cut off, a chunk beyond that is a
-*gap*, for which it subscribes again, and once it reads epoch e + 1 it refuses e.
+same positions. It expects the place behind what it has. What it had before is cut off, a chunk beyond that is a
+*gap*, for which it subscribes again, and once it reads epoch e + 1 it refuses e. A punctuation that is missing is a
+gap, too: it may carry an order of inputs that what follows depends on.
 
-A promise that a chunk tells of (``start.until``) and that has not been heard is applied before the chunk, so
-punctuations need not come one by one.
+Only where the producer says that it begins (:meth:`InOrder.begin`) a promise is taken without its chunk, as the log has
+let go of that.
 
 Examples
 --------
@@ -15,8 +16,8 @@ Examples
 >>> from synergy_nb.dataflow.tuples import Punctuation
 >>> first, second = chunks_of([Punctuation(5, 0, 0.0), Punctuation(9, 0, 0.0)], ORIGIN)
 >>> merge = InOrder(ORIGIN)
->>> merge.take(0, second), merge.take(0, first), merge.received.until  # the later promise contains the earlier one
-(<Taken.NEW: 1>, <Taken.OLD: 0>, 9)
+>>> merge.take(0, second), merge.take(0, first), merge.take(0, second), merge.received.until
+(<Taken.GAP: 2>, <Taken.NEW: 1>, <Taken.NEW: 1>, 9)
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from synergy_nb.dataflow.streams.values import ORIGIN, OVERHEAD, Chunk, Point
+from synergy_nb.dataflow.streams.values import ORIGIN, OVERHEAD, Chunk, Determinant, Point
 from synergy_nb.dataflow.tuples import START, Punctuation
 
 __all__ = ["Entry", "InOrder", "Taken"]
@@ -39,7 +40,7 @@ class Taken(enum.IntEnum):
 
     OLD = 0  #: All of it had been here before.
     NEW = 1  #: At least a part of it was new.
-    GAP = 2  #: Tuples between what is here and the chunk are missing.
+    GAP = 2  #: Something between what is here and the chunk is missing.
     STALE = 3  #: Its producer has been replaced.
 
 
@@ -120,12 +121,14 @@ class InOrder:
         self._promise(start.until, now, sequence, now)
         return True
 
-    def _promise(self, until: int, born: float, sequence: int, now: float) -> bool:
+    def _promise(
+        self, until: int, born: float, sequence: int, now: float, determinants: tuple[Determinant, ...] = ()
+    ) -> bool:
         if until <= self.received.until:
             return False
         position = self.received.position
         end = Point(position, until)
-        self._put(Chunk(self.received, end, Punctuation(until, position, born), OVERHEAD), sequence, now)
+        self._put(Chunk(self.received, end, Punctuation(until, position, born), OVERHEAD, determinants), sequence, now)
         return True
 
     def _put(self, chunk: Chunk, sequence: int, now: float) -> None:
@@ -147,13 +150,12 @@ class InOrder:
         """
         if epoch != self.epoch:
             return Taken.STALE
-        if not self.joined or not self.subscribed:
-            self.begin(chunk.start, sequence, now)
-        if chunk.start.position > self.received.position:
+        if not self.joined or chunk.start > self.received:
             return Taken.GAP
+        self.subscribed = True
         promised = self._promise(chunk.start.until, chunk.born, sequence, now)
         if not chunk.rows:
-            fresh = self._promise(chunk.end.until, chunk.born, sequence, now)
+            fresh = self._promise(chunk.end.until, chunk.born, sequence, now, chunk.determinants)
             return Taken.NEW if fresh or promised else Taken.OLD
         if chunk.end.position <= self.received.position:
             return Taken.NEW if promised else Taken.OLD
@@ -190,10 +192,12 @@ class InOrder:
         place = self.consumed
         born = self.queue[0].chunk.born if self.queue else 0.0
         withheld: Chunk | None = None
+        determinants: tuple[Determinant, ...] = ()  # of promises that are left out: what follows depends on them
         while self.queue and place.position < upto.position:
             chunk = self._pop()
             if not chunk.rows:
                 withheld = chunk
+                determinants += chunk.determinants
                 continue
             if chunk.end.position > upto.position:
                 self._put_back(chunk.since(upto.position))
@@ -205,7 +209,9 @@ class InOrder:
             promise = Punctuation(upto.until, upto.position, born)
             taken.append(Chunk(place, Point(upto.position, upto.until), promise, OVERHEAD))
         while self.queue and not self.queue[0].chunk.rows and self.queue[0].chunk.end.until <= upto.until:
-            self._pop()
+            determinants += self._pop().determinants
+        if determinants and taken:
+            taken[-1] = msgspec.structs.replace(taken[-1], determinants=taken[-1].determinants + determinants)
         if withheld is not None and withheld.end.until > upto.until:  # it is true, and nobody will say it again
             item = Punctuation(withheld.end.until, upto.position, withheld.born)
             self._put_back(Chunk(upto, Point(upto.position, withheld.end.until), item, withheld.size))

@@ -80,7 +80,7 @@ class Roles:
                 self._expect_readers(component, deployment)
                 self._open(component, deployment)
                 hosting.exchange.flush(component, now)
-        if not deployment.places:
+        if hosting.peer not in deployment.peers:  # it is not asked, so what it knows of orders may become wrong
             hosting.orders.forget(application)
 
     def _stays(self, key: Key, deployment: Deployment) -> bool:
@@ -140,7 +140,7 @@ class Roles:
             if state is not None and component.logic is not None:
                 component.log.cut(state.end)
                 component.logic.restore(state.logic)
-                component.begin(Cut(state.inputs, component.log.end, state.order, state.causes))
+                component.begin(Cut(state.inputs, state.end, state.order, state.causes))
         except ValueError as error:
             share.release()
             hosting.effect(Fact("component_failed", *key, str(error)))
@@ -204,6 +204,7 @@ class Roles:
         copy = self.copies.get(key)
         if copy is None or data.output.epoch != copy.output.epoch:
             return
+        anew = copy.begins_anew(data)
         chunks, gap = copy.take(data, now)
         for chunk in chunks:
             self._hosting.orders.add(chunk.determinants)
@@ -212,7 +213,7 @@ class Roles:
             copy.keep(chunks)
         else:
             own = [each for chunk in chunks for each in chunk.determinants if each.stream == data.output.stream]
-            if data.began or follower.prescribe(own):
+            if anew or follower.prescribe(own):
                 self._unfollow(key)
         if gap:
             copy.merge.subscribed, copy.retry_at = False, min(copy.retry_at, now + RETRY_S)

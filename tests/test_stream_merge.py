@@ -1,0 +1,335 @@
+"""The reading end of an input, driven by hand: what is new, what is missing, and what a prescribed order takes out."""
+
+from __future__ import annotations
+
+import msgspec
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from synergy_nb.dataflow.streams.merge import InOrder, Taken
+from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, Determinant, Point, Stream, chunks_of
+from synergy_nb.dataflow.tuples import START, Batch, Item, Punctuation
+
+
+def batch(first: int, rows: int) -> Batch:
+    """Tuples whose values are their positions, and whose times are ten times that."""
+    values = list(range(first, first + rows))
+    times = pl.Series([10 * value for value in values], dtype=pl.Int64).cast(pl.Datetime("us"))
+    return Batch(pl.DataFrame({"time": times, "v": pl.Series(values, dtype=pl.Int64)}), first, 1.0)
+
+
+def promise(until: int, position: int) -> Punctuation:
+    return Punctuation(until, position, 1.0)
+
+
+def chunk(item: Item, until: int = START) -> Chunk:
+    """The chunk of an item that comes after a promise."""
+    (made,) = chunks_of([item], Point(item.position, until))
+    return made
+
+
+def values(chunks: list[Chunk]) -> list[object]:
+    """What chunks hold: lists of tuples, and times of promises."""
+    return [
+        each.item.table.get_column("v").to_list() if isinstance(each.item, Batch) else each.item.time for each in chunks
+    ]
+
+
+def waiting(merge: InOrder) -> list[object]:
+    return values([entry.chunk for entry in merge.queue])
+
+
+# -- what arrives --------------------------------------------------------------------------------------------------
+
+
+def test_what_has_been_here_is_cut_off() -> None:
+    merge = InOrder(ORIGIN)
+    assert merge.take(0, chunk(batch(0, 4))) is Taken.NEW
+    assert merge.take(0, chunk(batch(2, 4))) is Taken.NEW
+    assert merge.take(0, chunk(batch(1, 4))) is Taken.OLD
+    assert waiting(merge) == [[0, 1, 2, 3], [4, 5]]
+    assert merge.received == Point(6, START)
+    assert [entry.chunk.start.position for entry in merge.queue] == [0, 4]
+
+
+def test_what_is_beyond_is_a_gap_and_changes_nothing() -> None:
+    merge = InOrder(ORIGIN)
+    merge.take(0, chunk(batch(0, 2)))
+    assert merge.take(0, chunk(batch(3, 2))) is Taken.GAP
+    assert merge.received.position == 2
+    assert waiting(merge) == [[0, 1]]
+
+
+def test_a_missing_promise_is_a_gap_as_it_may_carry_an_order() -> None:
+    merge = InOrder(ORIGIN)
+    merge.take(0, chunk(batch(0, 2)))
+    assert merge.take(0, chunk(batch(2, 2), until=5)) is Taken.GAP
+    assert merge.take(0, chunk(promise(9, 2), until=5)) is Taken.GAP
+    assert merge.received == Point(2, START)
+    assert merge.take(0, chunk(promise(5, 2))) is Taken.NEW
+    assert merge.take(0, chunk(batch(2, 2), until=5)) is Taken.NEW
+    assert waiting(merge) == [[0, 1], 5, [2, 3]]
+
+
+def test_a_promise_that_stands_elsewhere_in_a_later_epoch_is_heard_once() -> None:
+    merge = InOrder(ORIGIN)
+    merge.take(0, chunk(batch(0, 4)))
+    merge.take(0, chunk(promise(15, 4)))
+    merge.epoch = 1  # whose promise stood behind two tuples
+    assert merge.take(1, chunk(batch(2, 4), until=15)) is Taken.NEW
+    assert waiting(merge) == [[0, 1, 2, 3], 15, [4, 5]]
+    assert merge.received == Point(6, 15)
+
+
+def test_a_promise_before_tuples_that_are_here_is_applied_behind_them() -> None:
+    merge = InOrder(ORIGIN)
+    merge.take(0, chunk(batch(0, 4)))
+    merge.epoch = 1
+    assert merge.take(1, chunk(batch(2, 3), until=15)) is Taken.NEW  # a promise at 2 is true at 4, too
+    assert waiting(merge) == [[0, 1, 2, 3], 15, [4]]
+    assert merge.take(1, chunk(batch(2, 3), until=15)) is Taken.OLD
+
+
+def test_an_old_promise_is_no_promise() -> None:
+    merge = InOrder(Point(3, 20))
+    assert merge.take(0, chunk(promise(20, 3), until=10)) is Taken.OLD
+    assert merge.take(0, chunk(promise(15, 3))) is Taken.OLD
+    assert waiting(merge) == []
+    assert merge.received == Point(3, 20)
+
+
+@pytest.mark.parametrize("epoch", [0, 2])
+def test_another_epoch_is_refused(epoch: int) -> None:
+    merge = InOrder(ORIGIN, epoch=1)
+    assert merge.take(epoch, chunk(batch(0, 4))) is Taken.STALE
+    assert not merge.queue
+    assert not merge.subscribed
+
+
+def test_what_comes_in_order_shows_that_the_producer_knows_the_reader() -> None:
+    merge = InOrder(ORIGIN)
+    merge.take(0, chunk(batch(0, 4)))
+    assert merge.subscribed
+
+
+def test_who_joins_begins_where_the_producer_says_and_not_at_the_first_chunk_that_comes() -> None:
+    merge = InOrder(None)
+    assert merge.since is None
+    assert merge.take(0, chunk(batch(9, 4))) is Taken.GAP
+    assert not merge.joined
+    assert merge.begin(Point(5, 40))
+    assert merge.since == Point(5, 40)
+    assert waiting(merge) == [40]
+    assert merge.take(0, chunk(batch(9, 4), until=40)) is Taken.GAP
+    assert merge.take(0, chunk(batch(5, 4), until=40)) is Taken.NEW
+
+
+def test_a_producer_that_begins_behind_what_is_expected_is_asked_again() -> None:
+    merge = InOrder(Point(5, 40))
+    assert not merge.begin(Point(6, 40))
+    assert not merge.subscribed
+    assert merge.received == Point(5, 40)
+    assert merge.begin(Point(3, 50))
+    assert merge.subscribed
+    assert waiting(merge) == [50]  # the log has let go of that promise's chunk
+
+
+def test_bytes_that_wait_and_that_were_consumed_are_counted() -> None:
+    merge = InOrder(ORIGIN)
+    merge.take(0, chunk(batch(0, 4)))
+    merge.take(0, chunk(promise(5, 4)))
+    sizes = [entry.chunk.size for entry in merge.queue]
+    assert merge.queued == sum(sizes)
+    merge.consume(merge.take_out(None, 0))
+    assert merge.queued == sizes[1]
+    assert merge.unacknowledged == sizes[0]
+    assert merge.consumed == Point(4, START)
+
+
+# -- what is taken out ---------------------------------------------------------------------------------------------
+
+
+def test_chunks_go_one_by_one_or_together_up_to_a_number_of_tuples() -> None:
+    merge = InOrder(ORIGIN)
+    for first in (0, 2, 4, 6):
+        merge.take(0, chunk(batch(first, 2)))
+    assert values(merge.take_out(None, 0)) == [[0, 1]]
+    assert values(merge.take_out(None, 4)) == [[2, 3], [4, 5]]
+    assert values(merge.take_out(None, 4)) == [[6, 7]]
+
+
+def test_a_prescribed_run_splits_a_chunk() -> None:
+    merge = InOrder(ORIGIN)
+    merge.take(0, chunk(batch(0, 4)))
+    taken = merge.take_out(Point(3, START), 0)
+    assert values(taken) == [[0, 1, 2]]
+    assert taken[0].end == Point(3, START)
+    merge.consume(taken)
+    assert waiting(merge) == [[3]]
+    assert merge.queue[0].chunk.start == Point(3, START)
+    assert merge.queued == merge.queue[0].chunk.size
+
+
+def test_a_prescribed_run_that_has_not_come_as_a_whole_waits() -> None:
+    merge = InOrder(ORIGIN)
+    merge.take(0, chunk(batch(0, 2)))
+    assert merge.take_out(Point(3, START), 0) == []
+    assert waiting(merge) == [[0, 1]]
+
+
+def test_promises_that_were_not_there_when_the_order_was_made_are_withheld_and_come_afterwards() -> None:
+    merge = InOrder(ORIGIN)
+    merge.take(0, chunk(batch(0, 2)))
+    merge.take(0, chunk(promise(12, 2)))
+    merge.take(0, chunk(batch(2, 2), until=12))
+    taken = merge.take_out(Point(3, START), 0)
+    assert values(taken) == [[0, 1], [2]]
+    assert [each.end for each in taken] == [Point(2, START), Point(3, START)]
+    merge.consume(taken)
+    assert merge.consumed == Point(3, START)
+    assert waiting(merge) == [12, [3]]
+    assert values(merge.take_out(Point(4, 12), 0)) == [[3], 12]
+
+
+def test_a_prescribed_promise_is_made_whatever_promises_came_since() -> None:
+    merge = InOrder(ORIGIN)
+    merge.take(0, chunk(batch(0, 2)))
+    merge.take(0, chunk(promise(14, 2)))
+    taken = merge.take_out(Point(2, 10), 0)
+    assert values(taken) == [[0, 1], 10]
+    assert taken[-1].end == Point(2, 10)
+    merge.consume(taken)
+    assert waiting(merge) == [14]
+
+
+def test_a_promise_that_a_run_contains_does_not_come_again() -> None:
+    merge = InOrder(ORIGIN)
+    merge.take(0, chunk(batch(0, 2)))
+    merge.take(0, chunk(promise(10, 2)))
+    merge.take(0, chunk(promise(12, 2), until=10))
+    assert values(merge.take_out(Point(2, 12), 0)) == [[0, 1], 12]
+    assert waiting(merge) == []
+
+
+def test_of_several_withheld_promises_the_last_is_kept() -> None:
+    merge = InOrder(ORIGIN)
+    merge.take(0, chunk(promise(1, 0)))
+    merge.take(0, chunk(batch(0, 1), until=1))
+    merge.take(0, chunk(promise(8, 1), until=1))
+    merge.take(0, chunk(batch(1, 2), until=8))
+    assert values(merge.take_out(Point(2, START), 0)) == [[0], [1]]
+    assert waiting(merge) == [8, [2]]
+
+
+# -- properties ----------------------------------------------------------------------------------------------------
+
+TUPLES = 12
+
+
+@st.composite
+def epochs(draw: st.DrawFn) -> list[list[Chunk]]:
+    """The same tuples of a few epochs, each cut in its own way, with promises where each of them likes."""
+    found = []
+    for _ in range(draw(st.integers(1, 3))):
+        cuts = sorted({0, TUPLES, *draw(st.lists(st.integers(0, TUPLES), max_size=6))})
+        items: list[Item] = []
+        until = START
+        for first, last in zip(cuts, cuts[1:], strict=False):
+            items.append(batch(first, last - first))
+            for offset in draw(st.lists(st.integers(0, 9), max_size=2)):  # true: the next tuple is at 10 * last
+                until = max(until, 10 * last - offset)
+                items.append(promise(until, last))
+        found.append(chunks_of(items, ORIGIN))
+    return found
+
+
+def heard(chunks: list[Chunk]) -> list[int]:
+    """The tuples; that no promise is false, and that places follow one another, is checked on the way."""
+    tuples: list[int] = []
+    until = START
+    for each in chunks:
+        if isinstance(each.item, Batch):
+            assert each.item.position == len(tuples) == each.start.position
+            now = each.item.table.get_column("v").to_list()
+            assert all(10 * value >= until for value in now), "a promise was false"
+            tuples += now
+            assert each.end.position == len(tuples)
+        else:
+            assert each.item.position == len(tuples) == each.end.position
+            assert each.item.time > until
+            until = each.item.time
+    return tuples
+
+
+@given(epochs(), st.data())
+def test_whatever_is_cut_doubled_and_overtaken_gives_the_same_tuples_and_true_promises(
+    cut: list[list[Chunk]], data: st.DataObject
+) -> None:
+    merge = InOrder(ORIGIN)
+    taken: list[Chunk] = []
+    for epoch, sent in enumerate(cut):
+        merge.epoch = epoch
+        last = epoch == len(cut) - 1
+        arrivals = data.draw(st.lists(st.integers(0, len(sent) - 1), max_size=2 * len(sent)))
+        for index in [*arrivals, *range(len(sent) if last else 0)]:
+            before = merge.received
+            if merge.take(epoch, sent[index]) is Taken.GAP:
+                assert merge.received == before
+            assert merge.received >= before
+            if merge.queue and data.draw(st.booleans()):
+                upto = None
+                if data.draw(st.booleans()):  # a prescribed run
+                    upto = Point(data.draw(st.integers(merge.consumed.position, merge.received.position)), START)
+                    upto = upto._replace(until=merge.consumed.until)
+                out = merge.take_out(upto, data.draw(st.integers(0, 6)))
+                merge.consume(out)
+                taken += out
+    taken += [entry.chunk for entry in merge.queue]
+    assert heard(taken) == list(range(TUPLES))
+    promised = max((each.end.until for each in cut[-1]), default=START)
+    assert merge.received.covers(Point(TUPLES, promised))
+    assert taken[-1].end.until == merge.received.until, "a promise was dropped"
+
+
+@given(epochs(), st.data())
+def test_each_order_that_came_is_handed_on(cut: list[list[Chunk]], data: st.DataObject) -> None:
+    sent = cut[0]
+    stream = Stream("app", "upper")
+    for each in sent:
+        each.determinants = (Determinant(stream, each.start, each.end, (), ORIGIN),)
+    merge = InOrder(ORIGIN)
+    taken: list[Chunk] = []
+    for each in sent:
+        assert merge.take(0, each) is Taken.NEW
+        while merge.queue and data.draw(st.booleans()):
+            upto = None
+            if data.draw(st.booleans()):
+                position = data.draw(st.integers(merge.consumed.position, merge.received.position))
+                upto = Point(position, max(merge.consumed.until, 10 * position - data.draw(st.integers(0, 9))))
+                if merge.consumed.covers(upto):
+                    continue
+            out = merge.take_out(upto, 0)
+            assert out
+            merge.consume(out)
+            taken += out
+    taken += [entry.chunk for entry in merge.queue]
+    assert {one.end for each in taken for one in each.determinants} == {each.end for each in sent}
+
+
+@given(epochs())
+def test_a_chunk_is_its_two_halves(cut: list[list[Chunk]]) -> None:
+    for each in cut[0]:
+        for position in range(each.start.position + 1, each.end.position):
+            first, rest = each.before(position), each.since(position)
+            assert (first.start, first.end.position, rest.start.position, rest.end) == (
+                each.start,
+                position,
+                position,
+                each.end,
+            )
+            assert values([first])[0] + values([rest])[0] == values([each])[0]  # type: ignore[operator]
+        assert each.since(each.start.position) is each
+        assert each.before(each.end.position) is each
+        assert msgspec.structs.asdict(each)["end"] == each.end
