@@ -6,7 +6,7 @@ Everything is drawn from a seed. Times in schedules are virtual.
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import polars as pl
 
@@ -91,6 +91,24 @@ def deep_query(rng: random.Random) -> Plan:
     return one.sink("out", id="out")
 
 
+def shared_query(rng: random.Random) -> Plan:
+    """Tuples of one or several sources, all of them, and an operator whose stream others read, too."""
+    one = stream("a")
+    for number in range(rng.randint(0, 2)):
+        one = one.union(stream("bc"[number]), id=f"u{number}")
+    return one.filter("v >= 0", id="end").sink("out", id="out")
+
+
+def reading_query(rng: random.Random) -> Plan:
+    """All tuples of a stream that it may share, alone or with those of a source of its own."""
+    one = stream("n")
+    if rng.random() < 0.5:
+        one = one.filter("v >= 0", id="g")
+    if rng.random() < 0.5:
+        one = one.union(stream("m"), id="u")
+    return one.filter("v >= 0", id="end").sink("out", id="out")
+
+
 Placement = tuple[dict[str, str], dict[str, tuple[str, ...]]]
 
 
@@ -152,13 +170,23 @@ def movable(world: StreamWorld, application: str) -> list[str]:
     return [name for name, place in world.deployments[application].places.items() if not place.sink]
 
 
-def disturb(world: StreamWorld, rng: random.Random, events: int, longest: float = 0.8, most_deaths: int = 3) -> None:
-    """Let things happen: deaths of one or two, peers that hang or come back after they were replaced, cuts and moves."""
+KINDS = ("crash", "crash", "two", "hang", "zombie", "cut", "move", "move", "calm")
+
+
+def disturb(
+    world: StreamWorld,
+    rng: random.Random,
+    events: int,
+    longest: float = 0.8,
+    most_deaths: int = 3,
+    kinds: Sequence[str] = KINDS,
+) -> None:
+    """Let things happen: deaths of one or two, peers that hang or come back when they are replaced, cuts and moves."""
     deaths = 0
     mortal = [peer for peer in PEERS if peer not in SAFE]
     for _ in range(events):
         world.run(rng.uniform(0.02, longest))
-        match rng.choice(("crash", "crash", "two", "hang", "zombie", "cut", "move", "move", "calm")):
+        match rng.choice(kinds):
             case "crash" | "two" as kind:
                 alive = [peer for peer in mortal if not world.dead(peer)]
                 victims = rng.sample(alive, min(1 + (kind == "two"), len(alive)))

@@ -11,10 +11,13 @@ from collections.abc import Callable
 
 import pytest
 
+from synergy_nb.dataflow.streams.log import Limits
 from synergy_nb.simulator.streaming import StreamWorld
 from tests.stream_schedules import (
     END_S,
+    KINDS,
     PEERS,
+    ROWS,
     SAFE,
     deep_query,
     disturb,
@@ -24,6 +27,8 @@ from tests.stream_schedules import (
     movable,
     placed,
     query,
+    reading_query,
+    shared_query,
     sorted_rows,
     survives,
 )
@@ -88,6 +93,66 @@ def run_deep(seed: int) -> None:
     assert not world.failures(), world.failures()
     assert world.ended("app", "out"), "it stands still"
     assert sorted_rows(world.rows("app", "out")) == sorted_rows(calm.rows("app", "out"))
+
+
+def run_sharing(seed: int) -> None:
+    """Two applications, of which one may be slow, share a stream of a third one; the second may lend it on."""
+    rng = random.Random(seed)
+    plans = {"app": shared_query(rng), "reader": reading_query(rng), "other": reading_query(rng)}
+    shares = {"reader": {"n": ("app", "end")}, "other": {"n": rng.choice((("app", "end"), ("reader", "end")))}}
+    slow = rng.choice(("", "", "other"))
+    kinds = ("move", "calm") if slow else KINDS
+    limits = Limits(2_000, 20_000 if slow else 1 << 20)
+    world = StreamWorld(seed, PEERS, drawn_faults(rng), codec=seed % 8 == 0, limits=limits)
+    world.pace = 0.06 if slow else rng.choice((0.02, 0.06))
+    inputs = {name: inputs_of(rng, plan, rows=2 * ROWS if slow else ROWS) for name, plan in plans.items()}
+    for name, plan in plans.items():
+        world.clients[name, "out"] = 20.0 if name == slow else rng.choice((0.02, 0.2))
+        peers, backups = placed(rng, plan, degree=rng.choice((2, 3)))
+        world.deploy(name, plan, peers, inputs[name], backups=backups, shares=shares.get(name))
+        disturb(world, rng, rng.randint(0, 3), longest=0.4, most_deaths=1, kinds=kinds)
+    disturb(world, rng, rng.randint(0, 4), longest=0.4, most_deaths=1, kinds=kinds)
+    world.run(END_S / 2)
+    world.clients["other", "out"] = 0.2
+    world.run(END_S)
+
+    failed = {fact.application for _, _, fact in world.facts if fact.kind == "component_failed"}
+    assert failed <= {slow}, world.failures()
+    assert all("it reads too slowly" in failure for failure in world.failures()), world.failures()
+    for name in plans.keys() - failed:
+        assert world.ended(name, "out"), f"{name} stands still"
+    rows = {name: world.rows(name, "out").rows() for name in plans}
+    own = {row for table in inputs["app"].values() for row in table.rows()}
+    assert sorted(rows["app"]) == sorted(own), "rows of the owner"
+    for name in plans.keys() - failed - {"app"}:
+        mine = {row for source, table in inputs[name].items() if source != "n" for row in table.rows()}
+        lender = rows[shares[name]["n"][0]]
+        theirs = [row for row in rows[name] if row not in mine]
+        assert len(rows[name]) == len(mine) + len(theirs), f"rows of {name} itself"
+        assert theirs == lender[len(lender) - len(theirs) :], f"{name} has not all from where it joined, in order"
+
+
+def run_pressed(seed: int) -> None:
+    """Slow clients and small windows: nothing is lost, and no log grows beyond its bound."""
+    rng = random.Random(seed)
+    plan = rng.choice((query, deep_query))(rng)
+    peers, backups = placed(rng, plan, degree=rng.choice((1, 2, 3)))
+    inputs = inputs_of(rng, plan, groups=4, rows=60)
+
+    calm = StreamWorld(seed, PEERS)
+    calm.deploy("app", plan, peers, inputs)
+    calm.run(END_S)
+
+    limits = Limits(rng.choice((400, 1_500)), rng.choice((1_500, 4_000)))
+    world = StreamWorld(seed, PEERS, drawn_faults(rng), limits=limits, service=rng.choice((1e-4, 5e-3)))
+    world.clients["app", "out"] = rng.choice((0.05, 0.5, 2.0))
+    world.deploy("app", plan, peers, inputs, backups=backups)
+    disturb(world, rng, rng.randint(0, 5), longest=1.0, most_deaths=2)
+    world.run(3 * END_S)
+    assert not world.failures(), world.failures()
+    assert world.ended("app", "out"), "it stands still"
+    assert sorted_rows(world.rows("app", "out")) == sorted_rows(calm.rows("app", "out"))
+    assert world.most_bytes <= max(limits) + world.most_made, "a log is larger than its bound"
 
 
 def block(run_one: Callable[[int], None], first: int, count: int) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 
 import msgspec
 import polars as pl
 
-from synergy_nb.dataflow.streams.values import Point
+from synergy_nb.dataflow.streams.values import OVERHEAD, Point
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 
-__all__ = ["Faults", "ScriptedSource"]
+__all__ = ["Faults", "ScriptedSource", "weight"]
 
 
 class Faults(msgspec.Struct):
@@ -83,3 +84,8 @@ class ScriptedSource:
                 self._until = until
                 items.append(Punctuation(until, self._at, now))
         return items
+
+
+def weight(items: Iterable[Item]) -> int:
+    """Bytes that items take in a log."""
+    return sum(OVERHEAD + (item.nbytes if isinstance(item, Batch) else 0) for item in items)

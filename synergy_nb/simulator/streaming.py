@@ -43,7 +43,7 @@ from synergy_nb.dataflow.streams.log import LIMITS, Limits
 from synergy_nb.dataflow.streams.wire import decode, encode
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.plan import Plan
-from synergy_nb.simulator.scripted import Faults, ScriptedSource
+from synergy_nb.simulator.scripted import Faults, ScriptedSource, weight
 
 __all__ = ["StreamWorld"]
 
@@ -94,6 +94,8 @@ class StreamWorld:
         Seconds between two batches of a source.
     most_bytes : int
         Bytes that a log held at most.
+    most_made : int
+        Bytes that an execution made at most, or a source gave.
     """
 
     def __init__(
@@ -116,7 +118,7 @@ class StreamWorld:
         self.clients: dict[tuple[str, str], float] = {}
         self.doubted: set[str] = set()
         self.pace = 0.02
-        self.most_bytes = 0
+        self.most_bytes = self.most_made = 0
         self.deployments: dict[str, Deployment] = {}
         self._ready: set[tuple[str, str, str]] = set()  # application, operator, peer: it said that it can take over
         self._first: set[tuple[str, str, str]] = set()  # it has kept a backup from the beginning
@@ -429,7 +431,9 @@ class StreamWorld:
         node.busy = False
 
         def finish(hosting: Hosting) -> list[Effect]:
-            return hosting.finished(work, work.run(lambda: self.now, hosting.limits.window), self.now)
+            outcome = work.run(lambda: self.now, hosting.limits.window)
+            self.most_made = max(self.most_made, weight(outcome.items))
+            return hosting.finished(work, outcome, self.now)
 
         self._at(peer, finish)
 
@@ -465,7 +469,9 @@ class StreamWorld:
         def read(hosting: Hosting) -> list[Effect]:
             if self._nodes[peer].scripts.get(key) is not script or not hosting.wants(*key):
                 return []
-            return hosting.emit(*key, script.next(self.now), self.now)
+            items = script.next(self.now)
+            self.most_made = max(self.most_made, weight(items))
+            return hosting.emit(*key, items, self.now)
 
         self._at(peer, read)
         self._later(self.pace * self.rng.uniform(0.5, 1.5), self._read, peer, key)

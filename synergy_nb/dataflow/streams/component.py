@@ -314,8 +314,11 @@ class Component(Measured):
 
     @property
     def capturable(self) -> bool:
-        """Whether a snapshot can be made now, and would tell anything new."""
-        return self.dirty and not self.running and not self.failed and self.steps is None and bool(self.copies)
+        """Whether a snapshot can be made now, and would tell anything new to somebody."""
+        if not self.copies or self.running or self.failed or self.steps is not None:
+            return False
+        missing = self.dirty or min(self.copies.values()) < self.number
+        return missing and all(port.joined for port in self.ports)
 
     def copied(self, peer: str, number: int) -> bool:
         """A peer has a snapshot; True if inputs need no longer be kept up to some place."""

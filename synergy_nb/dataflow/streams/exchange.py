@@ -1,7 +1,8 @@
 """How chunks get from logs to readers: subscriptions, acknowledgements, and what is sent again. No IO, no clock.
 
 A reader subscribes until it hears of the producer. It acknowledges what it consumed when that is a quarter of the
-window, or after 50 ms. A producer sends again what nobody says to have received for half a second.
+window, or after 50 ms. A producer sends again what nobody says to have received for half a second, and asks a reader
+that it has to wait for how far that is.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.copies import Copy
 from synergy_nb.dataflow.streams.deployments import Role
 from synergy_nb.dataflow.streams.frames import Ack, Data, Frame, Subscribe, Unsubscribe
+from synergy_nb.dataflow.streams.log import Cursor
 from synergy_nb.dataflow.streams.merge import Taken
 from synergy_nb.dataflow.streams.values import COPY, OnLag, Output, Reader
 from synergy_nb.dataflow.tuples import END
@@ -69,15 +71,27 @@ class Exchange:
         if component.role is not Role.ACTIVE:
             return
         log = component.log
+        blocked = log.blocked
         for cursor in tuple(log.cursors.values()):
-            if cursor.reader.port < COPY:  # a client, who collects
+            if cursor.reader.port < COPY or cursor.lost:  # a client, who collects, or one that gets nothing more
                 continue
+            if cursor.subscribed and cursor.reader.port == COPY and cursor.sent.position < log.start.position:
+                cursor.sent = log.start  # it has to begin anew
+                self._send(cursor.reader.peer, Data(component.output, cursor.reader, log.start, (), True))
             chunks = log.due(cursor)
             if chunks:
                 data = Data(component.output, cursor.reader, chunks[0].start, tuple(chunks))
                 self._hosting.send(cursor.reader.peer, data)
-            if cursor.sent > cursor.received and cursor.resend_at is None:
+            waits = blocked and cursor.subscribed and cursor.on_lag is OnLag.BLOCK
+            if cursor.resend_at is None and (waits or cursor.sent > cursor.received):
                 cursor.resend_at = now + RESEND_S
+
+    def dismiss(self, component: Component, cursor: Cursor, now: float) -> None:
+        """Tell a sharer that nothing is kept for it any more, until it has heard that."""
+        cursor.resend_at = now + RESEND_S
+        limit = self._hosting.limits.retain
+        reason = f"it reads too slowly: more bytes wait for it than are kept; expected at most {limit}"
+        self._send(cursor.reader.peer, Unsubscribe(component.output, cursor.reader, reason))
 
     # -- readers -------------------------------------------------------------------------------------------------
 
@@ -207,8 +221,14 @@ class Exchange:
                 self._acknowledge(component, number, now)
         for cursor in component.log.cursors.values():
             if cursor.resend_at is not None and cursor.resend_at <= now:
+                if cursor.lost:
+                    self.dismiss(component, cursor, now)
+                    continue
                 cursor.resend_at = None
-                cursor.sent = min(cursor.sent, cursor.received)
+                if cursor.sent > cursor.received:
+                    cursor.sent = cursor.received
+                elif cursor.on_lag is OnLag.BLOCK:  # what it said of what it consumed may be lost
+                    self._send(cursor.reader.peer, Data(component.output, cursor.reader, cursor.sent))
         self.flush(component, now)
 
     def _tick_copy(self, key: tuple[str, str], copy: Copy, now: float) -> None:

@@ -36,6 +36,7 @@ from synergy_nb.dataflow.work import TOGETHER_WORK, contemporary
 __all__ = ["SNAPSHOT_S", "Hosting"]
 
 SNAPSHOT_S = 0.25  # seconds between two snapshots of a component that has copies
+REPEAT_S = 1.0  # seconds until whoever has not said to have the last snapshot gets another one
 
 
 class Hosting:
@@ -212,6 +213,7 @@ class Hosting:
         component.running = False
         self.touch(component.application, component.operator)
         if self.hosts(component):
+            self.snapshot_soon(component, now + REPEAT_S)
             cut = component.cut(capture.number)
             for cursor in component.log.cursors.values():
                 if cursor.reader.port == COPY and cursor.subscribed:
@@ -333,9 +335,7 @@ class Hosting:
         if component.role is not Role.ACTIVE:
             return
         for cursor in component.log.laggards():
-            waits = component.log.between(cursor.durable, component.log.end)
-            reason = f"it reads too slowly: {waits} bytes wait; expected at most {cursor.window}"
-            self.send(cursor.reader.peer, Unsubscribe(component.output, cursor.reader, reason))
+            self.exchange.dismiss(component, cursor, now)
         if component.copies:
             self.snapshot_soon(component, now + SNAPSHOT_S)
         self.exchange.flush(component, now)
@@ -403,8 +403,11 @@ class Hosting:
             cursor = producer.log.cursors.get(reader)
             if cursor is not None and cursor.on_lag is not OnLag.BLOCK:  # of others the deployment tells
                 producer.log.unsubscribe(reader)
+        if not frame.reason or reader.port < 0:
+            return
+        self.send(sender, Unsubscribe(frame.output, reader))  # it is heard, and need not be said again
         component = self.components.get((reader.application, reader.operator))
-        if not frame.reason or component is None or reader.port < 0 or component.reader(reader.port) != reader:
+        if component is None or component.reader(reader.port) != reader:
             return
         if component.ports[reader.port].epoch == frame.output.epoch:
             self.fail(component, f"input {reader.port}, {frame.output.operator}: {frame.reason}")

@@ -46,10 +46,10 @@ class Limits(NamedTuple):
     Parameters
     ----------
     window
-        Bytes that a reader may have been sent without having consumed them; of a reader that fails alone, also the
-        bytes that may wait for it.
+        Bytes that a reader may have been sent without having consumed them.
     retain
-        Bytes of chunks that are kept for the sake of readers whose state is not durable yet.
+        Bytes of chunks that are kept for the sake of readers whose state is not durable yet; a sharer that needs more
+        fails.
     """
 
     window: int = 4 << 20
@@ -75,8 +75,7 @@ class Cursor:
     on_lag
         What happens if it does not keep up.
     window
-        Bytes that it may have been sent without having consumed them; of a reader that fails or begins again where the
-        log begins, also the bytes that may wait for it.
+        Bytes that it may have been sent without having consumed them.
 
     Attributes
     ----------
@@ -260,7 +259,7 @@ class StreamLog:
         elif since is None:
             since = self._start if reader.port == COPY else self.end
         elif cursor is not None and cursor.subscribed and reader.port != COPY:
-            since = max(since, cursor.received)  # it may be an old question
+            since = max(since, cursor.received, self._start)  # it may be an old question, of who has had that since
         if since < self._start and since.position < self._start.position:
             if reader.port != COPY:
                 kept = self._start.position
@@ -281,9 +280,9 @@ class StreamLog:
         return found
 
     def acknowledge(self, reader: Reader, received: Point, consumed: Point, durable: Point) -> bool:
-        """A reader says how far it is; places that it said before are old news. False if there is no such reader."""
+        """A reader says how far it is; places that it said before are old news. False if it is none, or has failed."""
         cursor = self.cursors.get(reader)
-        if cursor is None:
+        if cursor is None or cursor.lost:
             return False
         if received > cursor.received:
             cursor.received = received
@@ -337,13 +336,10 @@ class StreamLog:
         return not paced and sharers and not ahead  # it goes on for sharers alone: the fastest sets the pace
 
     def laggards(self) -> list[Cursor]:
-        """Sharers that more bytes wait for than their windows hold; each is told once, and nothing is kept for it."""
+        """Sharers that more bytes wait for than are kept for them; each is named once, and nothing is kept for it."""
         end = self._offset(self.end)
-        late = [
-            cursor
-            for cursor in self.cursors.values()
-            if cursor.on_lag is OnLag.FAIL and not cursor.lost and end - self._offset(cursor.durable) > cursor.window
-        ]
+        sharers = [cursor for cursor in self.cursors.values() if cursor.on_lag is OnLag.FAIL and not cursor.lost]
+        late = [cursor for cursor in sharers if end - self._offset(cursor.durable) > self._limits.retain]
         for cursor in late:
             cursor.lost = True
         if late:
