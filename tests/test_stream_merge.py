@@ -43,6 +43,11 @@ def waiting(merge: InOrder) -> list[object]:
     return values([entry.chunk for entry in merge.queue])
 
 
+def taken_out(merge: InOrder, upto: Point | None, most: int) -> list[Chunk]:
+    """What is executed next: up to a place, or together at most so many tuples."""
+    return merge.first(lambda chunk, rows, _: rows + chunk.rows <= most) if upto is None else merge.run(upto)
+
+
 # -- what arrives --------------------------------------------------------------------------------------------------
 
 
@@ -143,7 +148,7 @@ def test_bytes_that_wait_and_that_were_consumed_are_counted() -> None:
     merge.take(0, chunk(promise(5, 4)))
     sizes = [entry.chunk.size for entry in merge.queue]
     assert merge.queued == sum(sizes)
-    merge.consume(merge.take_out(None, 0))
+    merge.consume(taken_out(merge, None, 0))
     assert merge.queued == sizes[1]
     assert merge.unacknowledged == sizes[0]
     assert merge.consumed == Point(4, START)
@@ -156,15 +161,15 @@ def test_chunks_go_one_by_one_or_together_up_to_a_number_of_tuples() -> None:
     merge = InOrder(ORIGIN)
     for first in (0, 2, 4, 6):
         merge.take(0, chunk(batch(first, 2)))
-    assert values(merge.take_out(None, 0)) == [[0, 1]]
-    assert values(merge.take_out(None, 4)) == [[2, 3], [4, 5]]
-    assert values(merge.take_out(None, 4)) == [[6, 7]]
+    assert values(taken_out(merge, None, 0)) == [[0, 1]]
+    assert values(taken_out(merge, None, 4)) == [[2, 3], [4, 5]]
+    assert values(taken_out(merge, None, 4)) == [[6, 7]]
 
 
 def test_a_prescribed_run_splits_a_chunk() -> None:
     merge = InOrder(ORIGIN)
     merge.take(0, chunk(batch(0, 4)))
-    taken = merge.take_out(Point(3, START), 0)
+    taken = taken_out(merge, Point(3, START), 0)
     assert values(taken) == [[0, 1, 2]]
     assert taken[0].end == Point(3, START)
     merge.consume(taken)
@@ -173,32 +178,25 @@ def test_a_prescribed_run_splits_a_chunk() -> None:
     assert merge.queued == merge.queue[0].chunk.size
 
 
-def test_a_prescribed_run_that_has_not_come_as_a_whole_waits() -> None:
-    merge = InOrder(ORIGIN)
-    merge.take(0, chunk(batch(0, 2)))
-    assert merge.take_out(Point(3, START), 0) == []
-    assert waiting(merge) == [[0, 1]]
-
-
 def test_promises_that_were_not_there_when_the_order_was_made_are_withheld_and_come_afterwards() -> None:
     merge = InOrder(ORIGIN)
     merge.take(0, chunk(batch(0, 2)))
     merge.take(0, chunk(promise(12, 2)))
     merge.take(0, chunk(batch(2, 2), until=12))
-    taken = merge.take_out(Point(3, START), 0)
+    taken = taken_out(merge, Point(3, START), 0)
     assert values(taken) == [[0, 1], [2]]
     assert [each.end for each in taken] == [Point(2, START), Point(3, START)]
     merge.consume(taken)
     assert merge.consumed == Point(3, START)
     assert waiting(merge) == [12, [3]]
-    assert values(merge.take_out(Point(4, 12), 0)) == [[3], 12]
+    assert values(taken_out(merge, Point(4, 12), 0)) == [[3], 12]
 
 
 def test_a_prescribed_promise_is_made_whatever_promises_came_since() -> None:
     merge = InOrder(ORIGIN)
     merge.take(0, chunk(batch(0, 2)))
     merge.take(0, chunk(promise(14, 2)))
-    taken = merge.take_out(Point(2, 10), 0)
+    taken = taken_out(merge, Point(2, 10), 0)
     assert values(taken) == [[0, 1], 10]
     assert taken[-1].end == Point(2, 10)
     merge.consume(taken)
@@ -210,7 +208,7 @@ def test_a_promise_that_a_run_contains_does_not_come_again() -> None:
     merge.take(0, chunk(batch(0, 2)))
     merge.take(0, chunk(promise(10, 2)))
     merge.take(0, chunk(promise(12, 2), until=10))
-    assert values(merge.take_out(Point(2, 12), 0)) == [[0, 1], 12]
+    assert values(taken_out(merge, Point(2, 12), 0)) == [[0, 1], 12]
     assert waiting(merge) == []
 
 
@@ -220,7 +218,7 @@ def test_of_several_withheld_promises_the_last_is_kept() -> None:
     merge.take(0, chunk(batch(0, 1), until=1))
     merge.take(0, chunk(promise(8, 1), until=1))
     merge.take(0, chunk(batch(1, 2), until=8))
-    assert values(merge.take_out(Point(2, START), 0)) == [[0], [1]]
+    assert values(taken_out(merge, Point(2, START), 0)) == [[0], [1]]
     assert waiting(merge) == [8, [2]]
 
 
@@ -284,7 +282,7 @@ def test_whatever_is_cut_doubled_and_overtaken_gives_the_same_tuples_and_true_pr
                 if data.draw(st.booleans()):  # a prescribed run
                     upto = Point(data.draw(st.integers(merge.consumed.position, merge.received.position)), START)
                     upto = upto._replace(until=merge.consumed.until)
-                out = merge.take_out(upto, data.draw(st.integers(0, 6)))
+                out = taken_out(merge, upto, data.draw(st.integers(0, 6)))
                 merge.consume(out)
                 taken += out
     taken += [entry.chunk for entry in merge.queue]
@@ -311,7 +309,7 @@ def test_each_order_that_came_is_handed_on(cut: list[list[Chunk]], data: st.Data
                 upto = Point(position, max(merge.consumed.until, 10 * position - data.draw(st.integers(0, 9))))
                 if merge.consumed.covers(upto):
                     continue
-            out = merge.take_out(upto, 0)
+            out = taken_out(merge, upto, 0)
             assert out
             merge.consume(out)
             taken += out

@@ -29,7 +29,7 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import polars as pl
@@ -46,8 +46,6 @@ from synergy_nb.plan import Plan
 from synergy_nb.simulator.scripted import Faults, ScriptedSource, weight
 
 __all__ = ["StreamWorld"]
-
-_NEWS_S: Final = 0.001  # until a peer hears of a deployment, at least
 
 
 class _Node:
@@ -74,7 +72,7 @@ class StreamWorld:
     faults
         Faults of the network.
     detection
-        Seconds after which the director hears of a death.
+        Seconds after which the director hears of deaths.
     service
         Seconds that a tuple takes to be executed.
     codec
@@ -225,7 +223,7 @@ class StreamWorld:
         self.deployments[deployment.application] = deployment
         for peer in self._nodes:
             late = 20.0 if self.faults.late and self.rng.random() < self.faults.late else 1.0
-            self._later(self.rng.uniform(_NEWS_S, self.faults.news * late), self._converge, peer, deployment)
+            self._later(self.rng.uniform(0.001, self.faults.news * late), self._converge, peer, deployment)
 
     def _converge(self, peer: str, deployment: Deployment) -> None:
         self._at(peer, lambda hosting: hosting.converge(deployment, self.now))
@@ -432,7 +430,7 @@ class StreamWorld:
 
         def finish(hosting: Hosting) -> list[Effect]:
             outcome = work.run(lambda: self.now, hosting.limits.window)
-            self.most_made = max(self.most_made, weight(outcome.items))
+            self.most_made = max(self.most_made, sum(chunk.size for chunk in outcome.chunks))
             return hosting.finished(work, outcome, self.now)
 
         self._at(peer, finish)
