@@ -149,7 +149,7 @@ class StreamLog:
     @property
     def size(self) -> int:
         """Bytes of all chunks that are kept."""
-        return self._offset(self.end) - self._trimmed
+        return self._sizes[-1] - self._trimmed if self._sizes else 0
 
     def __len__(self) -> int:
         return len(self._chunks)
@@ -320,6 +320,8 @@ class StreamLog:
     @property
     def blocked(self) -> bool:
         """Whether the component that makes the output has to wait for a reader."""
+        if self.size <= min(self._limits.window // 2, self._limits.retain // 2):  # nobody can be that far behind
+            return False
         end = self._offset(self.end)
         paced = False
         ahead = False
