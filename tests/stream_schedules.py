@@ -112,15 +112,17 @@ def reading_query(rng: random.Random) -> Plan:
 Placement = tuple[dict[str, str], dict[str, tuple[str, ...]]]
 
 
-def placed(rng: random.Random, plan: Plan, degree: int, most: int = 5) -> Placement:
-    """Where operators go; often few peers have them all, so that one death takes several."""
+def placed(rng: random.Random, plan: Plan, degree: int, lost: Collection[str] = ()) -> Placement:
+    """Where operators go; often few peers have them all, so that one death takes several; none is on a lost peer."""
+    alive = [peer for peer in PEERS if peer not in lost]
     peers: dict[str, str] = {}
     backups: dict[str, tuple[str, ...]] = {}
-    busy = rng.sample([peer for peer in PEERS if peer not in SAFE], rng.choice((1, 2, most)))
+    mortal = [peer for peer in alive if peer not in SAFE]
+    busy = rng.sample(mortal, min(rng.choice((1, 2, 5)), len(mortal)))
     for name, operator in plan.operators.items():
         peers[name] = rng.choice(SAFE if operator.kind == "sink" else busy)
         if operator.kind != "sink":
-            backups[name] = tuple(rng.sample([peer for peer in PEERS if peer != peers[name]], degree - 1))
+            backups[name] = tuple(rng.sample([peer for peer in alive if peer != peers[name]], degree - 1))
     return peers, backups
 
 

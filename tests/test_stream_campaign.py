@@ -12,6 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from synergy_nb.dataflow.streams.log import Limits
+from synergy_nb.simulator.scripted import Faults
 from synergy_nb.simulator.streaming import StreamWorld
 from tests.stream_schedules import (
     END_S,
@@ -103,12 +104,14 @@ def run_sharing(seed: int) -> None:
     slow = rng.choice(("", "", "other"))
     kinds = ("move", "calm") if slow else KINDS
     limits = Limits(2_000, 20_000 if slow else 1 << 20)
-    world = StreamWorld(seed, PEERS, drawn_faults(rng), codec=seed % 8 == 0, limits=limits)
+    faults = Faults(duplication=0.1) if slow else drawn_faults(rng)
+    world = StreamWorld(seed, PEERS, faults, codec=seed % 8 == 0, limits=limits)
     world.pace = 0.06 if slow else rng.choice((0.02, 0.06))
     inputs = {name: inputs_of(rng, plan, rows=2 * ROWS if slow else ROWS) for name, plan in plans.items()}
     for name, plan in plans.items():
         world.clients[name, "out"] = 20.0 if name == slow else rng.choice((0.02, 0.2))
-        peers, backups = placed(rng, plan, degree=rng.choice((2, 3)))
+        lost = [peer for peer in PEERS if world.dead(peer) or peer in world.doubted]
+        peers, backups = placed(rng, plan, rng.choice((2, 3)), lost)
         world.deploy(name, plan, peers, inputs[name], backups=backups, shares=shares.get(name))
         disturb(world, rng, rng.randint(0, 3), longest=0.4, most_deaths=1, kinds=kinds)
     disturb(world, rng, rng.randint(0, 4), longest=0.4, most_deaths=1, kinds=kinds)
@@ -155,8 +158,8 @@ def run_pressed(seed: int) -> None:
     assert world.most_bytes <= max(limits) + world.most_made, "a log is larger than its bound"
 
 
-def block(run_one: Callable[[int], None], first: int, count: int) -> None:
-    for seed in range(first, first + count):
+def in_blocks(run_one: Callable[[int], None], block: int, size: int = 50) -> None:
+    for seed in range(1000 + size * block, 1000 + size * (block + 1)):
         try:
             run_one(seed)
         except AssertionError as error:
@@ -171,3 +174,37 @@ def test_results_are_those_of_the_undisturbed_run(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_whoever_takes_over_reads_in_the_order_that_somebody_depends_on(seed: int) -> None:
     run_deep(seed)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_who_shares_a_stream_has_all_of_it_or_fails_alone_by_name(seed: int) -> None:
+    run_sharing(seed)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_no_log_grows_beyond_its_bound_and_nothing_stalls(seed: int) -> None:
+    run_pressed(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(12))
+def test_results_are_those_of_the_undisturbed_run_in_many_schedules(block: int) -> None:
+    in_blocks(run, block)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(16))
+def test_whoever_takes_over_reads_in_order_in_many_schedules(block: int) -> None:
+    in_blocks(run_deep, block)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(8))
+def test_who_shares_a_stream_has_all_of_it_in_many_schedules(block: int) -> None:
+    in_blocks(run_sharing, block)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(8))
+def test_no_log_grows_beyond_its_bound_in_many_schedules(block: int) -> None:
+    in_blocks(run_pressed, block)

@@ -91,7 +91,7 @@ class StreamWorld:
     pace : float
         Seconds between two batches of a source.
     most_bytes : int
-        Bytes that a log held at most.
+        Bytes that a log held at most, of a component or a copy.
     most_made : int
         Bytes that an execution made at most, or a source gave.
     """
@@ -422,7 +422,8 @@ class StreamWorld:
         if work is not None:
             node.busy = True
             self._later(self.service * (1 + work.rows), self._finish, peer, work)
-        self.most_bytes = max(self.most_bytes, *(c.log.size for c in node.hosting.components.values()), 0)
+        for kept in (node.hosting.components, node.hosting.roles.copies):
+            self.most_bytes = max(self.most_bytes, *(each.log.size for each in kept.values()), 0)
 
     def _finish(self, peer: str, work: Work) -> None:
         node = self._nodes[peer]

@@ -13,7 +13,7 @@ from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.frames import Data, State
 from synergy_nb.dataflow.streams.log import LIMITS, Limits, StreamLog
 from synergy_nb.dataflow.streams.merge import InOrder, Taken
-from synergy_nb.dataflow.streams.values import Chunk, Output
+from synergy_nb.dataflow.streams.values import Chunk, Output, Point
 
 __all__ = ["Copy"]
 
@@ -92,9 +92,10 @@ class Copy:
         merge.queue.clear()
         return fresh, gap
 
-    def keep(self, chunks: list[Chunk]) -> None:
-        """Keep what the component has emitted."""
+    def keep(self, chunks: list[Chunk], trimmed: Point) -> None:
+        """Keep what the component has emitted, and what of it somebody needs."""
         self.log.append(chunks)
+        self.log.trim(trimmed)
         self._adopt()
 
     def snapshot(self, state: State, follower: Component | None) -> None:

@@ -80,7 +80,7 @@ class Exchange:
                 self._send(cursor.reader.peer, Data(component.output, cursor.reader, log.start, (), True))
             chunks = log.due(cursor)
             if chunks:
-                data = Data(component.output, cursor.reader, chunks[0].start, tuple(chunks))
+                data = Data(component.output, cursor.reader, chunks[0].start, tuple(chunks), False, log.start)
                 self._hosting.send(cursor.reader.peer, data)
             waits = blocked and cursor.subscribed and cursor.on_lag is OnLag.BLOCK
             if cursor.resend_at is None and (waits or cursor.sent > cursor.received):

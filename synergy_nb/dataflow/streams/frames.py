@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from synergy_nb.dataflow.streams.values import Chunk, Determinant, OnLag, Output, Point, Reader, Run, Stream
+from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, Determinant, OnLag, Output, Point, Reader, Run, Stream
 
 __all__ = ["Ack", "Data", "Determinants", "Frame", "Recall", "State", "Subscribe", "Unsubscribe"]
 
@@ -29,6 +29,8 @@ class Data(msgspec.Struct, frozen=True, eq=False, tag="data"):
         Consecutive chunks.
     began
         Whether the log has let go of what is between the reader's place and ``start``: a copy begins anew.
+    trimmed
+        Place before which nobody needs the output any more, for copies.
     """
 
     output: Output
@@ -36,6 +38,7 @@ class Data(msgspec.Struct, frozen=True, eq=False, tag="data"):
     start: Point
     chunks: tuple[Chunk, ...] = ()
     began: bool = False
+    trimmed: Point = ORIGIN
 
 
 class Ack(msgspec.Struct, frozen=True, tag="ack"):

@@ -383,6 +383,8 @@ class Hosting:
             return  # it is not here yet, or not known here yet, or no longer: the reader asks again
         log = component.log
         expected = log.cursors.get(reader)
+        if expected is None and reader.port != COPY and not any(reader.replaces(known) for known in log.cursors):
+            return  # nor is it one that follows or comes after another: the deployment that tells of it is not here yet
         try:
             cursor = log.subscribe(reader, frame.since, OnLag.RESYNC if expected is None else expected.on_lag)
         except Trimmed as error:

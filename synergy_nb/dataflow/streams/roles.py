@@ -210,8 +210,9 @@ class Roles:
             self._hosting.orders.add(chunk.determinants)
         follower = self._hosting.components.get(key)
         if follower is None:
-            copy.keep(chunks)
+            copy.keep(chunks, data.trimmed)
         else:
+            follower.log.trim(data.trimmed)
             own = [each for chunk in chunks for each in chunk.determinants if each.stream == data.output.stream]
             if anew or follower.prescribe(own):
                 self._unfollow(key)

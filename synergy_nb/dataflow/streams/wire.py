@@ -63,6 +63,7 @@ class _Data(msgspec.Struct, frozen=True, tag="data"):
     start: Point
     pieces: tuple[_Piece, ...]
     began: bool
+    trimmed: Point
 
 
 class _State(msgspec.Struct, frozen=True, tag="state"):
@@ -99,7 +100,7 @@ def parts(frame: Frame) -> Iterator[bytes]:
                 _Piece(chunk.start, chunk.end, chunk.size, chunk.determinants, len(payload))
                 for chunk, payload in zip(frame.chunks, payloads, strict=True)
             )
-            header = _Data(frame.output, frame.reader, frame.start, pieces, frame.began)
+            header = _Data(frame.output, frame.reader, frame.start, pieces, frame.began, frame.trimmed)
         case State():
             payloads = [frame.logic]
             header = _State(
@@ -161,7 +162,7 @@ def decode(data: bytes | bytearray | memoryview) -> Frame:
             chunks = tuple(
                 _chunk(piece, payload) for piece, payload in zip(header.pieces, _cut(rest, lengths), strict=True)
             )
-            return Data(header.output, header.reader, header.start, chunks, header.began)
+            return Data(header.output, header.reader, header.start, chunks, header.began, header.trimmed)
         case _State():
             (logic,) = _cut(rest, [header.length])
             if (found := zlib.crc32(logic)) != header.check:
