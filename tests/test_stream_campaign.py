@@ -56,7 +56,7 @@ def run(seed: int) -> None:
         match rng.choice(("crash", "hang", "cut", "move", "move", "calm")):
             case "crash" if crashes < len(PEERS) - 4:
                 victim = rng.choice([peer for peer in PEERS if peer not in SAFE])
-                if not world.dead(victim) and not world.recovering() and survives(world, (victim,)):
+                if not world.dead(victim) and survives(world, (victim,)):
                     world.crash(victim)
                     crashes += 1
             case "hang":

@@ -307,12 +307,6 @@ class StreamWorld:
     def _place(self, application: str, operator: str, place: Place) -> None:
         self.change(application, {**self.deployments[application].places, operator: place})
 
-    def recovering(self) -> bool:
-        """Whether the director does not know of a death yet, or a component that took over is not free yet."""
-        if any(self.dead(peer) for each in self.deployments.values() for peer in each.peers):
-            return True
-        return any(node.hosting.roles.recoveries for node in self._nodes.values() if not node.crashed)
-
     # -- faults --------------------------------------------------------------------------------------------------
 
     def crash(self, peer: str) -> None:

@@ -1,0 +1,377 @@
+"""The log of an output and the cursors of its readers, driven by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from synergy_nb.dataflow.streams.log import Cursor, Limits, StreamLog, Trimmed
+from synergy_nb.dataflow.streams.values import (
+    CLIENT,
+    COPY,
+    ORIGIN,
+    OVERHEAD,
+    Chunk,
+    OnLag,
+    Point,
+    Reader,
+    chunks_of,
+)
+from synergy_nb.dataflow.tuples import START, Punctuation
+from tests.test_stream_merge import batch, values
+
+READER = Reader("app", "sink", 0, "b")
+SECOND = Reader("app", "other", 0, "c")
+SHARER = Reader("reader", "count", 0, "d")
+BACKUP = Reader("app", "source", COPY, "e")
+ROOM = OVERHEAD  # bytes of a chunk that is a promise
+
+
+def filled(chunks: int, window: int = 1 << 20, retain: int = 1 << 20) -> StreamLog:
+    """A log that one reader is expected to read, with some promises, each of the same size."""
+    log = StreamLog(limits=Limits(window, retain))
+    log.expect(READER)
+    emit(log, chunks)
+    return log
+
+
+def emit(log: StreamLog, chunks: int) -> None:
+    first = max(log.end.until, 0) + 1
+    log.append(chunks_of([Punctuation(first + number, log.end.position, 0.0) for number in range(chunks)], log.end))
+
+
+def blocked(log: StreamLog) -> bool:
+    return log.blocked
+
+
+def at(until: int) -> Point:
+    return Point(0, until)
+
+
+def untils(chunks: list[Chunk]) -> list[int]:
+    return [each.end.until for each in chunks]
+
+
+def had(log: StreamLog, reader: Reader, until: int, durable: int | None = None) -> None:
+    """A reader says that it has consumed all up to a place."""
+    log.acknowledge(reader, at(until), at(until), at(until if durable is None else durable))
+
+
+# -- windows -------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_sent_before_a_reader_subscribes() -> None:
+    log = filled(2)
+    assert log.due(log.cursors[READER]) == []
+    assert untils(log.due(log.subscribe(READER, None))) == [1, 2]
+
+
+def test_what_is_sent_and_not_consumed_fits_into_the_window() -> None:
+    log = filled(9, window=4 * ROOM)
+    cursor = log.subscribe(READER, None)
+    assert untils(log.due(cursor)) == [1, 2, 3, 4]
+    assert log.due(cursor) == []
+    log.acknowledge(READER, at(4), at(2), at(2))  # credit is what was consumed, not what was received
+    assert untils(log.due(cursor)) == [5, 6]
+    had(log, READER, 6)
+    assert untils(log.due(cursor)) == [7, 8, 9]
+
+
+def test_a_chunk_larger_than_half_a_window_goes_once_half_of_it_is_free() -> None:
+    log = StreamLog(limits=Limits(window=4 * ROOM, retain=1 << 20))
+    cursor = log.subscribe(READER, ORIGIN)
+    emit(log, 3)
+    log.append(chunks_of([batch(0, 40)], log.end))
+    assert untils(log.due(cursor)) == [1, 2, 3]
+    log.acknowledge(READER, at(3), at(1), at(1))
+    assert len(log.due(cursor)) == 1, "half is free"
+
+
+def test_a_broken_link_is_that_sent_is_what_was_received() -> None:
+    log = filled(4)
+    cursor = log.subscribe(READER, None)
+    log.due(cursor)
+    log.acknowledge(READER, at(2), at(1), at(1))
+    cursor.sent = cursor.received
+    assert untils(log.due(cursor)) == [3, 4]
+
+
+def test_an_acknowledgement_of_the_past_changes_nothing() -> None:
+    log = filled(4)
+    cursor = log.subscribe(READER, None)
+    log.due(cursor)
+    had(log, READER, 3)
+    had(log, READER, 1)
+    assert (cursor.received, cursor.consumed, cursor.durable) == (at(3), at(3), at(3))
+    assert log.due(cursor) == []
+
+
+def test_who_is_none_is_not_heard() -> None:
+    log = filled(2)
+    assert not log.acknowledge(SECOND, at(2), at(2), at(2))
+    assert len(log) == 2
+
+
+# -- what is kept --------------------------------------------------------------------------------------------------
+
+
+def test_the_log_is_trimmed_to_the_least_durable_place() -> None:
+    log = filled(5)
+    log.expect(SECOND)
+    had(log, READER, 4)
+    assert len(log) == 5
+    had(log, SECOND, 5, durable=2)
+    assert (len(log), log.start, log.size) == (3, at(2), 3 * ROOM)
+    log.unsubscribe(SECOND)
+    assert log.start == at(4)
+
+
+def test_copies_hold_nothing_back_and_a_copy_itself_keeps_all() -> None:
+    log = filled(3)
+    log.subscribe(BACKUP, None, OnLag.RESYNC)
+    had(log, READER, 3)
+    assert len(log) == 0
+    copy = StreamLog()
+    copy.held = True
+    emit(copy, 3)
+    assert len(copy) == 3
+    copy.trim(at(2))
+    assert (len(copy), copy.start) == (1, at(2))
+
+
+def test_a_log_without_readers_keeps_nothing() -> None:
+    log = StreamLog()
+    emit(log, 3)
+    assert (len(log), log.end) == (0, at(3))
+
+
+def test_chunks_follow_one_another() -> None:
+    log = filled(2)
+    with pytest.raises(ValueError, match=r"expected Point\(position=0, until=2\)"):
+        log.append(chunks_of([Punctuation(9, 0, 0.0)], ORIGIN))
+
+
+def test_bytes_are_right_after_trimming() -> None:
+    log = filled(6)
+    had(log, READER, 4)
+    emit(log, 2)
+    assert log.between(at(4), at(7)) == 3 * ROOM
+    assert log.between(at(0), log.end) == log.size == 4 * ROOM
+    assert log.between(log.end, at(5)) == 0
+
+
+# -- who reads -----------------------------------------------------------------------------------------------------
+
+
+def test_who_is_expected_keeps_what_it_will_ask_for() -> None:
+    log = StreamLog()
+    log.expect(READER)
+    emit(log, 3)
+    cursor = log.subscribe(READER, None)
+    assert untils(log.due(cursor)) == [1, 2, 3]
+
+
+def test_who_joins_unexpected_begins_at_the_end_and_a_copy_at_the_beginning() -> None:
+    log = filled(3)
+    assert log.subscribe(SHARER, None).sent == at(3)
+    assert log.subscribe(BACKUP, None).sent == ORIGIN
+
+
+def test_who_takes_a_place_begins_where_the_other_was_durable() -> None:
+    log = filled(4)
+    log.subscribe(READER, None)
+    log.due(log.cursors[READER])
+    had(log, READER, 4, durable=2)
+    heir = READER._replace(peer="f", epoch=1)
+    cursor = log.expect(heir)
+    assert READER not in log.cursors
+    assert not cursor.subscribed
+    assert (cursor.sent, cursor.consumed, cursor.durable) == (at(2), at(2), at(2))
+    assert untils(log.due(log.subscribe(heir, at(2)))) == [3, 4]
+
+
+def test_a_follower_that_takes_a_place_goes_on_and_holds_what_the_other_held() -> None:
+    log = filled(4)
+    log.subscribe(READER, None)
+    had(log, READER, 3, durable=1)
+    heir = READER._replace(peer="f", epoch=1)
+    follower = log.subscribe(heir, at(1), OnLag.RESYNC)
+    log.due(follower)
+    had(log, heir, 4)
+    assert log.start == at(1), "nobody waits for one that follows"
+    assert log.expect(heir) is follower
+    assert (follower.on_lag, follower.sent, follower.durable) == (OnLag.BLOCK, at(4), at(1))
+    assert log.start == at(1)
+    had(log, heir, 4)
+    emit(log, 1)
+    assert untils(log.due(follower)) == [5]
+
+
+def test_an_earlier_epoch_takes_no_place() -> None:
+    log = filled(2)
+    late = READER._replace(peer="f", epoch=1)
+    log.expect(late)
+    assert READER not in log.cursors
+    log.expect(READER)
+    assert {READER, late} == set(log.cursors)
+
+
+def test_an_old_question_does_not_send_again_what_was_received() -> None:
+    log = filled(4)
+    cursor = log.subscribe(READER, None)
+    log.due(cursor)
+    had(log, READER, 3, durable=0)
+    log.subscribe(READER, at(1))
+    assert untils(log.due(cursor)) == [4]
+
+
+def test_an_old_question_of_a_follower_is_no_question_for_what_is_gone() -> None:
+    log = filled(0)
+    log.append(chunks_of([batch(0, 2), batch(2, 2)], ORIGIN))
+    follower = READER._replace(peer="f", epoch=1)
+    cursor = log.subscribe(follower, ORIGIN, OnLag.RESYNC)
+    log.acknowledge(READER, Point(2, START), Point(2, START), Point(2, START))
+    log.subscribe(follower, ORIGIN)  # it was sent before, and has been overtaken
+    assert values(log.due(cursor)) == [[2, 3]]
+
+
+def test_a_lost_answer_is_asked_for_again() -> None:
+    log = filled(4)
+    cursor = log.subscribe(READER, None)
+    log.due(cursor)
+    log.subscribe(READER, ORIGIN)
+    assert untils(log.due(cursor)) == [1, 2, 3, 4]
+
+
+def test_tuples_that_are_gone_cannot_be_asked_for_but_promises_may() -> None:
+    log = StreamLog()
+    log.expect(READER)
+    log.append(chunks_of([batch(0, 2), Punctuation(5, 2, 0.0), batch(2, 2)], ORIGIN))
+    log.acknowledge(READER, *[Point(2, 5)] * 3)
+    assert log.place_behind(log.subscribe(SECOND, Point(2, START)).sent) == Point(2, 5)
+    with pytest.raises(Trimmed, match="from position 1 on are asked for; kept are those from 2 on"):
+        log.subscribe(SHARER, Point(1, START))
+    assert log.subscribe(BACKUP, Point(1, START)).sent == Point(2, 5), "a copy begins anew"
+
+
+def test_the_place_behind_is_where_the_first_needed_chunk_begins() -> None:
+    log = StreamLog()
+    log.expect(READER)
+    log.append(chunks_of([batch(0, 2), Punctuation(5, 2, 0.0), batch(2, 2)], ORIGIN))
+    assert log.place_behind(Point(1, START)) == ORIGIN
+    assert log.place_behind(Point(2, START)) == Point(2, START)
+    assert log.place_behind(Point(2, 7)) == Point(2, 5)
+    assert log.place_behind(Point(4, 5)) == Point(4, 5)
+
+
+# -- who has to wait, and who fails ----------------------------------------------------------------------------------
+
+
+def test_a_consumer_holds_up_by_what_it_has_not_consumed_or_not_made_durable() -> None:
+    log = filled(2, window=3 * ROOM, retain=5 * ROOM)
+    log.subscribe(READER, None)
+    assert not blocked(log)
+    emit(log, 1)
+    assert blocked(log)
+    had(log, READER, 2, durable=0)
+    assert not blocked(log)
+    emit(log, 1)
+    had(log, READER, 4, durable=0)
+    assert not blocked(log)
+    emit(log, 1)
+    assert blocked(log), "five are kept for the sake of its state"
+    had(log, READER, 4)
+    assert not blocked(log)
+
+
+def test_copies_hold_nothing_up() -> None:
+    log = filled(0, window=2 * ROOM, retain=2 * ROOM)
+    log.subscribe(BACKUP, None, OnLag.RESYNC)
+    emit(log, 1)
+    had(log, READER, 1)
+    emit(log, 1)
+    had(log, READER, 2)
+    assert not blocked(log)
+
+
+def test_a_sharer_that_needs_too_much_fails_alone_and_once() -> None:
+    log = filled(0, window=2 * ROOM, retain=3 * ROOM)
+    log.expect(SHARER, None, OnLag.FAIL)
+    cursor = log.subscribe(SHARER, None, OnLag.FAIL)
+    for _ in range(3):
+        emit(log, 1)
+        had(log, READER, log.end.until)
+        assert not blocked(log), "a sharer holds nothing up beside a consumer"
+        assert log.laggards() == []
+    emit(log, 1)
+    had(log, READER, 4)
+    assert log.laggards() == [cursor]
+    assert log.laggards() == []
+    assert cursor.lost
+    assert len(log) == 0, "nothing is kept for it"
+    emit(log, 1)
+    assert log.due(cursor) == []
+    assert not log.acknowledge(SHARER, at(1), at(1), at(1))
+
+
+def test_sharers_alone_set_the_pace_by_the_fastest_of_them() -> None:
+    log = StreamLog(limits=Limits(4 * ROOM, 9 * ROOM))
+    other = SHARER._replace(peer="f")
+    for sharer in (SHARER, other):
+        log.expect(sharer, None, OnLag.FAIL)
+        log.subscribe(sharer, None, OnLag.FAIL)
+    emit(log, 2)
+    assert not blocked(log)
+    emit(log, 1)
+    assert blocked(log), "no sharer is within half a window"
+    had(log, other, 1)
+    assert not blocked(log)
+    log.cursors[other].lost = True
+    assert blocked(log), "one that has failed is not counted"
+    log.cursors[SHARER].lost = True
+    assert not blocked(log)
+
+
+def test_all_is_drained_once_consumers_have_consumed_all() -> None:
+    log = filled(2)
+    log.expect(SHARER, None, OnLag.FAIL)
+    assert not log.drained
+    had(log, READER, 2, durable=0)
+    assert log.drained
+
+
+# -- where it ends ---------------------------------------------------------------------------------------------------
+
+
+def mixed() -> StreamLog:
+    log = StreamLog()
+    log.held = True
+    log.append(chunks_of([batch(0, 3), Punctuation(15, 3, 0.0), batch(3, 3)], ORIGIN))
+    return log
+
+
+def test_a_cut_splits_a_batch_and_keeps_promises_before_it() -> None:
+    log = mixed()
+    log.cut(Point(4, START))
+    assert (log.end, values(log.chunks(ORIGIN))) == (Point(4, 15), [[0, 1, 2], 15, [3]])
+    log.append(chunks_of([batch(4, 2)], log.end))
+    assert log.size == sum(each.size for each in log.chunks(ORIGIN))
+
+
+def test_a_cut_at_a_promise_keeps_it_and_adds_one_that_is_not_here() -> None:
+    log = mixed()
+    log.cut(Point(3, START))
+    assert values(log.chunks(ORIGIN)) == [[0, 1, 2], 15]
+    log.cut(Point(3, 20))
+    assert (log.end, values(log.chunks(ORIGIN))) == (Point(3, 20), [[0, 1, 2], 15, 20])
+
+
+@pytest.mark.parametrize("place", [Point(9, 40), Point(1, 40)])
+def test_a_cut_at_what_is_not_here_begins_there(place: Point) -> None:
+    log = mixed()
+    log.trim(Point(3, 15))
+    log.cut(place)
+    assert (log.start, log.end, len(log), log.size) == (place, place, 0, 0)
+
+
+def test_a_cursor_tells_whom_it_is_about() -> None:
+    assert "consumed 0" in repr(Cursor(READER._replace(port=CLIENT), ORIGIN))
