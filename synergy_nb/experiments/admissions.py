@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -35,12 +35,33 @@ __all__ = ["admission", "random_plan"]
 
 PEERS: Final = 8
 PLANS: Final = 200
-SECONDS: Final = 1.5  # of stream that a plan runs
+WINDOW: Final = 0.2  # seconds of the windows of aggregates
 TWICE: Final = 4  # every so many-th plan runs twice, which tells what no projection can know
 WARMING: Final = 6  # plans that are run first and do not count: code is loaded, and latencies are measured
 
 
-def random_plan(rng: random.Random, names: Sequence[str], seconds: float, limit: float | None) -> Plan:
+class Length(NamedTuple):
+    """How long the stream of a plan is at least, so that its tuples can tell whether more than 5 % of them are late.
+
+    Parameters
+    ----------
+    seconds
+        Seconds of stream.
+    tuples
+        Tuples that the source gives.
+    windows
+        Windows that close, if the plan has any: the tuples of one are late together.
+    """
+
+    seconds: float = 1.5
+    tuples: int = 100
+    windows: int = 30
+
+
+LENGTH: Final = Length()
+
+
+def random_plan(rng: random.Random, names: Sequence[str], limit: float | None, length: Length = LENGTH) -> Plan:
     """A plan of up to five operators on generated packets, of which four in ten are bound to a peer.
 
     Parameters
@@ -49,11 +70,16 @@ def random_plan(rng: random.Random, names: Sequence[str], seconds: float, limit:
         Draws rates (20 to 2,000 tuples/s), kinds, costs and peers.
     names
         Names of the peers.
-    seconds
-        Length of the stream, in seconds.
     limit
         Delay limit in seconds, or None.
+    length
+        Length of the stream.
     """
+    kinds = ("filter", "project", "sample", "delay", "aggregate", "union")
+    rate = _even(rng, 20.0, 2000.0)
+    chosen = [rng.choice(kinds) for _ in range(rng.randint(1, 5))]
+    windows = length.windows * WINDOW if "aggregate" in chosen[1:] else 0.0
+    seconds = max(length.seconds, length.tuples / rate, windows)
 
     def packets(rate: float) -> Stream:
         seed = rng.randrange(1_000_000)
@@ -62,10 +88,9 @@ def random_plan(rng: random.Random, names: Sequence[str], seconds: float, limit:
     def at() -> str | None:
         return rng.choice(names) if rng.random() < 0.4 else None
 
-    rate = _even(rng, 20.0, 2000.0)
     stream = packets(rate)
-    for number in range(rng.randint(1, 5)):
-        match rng.choice(("filter", "project", "sample", "delay", "aggregate", "union")):
+    for number, kind in enumerate(chosen):
+        match kind:
             case "filter":
                 stream = stream.filter("bytes > 50", at=at())
             case "project":
@@ -78,7 +103,7 @@ def random_plan(rng: random.Random, names: Sequence[str], seconds: float, limit:
             case "union" if number == 0:
                 stream = stream.union(packets(rate / 2.0), at=at())
             case "aggregate" if number > 0:
-                stream = stream.aggregate(by=["source"], window="200 ms", total="sum(bytes)", at=at())
+                stream = stream.aggregate(by=["source"], window=f"{1000 * WINDOW:.0f} ms", total="sum(bytes)", at=at())
                 break
     return stream.sink("out", delay=None if limit is None else f"{limit * 1e6:.0f} us")
 
@@ -135,7 +160,7 @@ def _mean_stages(measured: Sequence[Mapping[str, tuple[float, float]]]) -> dict[
 
 def admission(*, small: bool = False, seed: int = 1) -> dict[str, Any]:
     """Share of the admitted plans that kept their limit, and of the refused ones that would have kept it, live."""
-    count, seconds = (4, 0.3) if small else (PLANS, SECONDS)
+    count, length = (4, Length(0.3, 0, 0)) if small else (PLANS, LENGTH)
     before = surroundings()
     rng = random.Random(seed)
     answers: list[Answer] = []
@@ -146,7 +171,7 @@ def admission(*, small: bool = False, seed: int = 1) -> dict[str, Any]:
         names, cores = sorted(state.name for state in states), states[0].cores
         for number in range(count + WARMING):
             limit = _even(rng, SHORTEST, LONGEST)
-            plan = random_plan(rng, names, seconds, limit)
+            plan = random_plan(rng, names, limit, length)
             answer = _answer(cluster, plan, limit, twice=number % TWICE == 0)
             if number >= WARMING:
                 answers.append(answer)
