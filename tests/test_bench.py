@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from synergy_nb import Cluster
 from synergy_nb.experiments import bench, spark
+from synergy_nb.experiments.engines import ENGINES, Engine, EngineProcess, absent
+from synergy_nb.experiments.measures import Usage
 from synergy_nb.experiments.rivals import RIVALS, missing, reference
-from synergy_nb.experiments.throughput import tuples
+from synergy_nb.experiments.throughput import leading, tuples, written
 
 UNITS = {"of those admitted", "s", "tuples/s", "events/s", "hops", "MB", "cores"}
 DETAIL = {
@@ -74,6 +79,7 @@ def test_a_measurement_of_spark_gives_its_keys(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)  # dataflow starts a JVM for Spark
 @pytest.mark.parametrize(
     "name", ["ready", "compose", "admission", "hop", "idle", "growth", "dataflow", "ingest", "feeds"]
 )
@@ -84,7 +90,11 @@ def test_a_measurement_on_processes_gives_its_keys(name: str) -> None:
     for peer in result["peers"]:
         check(peer, peer["name"])
         assert peer["value"] > 0 or peer["detail"]["note"]
-    assert len(result["peers"]) == {"ready": 1, "dataflow": len(RIVALS), "ingest": 2, "feeds": 1}.get(name, 0)
+        if name == "dataflow" and peer["value"] > 0:
+            assert set(peer["detail"]) >= {"how", "way", "rate", "cpu_s_a_million", "equal", "ours_to_theirs"}
+    assert len(result["peers"]) == {"ready": 1, "dataflow": len(ENGINES) + len(RIVALS), "ingest": 2, "feeds": 1}.get(
+        name, 0
+    )
 
 
 def test_every_lookup_is_answered_and_short() -> None:
@@ -101,10 +111,71 @@ def test_the_systems_compared_run_the_same_query(rival: Any) -> None:
         assert rival.system in note or "extra" in note
         return
     table = tuples(30_000)
-    seconds, rows = rival.run(table)
+    seconds, processor, rows = rival.run(table)
     assert seconds > 0
+    assert processor >= 0
     assert rows == reference(table)
     assert len(rows) == 100  # 0.3 s of 100 keys
+
+
+@pytest.mark.parametrize("engine", [each for each in ENGINES if not each.jvm], ids=lambda engine: engine.name)
+def test_the_engines_compared_run_the_same_query_on_the_same_file(engine: Engine, tmp_path: Path) -> None:
+    note = absent(engine)
+    if note:
+        assert engine.system in note
+        return
+    table = tuples(120_000)
+    file = written(table, tmp_path)[engine.form]
+    expected = reference(leading(table) if engine.form == "csv" else table)
+    with EngineProcess(engine) as process:
+        for _ in range(2):
+            seconds, processor, rows = process.run(file)
+            assert seconds > 0
+            assert processor >= 0
+            assert rows == expected
+
+
+def test_an_engine_that_is_not_there_is_told_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = Engine("Nowhere", "nowhere-at-all", "csv", "")
+    assert absent(here) == "not installed: pip install nowhere-at-all"
+    elsewhere = Engine("Nowhere", "nowhere-at-all", "csv", "", variable="SYNERGY_NOWHERE_PYTHON")
+    monkeypatch.delenv("SYNERGY_NOWHERE_PYTHON", raising=False)
+    assert "pip install nowhere-at-all in an environment of its own" in absent(elsewhere)
+    assert "set SYNERGY_NOWHERE_PYTHON to the Python there" in absent(elsewhere)
+    monkeypatch.setenv("SYNERGY_NOWHERE_PYTHON", "no/such/python")
+    assert absent(elsewhere).startswith(
+        "not installed: SYNERGY_NOWHERE_PYTHON: 'no/such/python'; expected a Python that has nowhere-at-all"
+    )
+
+
+def test_an_engine_that_fails_says_why(tmp_path: Path) -> None:
+    engine = next(engine for engine in ENGINES if engine.system == "duckdb")
+    with (
+        pytest.raises(RuntimeError, match=r"dataflow: DuckDB failed: .*nowhere\.parquet"),
+        EngineProcess(engine) as process,
+    ):
+        process.run(tmp_path / "nowhere.parquet")
+    unknown = Engine("Nowhere", "nowhere-at-all", "csv", "")
+    with (
+        pytest.raises(RuntimeError, match="dataflow: Nowhere failed: KeyError: 'nowhere-at-all'"),
+        EngineProcess(unknown),
+    ):
+        pass
+
+
+def test_processor_seconds_hold_those_of_processes_that_were_started_and_have_ended() -> None:
+    burn = "import time\nwhile time.process_time() < 0.2: pass"
+    start = f"import subprocess, sys; input(); subprocess.run([sys.executable, '-c', {burn!r}]); print(); input()"
+    with subprocess.Popen([sys.executable, "-c", start], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with Usage([process.pid]) as alone, Usage([process.pid], descendants=True) as family:
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+            process.stdout.readline()
+        assert family.cpu >= 0.15
+        assert family.cpu >= alone.cpu + 0.15
+        process.communicate(b"\n")
 
 
 def test_an_unknown_measurement_is_refused_with_the_nearest_name() -> None:

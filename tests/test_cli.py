@@ -294,8 +294,13 @@ def measurements(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     def run(name: str) -> dict[str, Any]:
         if name == "hop":
             raise RuntimeError("no clock")
-        beside = {"name": "bytewax", "value": 0.5, "unit": "s", "detail": {}}
-        return {"name": name, "value": 1.25, "unit": "s", "detail": {"runs": 3, "each": [1, 2]}, "peers": [beside]}
+        compared = {"cpu_s_a_million": 0.25, "ours_to_theirs": 2.5}
+        beside = [
+            {"name": "bytewax", "value": 0.5, "unit": "s", "detail": compared},
+            {"name": "pathway", "value": 0.0, "unit": "s", "detail": {"note": "not installed: pip install it"}},
+            {"name": "none", "value": 2.0, "unit": "s", "detail": {}},
+        ]
+        return {"name": name, "value": 1.25, "unit": "s", "detail": {"runs": 3, "each": [1, 2]}, "peers": beside}
 
     module: Any = ModuleType("bench")
     module.NAMES = ("ready", "hop")
@@ -311,7 +316,9 @@ def test_measurements() -> None:
     assert one.exit_code == 0
     assert json.loads(one.stdout)["value"] == 1.25
     shown = synergy("bench", "ready").stdout
-    assert re.search(r"ready\s+1.25 s\s+bytewax\s+500 ms\s+runs\s+3\s*$", shown)
+    shown = " ".join(shown.split())
+    assert shown.startswith("ready 1.25 s bytewax 500 ms, 0.25 processor seconds a million, ours to theirs 2.5 pathway")
+    assert shown.endswith("pathway not installed: pip install it none 2 s runs 3")
     everything = synergy("bench", "all", "--json")
     assert everything.exit_code == 1
     assert [each["name"] for each in json.loads(everything.stdout)] == ["ready"]

@@ -262,13 +262,26 @@ def _figure(entry: dict[str, Any]) -> str:
 def show_measurement(found: dict[str, Any]) -> None:
     """A measurement, and those of the systems beside it."""
     rows = [(str(found["name"]), _figure(found))]
-    rows += [(f"  {peer['name']}", _figure(peer)) for peer in found.get("peers") or ()]
+    rows += [(f"  {peer['name']}", _beside(peer)) for peer in found.get("peers") or ()]
     rows += [
         (f"  {name.replace('_', ' ')}", cell(value))
         for name, value in (found.get("detail") or {}).items()
         if _brief(value)
     ]
     fields(rows)
+
+
+def _beside(peer: dict[str, Any]) -> str:
+    """Figure of another system, its processor time and how we compare; or why it was not measured."""
+    detail = peer.get("detail") or {}
+    if detail.get("note"):
+        return str(detail["note"])
+    parts = [_figure(peer)]
+    if detail.get("cpu_s_a_million") is not None:
+        parts.append(f"{detail['cpu_s_a_million']:.3g} processor seconds a million")
+    if detail.get("ours_to_theirs") is not None:
+        parts.append(f"ours to theirs {detail['ours_to_theirs']:.3g}")
+    return ", ".join(parts)
 
 
 def _brief(value: Any) -> bool:

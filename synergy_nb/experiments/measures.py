@@ -6,6 +6,7 @@ import os
 import statistics
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -54,6 +55,8 @@ class Usage:
     ----------
     processes
         Process ids.
+    descendants
+        Whether what these processes start, such as a JVM, is counted with them, living or ended.
 
     Attributes
     ----------
@@ -61,8 +64,9 @@ class Usage:
         Seconds, after leaving.
     """
 
-    def __init__(self, processes: Iterable[int]) -> None:
+    def __init__(self, processes: Iterable[int], *, descendants: bool = False) -> None:
         self._processes = [psutil.Process(pid) for pid in processes]
+        self._descendants = descendants
         self.wall = self.cpu = 0.0
 
     def __enter__(self) -> Usage:
@@ -75,7 +79,17 @@ class Usage:
         self.wall, self.cpu = time.perf_counter() - self._began, self._used() - self._before
 
     def _used(self) -> float:
-        return float(sum(sum(process.cpu_times()[:2]) for process in self._processes))
+        if not self._descendants:
+            return float(sum(sum(process.cpu_times()[:2]) for process in self._processes))
+        total = 0.0
+        for process in self._processes:
+            family = [process]
+            with suppress(psutil.NoSuchProcess):  # the process itself may have ended, which is for its owner to tell
+                family += process.children(recursive=True)
+            for each in family:
+                with suppress(psutil.NoSuchProcess):  # it has just ended, and is counted with who started it
+                    total += sum(each.cpu_times()[:4])  # its own, and of its children that ended
+        return total
 
     def memory(self) -> list[float]:
         """Proportional set size of each process in MB: shared pages count by share; resident where there is no PSS."""

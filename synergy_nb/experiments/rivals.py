@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import os
 import sys
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -19,6 +19,8 @@ from typing import Any, Final
 
 import msgspec
 import polars as pl
+
+from synergy_nb.experiments.measures import Usage
 
 __all__ = ["RIVALS", "WINDOW", "Rival", "Rows", "missing", "reference"]
 
@@ -41,14 +43,15 @@ class Rival(msgspec.Struct, frozen=True):
     share
         Leading share of the data that it is run on, so that slow ways take no minutes.
     run
-        Takes the tuples; gives seconds, the time to make Python objects of them left out, and the rows.
+        Takes the tuples; gives seconds, processor seconds (making Python objects of the tuples is left out of both),
+        and the rows.
     """
 
     name: str
     system: str
     how: str
     share: float
-    run: Callable[[pl.DataFrame], tuple[float, Rows]]
+    run: Callable[[pl.DataFrame], tuple[float, float, Rows]]
 
 
 def missing(system: str) -> str:
@@ -58,13 +61,17 @@ def missing(system: str) -> str:
     except importlib.metadata.PackageNotFoundError:
         if system == "bytewax" and sys.version_info >= (3, 13):
             return "not installed: bytewax has no wheel for Python 3.13 and later"
-        return "not installed: it is in the extra 'bench'"
+        return f"not installed: pip install {system}, which is in the extra 'bench'"
     return ""
 
 
 def reference(table: pl.DataFrame) -> Rows:
     """The rows by one batch query, independent of all that is measured."""
     return _rows(_reduced(table))
+
+
+def _used() -> Usage:
+    return Usage([os.getpid()])
 
 
 def _of(module: str) -> Any:
@@ -120,8 +127,8 @@ def _sums(items: Iterable[tuple[int, int, int]]) -> dict[tuple[int, int], tuple[
 # -- bytewax -----------------------------------------------------------------------------------------------------------
 
 
-def _bytewax(batches: list[list[Any]], build: Callable[[Any, Any], Any]) -> tuple[float, list[Any]]:
-    """Seconds and what came out of a flow of one worker whose source gives ``batches``."""
+def _bytewax(batches: list[list[Any]], build: Callable[[Any, Any], Any]) -> tuple[Usage, list[Any]]:
+    """Time used and what came out of a flow of one worker whose source gives ``batches``."""
     op, inputs, outputs = (_of("bytewax." + module) for module in ("operators", "inputs", "outputs"))
     out: list[Any] = []
 
@@ -146,9 +153,9 @@ def _bytewax(batches: list[list[Any]], build: Callable[[Any, Any], Any]) -> tupl
 
     flow = _of("bytewax.dataflow").Dataflow("bench")
     op.output("out", build(op, op.input("in", flow, Given())), Taken())
-    began = time.perf_counter()
-    _of("bytewax.testing").run_main(flow)
-    return time.perf_counter() - began, out
+    with _used() as usage:
+        _of("bytewax.testing").run_main(flow)
+    return usage, out
 
 
 def _windows(stream: Any, builder: Any, folder: Any, merger: Any) -> Any:
@@ -169,7 +176,7 @@ def _add(held: tuple[int, int], count: int, total: int) -> tuple[int, int]:
     return held[0] + count, held[1] + total
 
 
-def bytewax_items(table: pl.DataFrame) -> tuple[float, Rows]:
+def bytewax_items(table: pl.DataFrame) -> tuple[float, float, Rows]:
     """Tuple by tuple through its filter, map and window operators; its source hands over batches."""
     batches = _in_lists(_tuples(table), ITEMS)
 
@@ -178,11 +185,11 @@ def bytewax_items(table: pl.DataFrame) -> tuple[float, Rows]:
         doubled = op.map("project", kept, lambda item: (str(item[1]), (item[0], item[2] * 2)))
         return _windows(doubled, lambda: (0, 0), lambda held, item: _add(held, 1, item[1]), lambda a, b: _add(a, *b))
 
-    seconds, found = _bytewax(batches, build)
-    return seconds, sorted((window * WINDOW, int(key), *sums) for key, (window, sums) in found)
+    usage, found = _bytewax(batches, build)
+    return usage.wall, usage.cpu, sorted((window * WINDOW, int(key), *sums) for key, (window, sums) in found)
 
 
-def bytewax_batches(table: pl.DataFrame) -> tuple[float, Rows]:
+def bytewax_batches(table: pl.DataFrame) -> tuple[float, float, Rows]:
     """Whole batches of tuples by flat_map_batch, which also sums within a batch, then its window operator."""
     batches = _in_lists(_tuples(table), 10 * ITEMS)
 
@@ -193,23 +200,23 @@ def bytewax_batches(table: pl.DataFrame) -> tuple[float, Rows]:
         summed = op.flat_map_batch("reduce", stream, reduce)
         return _windows(summed, lambda: (0, 0), lambda held, item: _add(held, *item[1:]), lambda a, b: _add(a, *b))
 
-    seconds, found = _bytewax(batches, build)
-    return seconds, sorted((window * WINDOW, int(key), *sums) for key, (window, sums) in found)
+    usage, found = _bytewax(batches, build)
+    return usage.wall, usage.cpu, sorted((window * WINDOW, int(key), *sums) for key, (window, sums) in found)
 
 
-def bytewax_tables(table: pl.DataFrame) -> tuple[float, Rows]:
+def bytewax_tables(table: pl.DataFrame) -> tuple[float, float, Rows]:
     """Polars tables as items: bytewax hands them on, Polars does the work."""
     batches = [[piece] for piece in table.iter_slices(TABLE)]
-    began = time.perf_counter()
-    _, partials = _bytewax(batches, lambda op, stream: op.map("reduce", stream, _reduced))
-    rows = _merged(partials)
-    return time.perf_counter() - began, rows
+    with _used() as usage:
+        _, partials = _bytewax(batches, lambda op, stream: op.map("reduce", stream, _reduced))
+        rows = _merged(partials)
+    return usage.wall, usage.cpu, rows
 
 
 # -- streamz -----------------------------------------------------------------------------------------------------------
 
 
-def streamz_items(table: pl.DataFrame) -> tuple[float, Rows]:
+def streamz_items(table: pl.DataFrame) -> tuple[float, float, Rows]:
     """Tuple by tuple through its filter, map and sink."""
     items = _tuples(table)
     counts: defaultdict[tuple[int, int], int] = defaultdict(int)
@@ -223,14 +230,13 @@ def streamz_items(table: pl.DataFrame) -> tuple[float, Rows]:
     stream = _of("streamz").Stream()
     kept = stream.filter(lambda item: item[2] >= 500)
     kept.map(lambda item: (item[0] // WINDOW * WINDOW, item[1], item[2] * 2)).sink(add)
-    began = time.perf_counter()
-    for item in items:
-        stream.emit(item)
-    seconds = time.perf_counter() - began
-    return seconds, sorted((*place, count, totals[place]) for place, count in counts.items())
+    with _used() as usage:
+        for item in items:
+            stream.emit(item)
+    return usage.wall, usage.cpu, sorted((*place, count, totals[place]) for place, count in counts.items())
 
 
-def streamz_batches(table: pl.DataFrame) -> tuple[float, Rows]:
+def streamz_batches(table: pl.DataFrame) -> tuple[float, float, Rows]:
     """Lists of tuples as events, summed in Python."""
     batches = _in_lists(_tuples(table), 10 * ITEMS)
     held: dict[tuple[int, int], tuple[int, int]] = {}
@@ -241,23 +247,22 @@ def streamz_batches(table: pl.DataFrame) -> tuple[float, Rows]:
 
     stream = _of("streamz").Stream()
     stream.map(_sums).sink(add)
-    began = time.perf_counter()
-    for batch in batches:
-        stream.emit(batch)
-    seconds = time.perf_counter() - began
-    return seconds, sorted((*place, *sums) for place, sums in held.items())
+    with _used() as usage:
+        for batch in batches:
+            stream.emit(batch)
+    return usage.wall, usage.cpu, sorted((*place, *sums) for place, sums in held.items())
 
 
-def streamz_tables(table: pl.DataFrame) -> tuple[float, Rows]:
+def streamz_tables(table: pl.DataFrame) -> tuple[float, float, Rows]:
     """Polars tables as events: streamz hands them on, Polars does the work."""
     partials: list[pl.DataFrame] = []
     stream = _of("streamz").Stream()
     stream.map(_reduced).sink(partials.append)
-    began = time.perf_counter()
-    for piece in table.iter_slices(TABLE):
-        stream.emit(piece)
-    rows = _merged(partials)
-    return time.perf_counter() - began, rows
+    with _used() as usage:
+        for piece in table.iter_slices(TABLE):
+            stream.emit(piece)
+        rows = _merged(partials)
+    return usage.wall, usage.cpu, rows
 
 
 RIVALS: Final = (
