@@ -136,6 +136,9 @@ def test_copies_hold_nothing_back_and_a_copy_itself_keeps_all() -> None:
     assert len(copy) == 3
     copy.trim(at(2))
     assert (len(copy), copy.start) == (1, at(2))
+    copy.trim(at(5))
+    emit(copy, 3)
+    assert untils(copy.chunks(ORIGIN)) == [6], "what comes later goes, too"
 
 
 def test_a_log_without_readers_keeps_nothing() -> None:

@@ -178,6 +178,20 @@ def test_a_prescribed_run_splits_a_chunk() -> None:
     assert merge.queued == merge.queue[0].chunk.size
 
 
+def test_a_prescribed_run_that_has_not_come_as_a_whole_goes_in_parts() -> None:
+    merge = InOrder(ORIGIN)
+    merge.take(0, chunk(batch(0, 2)))
+    merge.take(0, chunk(promise(12, 2)))
+    taken = taken_out(merge, Point(4, 12), 0)
+    assert values(taken) == [[0, 1]]
+    merge.consume(taken)
+    assert merge.consumed == Point(2, START)
+    assert waiting(merge) == [12]
+    merge.take(0, chunk(batch(2, 3), until=12))
+    assert values(taken_out(merge, Point(4, 12), 0)) == [[2, 3], 12]
+    assert waiting(merge) == [[4]]
+
+
 def test_promises_that_were_not_there_when_the_order_was_made_are_withheld_and_come_afterwards() -> None:
     merge = InOrder(ORIGIN)
     merge.take(0, chunk(batch(0, 2)))

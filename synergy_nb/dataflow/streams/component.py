@@ -179,7 +179,7 @@ class Component(Measured):
         run = self._next_run()
         if run is not None:
             port = self.ports[run.port]
-            arrived = port.received.position >= run.upto.position
+            arrived = port.received.position >= min(run.upto.position, port.consumed.position + 1)
             return (port.queue[0] if port.queue else NOTHING) if arrived else None
         if not self.free:
             return None

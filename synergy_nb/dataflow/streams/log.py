@@ -128,6 +128,7 @@ class StreamLog:
         self.cursors: dict[Reader, Cursor] = {}
         self.held = False
         self._limits = limits
+        self._least = ORIGIN  # of a copy: place before which nobody needs anything
         self._start = start
         self._chunks: list[Chunk] = []
         self._ends: list[Point] = []
@@ -354,10 +355,10 @@ class StreamLog:
         return all(cursor.consumed >= self.end for cursor in self.cursors.values() if cursor.on_lag is OnLag.BLOCK)
 
     def trim(self, least: Point | None = None) -> None:
-        """Let go of chunks that nobody needs any more, and of those before ``least``, if that is given."""
-        if least is None:
-            if self.held:
-                return
+        """Let go of chunks that nobody needs any more; in a copy of those before a place, now and later."""
+        if self.held:
+            least = self._least = max(self._least, ORIGIN if least is None else least)
+        elif least is None:
             waited = [c.durable for c in self.cursors.values() if c.on_lag is not OnLag.RESYNC and not c.lost]
             least = min(waited, default=self.end)
         index = self._after(least)

@@ -183,13 +183,16 @@ class InOrder:
         return taken
 
     def run(self, upto: Point) -> list[Chunk]:
-        """Take out the run of a prescribed order that ends at a place, all of which has to be here.
+        """Take out the run of a prescribed order that ends at a place, or the tuples of it that have come.
 
+        A run may be longer than a window, so one that has not come as a whole must not wait.
         Tuples behind the place stay, and promises before it are left out, as they were not there when the order was
         made; the promise of the place itself is made, wherever it stands now.
         """
         taken: list[Chunk] = []
         place = self.consumed
+        if self.received.position < upto.position:
+            upto = Point(self.received.position, place.until)
         born = self.queue[0].chunk.born if self.queue else 0.0
         withheld: Chunk | None = None
         determinants: tuple[Determinant, ...] = ()  # of promises that are left out: what follows depends on them
