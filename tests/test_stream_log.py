@@ -86,6 +86,15 @@ def test_a_chunk_larger_than_half_a_window_goes_once_half_of_it_is_free() -> Non
     assert len(log.due(cursor)) == 1, "half is free"
 
 
+def test_a_promise_that_is_withheld_leaves_the_tuples_behind_it_room() -> None:
+    log = StreamLog(limits=Limits(window=400, retain=4_000))
+    cursor = log.subscribe(READER, ORIGIN)
+    log.append(chunks_of([batch(0, 1), Punctuation(5, 1, 0.0), batch(1, 20), batch(21, 20)], ORIGIN))
+    assert len(log.due(cursor)) == 3
+    log.acknowledge(READER, Point(21, 5), Point(21, START), ORIGIN)
+    assert values(log.due(cursor)) == [list(range(21, 41))]
+
+
 def test_a_broken_link_is_that_sent_is_what_was_received() -> None:
     log = filled(4)
     cursor = log.subscribe(READER, None)

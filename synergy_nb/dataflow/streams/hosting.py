@@ -403,7 +403,7 @@ class Hosting:
         producer = self._producer(frame.output)
         if producer is not None and sender == reader.peer and not frame.reason:  # a reader has ended
             cursor = producer.log.cursors.get(reader)
-            if cursor is not None and cursor.on_lag is not OnLag.BLOCK:  # of others the deployment tells
+            if cursor is not None and (cursor.lost or cursor.on_lag is OnLag.RESYNC):  # of others the deployment tells
                 producer.log.unsubscribe(reader)
         if not frame.reason or reader.port < 0:
             return

@@ -213,6 +213,18 @@ class StreamLog:
         index = self._after(point)
         return self._sizes[index - 1] if index else self._trimmed
 
+    def _executed(self, cursor: Cursor) -> int:
+        """Bytes from the beginning of time up to what a reader has executed.
+
+        A prescribed order may withhold a promise until tuples behind it have come. Then the tuples that were executed
+        since that promise count, or those that it waits for might find no room in its window.
+        """
+        index = self._after(cursor.consumed)
+        if index < len(self._chunks):
+            chunk = self._chunks[index]
+            index += bool(chunk.rows) and chunk.end.position <= cursor.consumed.position
+        return self._sizes[index - 1] if index else self._trimmed
+
     def between(self, start: Point, end: Point) -> int:
         """Bytes of the kept chunks between two places."""
         return max(self._offset(end) - self._offset(start), 0)
@@ -306,7 +318,7 @@ class StreamLog:
         if index >= len(self._chunks):
             return []
         chunks = self._chunks
-        flying = self.between(cursor.consumed, cursor.sent)
+        flying = max(self._offset(cursor.sent) - self._executed(cursor), 0)
         begun = index
         while index < len(chunks):
             size = chunks[index].size
@@ -328,7 +340,7 @@ class StreamLog:
         ahead = False
         for cursor in self.cursors.values():
             if cursor.on_lag is OnLag.BLOCK:
-                if end - self._offset(cursor.consumed) >= cursor.window:
+                if end - self._executed(cursor) >= cursor.window:
                     return True
                 if end - self._offset(cursor.durable) >= self._limits.retain:
                     return True
