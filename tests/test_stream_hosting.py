@@ -1,0 +1,429 @@
+"""A few peers that are talked to by hand: what they say to one another when frames are lost, and when somebody dies."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+import msgspec
+
+from synergy_nb.dataflow.operators import create
+from synergy_nb.dataflow.streams.deployments import Deployment, Feed, Lent, Place
+from synergy_nb.dataflow.streams.effects import Capture, Effect, Fact, Open, Send
+from synergy_nb.dataflow.streams.execution import Logic
+from synergy_nb.dataflow.streams.frames import Ack, Data, Determinants, Frame, Recall, State, Subscribe, Unsubscribe
+from synergy_nb.dataflow.streams.hosting import Hosting
+from synergy_nb.dataflow.streams.log import LIMITS, Limits
+from synergy_nb.dataflow.streams.values import COPY, ORIGIN, OnLag, Output, Point, Reader, Stream
+from synergy_nb.dataflow.tuples import START, Batch, Item
+from synergy_nb.plan import source
+from tests.test_stream_merge import batch, promise
+
+ALL = source("python", name="n", columns={"v": "int"}, rate=1.0, id="n")
+OTHER = source("python", name="m", columns={"v": "int"}, rate=1.0, id="m")
+UNION = ALL.union(OTHER, id="u").sink("out", id="out")
+CHAIN = ALL.filter("v >= 0", id="u").sink("out", id="out")
+
+
+class Peers:
+    """Peers whose frames arrive in order, unless they are lost, whenever a test says so."""
+
+    def __init__(self, inputs: int = 1, limits: Limits = LIMITS) -> None:
+        self.now = 0.0
+        self.plan = UNION if inputs == 2 else CHAIN
+        self.hostings = {peer: Hosting(peer, self._create, limits) for peer in "sxyzw"}
+        self.frames: deque[tuple[str, str, Frame]] = deque()
+        self.facts: list[tuple[str, Fact]] = []
+        self.opened: list[tuple[str, Open]] = []
+        self.lose: Callable[[Frame], bool] = lambda _: False
+        self.dead: set[str] = set()
+        self.rows: list[int] = []
+        feeds = tuple(Feed("app", name) for name in "nm"[:inputs])
+        places = {name: Place("s") for name in "nm"[:inputs]}
+        places["u"] = Place("x", 0, ("y",), "", feeds)
+        places["out"] = Place("z", 0, (), "", (Feed("app", "u"),), (), True)
+        self.deployment = Deployment("app", 1, places)
+
+    def _create(self, _: Deployment, operator: str) -> Logic | None:
+        asked = self.plan.operators[operator if operator in self.plan.operators else "u"]
+        return None if asked.kind == "source" else create(asked, self.plan, wait=lambda _: None)
+
+    def begin(self) -> Peers:
+        self.tell(self.deployment)
+        self.later(0.2)
+        return self
+
+    def tell(self, deployment: Deployment, *peers: str) -> None:
+        """Tell some peers, or all, of a deployment."""
+        if deployment.application == "app":
+            self.deployment = deployment
+        for peer in peers or tuple(self.hostings):
+            if peer not in self.dead:
+                self._do(peer, self.hostings[peer].converge(deployment, self.now))
+        self.deliver()
+
+    def place(self, operator: str, place: Place, *peers: str) -> None:
+        """Tell some peers, or all, that a component has another place."""
+        known = self.deployment
+        self.tell(
+            msgspec.structs.replace(known, version=known.version + 1, places={**known.places, operator: place}), *peers
+        )
+
+    def _do(self, peer: str, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Send(to, frame):
+                    self.frames.append((peer, to, frame))
+                case Capture():
+                    self._do(peer, self.hostings[peer].captured(effect, effect.make(), self.now))
+                case Open():
+                    self.opened.append((peer, effect))
+                case Fact():
+                    self.facts.append((peer, effect))
+
+    def deliver(self) -> None:
+        """Let all arrive that is under way, and execute what can be executed."""
+        while self.frames:
+            sender, to, frame = self.frames.popleft()
+            if to not in self.dead and not self.lose(frame):
+                self.say(sender, to, frame)
+
+    def say(self, sender: str, to: str, frame: Frame) -> None:
+        hosting = self.hostings[to]
+        self._do(to, hosting.receive(sender, frame, self.now))
+        while (work := hosting.next(self.now)) is not None:
+            self._do(to, hosting.finished(work, work.run(lambda: self.now), self.now))
+        chunks, effects = hosting.collect("app", "out", self.now)
+        self._do(to, effects)
+        for chunk in chunks:
+            self.rows += chunk.item.table.get_column("v").to_list() if isinstance(chunk.item, Batch) else []
+
+    def later(self, seconds: float) -> None:
+        """Let time pass in small steps."""
+        for _ in range(round(seconds / 0.05)):
+            self.now += 0.05
+            for peer, hosting in self.hostings.items():
+                if peer not in self.dead:
+                    self._do(peer, hosting.tick(self.now))
+            self.deliver()
+
+    def emit(self, operator: str, *items: Item, deliver: bool = True) -> None:
+        peer = self.deployment.places[operator].active
+        self._do(peer, self.hostings[peer].emit("app", operator, list(items), self.now))
+        if deliver:
+            self.deliver()
+
+    def said(self, kind: str) -> list[str]:
+        return [f"{peer} {fact.application} {fact.operator}" for peer, fact in self.facts if fact.kind == kind]
+
+
+def once(kind: type, number: int = 1) -> Callable[[Frame], bool]:
+    """Loses the first frames of a kind."""
+    left = [number]
+
+    def lose(frame: Frame) -> bool:
+        if isinstance(frame, kind) and left[0]:
+            left[0] -= 1
+            return True
+        return False
+
+    return lose
+
+
+HEIR = Place("y", 1, (), "", (Feed("app", "n"),))
+HEIR2 = Place("y", 1, (), "", (Feed("app", "n"), Feed("app", "m")))
+
+# -- what is lost --------------------------------------------------------------------------------------------------
+
+
+def test_a_lost_subscription_answer_or_acknowledgement_is_made_up_for() -> None:
+    for kind in (Subscribe, Data, Ack):
+        peers = Peers()
+        peers.lose = once(kind, 3)
+        peers.begin()
+        peers.emit("n", batch(0, 3))
+        peers.lose = once(kind, 3)
+        peers.emit("n", batch(3, 2))
+        peers.later(3.0)
+        assert peers.rows == [0, 1, 2, 3, 4], kind
+        assert len(peers.hostings["s"].components["app", "n"].log) == 0, f"{kind}: its log is not trimmed"
+
+
+def test_the_last_chunk_is_sent_again_though_nothing_follows() -> None:
+    peers = Peers().begin()
+    peers.lose = lambda frame: isinstance(frame, Data) and bool(frame.chunks)
+    peers.emit("n", batch(0, 3))
+    peers.lose = lambda _: False
+    assert peers.rows == []
+    peers.later(1.0)
+    assert peers.rows == [0, 1, 2]
+
+
+def test_a_lost_acknowledgement_does_not_hold_the_producer_up_for_ever() -> None:
+    peers = Peers(limits=Limits(200, 300)).begin()
+    peers.lose = lambda frame: isinstance(frame, Ack) and frame.reader.port == 0 and frame.consumed > ORIGIN
+    peers.emit("n", batch(0, 20))
+    peers.later(0.2)
+    source_ = peers.hostings["s"].components["app", "n"]
+    source_.log.cursors[Reader("app", "u", 0, "x")].received = source_.log.end  # of which it did say so
+    peers.lose = lambda _: False
+    assert not peers.hostings["s"].wants("app", "n")
+    peers.later(2.0)
+    assert peers.hostings["s"].wants("app", "n")
+
+
+def test_a_lost_snapshot_is_made_up_for_though_nothing_follows() -> None:
+    peers = Peers().begin()
+    peers.lose = lambda frame: isinstance(frame, State)
+    peers.emit("n", batch(0, 3))
+    peers.later(0.5)
+    assert len(peers.hostings["s"].components["app", "n"].log) == 1
+    peers.lose = lambda _: False
+    peers.later(2.0)
+    assert len(peers.hostings["s"].components["app", "n"].log) == 0
+
+
+def test_a_copy_whose_place_is_gone_begins_anew_though_nothing_follows() -> None:
+    peers = Peers().begin()
+    peers.lose = lambda frame: isinstance(frame, Data) and frame.reader.port == COPY
+    peers.emit("n", batch(0, 3))
+    peers.later(3.0)  # the sink has all, and the log has let go of it
+    peers.lose = lambda _: False
+    peers.later(3.0)
+    assert peers.hostings["y"].roles.copies["app", "u"].merge.received == Point(3, START)
+    assert len(peers.hostings["s"].components["app", "n"].log) == 0
+
+
+def test_a_broken_link_loses_nothing() -> None:
+    peers = Peers().begin()
+    peers.lose = lambda frame: isinstance(frame, Data)
+    peers.emit("n", batch(0, 3))
+    peers.lose = lambda _: False
+    for one, other in ("sx", "xs"):
+        peers._do(one, peers.hostings[one].link_down(other, peers.now))
+    peers.later(0.1)
+    assert peers.rows == [0, 1, 2], "it does not wait until it sends again by itself"
+
+
+# -- who takes over --------------------------------------------------------------------------------------------------
+
+
+def test_a_backup_takes_over_and_nothing_is_lost_or_doubled() -> None:
+    peers = Peers().begin()
+    peers.emit("n", batch(0, 3))
+    peers.later(0.5)
+    peers.lose = lambda frame: isinstance(frame, State)
+    peers.emit("n", batch(3, 3))
+    peers.dead.add("x")
+    peers.lose = lambda _: False
+    peers.place("u", HEIR)
+    peers.emit("n", batch(6, 1))
+    peers.later(0.5)
+    assert peers.rows == [0, 1, 2, 3, 4, 5, 6]
+    assert peers.said("taken_over") == ["y app u"]
+
+
+def interleaved(peers: Peers) -> None:
+    """The inputs of a union in an order that nobody else can know."""
+    peers.emit("m", batch(0, 1))
+    peers.emit("n", batch(0, 2))
+    peers.emit("m", batch(1, 2))
+    peers.emit("n", batch(2, 1))
+
+
+def test_who_takes_over_reads_in_the_order_that_a_reader_has_seen() -> None:
+    peers = Peers(2).begin()
+    peers.lose = lambda frame: isinstance(frame, State) or (isinstance(frame, Data) and frame.reader.port == COPY)
+    interleaved(peers)
+    assert peers.rows == [0, 0, 1, 1, 2, 2]
+    peers.dead.add("x")
+    peers.place("u", HEIR2)
+    peers.later(0.5)
+    again = peers.hostings["y"].components["app", "u"]
+    order = [run for each in peers.hostings["z"].orders.of(Stream("app", "u")) for run in each.runs]
+    assert [run.port for run in order] == [1, 0, 1, 0]
+    assert (again.ports[0].consumed, again.ports[1].consumed) == (Point(3, START), Point(3, START))
+    peers.emit("n", batch(3, 1))
+    assert peers.rows == [0, 0, 1, 1, 2, 2, 3]
+
+
+def test_a_peer_answers_once_it_knows_the_deployment_and_then_refuses_the_replaced() -> None:
+    peers = Peers(2).begin()
+    peers.lose = lambda frame: isinstance(frame, State)
+    interleaved(peers)
+    peers.dead.add("x")
+    peers.place("u", HEIR2, "s", "y", "w")  # not the reader
+    peers.later(0.5)
+    assert peers.said("taken_over") == []
+    assert peers.hostings["y"].roles.recoveries["app", "u"].missing == {"z"}
+    peers.tell(peers.deployment, "z")
+    component = peers.hostings["z"].components["app", "out"]
+    late = Data(Output("app", "u"), component.reader(0), Point(6, START))
+    before = component.ports[0].received
+    peers.say("x", "z", msgspec.structs.replace(late, start=before._replace(until=99)))
+    assert component.ports[0].received == before
+    peers.later(0.5)
+    assert peers.said("taken_over") == ["y app u"]
+
+
+def test_answers_of_an_earlier_version_do_not_count() -> None:
+    peers = Peers(2).begin()
+    peers.dead |= {"x", "z"}
+    peers.place("u", HEIR2)
+    peers.later(0.2)
+    recovery = peers.hostings["y"].roles.recoveries["app", "u"]
+    peers.place("out", msgspec.structs.replace(peers.deployment.places["out"], epoch=1, active="w"))
+    peers.lose = lambda frame: isinstance(frame, Recall | Determinants)
+    assert "w" in recovery.missing
+    for version, missing in ((2, True), (3, False)):
+        recovery.missing = {"w", "s"}
+        peers.say("w", "y", Determinants(Stream("app", "u"), version, ()))
+        assert ("w" in recovery.missing) is missing
+
+
+def test_a_snapshot_carries_the_order_and_the_causes_that_no_chunk_has_carried() -> None:
+    peers = Peers(2).begin()
+    peers.emit("m", promise(5, 0))  # a union says nothing before it has promises of all inputs
+    peers.later(0.5)
+    active = peers.hostings["x"].components["app", "u"]
+    assert [run.upto for run in active.order] == [Point(0, 5)]
+    state = peers.hostings["y"].roles.copies["app", "u"].state
+    assert state is not None
+    assert state.order == tuple(active.order)
+    peers.frames.clear()
+    peers._do("y", peers.hostings["y"].receive("w", Recall(Output("app", "u", 0, 1), 1), peers.now))
+    (answer,) = [frame for _, to, frame in peers.frames if to == "w" and isinstance(frame, Determinants)]
+    assert (answer.found[-1].start, answer.found[-1].runs) == (state.end, state.order)
+    peers.frames.clear()
+    upper = answer.found[-1]._replace(stream=Stream("app", "n"), end=Point(9, 9))
+    copy = peers.hostings["y"].roles.copies["app", "u"]
+    copy.state = msgspec.structs.replace(state, causes=(upper,))
+    peers.dead.add("x")
+    peers.place("u", HEIR2)
+    heir = peers.hostings["y"].components["app", "u"]
+    assert heir.order == list(state.order)
+    assert heir.causes == [upper]
+    assert heir.known == state.end
+
+
+def test_who_takes_no_part_forgets_the_orders_it_knew() -> None:
+    peers = Peers(2).begin()
+    interleaved(peers)
+    assert peers.hostings["y"].orders.of(Stream("app", "u"))
+    place = msgspec.structs.replace(peers.deployment.places["u"], backups=("w",))
+    peers.place("u", place)
+    assert not peers.hostings["y"].orders.of(Stream("app", "u"))
+    assert peers.hostings["z"].orders.of(Stream("app", "u"))
+
+
+def test_an_old_answer_to_a_copy_does_not_make_it_forget() -> None:
+    peers = Peers().begin()
+    peers.emit("n", batch(0, 3))
+    copy = peers.hostings["y"].roles.copies["app", "u"]
+    peers.say("x", "y", Data(Output("app", "u"), Reader("app", "u", COPY, "y"), ORIGIN, (), True))
+    assert copy.log.end == copy.merge.received == Point(3, START)
+
+
+def test_a_copy_does_not_begin_in_the_middle() -> None:
+    peers = Peers()
+    peers.lose = lambda frame: isinstance(frame, Data) and frame.reader.port == COPY and not frame.chunks
+    peers.begin()
+    peers.emit("n", batch(0, 3))
+    peers.later(0.5)
+    assert not peers.hostings["y"].roles.copies["app", "u"].merge.joined
+
+
+def test_a_component_moves_and_its_follower_goes_on_where_it_is() -> None:
+    peers = Peers(2).begin()
+    interleaved(peers)
+    place = peers.deployment.places["u"]
+    peers.place("u", msgspec.structs.replace(place, backups=(), follower="w"))
+    peers.later(1.0)
+    peers.emit("m", batch(3, 1))
+    peers.emit("n", batch(3, 1))
+    peers.later(0.5)
+    follower, active = (peers.hostings[peer].components["app", "u"] for peer in "wx")
+    assert follower.log.end == active.log.end == Point(8, START)
+    peers.place("u", msgspec.structs.replace(place, active="w", epoch=1, backups=(), follower=""))
+    peers.emit("n", batch(4, 1))
+    peers.later(0.5)
+    assert peers.rows == [0, 0, 1, 1, 2, 2, 3, 3, 4]
+    assert ("app", "u") not in peers.hostings["x"].components
+
+
+def test_a_source_moves_and_is_read_from_where_its_copy_is() -> None:
+    peers = Peers()
+    peers.deployment.places["n"] = Place("s", 0, ("y",))
+    peers.begin()
+    peers.emit("n", batch(0, 3))
+    peers.later(0.5)
+    peers.place("n", Place("y", 1))
+    assert [(peer, each.since) for peer, each in peers.opened] == [("s", ORIGIN), ("y", Point(3, START))]
+    peers.emit("n", batch(3, 1))
+    peers.later(0.5)
+    assert peers.rows == [0, 1, 2, 3]
+
+
+# -- who shares ------------------------------------------------------------------------------------------------------
+
+
+def sharing(peers: Peers) -> Deployment:
+    """Another application, on one peer, that reads what the first one's operator makes."""
+    place = peers.deployment.places["u"]
+    peers.place("u", msgspec.structs.replace(place, lent=(Lent("second", "g", 0, "w"),)))
+    return Deployment("second", 1, {"g": Place("w", 0, (), "", (Feed("app", "u"),), (), True)})
+
+
+def test_a_sharer_is_not_let_in_before_its_deployment_is_known() -> None:
+    peers = Peers().begin()
+    reader = Reader("second", "g", 0, "w")
+    peers.say("w", "x", Subscribe(Output("app", "u"), reader, None, OnLag.FAIL))
+    assert reader not in peers.hostings["x"].components["app", "u"].log.cursors
+    second = sharing(peers)
+    peers.emit("n", batch(0, 2))
+    peers.tell(second)
+    peers.later(0.2)
+    assert peers.hostings["w"].components["second", "g"].ports[0].received == Point(2, START)
+
+
+def test_a_sharer_that_leaves_keeps_its_place_for_whoever_takes_it() -> None:
+    peers = Peers().begin()
+    peers.tell(sharing(peers))
+    peers.later(0.2)
+    reader = Reader("second", "g", 0, "w")
+    peers.say("w", "x", Unsubscribe(Output("app", "u"), reader))
+    assert reader in peers.hostings["x"].components["app", "u"].log.cursors
+
+
+def test_a_sharer_that_is_too_slow_fails_alone_and_hears_of_it_though_that_is_lost() -> None:
+    peers = Peers(limits=Limits(200, 600)).begin()
+    peers.tell(sharing(peers))
+    peers.later(0.2)
+    peers.lose = lambda frame: isinstance(frame, Unsubscribe)  # nobody collects what the sharer makes
+    for position in range(0, 60, 4):
+        peers.emit("n", batch(position, 4))
+        peers.later(0.3)
+    assert peers.rows == list(range(60)), "the owner goes on"
+    assert peers.said("component_failed") == []
+    peers.lose = lambda _: False
+    peers.later(1.0)
+    assert peers.said("component_failed") == ["w second g"]
+    (reason,) = [fact.reason for _, fact in peers.facts if fact.kind == "component_failed"]
+    assert "it reads too slowly" in reason
+    peers.later(1.0)
+    assert Reader("second", "g", 0, "w") not in peers.hostings["x"].components["app", "u"].log.cursors
+
+
+def test_a_sharer_that_has_not_joined_makes_no_snapshot() -> None:
+    peers = Peers().begin()
+    second = sharing(peers)
+    place = msgspec.structs.replace(second.places["g"], backups=("y",))
+    peers.lose = lambda frame: (
+        isinstance(frame, Data) and frame.reader.application == "second" and frame.reader.port == 0
+    )
+    peers.tell(msgspec.structs.replace(second, places={"g": place}))
+    peers.later(1.0)
+    assert peers.hostings["y"].roles.copies["second", "g"].state is None
+    peers.lose = lambda _: False
+    peers.later(1.0)
+    assert peers.hostings["y"].roles.copies["second", "g"].state is not None
