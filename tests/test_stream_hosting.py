@@ -14,7 +14,19 @@ from synergy_nb.dataflow.streams.execution import Logic
 from synergy_nb.dataflow.streams.frames import Ack, Data, Determinants, Frame, Recall, State, Subscribe, Unsubscribe
 from synergy_nb.dataflow.streams.hosting import Hosting
 from synergy_nb.dataflow.streams.log import LIMITS, Limits
-from synergy_nb.dataflow.streams.values import COPY, ORIGIN, OnLag, Output, Point, Reader, Stream
+from synergy_nb.dataflow.streams.values import (
+    COPY,
+    ORIGIN,
+    Chunk,
+    Determinant,
+    OnLag,
+    Output,
+    Point,
+    Reader,
+    Run,
+    Stream,
+    chunks_of,
+)
 from synergy_nb.dataflow.tuples import START, Batch, Item
 from synergy_nb.plan import source
 from tests.test_stream_merge import batch, promise
@@ -304,6 +316,52 @@ def test_a_snapshot_carries_the_order_and_the_causes_that_no_chunk_has_carried()
     assert heir.order == list(state.order)
     assert heir.causes == [upper]
     assert heir.known == state.end
+
+
+def test_orders_that_came_with_an_input_are_handed_on_with_what_follows_from_it() -> None:
+    peers = Peers().begin()
+    cause = Determinant(Stream("app", "upper"), ORIGIN, Point(3, START), (), ORIGIN)
+    active = peers.hostings["x"].components["app", "u"]
+    (made,) = chunks_of([batch(0, 3)], ORIGIN)
+    made.determinants = (cause,)
+    peers.say("s", "x", Data(Output("app", "n"), active.reader(0), ORIGIN, (made,)))
+    peers.deliver()
+    for peer in "xyz":
+        assert peers.hostings[peer].orders.of(cause.stream) == (cause,), peer
+
+
+def test_who_takes_over_reads_in_order_what_was_read_before_a_promise_that_its_copy_has() -> None:
+    peers = Peers(2).begin()
+    stream = Stream("app", "u")
+    first = Determinant(stream, ORIGIN, Point(0, 10), (Run(1, Point(2, 10)), Run(0, Point(1, 10))), ORIGIN)
+    made = Chunk(ORIGIN, Point(0, 10), promise(10, 0), 64, (first,))
+    peers.later(0.5)
+    peers.say("x", "y", Data(Output("app", "u"), Reader("app", "u", COPY, "y"), ORIGIN, (made,)))
+    assert peers.hostings["y"].roles.copies["app", "u"].log.end == Point(0, 10)
+    peers.dead.add("x")
+    peers.place("u", HEIR2)
+    peers.later(0.2)
+    assert list(peers.hostings["y"].components["app", "u"].prescribed) == list(first.runs)
+
+
+def test_an_old_question_of_a_follower_does_not_end_it() -> None:
+    peers = Peers().begin()
+    place = peers.deployment.places["u"]
+    peers.emit("n", batch(0, 3))
+    peers.later(0.5)
+    peers.place("u", msgspec.structs.replace(place, backups=(), follower="y"))
+    peers.later(0.5)
+    peers.emit("n", batch(3, 3))
+    peers.later(0.5)
+    reader = peers.hostings["y"].components["app", "u"].reader(0)
+    peers.say("y", "s", Unsubscribe(Output("app", "n"), reader))  # both are old, and have been overtaken
+    peers.say("y", "s", Subscribe(Output("app", "n"), reader, ORIGIN, OnLag.RESYNC))
+    peers.deliver()
+    assert peers.said("component_failed") == []
+    peers.place("u", msgspec.structs.replace(place, active="y", epoch=1, backups=(), follower=""))
+    peers.emit("n", batch(6, 1))
+    peers.later(0.5)
+    assert peers.rows == [0, 1, 2, 3, 4, 5, 6], "nobody knew that it reads"
 
 
 def test_who_takes_no_part_forgets_the_orders_it_knew() -> None:

@@ -106,6 +106,11 @@ class Exchange:
             source.peer, port.epoch = place.active, place.epoch
             source.retry_at, port.subscribed = now, False
 
+    def ask_again(self, component: Component) -> None:
+        """A component that has been a follower is now one that producers wait for: it subscribes anew."""
+        for port, source in zip(component.ports, self._sources.get(component, ()), strict=False):
+            port.subscribed, source.retry_at = False, 0.0
+
     def leave(self, component: Component) -> None:
         """A component reads no more."""
         for number, source in enumerate(self._sources.pop(component, [])):

@@ -388,7 +388,8 @@ class Hosting:
         try:
             cursor = log.subscribe(reader, frame.since, OnLag.RESYNC if expected is None else expected.on_lag)
         except Trimmed as error:
-            self.send(reader.peer, Unsubscribe(frame.output, reader, str(error)))
+            if expected is not None and expected.on_lag is not OnLag.RESYNC:  # else it is an old question of a follower
+                self.send(reader.peer, Unsubscribe(frame.output, reader, str(error)))
             return
         start = log.place_behind(cursor.sent)
         began = reader.port == COPY and (frame.since is None or frame.since.position < start.position)

@@ -119,6 +119,7 @@ class Roles:
             return
         component.role, component.epoch, component.log.held = Role.ACTIVE, place.epoch, False
         component.keep_copies(place.copies)
+        hosting.exchange.ask_again(component)  # what it said as a follower may not have been heard, or been overtaken
         if place.epoch and component.ordered:
             component.free = False
             self.recoveries[key] = Recovery(component)
