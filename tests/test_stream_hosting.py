@@ -344,6 +344,36 @@ def test_who_takes_over_reads_in_order_what_was_read_before_a_promise_that_its_c
     assert list(peers.hostings["y"].components["app", "u"].prescribed) == list(first.runs)
 
 
+def test_a_prescribed_run_of_which_a_part_has_come_is_begun() -> None:
+    peers = Peers(2).begin()
+    orders = (Determinant(Stream("app", "u"), ORIGIN, Point(4, START), (Run(0, Point(4, START)),), ORIGIN),)
+    peers.hostings["z"].orders.add(orders)
+    peers.dead.add("x")
+    peers.emit("n", batch(0, 2))
+    peers.place("u", HEIR2)
+    peers.later(0.5)
+    heir = peers.hostings["y"].components["app", "u"]
+    assert heir.ports[0].consumed == Point(2, START)
+    peers.emit("m", batch(0, 2))
+    assert heir.ports[1].consumed == ORIGIN, "it is not its turn"
+    peers.emit("n", batch(2, 2))
+    peers.later(0.1)
+    assert peers.rows == [0, 1, 2, 3, 0, 1]
+
+
+def test_inputs_are_kept_until_the_last_of_all_copies_has_a_snapshot() -> None:
+    peers = Peers()
+    peers.deployment.places["u"] = msgspec.structs.replace(peers.deployment.places["u"], backups=("y", "w"))
+    peers.begin()
+    peers.lose = lambda frame: isinstance(frame, State) and frame.reader.peer == "w"
+    peers.emit("n", batch(0, 3))
+    peers.later(1.0)
+    assert len(peers.hostings["s"].components["app", "n"].log) == 1
+    peers.lose = lambda _: False
+    peers.later(2.0)
+    assert len(peers.hostings["s"].components["app", "n"].log) == 0
+
+
 def test_an_old_question_of_a_follower_does_not_end_it() -> None:
     peers = Peers().begin()
     place = peers.deployment.places["u"]

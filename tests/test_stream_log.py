@@ -295,6 +295,17 @@ def test_a_consumer_holds_up_by_what_it_has_not_consumed_or_not_made_durable() -
     assert not blocked(log)
 
 
+def test_a_follower_waits_until_it_hears_what_nobody_needs() -> None:
+    log = StreamLog(limits=Limits(2 * ROOM, 4 * ROOM))
+    log.held = True
+    emit(log, 3)
+    assert not blocked(log)
+    emit(log, 1)
+    assert blocked(log)
+    log.trim(at(1))
+    assert not blocked(log)
+
+
 def test_copies_hold_nothing_up() -> None:
     log = filled(0, window=2 * ROOM, retain=2 * ROOM)
     log.subscribe(BACKUP, None, OnLag.RESYNC)

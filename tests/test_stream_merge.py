@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from synergy_nb.dataflow.streams.merge import InOrder, Taken
-from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, Determinant, Point, Stream, chunks_of
+from synergy_nb.dataflow.streams.values import ORIGIN, OVERHEAD, Chunk, Determinant, Point, Stream, chunks_of
 from synergy_nb.dataflow.tuples import START, Batch, Item, Punctuation
 
 
@@ -343,6 +343,8 @@ def test_a_chunk_is_its_two_halves(cut: list[list[Chunk]]) -> None:
                 each.end,
             )
             assert values([first])[0] + values([rest])[0] == values([each])[0]  # type: ignore[operator]
+            assert first.size == first.item.nbytes + OVERHEAD  # type: ignore[union-attr]
+            assert rest.size == rest.item.nbytes + OVERHEAD  # type: ignore[union-attr]
         assert each.since(each.start.position) is each
         assert each.before(each.end.position) is each
         assert msgspec.structs.asdict(each)["end"] == each.end

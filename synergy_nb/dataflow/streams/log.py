@@ -335,6 +335,8 @@ class StreamLog:
         """Whether the component that makes the output has to wait for a reader."""
         if self.size <= min(self._limits.window // 2, self._limits.retain // 2):  # nobody can be that far behind
             return False
+        if self.held:  # of a follower, which knows no readers: it waits to hear what nobody needs any more
+            return self.size >= self._limits.retain
         end = self._offset(self.end)
         paced = False
         ahead = False

@@ -238,7 +238,8 @@ class Chunk(msgspec.Struct, eq=False, gc=False):
             return self
         rest = msgspec.structs.replace(item, table=item.table.slice(position - item.position), position=position)
         start = Point(position, self.start.until)
-        return msgspec.structs.replace(self, start=start, item=rest, payload=None)
+        size = rest.nbytes + OVERHEAD
+        return msgspec.structs.replace(self, start=start, item=rest, size=size, payload=None)
 
     def before(self, position: int) -> Chunk:
         """The part of it that ends at a position inside of it."""
@@ -246,7 +247,8 @@ class Chunk(msgspec.Struct, eq=False, gc=False):
         if not isinstance(item, Batch) or not self.start.position < position < self.end.position:
             return self
         first = msgspec.structs.replace(item, table=item.table.slice(0, position - item.position))
-        return msgspec.structs.replace(self, end=Point(position, self.end.until), item=first, payload=None)
+        end, size = Point(position, self.end.until), first.nbytes + OVERHEAD
+        return msgspec.structs.replace(self, end=end, item=first, size=size, payload=None)
 
 
 def chunks_of(items: Iterable[Item], start: Point) -> list[Chunk]:
