@@ -158,7 +158,8 @@ def run_pressed(seed: int) -> None:
     assert not world.failures(), world.failures()
     assert world.ended("app", "out"), "it stands still"
     assert sorted_rows(world.rows("app", "out")) == sorted_rows(calm.rows("app", "out"))
-    assert world.most_bytes <= max(limits) + world.most_made, "a log is larger than its bound"
+    # one execution beyond the bound; the heads of chunks count, and a copy may have those of two epochs
+    assert world.most_bytes <= max(limits) + 2 * world.most_made, "a log is larger than its bound"
 
 
 def in_blocks(run_one: Callable[[int], None], block: int, size: int = 50) -> None:

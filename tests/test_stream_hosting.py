@@ -172,12 +172,14 @@ def test_the_last_chunk_is_sent_again_though_nothing_follows() -> None:
 
 
 def test_a_lost_acknowledgement_does_not_hold_the_producer_up_for_ever() -> None:
-    peers = Peers(limits=Limits(200, 300)).begin()
+    peers = Peers(limits=Limits(200, 300))
+    peers.deployment.places["u"] = msgspec.structs.replace(peers.deployment.places["u"], backups=())
+    peers.begin()
     peers.lose = lambda frame: isinstance(frame, Ack) and frame.reader.port == 0 and frame.consumed > ORIGIN
     peers.emit("n", batch(0, 20))
     peers.later(0.2)
-    source_ = peers.hostings["s"].components["app", "n"]
-    source_.log.cursors[Reader("app", "u", 0, "x")].received = source_.log.end  # of which it did say so
+    end = peers.hostings["s"].components["app", "n"].log.end
+    peers.say("x", "s", Ack(Output("app", "n"), Reader("app", "u", 0, "x"), end, ORIGIN, ORIGIN))
     peers.lose = lambda _: False
     assert not peers.hostings["s"].wants("app", "n")
     peers.later(2.0)
