@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -150,12 +151,18 @@ class World:
 
 
 def play(scenario: Callable[[], Awaitable[World]]) -> World:
+    """Run a scenario on an event loop of its own, and close its drivers; no thread of theirs may be left."""
+    before = set(threading.enumerate())
+
     async def whole() -> World:
         world = await scenario()
         await world.close()
         return world
 
-    return asyncio.run(whole())
+    world = asyncio.run(whole())
+    left = [thread.name for thread in threading.enumerate() if thread not in before]
+    assert not [name for name in left if name.startswith("synergy")], left
+    return world
 
 
 def tables(batches: int, rows: int) -> list[pl.DataFrame]:

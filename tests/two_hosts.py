@@ -93,6 +93,7 @@ class Pair:
 
 def play(scenario: Callable[[], Awaitable[None]]) -> None:
     """Run ``scenario`` on an event loop of its own, close its hosts; no thread of theirs may be left."""
+    before = set(threading.enumerate())  # a cluster that tests share has some
 
     async def whole() -> None:
         try:
@@ -103,7 +104,8 @@ def play(scenario: Callable[[], Awaitable[None]]) -> None:
                 await OPENED.pop().close()
 
     asyncio.run(whole())
-    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("synergy")]
+    left = [thread.name for thread in threading.enumerate() if thread not in before]
+    assert not [name for name in left if name.startswith("synergy")], left
 
 
 # -- streams ---------------------------------------------------------------------------------------------------------
