@@ -423,6 +423,21 @@ def test_a_copy_does_not_begin_in_the_middle() -> None:
     assert not peers.hostings["y"].roles.copies["app", "u"].merge.joined
 
 
+def test_an_old_answer_to_a_copy_that_was_here_before_does_not_begin_a_new_one() -> None:
+    """Seen in a campaign: a peer kept a copy, no longer, and again; the first one's answer came to the second."""
+    peers = Peers()
+    peers.lose = lambda frame: isinstance(frame, Data) and frame.reader.port == COPY
+    peers.begin()
+    peers.emit("n", batch(0, 3))
+    copy = peers.hostings["y"].roles.copies["app", "u"]
+    peers.say("x", "y", Data(Output("app", "u"), Reader("app", "u", COPY, "y"), Point(8, 5)))
+    assert not copy.merge.joined
+    assert not copy.log
+    peers.lose = lambda _: False
+    peers.later(0.5)
+    assert copy.log.end == copy.merge.received == Point(3, START)
+
+
 def test_a_component_moves_and_its_follower_goes_on_where_it_is() -> None:
     peers = Peers(2).begin()
     interleaved(peers)

@@ -138,7 +138,8 @@ class EngineProcess:
         self.engine = engine
 
     def __enter__(self) -> EngineProcess:
-        environment = {name: value for name, value in os.environ.items() if name != "SPARK_REMOTE"}
+        # Spark in this process is a client of a server, and says so in variables; the engine has a Spark of its own
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
         if self.engine.python != sys.executable:
             environment.pop("PYTHONPATH", None)  # packages of this environment are not for the other
         if self.engine.jvm:

@@ -85,6 +85,8 @@ class Copy:
             self.merge = merge = InOrder(data.start, self.output.epoch)
             merge.subscribed = True
             self.log.restart(data.start)
+        elif not merge.joined:  # it is meant for a copy that was here before
+            return [], False
         elif not data.chunks and not merge.begin(data.start, now=now):
             return [], True
         gap = any(merge.take(data.output.epoch, chunk, now=now) is Taken.GAP for chunk in data.chunks)
