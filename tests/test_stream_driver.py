@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import polars as pl
+import pytest
 
 from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.streams.deployments import Deployment, Feed, Place
@@ -327,3 +328,47 @@ def test_an_operator_that_raises_fails_by_name() -> None:
         return world
 
     assert play(scenario).said("component_failed") == ["p"]
+
+
+class Broken:
+    """A logic that raises what Polars raises when it panics, which is no Exception."""
+
+    late = 0
+    state_bytes = 0
+
+    def __init__(self, at: str) -> None:
+        self.at = at
+
+    def needs(self, _: int, __: Item) -> float:
+        return 0.0
+
+    def take(self, _: int, item: Item) -> Iterator[Item]:
+        if self.at == "take":
+            raise pl.exceptions.PanicException("it broke")
+        yield item
+
+    def snapshot(self) -> bytes:
+        raise pl.exceptions.PanicException("it broke")
+
+    def restore(self, _: bytes) -> None:
+        raise ValueError("there is nothing to restore")
+
+
+@pytest.mark.parametrize("at", ["take", "snapshot"])
+def test_what_panics_in_a_thread_fails_by_name_and_leaves_nothing_behind(at: str) -> None:
+    async def scenario() -> World:
+        world = World(chain(), {"n": tables(5, 2000)})
+        for driver in world.drivers.values():
+            create = driver.hosting.create
+            driver.hosting.create = lambda deployment, operator, create=create: (  # type: ignore[misc]
+                Broken(at) if operator == "f" else create(deployment, operator)
+            )
+        where = {"n": "a", "f": "b", "p": "a", "out": "a"}
+        world.deploy(Deployment("app", 1, places(world.plan, where, {"f": ("c",)})))
+        await world.until(lambda: bool(world.said("component_failed")))
+        return world
+
+    world = play(scenario)
+    assert world.said("component_failed") == ["f"]
+    (reason,) = [fact.reason for _, fact in world.facts if fact.kind == "component_failed"]
+    assert "PanicException: it broke" in reason

@@ -20,6 +20,7 @@ from synergy_nb import traces
 from synergy_nb.dataflow.addresses import channel_of, results_of
 from synergy_nb.dataflow.channels import Parcel
 from synergy_nb.dataflow.hosting import Component, Hosting, Work
+from synergy_nb.dataflow.logic import ANYTHING, Logic
 from synergy_nb.dataflow.memory import MemoryExceeded
 from synergy_nb.dataflow.operators import OperatorLogic, create
 from synergy_nb.dataflow.packing import coalesce, pack
@@ -28,9 +29,9 @@ from synergy_nb.graph import Deploy
 from synergy_nb.plan import Operator, Plan
 from synergy_nb.plan.parts import PART
 from synergy_nb.plan.sharing import TAP, provider
-from synergy_nb.runtime.logic import Logic, Outcome
+from synergy_nb.runtime.logic import Outcome
 from synergy_nb.runtime.sinks import Sink
-from synergy_nb.runtime.sources import ANYTHING, Feed, PeerFeed, PushFeed, Sample, Stream, ThreadFeed
+from synergy_nb.runtime.sources import Feed, PeerFeed, PushFeed, Sample, Stream, ThreadFeed
 from synergy_nb.runtime.spark import SparkHost, SparkPart
 from synergy_nb.runtime.taps import Tap
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 from synergy_nb.dataflow.hosting import WINDOW_BYTES, Component, Hosting
+from synergy_nb.dataflow.logic import reason_of
 from synergy_nb.dataflow.memory import Memory, MemoryExceeded, Share
 from synergy_nb.graph import Deploy, Detach, Moving, Replicate, Start, Undeploy
 from synergy_nb.overheads import Overheads
@@ -410,12 +411,12 @@ class Host:
         if execution.failure is not None or execution.component.removed:
             return
         component = execution.component
-        execution.failure = _reason(error)
+        execution.failure = reason_of(error)
         self._remove(execution, f"has failed: {execution.failure}")
         self._report(component.application, component.operator, error)
 
     def _report(self, application: str, operator: str, error: BaseException) -> None:
-        reason = _reason(error)
+        reason = reason_of(error)
         self._runtime.record("operator_failed", application, operator=operator, reason=reason)
         if self._failed is not None:
             self._failed(application, operator, reason)
@@ -474,9 +475,3 @@ class Host:
     def measure(self) -> None:
         """Journal and report the quality of service of each sink since the last time."""
         self._sinks.measure()
-
-
-def _reason(error: BaseException) -> str:
-    """An error for people: what a check says of what it found, and the kind of any other."""
-    text = (str(error).splitlines() or [""])[0][:500]
-    return text if isinstance(error, ValueError) and text else f"{type(error).__name__}: {text}"

@@ -1,34 +1,12 @@
-"""The code that a host executes, and the outcome of an execution."""
+"""The outcome of an execution."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import Protocol
 
 import msgspec
 
 from synergy_nb.dataflow.channels import Parcel
-from synergy_nb.dataflow.tuples import Item
 
-__all__ = ["Logic", "Outcome"]
-
-
-class Logic(Protocol):
-    """What works on the items of a component."""
-
-    @property
-    def late(self) -> int:
-        """Tuples dropped so far because they came after a punctuation that promised there would be none."""
-
-    @property
-    def state_bytes(self) -> int:
-        """Bytes of the state that it keeps between calls."""
-
-    def needs(self, port: int, item: Item, /) -> float:
-        """Bytes that taking an item may need in addition to the state."""
-
-    def take(self, port: int, item: Item, /) -> Iterator[Item]:
-        """Take an item on a port, and make its output piece by piece."""
+__all__ = ["Outcome"]
 
 
 class Outcome(msgspec.Struct):

@@ -22,12 +22,12 @@ import polars as pl
 
 from synergy_nb.dataflow.channels import Parcel
 from synergy_nb.dataflow.hosting import TOGETHER_ROWS, contemporary
+from synergy_nb.dataflow.logic import ANYTHING
 from synergy_nb.dataflow.packing import coalesce, pack
 from synergy_nb.dataflow.tuples import END, TYPES, Batch, Item, Punctuation, conform, decode
 
-__all__ = ["ANYTHING", "Feed", "PeerFeed", "PushFeed", "Sample", "Stream", "ThreadFeed"]
+__all__ = ["Feed", "PeerFeed", "PushFeed", "Sample", "Stream", "ThreadFeed"]
 
-ANYTHING = (Exception, pl.exceptions.PanicException)  # what Polars panics with is no Exception
 AHEAD = 2  # items that a reading thread may be ahead of what was emitted
 BEHIND = 0.005  # seconds after which an item is overdue; looking for others costs time to those that are not
 

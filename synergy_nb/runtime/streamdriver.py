@@ -18,6 +18,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+from synergy_nb.dataflow.logic import ANYTHING
 from synergy_nb.dataflow.memory import Memory
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.deployments import Deployment
@@ -290,9 +291,13 @@ class StreamDriver:
         self._carry_out(self.hosting.finished(work, outcome, self._clock()))
 
     def _capture(self, capture: Capture) -> None:
-        self._on_loop(self._captured, capture, capture.make())
+        try:
+            data: bytes | BaseException = capture.make()
+        except ANYTHING as error:  # only the operator's own application may suffer
+            data = error
+        self._on_loop(self._captured, capture, data)
 
-    def _captured(self, capture: Capture, data: bytes) -> None:
+    def _captured(self, capture: Capture, data: bytes | BaseException) -> None:
         self._end()
         if not self._closed:
             self._carry_out(self.hosting.captured(capture, data, self._clock()))

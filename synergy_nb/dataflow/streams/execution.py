@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 import pyarrow as pa
 
+from synergy_nb.dataflow import logic
 from synergy_nb.dataflow.memory import MemoryExceeded
 from synergy_nb.dataflow.streams.log import LIMITS
 from synergy_nb.dataflow.streams.values import Chunk, Point, chunks_of
@@ -22,28 +23,11 @@ from synergy_nb.dataflow.tuples import Batch, Item, encode
 if TYPE_CHECKING:
     from synergy_nb.dataflow.streams.component import Component
 
-__all__ = ["ANYTHING", "Logic", "Outcome", "Work"]
-
-#: What an operator or a source may raise: whatever it likes, but for what ends the process.
-ANYTHING: Final = (Exception,)
+__all__ = ["Logic", "Outcome", "Work"]
 
 
-class Logic(Protocol):
-    """What works on the items of a component."""
-
-    @property
-    def late(self) -> int:
-        """Tuples dropped so far because they came after a punctuation that promised there would be none."""
-
-    @property
-    def state_bytes(self) -> int:
-        """Bytes of the state that it keeps between calls."""
-
-    def needs(self, port: int, item: Item, /) -> float:
-        """Bytes that taking an item may need in addition to the state."""
-
-    def take(self, port: int, item: Item, /) -> Iterator[Item]:
-        """Take an item on a port, and make its output piece by piece."""
+class Logic(logic.Logic, Protocol):
+    """What works on the items of a component, and can go on elsewhere."""
 
     def snapshot(self) -> bytes:
         """All that a fresh instance needs to go on from here."""
@@ -129,10 +113,10 @@ class Work(NamedTuple):
         component, began = self.component, clock()
         outcome = Outcome(began)
         try:
-            logic = component.logic
-            if logic is None:
+            operator = component.logic
+            if operator is None:
                 raise ValueError(f"operator {component.operator!r} is a source, which is read and not executed")
-            steps = component.steps if component.steps is not None else self._all(logic)
+            steps = component.steps if component.steps is not None else self._all(operator)
             component.steps = None
             rate = component.departures.per_second(began)
             made: list[Item] = []
@@ -150,7 +134,7 @@ class Work(NamedTuple):
                     size += step.nbytes
                 else:
                     made.append(step)
-            outcome.late = logic.late
+            outcome.late = operator.late
             outcome.chunks = chunks_of(made, self.end)
             for chunk in outcome.chunks if self.encoded else ():
                 chunk.payload = encode(chunk.item)
@@ -158,19 +142,19 @@ class Work(NamedTuple):
             outcome.error = error
         except (MemoryError, pa.ArrowCapacityError) as error:
             outcome.error = component.share.failed(error)
-        except ANYTHING as error:  # only the operator's own application may suffer
+        except logic.ANYTHING as error:  # only the operator's own application may suffer
             overflow = "capacity overflow" in str(error)  # what Rust says of an allocation of more than there can be
             outcome.error = component.share.failed(error) if overflow else error
         outcome.finished = clock()
         return outcome
 
-    def _all(self, logic: Logic) -> Iterator[Item | int]:
+    def _all(self, operator: Logic) -> Iterator[Item | int]:
         """All output of the work, and behind that of each item the number of its tuples."""
         share = self.component.share
         for item in self.items:
-            share.admit(logic.needs(self.port, item))
-            yield from logic.take(self.port, item)
-            share.hold(logic.state_bytes)
+            share.admit(operator.needs(self.port, item))
+            yield from operator.take(self.port, item)
+            share.hold(operator.state_bytes)
             yield item.rows if isinstance(item, Batch) else 0
 
 

@@ -18,6 +18,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from synergy_nb.dataflow.logic import reason_of
 from synergy_nb.dataflow.memory import Memory
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.deployments import Deployment, Place, Role
@@ -207,12 +208,14 @@ class Hosting:
                 self.exchange.consumed(component, now)
         return self._done(now)
 
-    def captured(self, capture: Capture, data: bytes, now: float) -> list[Effect]:
-        """The bytes of a snapshot have been made: whoever keeps a copy gets them."""
+    def captured(self, capture: Capture, data: bytes | BaseException, now: float) -> list[Effect]:
+        """The bytes of a snapshot have been made, and whoever keeps a copy gets them; or they could not be made."""
         component = capture.component
         component.running = False
         self.touch(component.application, component.operator)
-        if self.hosts(component):
+        if isinstance(data, BaseException):
+            self.fail(component, f"its state could not be saved: {reason_of(data)}")
+        elif self.hosts(component):
             self.snapshot_soon(component, now + REPEAT_S)
             cut = component.cut(capture.number)
             for cursor in component.log.cursors.values():
@@ -414,9 +417,3 @@ class Hosting:
             return
         if component.ports[reader.port].epoch == frame.output.epoch:
             self.fail(component, f"input {reader.port}, {frame.output.operator}: {frame.reason}")
-
-
-def reason_of(error: BaseException) -> str:
-    """An error for people: what a check says of what it found, and the kind of any other."""
-    text = (str(error).splitlines() or [""])[0][:500]
-    return text if isinstance(error, ValueError) and text else f"{type(error).__name__}: {text}"
