@@ -45,6 +45,28 @@ GIVEN = 0.5  # share of a machine's memory that the operators of all its peers m
 
 
 @door
+class _Reached:
+    """How far a start is: for whoever waits for it, and for whom the caller wants to be told.
+
+    Parameters
+    ----------
+    text
+        Text of the first step.
+    told
+        Called with each further step, or None.
+    """
+
+    def __init__(self, text: str, told: Callable[[Progress], object] | None) -> None:
+        self.text = text
+        self._told = told
+
+    def __call__(self, progress: Progress) -> None:
+        """Take the next step."""
+        self.text = str(progress)
+        if self._told is not None:
+            self._told(progress)
+
+
 async def start_cluster(
     peers: int = 8,
     *,
@@ -85,15 +107,9 @@ async def start_cluster(
     config["spark"] = bool(where)
     config["of"] = {name: dict(own) for name, own in (of or {}).items()}
     area = _area(wide_area, peers, seed)
-    reached = [f"starting {peers} peers"]
-
-    def progressed(progress: Progress) -> None:
-        reached.append(str(progress))
-        if told is not None:
-            told(progress)
-
-    async with waiting(lambda: reached[-1]):
-        return await _started(peers, config, where, area, security, per_process, joining, progressed)
+    reached = _Reached(f"starting {peers} peers", told)
+    async with waiting(lambda: reached.text):
+        return await _started(peers, config, where, area, security, per_process, joining, reached)
 
 
 async def _started(
@@ -167,15 +183,9 @@ async def connect_cluster(
     where = checked(spark)
     check_address("scheduler", scheduler)
     patience = duration("timeout", timeout)
-    reached = [f"connecting to {scheduler}"]
-
-    def progressed(progress: Progress) -> None:
-        reached.append(str(progress))
-        if told is not None:
-            told(progress)
-
-    async with waiting(lambda: reached[-1]):
-        return await _connected(scheduler, config, where, wide_area, seed, security, patience, progressed)
+    reached = _Reached(f"connecting to {scheduler}", told)
+    async with waiting(lambda: reached.text):
+        return await _connected(scheduler, config, where, wide_area, seed, security, patience, reached)
 
 
 async def _connected(
