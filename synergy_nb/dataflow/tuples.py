@@ -43,6 +43,7 @@ __all__ = [
     "empty",
     "encode",
     "encode_table",
+    "header_of",
 ]
 
 END: Final = 2**63 - 1  # a punctuation with this time ends its stream
@@ -191,6 +192,37 @@ def encode(item: Item) -> bytes:
     raise TypeError(f"item: {type(item).__name__}; expected Batch or Punctuation")
 
 
+def header_of(view: memoryview, what: str, prefix: struct.Struct, magic: int, version: int) -> tuple[int, int]:
+    """Where the header of an encoded item or frame ends, and the checksum that its prefix states.
+
+    Parameters
+    ----------
+    view
+        Bytes that were received.
+    what
+        Word for these in errors.
+    prefix
+        Layout of the prefix: first byte, version, length of the header, checksum.
+    magic, version
+        First byte and version that are expected.
+
+    Raises
+    ------
+    ValueError
+        If the prefix is another, or the header is longer than what is there.
+    """
+    if len(view) < prefix.size:
+        raise ValueError(f"{what}: {len(view)} bytes; expected at least {prefix.size}")
+    first, found, length, check = prefix.unpack_from(view)
+    if first != magic:
+        raise ValueError(f"{what}: first byte {first:#04x}; expected {magic:#04x}")
+    if found != version:
+        raise ValueError(f"{what}: format version {found}; expected {version}")
+    if prefix.size + length > len(view):
+        raise ValueError(f"{what}: header of {length} bytes in {len(view) - prefix.size} bytes; it was cut off")
+    return prefix.size + length, check
+
+
 def decode(data: bytes | bytearray | memoryview) -> Item:
     """The batch or punctuation that :func:`encode` wrote.
 
@@ -200,16 +232,7 @@ def decode(data: bytes | bytearray | memoryview) -> Item:
         If ``data`` is anything else; the text says which part was wrong.
     """
     view = memoryview(data)
-    if len(view) < _PREFIX.size:
-        raise ValueError(f"item: {len(view)} bytes; expected at least {_PREFIX.size}")
-    magic, version, length, check = _PREFIX.unpack_from(view)
-    if magic != _MAGIC:
-        raise ValueError(f"item: first byte {magic:#04x}; expected {_MAGIC:#04x}")
-    if version != _VERSION:
-        raise ValueError(f"item: format version {version}; expected {_VERSION}")
-    start = _PREFIX.size + length
-    if start > len(view):
-        raise ValueError(f"item: header of {length} bytes in {len(view) - _PREFIX.size} bytes; it was cut off")
+    start, check = header_of(view, "item", _PREFIX, _MAGIC, _VERSION)
     found = zlib.crc32(view[_PREFIX.size :])
     if found != check:
         raise ValueError(f"item: checksum {found:#010x}; expected {check:#010x}: it was damaged or cut off")

@@ -138,16 +138,7 @@ def decode(data: bytes | bytearray | memoryview) -> Frame:
         If ``data`` is anything else; the text says which part was wrong.
     """
     view = memoryview(data)
-    if len(view) < _PREFIX.size:
-        raise ValueError(f"frame: {len(view)} bytes; expected at least {_PREFIX.size}")
-    magic, version, length, check = _PREFIX.unpack_from(view)
-    if magic != _MAGIC:
-        raise ValueError(f"frame: first byte {magic:#04x}; expected {_MAGIC:#04x}")
-    if version != _VERSION:
-        raise ValueError(f"frame: format version {version}; expected {_VERSION}")
-    begin = _PREFIX.size + length
-    if begin > len(view):
-        raise ValueError(f"frame: header of {length} bytes in {len(view) - _PREFIX.size} bytes; it was cut off")
+    begin, check = tuples.header_of(view, "frame", _PREFIX, _MAGIC, _VERSION)
     found = zlib.crc32(view[_PREFIX.size : begin])
     if found != check:
         raise ValueError(f"frame: checksum {found:#010x}; expected {check:#010x}: it was damaged")
