@@ -354,17 +354,6 @@ def test_sharers_alone_set_the_pace_by_the_fastest_of_them() -> None:
     assert not blocked(log)
 
 
-def test_all_is_drained_once_consumers_have_consumed_all() -> None:
-    log = filled(2)
-    log.expect(SHARER, None, OnLag.FAIL)
-    assert not log.drained
-    had(log, READER, 2, durable=0)
-    assert log.drained
-
-
-# -- where it ends ---------------------------------------------------------------------------------------------------
-
-
 def mixed() -> StreamLog:
     log = StreamLog()
     log.held = True

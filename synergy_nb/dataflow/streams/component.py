@@ -37,7 +37,7 @@ from synergy_nb.dataflow.streams.values import (
     Reader,
     Run,
 )
-from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
+from synergy_nb.dataflow.tuples import START, Batch, Item, Punctuation
 
 __all__ = ["NOTHING", "Component", "Cut"]
 
@@ -149,11 +149,6 @@ class Component(Measured):
     def ordered(self) -> bool:
         """Whether what it makes depends on the order in which it reads its inputs."""
         return len(self.ports) > 1
-
-    @property
-    def ended(self) -> bool:
-        """Whether the end of its stream has been made."""
-        return self.log.end.until == END
 
     def reader(self, port: int) -> Reader:
         """What it is as a reader."""

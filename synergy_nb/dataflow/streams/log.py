@@ -31,7 +31,7 @@ True
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from synergy_nb.dataflow.streams.values import COPY, ORIGIN, Chunk, OnLag, Point, Reader, chunks_of
@@ -363,11 +363,6 @@ class StreamLog:
             self.trim()
         return late
 
-    @property
-    def drained(self) -> bool:
-        """Whether each reader that the component waits for has consumed all."""
-        return all(cursor.consumed >= self.end for cursor in self.cursors.values() if cursor.on_lag is OnLag.BLOCK)
-
     def trim(self, least: Point | None = None) -> None:
         """Let go of chunks that nobody needs any more; in a copy of those before a place, now and later."""
         if self.held:
@@ -379,7 +374,3 @@ class StreamLog:
         if index:
             self._trimmed, self._start = self._sizes[index - 1], self._ends[index - 1]
             del self._chunks[:index], self._ends[:index], self._sizes[:index]
-
-    def stats(self) -> Mapping[str, int]:
-        """Number of chunks, of bytes and of readers."""
-        return {"chunks": len(self), "bytes": self.size, "readers": len(self.cursors)}
