@@ -44,7 +44,6 @@ LATE: Final = 0.05  # share of the tuples that may miss a limit where neither pl
 GIVEN = 0.5  # share of a machine's memory that the operators of all its peers may take
 
 
-@door
 class _Reached:
     """How far a start is: for whoever waits for it, and for whom the caller wants to be told.
 
@@ -67,6 +66,7 @@ class _Reached:
             self._told(progress)
 
 
+@door
 async def start_cluster(
     peers: int = 8,
     *,
