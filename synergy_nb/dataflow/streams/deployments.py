@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
-__all__ = ["Deployment", "Feed", "Lent", "Place", "Role"]
+__all__ = ["Borrowed", "Deployment", "Feed", "Lent", "Place", "Role"]
 
 
 class Role(enum.IntEnum):
@@ -55,6 +55,23 @@ class Lent(msgspec.Struct, frozen=True):
     application: str
     operator: str
     port: int
+    peer: str
+    epoch: int = 0
+
+
+class Borrowed(msgspec.Struct, frozen=True):
+    """A stream of another application that this one shares.
+
+    Parameters
+    ----------
+    application, operator
+        Component that makes the stream.
+    peer, epoch
+        Where the component is.
+    """
+
+    application: str
+    operator: str
     peer: str
     epoch: int = 0
 
@@ -104,7 +121,9 @@ class Deployment(msgspec.Struct, frozen=True):
     version
         Number that grows with each deployment of the application; of two the one with the higher number counts.
     places
-        Operator to where its component is.
+        Operator to where its component is. An application without places has ended on the peer that is told so.
+    borrowed
+        Streams of other applications that its components read, where these are not deployed to the same peers.
     running
         Whether sources emit: each component is where it is wanted.
     witnesses
@@ -114,15 +133,19 @@ class Deployment(msgspec.Struct, frozen=True):
         still take what a component says that has been replaced.
     plan
         ``Plan.to_bytes()``.
+    discipline
+        Order in which queued tuples are served: ``fcfs``, ``edf`` or ``least_slack``.
     """
 
     application: str
     version: int
     places: dict[str, Place] = {}
+    borrowed: tuple[Borrowed, ...] = ()
     running: bool = True
     witnesses: tuple[str, ...] = ()
     requires: dict[str, int] = {}
     plan: bytes = b""
+    discipline: str = "fcfs"
 
     def role(self, operator: str, peer: str) -> Role | None:
         """What a peer does for an operator; None: nothing."""
