@@ -1,48 +1,71 @@
-"""The end of a stream: how long its tuples took, and the results until the client fetches them."""
+"""The end of a stream: how long its tuples took, and which of its results a client has been given.
+
+The results themselves stay in the log of the sink's component until a client says that it has them. A full log stops
+the sink, and so all that is upstream of it: nothing is dropped.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final, NamedTuple
 
-from synergy_nb.dataflow.channels import Parcel
 from synergy_nb.dataflow.measures import DelayHistogram
+from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, Point
 from synergy_nb.dataflow.tuples import END
 
-__all__ = ["Sink", "Sinks"]
+__all__ = ["Portion", "Sink", "Sinks"]
+
+READERS: Final = 4  # readers whose last portion may be asked for again; what an earlier one was given counts as received
+
+
+class Portion(NamedTuple):
+    """Results of a sink that one reader is given.
+
+    Parameters
+    ----------
+    items
+        Encoded batches, the oldest first.
+    start, end
+        Places in the sink's stream between which they are.
+    finished
+        Whether nothing follows.
+    """
+
+    items: list[bytes]
+    start: Point
+    end: Point
+    finished: bool
 
 
 class Sink:
-    """Results of one sink of an application, and the quality of service that it sees.
-
-    The client is the reader of a channel like any other: what it has not fetched takes from the channel's window, and a
-    full window stops the sink, and so all that is upstream of it. Nothing is dropped.
+    """One sink of an application: the quality of service that it sees, and who was given which of its results.
 
     Parameters
     ----------
     application, operator
-        Whose sink it is, and its operator id.
-    channel
-        Channel of its results, in ``hosting``.
+        Application and operator of the sink.
     limit
         Delay limit in seconds, or None.
     now
         Time at which it begins, in seconds.
+
+    Attributes
+    ----------
+    given : Point
+        Place up to which results have been given to some reader.
     """
 
-    def __init__(self, application: str, operator: str, channel: str, *, limit: float | None, now: float) -> None:
+    def __init__(self, application: str, operator: str, *, limit: float | None, now: float) -> None:
         self.application = application
         self.operator = operator
-        self.channel = channel
         self.limit = limit
         self.ended = False
         self.halted = False  # whether it takes no more tuples
         self.reported = False  # whether the record with the end was given
-        self.fetched = 0  # bytes since it began
-        self._results: deque[Parcel] = deque()
+        self.given = ORIGIN
+        self._last: dict[str, tuple[Point, Point]] = {}  # reader to the places between which it was given last
         self._news = asyncio.Event()
         self._delays = DelayHistogram(limit)
         self._recent = DelayHistogram(limit)
@@ -69,38 +92,51 @@ class Sink:
         self._first = born if self._first is None else min(self._first, born)
         self._last = now
 
-    def keep(self, parcel: Parcel) -> None:
-        """Keep a result until it is fetched; punctuations end with the sink, but for the last."""
-        if parcel.time is None and not self.halted:
-            self._results.append(parcel)
-        else:
-            self.fetched += parcel.size
-            self.ended = self.ended or (parcel.time == END and not self.halted)
-        if self._results or self.ended:
-            self._news.set()
+    def arrived(self, chunks: list[Chunk], now: float) -> bool:
+        """Chunks have reached it; True if the end of the stream is among them."""
+        ends = False
+        for chunk in chunks:
+            if chunk.rows:
+                self.measure(rows=chunk.rows, size=chunk.item.nbytes, born=chunk.born, now=now)  # type: ignore[union-attr]
+            elif chunk.end.until == END and not self.halted and not self.ended:
+                self.ended = ends = True
+        return ends
 
-    async def arrival(self, seconds: float) -> None:
-        """Return when there is something to fetch, or the stream has ended; at the latest after ``seconds``."""
-        if not self._results and not self.ended:
-            self._news.clear()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), seconds)
-
-    def close(self) -> None:
-        """Let nobody wait any longer."""
+    def tell(self) -> None:
+        """Let those who wait for results look for them."""
         self._news.set()
 
-    def fetch(self, max_bytes: int) -> tuple[list[bytes], bool]:
-        """Encoded batches of at most ``max_bytes`` (but at least one), oldest first, and whether these are the last."""
-        taken: list[bytes] = []
-        size = 0
-        while self._results and (not taken or size + self._results[0].size <= max_bytes):
-            parcel = self._results.popleft()
-            size += parcel.size
-            if parcel.payload is not None:
-                taken.append(parcel.payload)
-        self.fetched += size
-        return taken, self.ended and not self._results
+    async def arrival(self, there: Callable[[], bool], seconds: float) -> None:
+        """Return when something is there, at the latest after ``seconds``."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not there():
+                    self._news.clear()
+                    await self._news.wait()
+
+    def begins(self, reader: str, since: Point | None) -> tuple[Point, Point | None]:
+        """Where a reader goes on, and where what it is given ends if it was given that before.
+
+        Parameters
+        ----------
+        reader
+            Name of the reader.
+        since
+            Place up to which it has all that it was given; None: it has nothing yet.
+        """
+        start, end = self._last.get(reader, (self.given, self.given))
+        if start < end and (since is None or since <= start):
+            return start, end
+        return self.given, None
+
+    def give(self, reader: str, start: Point, end: Point) -> Point:
+        """A reader is given what is between two places; returns the place before which nobody asks any more."""
+        self._last.pop(reader, None)
+        self._last[reader] = start, end
+        while len(self._last) > READERS:
+            del self._last[next(iter(self._last))]
+        self.given = max(self.given, end)
+        return min((begin for begin, upto in self._last.values() if begin < upto), default=self.given)
 
     def qos(self) -> dict[str, Any]:
         """Quality of service since it began: delays in seconds (quantiles within 1 %), shares, tuples/s and bytes/s."""
@@ -177,10 +213,14 @@ class Sinks:
         if sink.unmeasured:
             self._record("qos", sink.application, **sink.interval(self._clock()))
         del self._sinks[sink.application, sink.operator]
-        sink.close()
+        sink.tell()
         if not self._sinks and self.timer is not None:
             self.timer.cancel()
             self.timer = None
+
+    def get(self, application: str, operator: str) -> Sink | None:
+        """The sink of an application, if it is here."""
+        return self._sinks.get((application, operator))
 
     def find(self, application: str, operator: str | None) -> Sink:
         """The sink of an application; None: the only one that it has here.

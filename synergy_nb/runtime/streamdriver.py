@@ -16,7 +16,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Any, Final, Protocol
 
 from synergy_nb.dataflow.logic import ANYTHING
 from synergy_nb.dataflow.memory import Memory
@@ -24,24 +24,46 @@ from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.deployments import Deployment
 from synergy_nb.dataflow.streams.effects import Arrived, Capture, Close, Effect, Fact, Open, Send
 from synergy_nb.dataflow.streams.execution import Logic, Outcome, Work
-from synergy_nb.dataflow.streams.frames import Frame
+from synergy_nb.dataflow.streams.frames import Ack, Data, Frame
 from synergy_nb.dataflow.streams.hosting import Hosting
 from synergy_nb.dataflow.streams.log import LIMITS, Limits
 from synergy_nb.dataflow.streams.values import Chunk, Point
 from synergy_nb.dataflow.streams.wire import decode, encode
-from synergy_nb.dataflow.work import TOGETHER_ROWS
-from synergy_nb.runtime.execution import Runtime
+from synergy_nb.dataflow.together import TOGETHER_ROWS
+from synergy_nb.overheads import HOP, SOURCE, Overheads
 from synergy_nb.runtime.sources import Feed
 
-__all__ = ["STREAM", "StreamDriver"]
+__all__ = ["STREAM", "Runtime", "StreamDriver"]
 
 STREAM: Final = "stream"  # channel of the link that frames go over
 LARGE: Final = 1 << 16  # bytes from which on a frame is decoded in a thread
 LIGHT_ROWS: Final = 64  # tuples that may be executed on the loop's thread
 LIGHT_SECONDS: Final = 0.6e-3  # that such chunks may have been taking
+LIGHT_BYTES: Final = 1 << 20  # that the execution of such chunks may need
 TURN_SECONDS: Final = 1e-3  # spent on the loop's thread before others get their turn
 
 Key = tuple[str, str]
+
+
+class Runtime(Protocol):
+    """What the driver needs of the running peer; everything is called on the loop's thread, ``clock`` from any."""
+
+    @property
+    def address(self) -> str:
+        """The peer's address."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop that the peer runs on."""
+
+    def clock(self) -> float:
+        """Wall-clock seconds that never step back."""
+
+    def send_data(self, to: str, channel: str, payload: bytes) -> None:
+        """Put ``payload`` on its way to the host of the peer at ``to``."""
+
+    def record(self, kind: str, subject: str = "", **detail: Any) -> None:
+        """Write a past fact to the journal."""
 
 
 class StreamDriver:
@@ -52,45 +74,63 @@ class StreamDriver:
     runtime
         The running peer: its address, loop, clock and link.
     create
-        Makes the logic of an operator of a deployed application; None for a source.
+        Makes the logic of a new component of a deployed application; None for a source.
     read
-        Opens a source: application, operator, place from which it is read, and what is to be called when something is
-        pending.
+        Opens a source: its component, place from which it is read, and what is to be called when something is pending.
+        None: the source cannot be read, and its component has been given up.
     said
         Called with each fact.
     arrived
         Called with the application and the operator of a sink that has results to be collected.
+    executed
+        Called with each execution and its outcome, when hosting has taken it.
     limits
         Bytes that each log holds.
     memory
         Memory that all components of the peer share; None: no limit.
     threads
         Operators that are executed at the same time.
+    left, heard
+        Gives the cores that this peer has left, which whoever sends data to it is told; is told of those of others.
+    overheads
+        Overheads of the peer, which take the measured time of chunks of few tuples beside the processing of these.
+
+    Attributes
+    ----------
+    feeds
+        Component to what it emits without being executed here: sources, and parts on other engines.
     """
 
     def __init__(
         self,
         runtime: Runtime,
-        create: Callable[[Deployment, str], Logic | None],
-        read: Callable[[str, str, Point, Callable[[], None]], Feed],
+        create: Callable[[Deployment, Component], Logic | None],
+        read: Callable[[Component, Point, Callable[[], None]], Feed | None],
         *,
         said: Callable[[Fact], None],
         arrived: Callable[[str, str], None] = lambda _application, _operator: None,
+        executed: Callable[[Work, Outcome], None] = lambda _work, _outcome: None,
         limits: Limits = LIMITS,
         memory: Memory | None = None,
         threads: int = 1,
+        left: Callable[[], float] = float,
+        heard: Callable[[str, float], None] = lambda _address, _cores: None,
+        overheads: Overheads | None = None,
     ) -> None:
-        self.hosting = Hosting(runtime.address, create, limits, memory)
+        self.hosting = Hosting(runtime.address, create, limits, memory, left=left)
+        self.feeds: dict[Component, Feed] = {}
         self._runtime = runtime
         self._clock = runtime.clock
         self._read = read
         self._said = said
         self._arrived = arrived
+        self._executed = executed
+        self._heard = heard
+        self._overheads = Overheads() if overheads is None else overheads
         self._threads = threads
         self._pool = ThreadPoolExecutor(threads + 1, thread_name_prefix=f"synergy streams {runtime.address}")
         self._executing = 0  # in the pool
         self._arriving: dict[str, deque[asyncio.Future[Frame] | Frame]] = {}  # by sender, while one is being decoded
-        self._feeds: dict[Key, Feed] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._called = False
@@ -117,12 +157,21 @@ class StreamDriver:
         future.add_done_callback(lambda _: self._decoded(sender))
 
     def _take(self, sender: str, payload: bytes) -> None:
+        began = self._clock()
         try:
             frame = decode(payload)
         except ValueError as error:
             self._runtime.record("data_refused", sender, reason=str(error))
             return
-        self._carry_out(self.hosting.receive(sender, frame, self._clock()))
+        effects = self._received(sender, frame)
+        if isinstance(frame, Data) and 0 < sum(chunk.rows for chunk in frame.chunks) < LIGHT_ROWS:
+            self._overheads.observe(HOP, self._clock() - began)
+        self._carry_out(effects)
+
+    def _received(self, sender: str, frame: Frame) -> list[Effect]:
+        if isinstance(frame, Ack):
+            self._heard(sender, frame.left)
+        return self.hosting.receive(sender, frame, self._clock())
 
     def _decoded(self, sender: str) -> None:
         queue = self._arriving[sender]
@@ -138,7 +187,7 @@ class StreamDriver:
                     continue
                 first = first.result()
             if not self._closed:
-                self._carry_out(self.hosting.receive(sender, first, self._clock()))
+                self._carry_out(self._received(sender, first))
         del self._arriving[sender]
 
     def link_down(self, peer: str) -> None:
@@ -146,19 +195,40 @@ class StreamDriver:
         if not self._closed:
             self._carry_out(self.hosting.link_down(peer, self._clock()))
 
-    def collect(self, application: str, operator: str) -> list[Chunk]:
-        """Results of a sink that were not collected before."""
-        chunks, effects = self.hosting.collect(application, operator, self._clock())
-        self._carry_out(effects)
-        return chunks
+    def collected(self, application: str, operator: str, upto: Point) -> None:
+        """A client has the results of a sink up to a place."""
+        self._carry_out(self.hosting.collected(application, operator, upto, self._clock()))
+
+    def give_up(self, application: str, operator: str, error: BaseException) -> None:
+        """Have a component fail, with what went wrong outside of its executions."""
+        if not self._closed:
+            self._carry_out(self.hosting.give_up(application, operator, error, self._clock()))
+
+    def pause(self, component: Component, paused: bool) -> None:
+        """Have a component take nothing more at the moment, or go on."""
+        if not self._closed and component.paused != paused:
+            self._carry_out(self.hosting.pause(component, paused, self._clock()))
+
+    def drop(self, component: Component) -> None:
+        """A component has gone: what it emitted by itself ends."""
+        feed = self.feeds.pop(component, None)
+        if feed is not None:
+            feed.stop()
+            task = self._runtime.loop.create_task(feed.closed())
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+
+    def beside(self, work: Callable[..., object], *arguments: Any) -> None:
+        """Do something in a thread between two executions."""
+        self._pool.submit(work, *arguments)
 
     async def close(self) -> None:
         """Stop everything: no thread, timer or buffer stays."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
-        for key in tuple(self._feeds):
-            self._close(key)
+        for component in tuple(self.feeds):
+            self.drop(component)
         if self._ending:
             await asyncio.gather(*self._ending)
         await self._idle.wait()
@@ -175,17 +245,14 @@ class StreamDriver:
                     self._begin()
                     self._pool.submit(self._capture, effect)
                 case Open(application, operator, since):
-                    feed = self._feeds[application, operator] = self._read(application, operator, since, self._soon)
-                    component = self.hosting.components[application, operator]
-                    feed.wire = component.remote
-                    feed.start()
+                    self._open(self.hosting.components[application, operator], since)
                 case Close(application, operator):
                     self._close((application, operator))
                 case Arrived(application, operator):
                     self._runtime.loop.call_soon(self._arrived, application, operator)
                 case Fact():
                     self._said(effect)
-        self._soon()
+        self.soon()
 
     def _send(self, to: str, frame: Frame) -> None:
         try:
@@ -193,17 +260,20 @@ class StreamDriver:
         except (OSError, BufferError):
             self._runtime.loop.call_soon(self.link_down, to)
 
-    def _close(self, key: Key) -> None:
-        feed = self._feeds.pop(key, None)
+    def _open(self, component: Component, since: Point) -> None:
+        feed = self._read(component, since, self.soon)
         if feed is not None:
-            feed.stop()
-            task = self._runtime.loop.create_task(feed.closed())
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
+            self.feeds[component] = feed
+            feed.wire = component.remote
+            feed.start()
+
+    def _close(self, key: Key) -> None:
+        for component in [each for each in self.feeds if (each.application, each.operator) == key]:
+            self.drop(component)
 
     # -- turns of the loop ---------------------------------------------------------------------------------------
 
-    def _soon(self) -> None:
+    def soon(self) -> None:
         """Do what can be done when what is to be done on the loop now has been done."""
         if not self._called and not self._closed:
             self._called = True
@@ -224,7 +294,7 @@ class StreamDriver:
                 break
             now = self._clock()
         else:
-            self._soon()
+            self.soon()
         self._set_timer()
 
     def _set_timer(self) -> None:
@@ -233,18 +303,20 @@ class StreamDriver:
             self._timer.cancel()
             self._timer = None
         if at is not None:
-            self._timer = self._runtime.loop.call_later(max(at - self._clock(), 0.0), self._soon)
+            self._timer = self._runtime.loop.call_later(max(at - self._clock(), 0.0), self.soon)
 
     def _emit(self, now: float) -> bool:
-        """Take one item out of each source that has room downstream."""
+        """Take one chunk out of each feed that has room downstream: who shares a stream keeps up."""
         emitted = False
-        for key, feed in tuple(self._feeds.items()):
-            if feed.pending and self.hosting.wants(*key):
-                parcel = feed.pending.popleft()
-                effects = self.hosting.emit(*key, [parcel.item], now, [parcel.payload])
-                component = self.hosting.components[key]
+        for component, feed in tuple(self.feeds.items()):
+            key = component.application, component.operator
+            if feed.pending and self.hosting.hosts(component) and self.hosting.wants(*key):
+                chunk = feed.pending.popleft()
+                effects = self.hosting.emit(*key, [chunk], now)
                 feed.rate, feed.wire = component.departures.per_second(now), component.remote
-                feed.emitted(parcel)
+                if feed.timed and chunk.rows and not feed.pending and not component.feeds:
+                    self._overheads.observe(SOURCE, now - chunk.born)
+                feed.emitted(chunk)
                 self._carry_out(effects)
                 emitted = True
         return emitted
@@ -259,12 +331,18 @@ class StreamDriver:
             work = self.hosting.next(now, self._light, together=LIGHT_ROWS - 1)
         if work is None:
             return False
-        if not work.resumed and work.rows < LIGHT_ROWS and self._light(work.component, work.chunks[0]):
-            self._complete(work, work.run(self._clock, self.hosting.limits.window))
+        if self._is_light(work):
+            self._complete(work, work.run(self._clock, self.hosting.limits.window), now)
         else:
             self._begin()
-            self._pool.submit(self._run, work)
+            self._pool.submit(self._run, work, now)
         return True
+
+    def _is_light(self, work: Work) -> bool:
+        if work.resumed or work.rows >= LIGHT_ROWS or not all(self._light(work.component, c) for c in work.chunks):
+            return False
+        logic = work.component.logic
+        return logic is None or sum(logic.needs(work.port, item) for item in work.items) < LIGHT_BYTES
 
     def _light(self, component: Component, chunk: Chunk) -> bool:
         expected = component.light_s if chunk.rows else component.light_punctuation_s
@@ -279,16 +357,24 @@ class StreamDriver:
         if not self._executing:
             self._idle.set()
 
-    def _run(self, work: Work) -> None:
-        self._on_loop(self._finish, work, work.run(self._clock, self.hosting.limits.window))
+    def _run(self, work: Work, taken: float) -> None:
+        self._on_loop(self._finish, work, work.run(self._clock, self.hosting.limits.window), taken)
 
-    def _finish(self, work: Work, outcome: Outcome) -> None:
+    def _finish(self, work: Work, outcome: Outcome, taken: float) -> None:
         self._end()
         if not self._closed:
-            self._complete(work, outcome)
+            self._complete(work, outcome, taken)
 
-    def _complete(self, work: Work, outcome: Outcome) -> None:
-        self._carry_out(self.hosting.finished(work, outcome, self._clock()))
+    def _complete(self, work: Work, outcome: Outcome, taken: float) -> None:
+        component = work.component
+        effects = self.hosting.finished(work, outcome, self._clock())
+        whole = not (work.resumed or outcome.unfinished or outcome.error)
+        made = any(chunk.rows for chunk in outcome.chunks)
+        if made and whole and work.rows < LIGHT_ROWS and not component.elsewhere:
+            self._overheads.observe(component.kind, self._clock() - taken - work.rows * component.planned_s)
+        if self.hosting.hosts(component) and not component.failed:
+            self._executed(work, outcome)
+        self._carry_out(effects)
 
     def _capture(self, capture: Capture) -> None:
         try:

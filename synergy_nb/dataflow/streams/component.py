@@ -154,6 +154,14 @@ class Component(Measured):
         """What it is as a reader."""
         return Reader(self.application, self.operator, port, self.peer, self.epoch)
 
+    def give_back(self) -> None:
+        """Give back memory: it has failed, and nothing is executed any more."""
+        self.share.release()
+        self.steps = None
+        for port in self.ports:
+            port.queue.clear()
+            port.queued = 0
+
     def begin(self, cut: Cut) -> None:
         """Begin at a cut, where the log has to end."""
         for port, since in zip(self.ports, cut.inputs, strict=True):
@@ -227,7 +235,7 @@ class Component(Measured):
     def collectable(self) -> bool:
         """Whether a client has something to collect."""
         client = self.log.cursors.get(Reader(self.application, self.operator, CLIENT, self.peer))
-        return client is not None and client.sent < self.log.end
+        return client is not None and client.consumed < self.log.end
 
     def _account(self, outcome: Outcome) -> None:
         """Remember how long items take, those of batches of few tuples and of punctuations apart.

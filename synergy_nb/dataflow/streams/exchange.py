@@ -100,10 +100,10 @@ class Exchange:
         self._hosting.touch(component.application, component.operator)
         sources = self._sources.setdefault(component, [Source() for _ in component.feeds])
         for feed, port, source in zip(component.feeds, component.ports, sources, strict=True):
-            place = self._hosting.place(feed.application, feed.operator)
-            if place is None or port.epoch > place.epoch or (source.peer, port.epoch) == (place.active, place.epoch):
+            found = self._hosting.producer(component.application, feed.application, feed.operator)
+            if found is None or port.epoch > found[1] or (source.peer, port.epoch) == found:
                 continue
-            source.peer, port.epoch = place.active, place.epoch
+            source.peer, port.epoch = found
             source.retry_at, port.subscribed = now, False
 
     def ask_again(self, component: Component) -> None:
@@ -164,7 +164,9 @@ class Exchange:
         port.unacknowledged = 0
         source.ack_at = None
         if source.peer and port.subscribed:
-            self._send(source.peer, Ack(self._output(component, number), component.reader(number), *port.acknowledged))
+            left = self._hosting.left()
+            reader = component.reader(number)
+            self._send(source.peer, Ack(self._output(component, number), reader, *port.acknowledged, left=left))
 
     def _output(self, component: Component, number: int) -> Output:
         feed = component.feeds[number]

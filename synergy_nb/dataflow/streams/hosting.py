@@ -30,9 +30,8 @@ from synergy_nb.dataflow.streams.log import LIMITS, Limits, Trimmed
 from synergy_nb.dataflow.streams.orders import Orders
 from synergy_nb.dataflow.streams.roles import Roles
 from synergy_nb.dataflow.streams.timers import Timers
-from synergy_nb.dataflow.streams.values import CLIENT, COPY, Chunk, OnLag, Output, Reader, chunks_of
-from synergy_nb.dataflow.tuples import Item
-from synergy_nb.dataflow.work import TOGETHER_WORK, contemporary
+from synergy_nb.dataflow.streams.values import CLIENT, COPY, Chunk, OnLag, Output, Point, Reader
+from synergy_nb.dataflow.together import TOGETHER_WORK, contemporary
 
 __all__ = ["SNAPSHOT_S", "Hosting"]
 
@@ -48,7 +47,8 @@ class Hosting:
     peer
         Address of the peer.
     create
-        Makes the logic of an operator of a deployed application; None for a source.
+        Makes the logic of a new component of a deployed application, None for a source; it may set the component's kind,
+        limits and memory.
     limits
         Bytes that each log holds.
     memory
@@ -57,21 +57,25 @@ class Hosting:
         Order in which chunks are executed: ``fcfs`` (first come, first served), ``edf`` (earliest deadline first: born
         + delay limit of the application) or ``least_slack`` (deadline - now - predicted processing time that remains,
         here and downstream).
+    left
+        Gives the cores that the peer has left, which it tells those who send it data.
     """
 
     def __init__(
         self,
         peer: str,
-        create: Callable[[Deployment, str], Logic | None],
+        create: Callable[[Deployment, Component], Logic | None],
         limits: Limits = LIMITS,
         memory: Memory | None = None,
         discipline: str = "fcfs",
+        left: Callable[[], float] = float,
     ) -> None:
         self.peer = peer
         self.create = create
         self.limits = limits
         self.memory = Memory() if memory is None else memory
         self.discipline = discipline
+        self.left = left
         self.deployments: dict[str, Deployment] = {}
         self.components: dict[tuple[str, str], Component] = {}
         self.orders = Orders()
@@ -94,51 +98,65 @@ class Hosting:
         return self._done(now)
 
     def converge(self, deployment: Deployment, now: float) -> list[Effect]:
-        """Do what a deployment of an application asks of this peer; an older one than is known is ignored."""
+        """Do what a deployment of an application asks of this peer; an older one than is known is ignored.
+
+        Of two of the same version the one that comes later counts: a peer is told of its own components as it promises
+        them. After a deployment without places, nothing is remembered of the application.
+        """
         known = self.deployments.get(deployment.application)
-        if known is None or known.version < deployment.version:
+        if known is None or known.version <= deployment.version:
             self.deployments[deployment.application] = deployment
             self.roles.converge(deployment, now)
+            if not deployment.places:
+                del self.deployments[deployment.application]
         return self._done(now)
 
     def wants(self, application: str, operator: str) -> bool:
         """Whether a source may emit now."""
-        component = self.components.get((application, operator))
-        return component is not None and (application, operator) in self.opened and not component.log.blocked
+        component = self._emitting(application, operator)
+        return component is not None and not component.log.blocked
 
-    def emit(
-        self,
-        application: str,
-        operator: str,
-        items: Sequence[Item],
-        now: float,
-        payloads: Sequence[bytes | None] = (),
-    ) -> list[Effect]:
-        """Take what a source gives; only while :meth:`wants` says so.
+    def emit(self, application: str, operator: str, chunks: Sequence[Chunk], now: float) -> list[Effect]:
+        """Take what a source gives, or what another engine has executed; only while :meth:`wants` says so.
 
         Parameters
         ----------
         application, operator
-            Source that gives it.
-        items
-            Consecutive batches and punctuations.
+            Component that gives it.
+        chunks
+            Consecutive chunks, of which the first begins where the component's log ends.
         now
             Time in seconds.
-        payloads
-            Encoded forms of the items, as far as there are any.
         """
-        component = self.components.get((application, operator))
-        if component is not None and (application, operator) in self.opened:
-            chunks = chunks_of(items, component.log.end)
-            if len(chunks) == len(payloads):  # else one of them promised nothing new
-                for chunk, payload in zip(chunks, payloads, strict=True):
-                    chunk.payload = payload
-            rows = sum(chunk.rows for chunk in chunks)
-            component.tuples_in += rows
-            component.arrived(rows, now)
-            component.produce(chunks, now)
+        component = self._emitting(application, operator)
+        if component is not None:
+            if not component.feeds:
+                rows = sum(chunk.rows for chunk in chunks)
+                component.tuples_in += rows
+                component.arrived(rows, now)
+            component.produce(list(chunks), now)
             component.dirty = True
             self._emitted(component, now)
+        return self._done(now)
+
+    def _emitting(self, application: str, operator: str) -> Component | None:
+        """A component that emits without being executed here, if it may."""
+        component = self.components.get((application, operator))
+        if component is None or component.failed or component.role is not Role.ACTIVE:
+            return None
+        return component if component.elsewhere or (application, operator) in self.opened else None
+
+    def pause(self, component: Component, paused: bool, now: float) -> list[Effect]:
+        """Have a component take nothing more at the moment, or go on."""
+        component.paused = paused
+        self.touch(component.application, component.operator)
+        return self._done(now)
+
+    def give_up(self, application: str, operator: str, error: BaseException, now: float) -> list[Effect]:
+        """Have a component fail that cannot go on for a reason outside of its own executions."""
+        component = self.components.get((application, operator))
+        if component is not None:
+            self.fail(component, reason_of(error))
         return self._done(now)
 
     def next(
@@ -199,9 +217,10 @@ class Hosting:
         component = work.component
         self.touch(component.application, component.operator)
         if self.hosts(component):
-            if outcome.error is not None:
+            if outcome.error is not None or component.failed:
                 component.running = False
-                self.fail(component, reason_of(outcome.error))
+                if outcome.error is not None:
+                    self.fail(component, reason_of(outcome.error))
             else:
                 component.finished(work, outcome)
                 self._emitted(component, now)
@@ -234,18 +253,25 @@ class Hosting:
                     self.send(cursor.reader.peer, state)
         return self._done(now)
 
-    def collect(self, application: str, operator: str, now: float) -> tuple[list[Chunk], list[Effect]]:
-        """Results of a sink that were not collected before."""
+    def results(self, application: str, operator: str, since: Point, most: int) -> list[Chunk]:
+        """Results of a sink behind a place, as far as they are kept: of so many bytes, but one chunk if there is any."""
         component = self.components.get((application, operator))
-        if component is None:
-            return [], []
-        reader = Reader(application, operator, CLIENT, self.peer)
-        chunks = component.log.due(component.log.cursors[reader])
-        if chunks:
-            end = chunks[-1].end
-            component.log.acknowledge(reader, end, end, end)
+        found: list[Chunk] = []
+        size = 0
+        for chunk in component.log.chunks(since) if component is not None else ():
+            size += chunk.size
+            if found and size > most:
+                break
+            found.append(chunk)
+        return found
+
+    def collected(self, application: str, operator: str, upto: Point, now: float) -> list[Effect]:
+        """A client has the results of a sink up to a place: they are not kept any longer."""
+        component = self.components.get((application, operator))
+        if component is not None:
+            component.log.acknowledge(Reader(application, operator, CLIENT, self.peer), upto, upto, upto)
             self.touch(application, operator)
-        return chunks, self._done(now)
+        return self._done(now)
 
     def link_down(self, peer: str, now: float) -> list[Effect]:
         """What was under way to or from a peer may be lost."""
@@ -288,9 +314,10 @@ class Hosting:
             self._effects.append(Send(to, frame))
 
     def fail(self, component: Component, reason: str) -> None:
-        """A component cannot go on."""
+        """A component cannot go on; it gives back its memory, and what waits for it."""
         if not component.failed:
             component.failed = reason
+            component.give_back()
             self.effect(Fact("component_failed", component.application, component.operator, reason))
 
     def forget(self, component: Component) -> None:
@@ -302,6 +329,31 @@ class Hosting:
         """Where a component is, as far as this peer knows."""
         deployment = self.deployments.get(application)
         return deployment.places.get(operator) if deployment is not None else None
+
+    def producer(self, reader: str, application: str, operator: str) -> tuple[str, int] | None:
+        """Peer and epoch of a component whose stream an application reads, as far as this peer knows.
+
+        Parameters
+        ----------
+        reader
+            Application that reads.
+        application, operator
+            Component that makes the stream.
+        """
+        found: list[tuple[int, str]] = []
+        place = self.place(application, operator)
+        if place is not None:
+            found.append((place.epoch, place.active))
+        if reader != application and reader in self.deployments:
+            found += [
+                (each.epoch, each.peer)
+                for each in self.deployments[reader].borrowed
+                if (each.application, each.operator) == (application, operator)
+            ]
+        if not found:
+            return None
+        epoch, peer = max(found)
+        return peer, epoch
 
     def arrival(self) -> int:
         """Number of the next arrival."""

@@ -50,10 +50,13 @@ class Limits(NamedTuple):
     retain
         Bytes of chunks that are kept for the sake of readers whose state is not durable yet; a sharer that needs more
         fails.
+    results
+        Bytes of results that a sink keeps until a client has collected them.
     """
 
     window: int = 4 << 20
     retain: int = 16 << 20
+    results: int = 64 << 20
 
 
 LIMITS: Final = Limits()
@@ -344,7 +347,7 @@ class StreamLog:
             if cursor.on_lag is OnLag.BLOCK:
                 if end - self._executed(cursor) >= cursor.window:
                     return True
-                if end - self._offset(cursor.durable) >= self._limits.retain:
+                if end - self._offset(cursor.durable) >= max(self._limits.retain, cursor.window):
                     return True
                 paced = True
             elif cursor.on_lag is OnLag.FAIL and not cursor.lost:

@@ -75,7 +75,8 @@ class Roles:
             if key[0] == application:
                 recovery.ask(deployment, now)
         for component in tuple(hosting.components.values()):
-            hosting.exchange.readdress(component, now)
+            if component.application == application or any(feed.application == application for feed in component.feeds):
+                hosting.exchange.readdress(component, now)
             if component.application == application and component.role is Role.ACTIVE:
                 self._expect_readers(component, deployment)
                 self._open(component, deployment)
@@ -134,7 +135,7 @@ class Roles:
         component = Component(*key, hosting.peer, place, role, None, hosting.limits, share=share)
         state = copy.state if copy is not None else None
         try:
-            component.logic = hosting.create(hosting.deployments[key[0]], key[1])
+            component.logic = hosting.create(hosting.deployments[key[0]], component)
             if copy is not None and copy.merge.joined and (state is not None or component.logic is None):
                 component.log, copy.log = copy.log, StreamLog(limits=hosting.limits)
                 copy.log.held = True
@@ -151,7 +152,7 @@ class Roles:
 
     def _expect_readers(self, component: Component, deployment: Deployment) -> None:
         """Expect the readers that a deployment tells of, and no others."""
-        log, place = component.log, deployment.places[component.operator]
+        hosting, log, place = self._hosting, component.log, deployment.places[component.operator]
         wanted: dict[Reader, OnLag] = {}
         following: set[tuple[str, int]] = set()
         for operator, port in deployment.readers(component.operator):
@@ -162,13 +163,14 @@ class Roles:
         for lent in place.lent:
             wanted[Reader(lent.application, lent.operator, lent.port, lent.peer, lent.epoch)] = OnLag.FAIL
         if place.sink:
-            wanted[Reader(component.application, component.operator, CLIENT, self._hosting.peer)] = OnLag.BLOCK
+            wanted[Reader(component.application, component.operator, CLIENT, hosting.peer)] = OnLag.BLOCK
         joins = component.expecting  # who comes later shares the stream from then on
         component.expecting = True
         for reader, on_lag in wanted.items():
             since = log.end if joins and on_lag is OnLag.FAIL and not reader.epoch else None
             cursor = log.expect(reader, since, on_lag)
-            cursor.subscribed = cursor.subscribed or reader.port == CLIENT
+            if reader.port == CLIENT:
+                cursor.subscribed, cursor.window = True, hosting.limits.results
         for reader in tuple(log.cursors):
             copies = reader.port == COPY and reader.peer in place.copies
             ahead = any(reader.replaces(known) for known in wanted)  # it knows a deployment that is not known here yet
