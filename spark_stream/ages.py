@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from synergy_nb.dataflow.hosting import contemporary
+from synergy_nb.dataflow.together import contemporary
 
 __all__ = ["Ages"]
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 
 import msgspec
 
 from synergy_nb.dataflow.operators import create
+from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.deployments import Deployment, Feed, Lent, Place
 from synergy_nb.dataflow.streams.effects import Capture, Effect, Fact, Open, Send
 from synergy_nb.dataflow.streams.execution import Logic
@@ -43,6 +45,7 @@ class Peers:
     def __init__(self, inputs: int = 1, limits: Limits = LIMITS) -> None:
         self.now = 0.0
         self.plan = UNION if inputs == 2 else CHAIN
+        self.collected = ORIGIN
         self.hostings = {peer: Hosting(peer, self._create, limits) for peer in "sxyzw"}
         self.frames: deque[tuple[str, str, Frame]] = deque()
         self.facts: list[tuple[str, Fact]] = []
@@ -56,7 +59,8 @@ class Peers:
         places["out"] = Place("z", 0, (), "", (Feed("app", "u"),), (), True)
         self.deployment = Deployment("app", 1, places)
 
-    def _create(self, _: Deployment, operator: str) -> Logic | None:
+    def _create(self, _: Deployment, component: Component) -> Logic | None:
+        operator = component.operator
         asked = self.plan.operators[operator if operator in self.plan.operators else "u"]
         return None if asked.kind == "source" else create(asked, self.plan, wait=lambda _: None)
 
@@ -105,9 +109,9 @@ class Peers:
         self._do(to, hosting.receive(sender, frame, self.now))
         while (work := hosting.next(self.now)) is not None:
             self._do(to, hosting.finished(work, work.run(lambda: self.now), self.now))
-        chunks, effects = hosting.collect("app", "out", self.now)
-        self._do(to, effects)
-        for chunk in chunks:
+        for chunk in hosting.results("app", "out", self.collected, math.inf):
+            self.collected = chunk.end
+            self._do(to, hosting.collected("app", "out", chunk.end, self.now))
             self.rows += chunk.item.table.get_column("v").to_list() if isinstance(chunk.item, Batch) else []
 
     def later(self, seconds: float) -> None:
@@ -121,7 +125,9 @@ class Peers:
 
     def emit(self, operator: str, *items: Item, deliver: bool = True) -> None:
         peer = self.deployment.places[operator].active
-        self._do(peer, self.hostings[peer].emit("app", operator, list(items), self.now))
+        hosting = self.hostings[peer]
+        chunks = chunks_of(items, hosting.components["app", operator].log.end)
+        self._do(peer, hosting.emit("app", operator, chunks, self.now))
         if deliver:
             self.deliver()
 

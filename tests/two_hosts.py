@@ -11,7 +11,8 @@ from typing import Any
 import polars as pl
 
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, decode
-from synergy_nb.graph import Deploy, Start, Undeploy
+from synergy_nb.dataflow.streams.deployments import Deployment, Feed, Place
+from synergy_nb.dataflow.streams.values import Point
 from synergy_nb.plan import Plan, source
 from synergy_nb.runtime.host import Host
 from synergy_nb.runtime.sources import Stream
@@ -65,30 +66,54 @@ class Pair:
             )
 
     def deploy(self, application: str, plan: Plan, peers: Mapping[str, str], discipline: str = "fcfs") -> None:
-        """Deploy all components, downstream first, and start the sources."""
-        for operator in reversed(list(plan.operators)):
-            order = Deploy(application, operator, plan.to_bytes(), dict(peers), discipline)
-            self.net[peers[operator]].carry_out(order)
-        for operator in plan.sources:
-            self.net[peers[operator]].carry_out(Start(application, operator))
+        """Deploy all components, and start the sources."""
+        order = deployment(application, plan, peers, discipline=discipline)
+        for address in dict.fromkeys(peers.values()):
+            self.net[address].carry_out(order)
 
     def undeploy(self, application: str, peers: Mapping[str, str]) -> None:
-        for operator, address in peers.items():
-            self.net[address].carry_out(Undeploy(application, operator))
+        for address in dict.fromkeys(peers.values()):
+            self.net[address].carry_out(Deployment(application, 1))
 
     async def results(self, address: str, application: str, max_bytes: int = 1 << 20) -> list[Batch]:
         """All results until the end of the stream."""
         batches: list[Batch] = []
+        since: Point | None = None
         while True:
-            items, finished = self.net[address].fetch(application, max_bytes)
-            batches += [item for item in map(decode, items) if isinstance(item, Batch)]
-            if finished:
+            found = self.net[address].fetch(application, None, "test", since, max_bytes)
+            since = found.end
+            batches += [item for item in map(decode, found.items) if isinstance(item, Batch)]
+            if found.finished:
                 return batches
-            await asyncio.wait_for(self.net[address].arrival(application, None, DEADLINE), DEADLINE)
+            if not found.items:
+                await self.net[address].arrival(application, None, "test", DEADLINE)
 
     async def close(self) -> None:
         for one in self.net.values():
             await one.close()
+
+
+def deployment(
+    application: str,
+    plan: Plan,
+    peers: Mapping[str, str],
+    *,
+    backups: Mapping[str, tuple[str, ...]] | None = None,
+    version: int = 1,
+    discipline: str = "fcfs",
+) -> Deployment:
+    """All components of a plan, each on its peer."""
+    places = {
+        name: Place(
+            peers[name],
+            backups=(backups or {}).get(name, ()),
+            inputs=tuple(Feed(application, up) for up in operator.inputs),
+            sink=operator.kind == "sink",
+        )
+        for name, operator in plan.operators.items()
+        if name in peers
+    }
+    return Deployment(application, version, places, plan=plan.to_bytes(), discipline=discipline)
 
 
 def play(scenario: Callable[[], Awaitable[None]]) -> None:
@@ -154,7 +179,9 @@ def trace() -> Any:
 
 
 def fetched(one: Host, application: str, max_bytes: int = 1 << 20) -> list[Batch]:
-    return [item for item in map(decode, one.fetch(application, max_bytes)[0]) if isinstance(item, Batch)]
+    """What nobody was given before."""
+    found = one.fetch(application, None, "test", Point(1 << 62, 0), max_bytes)
+    return [item for item in map(decode, found.items) if isinstance(item, Batch)]
 
 
 def numbers(batches: list[Batch]) -> list[int]:

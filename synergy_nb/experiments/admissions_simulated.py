@@ -22,7 +22,7 @@ from synergy_nb.graph import Report
 from synergy_nb.overheads import HOP, LINK, SOURCE, Overhead, Overheads
 from synergy_nb.overlay.assembled import assemble
 from synergy_nb.plan import Plan
-from synergy_nb.runtime.execution import SPAN
+from synergy_nb.runtime.instances import SPAN
 from synergy_nb.runtime.starting import LATE
 from synergy_nb.simulator.applications import Application, Arrivals, Component, Service
 from synergy_nb.simulator.flow import Flow

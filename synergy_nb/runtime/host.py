@@ -19,7 +19,7 @@ from synergy_nb.dataflow.streams.effects import Fact
 from synergy_nb.dataflow.streams.execution import Logic, Outcome, Work
 from synergy_nb.dataflow.streams.log import LIMITS, Limits
 from synergy_nb.dataflow.streams.values import CLIENT, OnLag, Point
-from synergy_nb.dataflow.tuples import Batch
+from synergy_nb.dataflow.tuples import Batch, encode
 from synergy_nb.overheads import Overheads
 from synergy_nb.plan import Plan
 from synergy_nb.plan.parts import PART
@@ -410,15 +410,14 @@ class Host:
         sink = self._sinks.find(application, operator)
         name = sink.operator
         start, end = sink.begins(reader, since)
-        chunks = self.hosting.results(application, name, start, max_bytes)
-        if end is not None:
-            chunks = [chunk for chunk in self.hosting.results(application, name, start, 1 << 62) if chunk.end <= end]
+        chunks = self.hosting.results(application, name, start, math.inf if end is not None else max_bytes)
+        for place in (end, sink.upto):
+            chunks = [chunk for chunk in chunks if place is None or chunk.end <= place]
         upto = chunks[-1].end if chunks else start
-        self._driver.collected(application, name, sink.give(reader, start, upto))
         items = [chunk.payload or encode(chunk.item) for chunk in chunks if isinstance(chunk.item, Batch)]
-        component = self.hosting.components.get((application, name))
-        last = component is None or upto >= component.log.end
-        return Portion([] if sink.halted_at(start) else items, start, upto, sink.ended and last)
+        self._driver.collected(application, name, sink.give(reader, start if items else upto, upto))
+        last = upto >= self.hosting.components[application, name].log.end
+        return Portion(items, start, upto, sink.ended and last)
 
     async def arrival(self, application: str, operator: str | None, reader: str, seconds: float) -> None:
         """Return when the sink has something new to fetch or has ended, at the latest after ``seconds``.
@@ -432,7 +431,7 @@ class Host:
 
         def there() -> bool:
             component = self.hosting.components.get((application, sink.operator))
-            return component is None or sink.ended or component.log.end > sink.given
+            return component is None or sink.ended or (component.log.end > sink.given and not sink.halted)
 
         await sink.arrival(there, seconds)
 
@@ -456,7 +455,10 @@ class Host:
 
     def halt(self, application: str) -> None:
         """Measure the sinks of an application for the last time; what reaches them from here on is dropped."""
-        self._sinks.halt(application)
+        def end(sink: Sink) -> Point:
+            return self.hosting.components[application, sink.operator].log.end
+
+        self._sinks.halt(application, end)
 
     def measure(self) -> None:
         """Journal and report the quality of service of each sink since the last time."""

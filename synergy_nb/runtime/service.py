@@ -28,8 +28,8 @@ from synergy_nb.plan.parts import PART, paced
 from synergy_nb.runtime.calibration import Calibration
 from synergy_nb.runtime.deliveries import POLL, Deliveries
 from synergy_nb.runtime.driver import PeerRuntime
-from synergy_nb.runtime.execution import SPAN
 from synergy_nb.runtime.host import Host
+from synergy_nb.runtime.instances import SPAN
 from synergy_nb.runtime.measuring import Measuring
 from synergy_nb.runtime.monitor import Counters, Row, read_counters, sample
 from synergy_nb.runtime.notices import Teller
@@ -116,6 +116,7 @@ class Service:
             measured=self._measured,
             keys=keys,
             prepared=self._prepared,
+            copy_ready=self._copy_ready,
             samples=self._samples,
             measure_s=MEASURE,
             left=lambda: synergy.ledger.residual_cores(""),
@@ -218,6 +219,9 @@ class Service:
     def _prepared(self, application: str, operator: str) -> None:
         self.runtime.loop.call_soon(self._into_peer, self.synergy.session.component_ready, application, operator)
 
+    def _copy_ready(self, application: str, operator: str) -> None:
+        self.runtime.loop.call_soon(self._into_peer, self.synergy.session.copy_ready, application, operator)
+
     def _failed(self, application: str, operator: str, reason: str) -> None:
         # on a turn of its own: a failure during an instruction must not re-enter the peer
         self.runtime.loop.call_soon(
@@ -255,7 +259,8 @@ class Service:
         return configured if shape is None else min(configured, shape(upstream)[1])
 
     def _link_down(self, address: str) -> None:
-        """A link that failed is a reason to ask whether its other end is alive."""
+        """A link that failed is a reason to send again, and to ask whether its other end is alive."""
+        self.host.link_down(address)
         self._teller.lost(address)
         self._into_peer(self.synergy.membership.suspect, address)
 

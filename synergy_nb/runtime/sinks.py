@@ -65,6 +65,7 @@ class Sink:
         self.halted = False  # whether it takes no more tuples
         self.reported = False  # whether the record with the end was given
         self.given = ORIGIN
+        self.upto: Point | None = None  # place behind which nothing is given
         self._last: dict[str, tuple[Point, Point]] = {}  # reader to the places between which it was given last
         self._news = asyncio.Event()
         self._delays = DelayHistogram(limit)
@@ -238,11 +239,19 @@ class Sinks:
             raise LookupError(f"application {application!r}: sink {operator!r}: found {found}; expected exactly one")
         return sinks[0]
 
-    def halt(self, application: str) -> None:
-        """Measure the sinks of an application for the last time; what reaches them from here on is dropped."""
-        halted = [sink for (owner, _), sink in self._sinks.items() if owner == application]
+    def halt(self, application: str, ends: Callable[[Sink], Point]) -> None:
+        """Measure the sinks of an application for the last time; what reaches them from here on is not given.
+
+        Parameters
+        ----------
+        application
+            Id of the application.
+        ends
+            Gives for a sink the place up to which its results are given.
+        """
+        halted = [sink for (owner, _), sink in self._sinks.items() if owner == application and not sink.halted]
         for sink in halted:
-            sink.halted = True
+            sink.halted, sink.upto = True, ends(sink)
         if halted:
             self.measure(*halted)
 

@@ -27,6 +27,7 @@ Examples
 from __future__ import annotations
 
 import heapq
+import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -35,11 +36,13 @@ import msgspec
 import polars as pl
 
 from synergy_nb.dataflow.operators import create
+from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.deployments import Deployment, Feed, Lent, Place
 from synergy_nb.dataflow.streams.effects import Capture, Close, Effect, Fact, Open, Send
 from synergy_nb.dataflow.streams.execution import Logic, Work
 from synergy_nb.dataflow.streams.hosting import Hosting
 from synergy_nb.dataflow.streams.log import LIMITS, Limits
+from synergy_nb.dataflow.streams.values import ORIGIN, Point, chunks_of
 from synergy_nb.dataflow.streams.wire import decode, encode
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.plan import Plan
@@ -123,6 +126,7 @@ class StreamWorld:
         self._plans: dict[str, Plan] = {}
         self._inputs: dict[str, Mapping[str, pl.DataFrame]] = {}
         self._results: dict[tuple[str, str], list[Item]] = {}
+        self._collected: dict[tuple[str, str], Point] = {}  # place up to which they are
         self._nodes = {peer: _Node(Hosting(peer, self._create, limits)) for peer in peers}
         self._distances: dict[frozenset[str], float] = {}
         self._broken: dict[frozenset[str], float] = {}
@@ -130,9 +134,9 @@ class StreamWorld:
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._sequence = 0
 
-    def _create(self, deployment: Deployment, operator: str) -> Logic | None:
+    def _create(self, deployment: Deployment, component: Component) -> Logic | None:
         plan = self._plans[deployment.application]
-        asked = plan.operators[operator]
+        asked = plan.operators[component.operator]
         return None if asked.kind == "source" else create(asked, plan, wait=lambda _: None)
 
     # -- the director --------------------------------------------------------------------------------------------
@@ -348,9 +352,13 @@ class StreamWorld:
         peer = deployment.places[sink].active
 
         def collect(hosting: Hosting) -> list[Effect]:
-            chunks, effects = hosting.collect(application, sink, self.now)
+            since = self._collected.get((application, sink), ORIGIN)
+            chunks = hosting.results(application, sink, since, math.inf)
+            if not chunks:
+                return []
             self._results[application, sink] += [chunk.item for chunk in chunks]
-            return effects
+            self._collected[application, sink] = chunks[-1].end
+            return hosting.collected(application, sink, chunks[-1].end, self.now)
 
         self._at(peer, collect)
         if not self.ended(application, sink):
@@ -464,7 +472,7 @@ class StreamWorld:
                 return []
             items = script.next(self.now)
             self.most_made = max(self.most_made, weight(items))
-            return hosting.emit(*key, items, self.now)
+            return hosting.emit(*key, chunks_of(items, hosting.components[key].log.end), self.now)
 
         self._at(peer, read)
         self._later(self.pace * self.rng.uniform(0.5, 1.5), self._read, peer, key)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from synergy_nb.dataflow.measuring import Measured
 from synergy_nb.dataflow.memory import Memory, Share
@@ -236,6 +236,16 @@ class Component(Measured):
         """Whether a client has something to collect."""
         client = self.log.cursors.get(Reader(self.application, self.operator, CLIENT, self.peer))
         return client is not None and client.consumed < self.log.end
+
+    def stats(self, now: float) -> dict[str, Any]:
+        """What was measured, see :meth:`~synergy_nb.dataflow.measuring.Measured.measurements`, and what waits."""
+        return {
+            "application": self.application,
+            "operator": self.operator,
+            **self.measurements(now),
+            "queue_bytes": sum(port.queued for port in self.ports),
+            "queue_tuples": sum(entry.chunk.rows for port in self.ports for entry in port.queue),
+        }
 
     def _account(self, outcome: Outcome) -> None:
         """Remember how long items take, those of batches of few tuples and of punctuations apart.

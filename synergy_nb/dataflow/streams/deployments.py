@@ -12,12 +12,16 @@ Examples
 
 from __future__ import annotations
 
+import difflib
 import enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
-__all__ = ["Borrowed", "Deployment", "Feed", "Lent", "Place", "Role"]
+__all__ = ["DISCIPLINES", "Borrowed", "Deployment", "Feed", "Lent", "Place", "Role"]
+
+#: Orders in which queued tuples are served.
+DISCIPLINES: Final = ("fcfs", "edf", "least_slack")
 
 
 class Role(enum.IntEnum):
@@ -146,6 +150,12 @@ class Deployment(msgspec.Struct, frozen=True):
     requires: dict[str, int] = {}
     plan: bytes = b""
     discipline: str = "fcfs"
+
+    def __post_init__(self) -> None:
+        if self.discipline not in DISCIPLINES:
+            nearest = difflib.get_close_matches(self.discipline, DISCIPLINES, 1)
+            hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+            raise ValueError(f"discipline: {self.discipline!r}; expected one of {', '.join(DISCIPLINES)}{hint}")
 
     def role(self, operator: str, peer: str) -> Role | None:
         """What a peer does for an operator; None: nothing."""

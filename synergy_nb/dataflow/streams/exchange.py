@@ -101,7 +101,10 @@ class Exchange:
         sources = self._sources.setdefault(component, [Source() for _ in component.feeds])
         for feed, port, source in zip(component.feeds, component.ports, sources, strict=True):
             found = self._hosting.producer(component.application, feed.application, feed.operator)
-            if found is None or port.epoch > found[1] or (source.peer, port.epoch) == found:
+            if found is None:  # nobody makes it any more, or not yet
+                source.peer = ""
+                continue
+            if port.epoch > found[1] or (source.peer, port.epoch) == found:
                 continue
             source.peer, port.epoch = found
             source.retry_at, port.subscribed = now, False
@@ -137,6 +140,7 @@ class Exchange:
         for chunk in frame.chunks:
             taken = port.take(frame.output.epoch, chunk, sequence, now)
             if taken is Taken.NEW:
+                component.bytes_in += chunk.size
                 self._hosting.orders.add(chunk.determinants)
             gap = gap or taken is Taken.GAP
         component.arrived(port.received.position - before if port.joined else 0, now)

@@ -253,7 +253,7 @@ class Hosting:
                     self.send(cursor.reader.peer, state)
         return self._done(now)
 
-    def results(self, application: str, operator: str, since: Point, most: int) -> list[Chunk]:
+    def results(self, application: str, operator: str, since: Point, most: float) -> list[Chunk]:
         """Results of a sink behind a place, as far as they are kept: of so many bytes, but one chunk if there is any."""
         component = self.components.get((application, operator))
         found: list[Chunk] = []

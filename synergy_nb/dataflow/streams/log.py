@@ -345,15 +345,20 @@ class StreamLog:
         ahead = False
         for cursor in self.cursors.values():
             if cursor.on_lag is OnLag.BLOCK:
-                if end - self._executed(cursor) >= cursor.window:
-                    return True
-                if end - self._offset(cursor.durable) >= max(self._limits.retain, cursor.window):
+                if self.holds(cursor):
                     return True
                 paced = True
             elif cursor.on_lag is OnLag.FAIL and not cursor.lost:
                 ahead = ahead or end - self._offset(cursor.consumed) <= cursor.window // 2
         sharers = any(cursor.on_lag is OnLag.FAIL and not cursor.lost for cursor in self.cursors.values())
         return not paced and sharers and not ahead  # it goes on for sharers alone: the fastest sets the pace
+
+    def holds(self, cursor: Cursor) -> bool:
+        """Whether the component has to wait for a reader: it is out of its window, or its state is not durable."""
+        end = self._offset(self.end)
+        if end - self._executed(cursor) >= cursor.window:
+            return True
+        return end - self._offset(cursor.durable) >= max(self._limits.retain, cursor.window)
 
     def laggards(self) -> list[Cursor]:
         """Sharers that more bytes wait for than are kept for them; each is named once, and nothing is kept for it."""
