@@ -103,7 +103,7 @@ def run_sharing(seed: int) -> None:
     shares = {"reader": {"n": ("app", "end")}, "other": {"n": rng.choice((("app", "end"), ("reader", "end")))}}
     slow = rng.choice(("", "", "other"))
     kinds = ("move", "calm") if slow else KINDS
-    limits = Limits(2_000, 20_000 if slow else 1 << 20)
+    limits = Limits(2_000, 20_000 if slow else 1 << 20, 2_000)
     faults = Faults(duplication=0.1) if slow else drawn_faults(rng)
     world = StreamWorld(seed, PEERS, faults, codec=seed % 8 == 0, limits=limits)
     world.pace = 0.06 if slow else rng.choice((0.02, 0.06))
@@ -147,7 +147,8 @@ def run_pressed(seed: int) -> None:
     calm.deploy("app", plan, peers, inputs)
     calm.run(END_S)
 
-    limits = Limits(1_500 if deep else rng.choice((400, 1_500)), rng.choice((1_500, 4_000)))
+    window = 1_500 if deep else rng.choice((400, 1_500))
+    limits = Limits(window, rng.choice((1_500, 4_000)), window)
     world = StreamWorld(seed, PEERS, drawn_faults(rng), limits=limits, service=rng.choice((1e-4, 5e-3)))
     world.clients["app", "out"] = rng.choice((0.05, 0.5, 2.0))
     world.deploy("app", plan, peers, inputs, backups=backups)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -13,11 +14,12 @@ import polars as pl
 import pytest
 
 from synergy_nb.dataflow.operators import create
+from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.deployments import Deployment, Feed, Place
 from synergy_nb.dataflow.streams.effects import Fact
 from synergy_nb.dataflow.streams.execution import Logic
 from synergy_nb.dataflow.streams.log import LIMITS, Limits
-from synergy_nb.dataflow.streams.values import Point
+from synergy_nb.dataflow.streams.values import ORIGIN, Point
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.builder import Stream
@@ -25,7 +27,7 @@ from synergy_nb.runtime.sources import ThreadFeed
 from synergy_nb.runtime.streamdriver import STREAM, StreamDriver
 from tests.waiting import DEADLINE
 
-SMALL = Limits(window=1 << 14, retain=1 << 18)
+SMALL = Limits(window=1 << 14, retain=1 << 18, results=1 << 14)
 
 
 class Wire:
@@ -67,6 +69,7 @@ class World:
         self.gate = asyncio.Event()  # sources stop in the middle until it is set
         self.gate.set()
         self.tables: list[pl.DataFrame] = []
+        self.collected = ORIGIN
         self.ended = False
 
     def _driver(self, peer: str, wire: Wire, limits: Limits) -> StreamDriver:
@@ -78,35 +81,32 @@ class World:
             wire, self._create, self._read(wire), said=said, arrived=lambda *_: self.collect(peer), limits=limits
         )
 
-    def _create(self, _: Deployment, operator: str) -> Logic | None:
-        asked = self.plan.operators[operator]
+    def _create(self, _: Deployment, component: Component) -> Logic | None:
+        asked = self.plan.operators[component.operator]
         return None if asked.kind == "source" else create(asked, self.plan, wait=lambda _: None)
 
     def _read(self, wire: Wire) -> Callable[..., ThreadFeed]:
-        def read(_: str, operator: str, since: Point, ready: Callable[[], None]) -> ThreadFeed:
+        def read(component: Component, since: Point, ready: Callable[[], None]) -> ThreadFeed:
+            operator = component.operator
+
             def items() -> Iterator[tuple[float, Item]]:
-                position = 0
                 for table in self.inputs[operator]:
-                    skip = min(max(since.position - position, 0), table.height)
-                    position += table.height
-                    if skip < table.height:
-                        yield 0.0, Batch(table.slice(skip), 0, 0.0)
-                        until = table.get_column("time").cast(pl.Int64)[-1]
-                        yield 0.0, Punctuation(int(until), 0, 0.0)
+                    yield 0.0, Batch(table, 0, 0.0)
+                    until = table.get_column("time").cast(pl.Int64)[-1]
+                    yield 0.0, Punctuation(int(until), 0, 0.0)
                 yield 0.0, Punctuation(END, 0, 0.0)
 
-            feed = ThreadFeed(
+            return ThreadFeed(
                 ready,
                 wire.clock,
                 wire=False,
                 most=1 << 20,
+                since=since,
                 loop=wire.loop,
                 read=lambda: (items(), False),
                 failed=lambda error: self.facts.append(("", Fact("component_failed", "app", operator, repr(error)))),
                 name=f"synergy test {operator}",
             )
-            feed.position = since.position
-            return feed
 
         return read
 
@@ -116,7 +116,10 @@ class World:
 
     def collect(self, peer: str) -> None:
         if peer in self.drivers:
-            for chunk in self.drivers[peer].collect("app", "out"):
+            driver = self.drivers[peer]
+            for chunk in driver.hosting.results("app", "out", self.collected, math.inf):
+                self.collected = chunk.end
+                driver.collected("app", "out", chunk.end)
                 if isinstance(chunk.item, Batch):
                     self.tables.append(chunk.item.table)
                 else:
@@ -254,7 +257,7 @@ def test_a_death_under_an_operator_with_two_inputs_loses_and_doubles_nothing() -
     inputs = {"n": tables(40, 2000), "m": tables(40, 2000)}
 
     async def scenario() -> World:
-        world = World(union(), inputs, Limits(window=1 << 16, retain=1 << 18))
+        world = World(union(), inputs, Limits(window=1 << 16, retain=1 << 18, results=1 << 16))
         where = {"n": "a", "m": "a", "u": "b", "f": "a", "out": "a"}
         deployment = Deployment("app", 1, places(world.plan, where, {"u": ("c",)}))
         world.deploy(deployment)
@@ -360,8 +363,8 @@ def test_what_panics_in_a_thread_fails_by_name_and_leaves_nothing_behind(at: str
         world = World(chain(), {"n": tables(5, 2000)})
         for driver in world.drivers.values():
             create = driver.hosting.create
-            driver.hosting.create = lambda deployment, operator, create=create: (  # type: ignore[misc]
-                Broken(at) if operator == "f" else create(deployment, operator)
+            driver.hosting.create = lambda deployment, component, create=create: (  # type: ignore[misc]
+                Broken(at) if component.operator == "f" else create(deployment, component)
             )
         where = {"n": "a", "f": "b", "p": "a", "out": "a"}
         world.deploy(Deployment("app", 1, places(world.plan, where, {"f": ("c",)})))

@@ -507,7 +507,7 @@ def test_a_sharer_that_leaves_keeps_its_place_for_whoever_takes_it() -> None:
 
 
 def test_a_sharer_that_is_too_slow_fails_alone_and_hears_of_it_though_that_is_lost() -> None:
-    peers = Peers(limits=Limits(200, 600)).begin()
+    peers = Peers(limits=Limits(200, 600, 200)).begin()
     peers.tell(sharing(peers))
     peers.later(0.2)
     peers.lose = lambda frame: isinstance(frame, Unsubscribe)  # nobody collects what the sharer makes
