@@ -1,4 +1,4 @@
-"""Items of a stream to parcels: sizes, slices that fit the window of a channel, and their form on the wire.
+"""Items of a stream to chunks: slices that fit the window of a reader, and their form on the wire.
 
 Also the opposite of slicing: whoever is behind puts the items that wait into fewer, see :func:`coalesce`. What an item
 costs beside its tuples (calls, wake-ups, a place in a queue) would otherwise keep those behind who once fell behind.
@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import polars as pl
 
-from synergy_nb.dataflow.channels import Parcel
+from synergy_nb.dataflow.streams.values import OVERHEAD, Chunk, Point, chunks_of
 from synergy_nb.dataflow.tuples import Batch, Item, Punctuation, encode
 
-__all__ = ["coalesce", "on_wire", "pack", "parcel_of"]
-
-OVERHEAD: Final = 64  # bytes that an item takes beside its table; keeps the size of an item positive
+__all__ = ["coalesce", "cut"]
 
 
 def coalesce(items: Sequence[Item]) -> list[Item]:
@@ -79,44 +77,36 @@ def _joined(batches: Sequence[Batch]) -> Batch:
     return msgspec.structs.replace(batches[0], table=table, born=born, rate=batches[-1].rate)
 
 
-def parcel_of(item: Item, payload: bytes | None = None) -> Parcel:
-    """A parcel of one item; its size is that of its encoded form where it has one, as both ends of a link see it."""
-    if isinstance(item, Punctuation):
-        size = OVERHEAD if payload is None else len(payload)
-        return Parcel(item, item.position, 0, size, item.born, item.time, payload)
-    size = item.nbytes + OVERHEAD if payload is None else len(payload)
-    return Parcel(item, item.position, item.rows, size, item.born, None, payload)
-
-
-def on_wire(parcel: Parcel) -> Parcel:
-    """A parcel in its encoded form, as it goes to another peer."""
-    return parcel if parcel.payload is not None else parcel_of(parcel.item, encode(parcel.item))
-
-
-def pack(items: Iterable[Item], *, wire: bool, most: int, rate: float = 0.0) -> list[Parcel]:
-    """Parcels of ``items``, in order.
+def cut(item: Item, start: Point, *, wire: bool, most: int, rate: float = 0.0) -> list[Chunk]:
+    """The chunks of an item that follows a place, of a size that fits a window; none if it says nothing new.
 
     Parameters
     ----------
-    items
-        Batches and punctuations; batches without tuples are left out.
+    item
+        Batch or punctuation.
+    start
+        Place in the stream at which it begins.
     wire
-        Whether they go to another peer and have to be encoded.
+        Whether it goes to another peer and has to be encoded.
     most
-        Bytes of a parcel, at most: larger batches are sliced, down to single tuples.
+        Bytes of a chunk, at most: a larger batch is sliced, down to single tuples.
     rate
-        Tuples a second that their producer measured, written into each batch.
+        Tuples a second that the producer measured, written into a batch; 0 where it is unknown.
+
+    Raises
+    ------
+    ValueError
+        If a batch begins elsewhere.
     """
-    parcels: list[Parcel] = []
-    for item in items:
-        if isinstance(item, Punctuation):
-            parcels.append(parcel_of(item, encode(item) if wire else None))
-            continue
-        for batch in _slices(item, most):
-            if batch.rows:
-                stamped: Batch = msgspec.structs.replace(batch, rate=rate) if rate else batch
-                parcels.append(parcel_of(stamped, encode(stamped) if wire else None))
-    return parcels
+    if isinstance(item, Batch):
+        stamped = msgspec.structs.replace(item, rate=rate) if rate else item
+        chunks = chunks_of(_slices(stamped, most), start)
+    else:
+        chunks = chunks_of((item,), start)
+    if wire:
+        for chunk in chunks:
+            chunk.payload = encode(chunk.item)
+    return chunks
 
 
 def _slices(batch: Batch, most: int) -> Iterable[Batch]:
