@@ -17,7 +17,7 @@ class Ages:
     """Remembers when event times were passed by all inputs of a query, as long as that is of use.
 
     What was born at about the same time is as old as the oldest of it, see
-    :func:`~synergy_nb.dataflow.hosting.contemporary`.
+    :func:`~synergy_nb.dataflow.together.contemporary`.
 
     Attributes
     ----------

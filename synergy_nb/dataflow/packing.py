@@ -1,4 +1,4 @@
-"""Items of a stream to parcels: sizes, slices that fit the window of a channel, and their form on the wire.
+"""Items of a stream to chunks: slices that fit the window of a reader, and their form on the wire.
 
 Also the opposite of slicing: whoever is behind puts the items that wait into fewer, see :func:`coalesce`. What an item
 costs beside its tuples (calls, wake-ups, a place in a queue) would otherwise keep those behind who once fell behind.
@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import polars as pl
 
 from synergy_nb.dataflow.channels import Parcel
+from synergy_nb.dataflow.streams.values import OVERHEAD, Chunk, Point, chunks_of
 from synergy_nb.dataflow.tuples import Batch, Item, Punctuation, encode
 
-__all__ = ["coalesce", "on_wire", "pack", "parcel_of"]
-
-OVERHEAD: Final = 64  # bytes that an item takes beside its table; keeps the size of an item positive
+__all__ = ["coalesce", "cut", "on_wire", "pack", "parcel_of"]
 
 
 def coalesce(items: Sequence[Item]) -> list[Item]:
@@ -77,6 +76,41 @@ def _joined(batches: Sequence[Batch]) -> Batch:
     table = pl.concat([batch.table for batch in batches], rechunk=True)
     born = min(batch.born for batch in batches)
     return msgspec.structs.replace(batches[0], table=table, born=born, rate=batches[-1].rate)
+
+
+def cut(items: Iterable[Item], start: Point, *, wire: bool, most: int, rate: float = 0.0) -> list[Chunk]:
+    """The chunks of consecutive items that follow a place, as :func:`chunks_of`, but of a size that fits a window.
+
+    Parameters
+    ----------
+    items
+        Batches and punctuations; batches without tuples, and promises that say nothing new, are left out.
+    start
+        Place in the stream at which they begin.
+    wire
+        Whether they go to another peer and have to be encoded.
+    most
+        Bytes of a chunk, at most: larger batches are sliced, down to single tuples.
+    rate
+        Tuples a second that their producer measured, written into each batch; 0 where it is unknown.
+
+    Raises
+    ------
+    ValueError
+        If a batch does not begin where the one before it ended.
+    """
+    pieces: list[Item] = []
+    for item in items:
+        if isinstance(item, Punctuation):
+            pieces.append(item)
+        else:
+            stamped = msgspec.structs.replace(item, rate=rate) if rate else item
+            pieces.extend(_slices(stamped, most))
+    chunks = chunks_of(pieces, start)
+    if wire:
+        for chunk in chunks:
+            chunk.payload = encode(chunk.item)
+    return chunks
 
 
 def parcel_of(item: Item, payload: bytes | None = None) -> Parcel:

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import math
 import uuid
-from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Protocol
 
@@ -14,7 +13,7 @@ import msgspec
 import polars as pl
 
 from synergy_nb import readable
-from synergy_nb.dataflow.tuples import Batch, decode, empty, encode
+from synergy_nb.dataflow.tuples import empty, encode
 from synergy_nb.errors import door
 from synergy_nb.explanation import Explanation
 from synergy_nb.journal import Event
@@ -28,7 +27,6 @@ from synergy_nb.runtime.requests import (
     ApplicationState,
     ClusterError,
     Dropped,
-    Fetch,
     Fetched,
     Name,
     Push,
@@ -36,6 +34,7 @@ from synergy_nb.runtime.requests import (
     pack,
     unpack,
 )
+from synergy_nb.runtime.results import Results
 from synergy_nb.runtime.rows import row_reader
 from synergy_nb.runtime.telling import tells
 from synergy_nb.uncovered import told, uncovered
@@ -91,14 +90,9 @@ class AsyncApplication:
         self.origin = origin
         self.last = state
         self.stopped = False  # whether this handle has ended it
-        self._reader = uuid.uuid4().hex
         self._feeds: set[asyncio.Task[None]] = set()
-        # by sink: answers that have come, tables that no reader has been given, those that results() gives again
-        self._answers = dict.fromkeys(plan.sinks, 0)
-        self._arrived: dict[str, deque[pl.DataFrame]] = {sink: deque() for sink in plan.sinks}
-        self._kept: dict[str, list[pl.DataFrame]] = {sink: [] for sink in plan.sinks}
-        self._fetching = {sink: asyncio.Lock() for sink in plan.sinks}
-        self._ended: set[str] = set()
+        reader = uuid.uuid4().hex
+        self._results = {sink: Results(self.id, sink, reader) for sink in plan.sinks}
         self._looped = 0  # rows that stream() has given, and nobody keeps
         self._open: list[str] = []  # what stop() has found to be lost
         self.broken: ClusterError | None = None  # why one of its feeds could not go on
@@ -210,7 +204,7 @@ class AsyncApplication:
             If the application has failed or was stopped by somebody else, and all that had arrived has been taken.
         """
         name = self.sink(sink)
-        arrived = self._arrived[name]
+        arrived = self._results[name].arrived
         while True:
             while arrived:
                 table = arrived.popleft()
@@ -224,34 +218,38 @@ class AsyncApplication:
 
     def _complete(self, sink: str) -> bool:
         """Whether nothing more is to come: the stream has ended, or this handle has stopped it."""
-        return sink in self._ended or self.stopped
+        return self._results[sink].ended or self.stopped
 
     async def _fetch(self, sink: str, wait: float) -> None:
         """Have what is at a sink join what has arrived, unless another reader has seen to that.
 
-        A fetch that was interrupted is repeated under its number, and answered as it was: nothing is lost or doubled.
+        After a fetch that was interrupted, the next one asks from the same place: nothing is lost or doubled.
         """
-        async with self._fetching[sink]:
-            if self._arrived[sink] or self._complete(sink):
+        async with self._results[sink].fetching:
+            if self._results[sink].arrived or self._complete(sink):
                 return
             if self.broken is not None:
                 raise self.broken
             await self._take(sink, wait)
 
     async def _take(self, sink: str, wait: float) -> int:
-        """Fetch once and return the number of bytes that came; the caller holds the lock of the sink."""
-        request = pack(Fetch(self.id, sink, self._answers[sink] + 1, wait=wait, reader=self._reader))
+        """Fetch once and return the number of bytes that came; the caller holds the lock of the sink.
+
+        Raises
+        ------
+        ClusterError
+            If the sink does not answer, gives again what has come, or has gone as another reader has taken all.
+        """
+        request = pack(self._results[sink].request(wait))
         answer = unpack(await self.cluster.ask(self.origin, "fetch", request, wait + 10.0), Fetched)
-        self._answers[sink] += 1
-        found = [decode(item) for item in answer.items]
-        self._arrived[sink].extend(item.table for item in found if isinstance(item, Batch))
-        if answer.gone and (await self.state()).status == "finished":
-            raise ClusterError(f"{self.id}: its results have been collected already, through another handle of it")
-        if answer.finished:
-            self._ended.add(sink)
-            if len(self._ended) == len(self.plan.sinks):
-                await self._release()
-        return sum(map(len, answer.items))
+        if answer.gone:
+            if (await self.state()).status == "finished":
+                raise ClusterError(f"{self.id}: its results have been collected already, through another handle of it")
+            return 0
+        size = self._results[sink].take(answer)
+        if all(results.ended for results in self._results.values()):
+            await self._release()
+        return size
 
     async def _release(self) -> None:
         """Give back what the origin keeps for an application that has finished and whose results have all come."""
@@ -298,7 +296,7 @@ class AsyncApplication:
             await self._refuse_endless(name)
             await self._gather(name)
         elif not self._complete(name):
-            async with self._fetching[name]:
+            async with self._results[name].fetching:
                 await self._take_all(name)
         return self.collected(name)
 
@@ -334,12 +332,8 @@ class AsyncApplication:
     def collected(self, sink: str | None = None) -> pl.DataFrame:
         """What has been collected from a sink so far, as one table, without asking anybody."""
         name = self.sink(sink)
-        kept, arrived = self._kept[name], self._arrived[name]
-        kept.extend(arrived)
-        arrived.clear()
-        if len(kept) > 1:
-            kept[:] = [pl.concat(kept)]
-        return kept[0] if kept else empty(self.plan.schema(name))
+        found = self._results[name].table()
+        return empty(self.plan.schema(name)) if found is None else found
 
     @property
     def has_all(self) -> frozenset[str]:
@@ -349,8 +343,7 @@ class AsyncApplication:
     @property
     def collected_bytes(self) -> int:
         """Bytes of the results that this handle keeps."""
-        tables = (table for sink in self.plan.sinks for table in (*self._kept[sink], *self._arrived[sink]))
-        return sum(int(table.estimated_size()) for table in tables)
+        return sum(results.nbytes for results in self._results.values())
 
     async def _gather_for(self, sink: str, seconds: float, rows: float = math.inf) -> None:
         with contextlib.suppress(TimeoutError):
@@ -359,20 +352,19 @@ class AsyncApplication:
 
     async def _gather(self, sink: str, rows: float = math.inf) -> None:
         """Collect from a sink until its stream ends, or so many rows have been collected."""
-        kept, arrived = self._kept[sink], self._arrived[sink]
+        results = self._results[sink]
         while True:
-            kept.extend(arrived)
-            arrived.clear()
-            if self._complete(sink) or sum(table.height for table in kept) >= rows:
+            results.keep()
+            if self._complete(sink) or results.rows >= rows:
                 return
             await self._fetch(sink, 1.0)
-            if not arrived and not self._complete(sink):
+            if not results.arrived and not self._complete(sink):
                 await self._still_wanted()
 
     async def _take_all(self, sink: str) -> None:
         """Fetch what a sink has now, but no more than it can keep: a fast stream always has something."""
         size = 0
-        while sink not in self._ended and size < COLLECTED:
+        while not self._results[sink].ended and size < COLLECTED:
             came = await self._take(sink, 0.0)
             if not came:
                 return
@@ -393,7 +385,7 @@ class AsyncApplication:
         """Raise where no result can follow although the stream has not ended."""
         state = await self.state()
         if state.status in {"failed", "rejected", "stopped"}:
-            had = sum(table.height for kept in self._kept.values() for table in kept)
+            had = sum(results.rows for results in self._results.values())
             rest = f" ({had} rows had arrived: results(wait=False) gives them)" if had else ""
             why = self.cluster.readable(state.reason) or "on request"
             cause = self.broken.__cause__ if self.broken is not None else None
@@ -478,8 +470,8 @@ class AsyncApplication:
         self.last = unpack(await self.cluster.ask(self.origin, "stop", pack(Name(self.id))), ApplicationState)
 
     async def _collect(self, sink: str) -> None:
-        async with self._fetching[sink]:
-            if sink not in self._ended:
+        async with self._results[sink].fetching:
+            if not self._results[sink].ended:
                 await self._take_all(sink)
 
     async def events(self) -> list[Event]:

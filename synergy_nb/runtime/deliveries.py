@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Final
 
+from synergy_nb.dataflow.streams.values import ORIGIN, Point
 from synergy_nb.runtime.host import Host
 from synergy_nb.runtime.requests import LASTING, ApplicationState, Fetch, Fetched, Push, Pushed, pack, unpack
 
@@ -33,37 +34,28 @@ class Deliveries:
         self._host = host
         self._loop = loop
         self._known = known
-        # by application, sink and reader: the last request that brought results, and its answer
-        self._answers: dict[tuple[str, str, str], tuple[int, bytes]] = {}
-
-    def forget(self, application: str) -> None:
-        """Forget what was answered to readers of an application."""
-        for key in [key for key in self._answers if key[0] == application]:
-            del self._answers[key]
 
     async def fetch(self, payload: bytes) -> bytes:
         """Answer a :class:`~synergy_nb.runtime.requests.Fetch`."""
         asked = unpack(payload, Fetch)
         self._known(asked.application)
-        sink = asked.application, asked.sink, asked.reader
+        since = None if asked.since is None else Point(*asked.since)
         deadline = self._loop.time() + min(asked.wait, POLL)
         while True:
-            number, answer = self._answers.get(sink, (0, b""))
-            if number == asked.number:
-                return answer
             try:
-                items, finished = self._host.fetch(asked.application, asked.max_bytes, asked.sink)
+                found = self._host.fetch(asked.application, asked.sink, asked.reader, since, asked.max_bytes)
+                left = deadline - self._loop.time()
+                nothing = found.start == found.end  # else there were promises only, and what is behind them counts
+                if found.items or found.finished or (nothing and left <= 0):
+                    return pack(Fetched(found.items, found.start, found.end, found.finished))
+                since = found.end
+                if nothing:
+                    await self._host.arrival(asked.application, asked.sink, asked.reader, left)
             except LookupError:
                 if self._known(asked.application).status in LASTING:
                     raise
-                return pack(Fetched([], finished=False, gone=True))
-            left = deadline - self._loop.time()
-            if items or finished or left <= 0:
-                answer = pack(Fetched(items, finished))
-                if items:
-                    self._answers[sink] = asked.number, answer
-                return answer
-            await self._host.arrival(asked.application, asked.sink, left)
+                place = since or ORIGIN
+                return pack(Fetched([], place, place, finished=False, gone=True))
 
     async def push(self, payload: bytes) -> bytes:
         """Answer a :class:`~synergy_nb.runtime.requests.Push`."""

@@ -185,22 +185,47 @@ class SparkNews(msgspec.Struct, frozen=True):
 class Fetch(msgspec.Struct, frozen=True):
     """Take results from a sink; waits up to ``wait`` seconds for the first.
 
-    A reader numbers its requests from 1; the last one that brought results is answered alike when it comes again.
-    ``reader`` tells readers of one sink apart, each of which counts for itself; every tuple goes to one of them.
+    Parameters
+    ----------
+    application, sink
+        Id of the application and operator id of its sink.
+    since
+        Place up to which the reader has all that it was given: position and event time in µs, as in the ``end`` of the
+        answer before. None: it has been given nothing yet. Asked again from the same place, the peer gives the same.
+    max_bytes
+        Bytes of results, at most; but at least one item if there is any.
+    wait
+        Seconds to wait while there is nothing.
+    reader
+        Name that tells the readers of one sink apart; every tuple goes to one of them.
     """
 
     application: str
     sink: str
-    number: int
+    since: tuple[int, int] | None
     max_bytes: int = 8 << 20
     wait: float = 1.0
     reader: str = ""
 
 
 class Fetched(msgspec.Struct, frozen=True):
-    """Encoded items of a sink, in order; ``finished`` when nothing follows, ``gone`` when the sink itself has gone."""
+    """Results of a sink.
+
+    Parameters
+    ----------
+    items
+        Encoded items, in order.
+    start, end
+        Places between which they are. The first is beyond that of the request where others were given what is between.
+    finished
+        Whether nothing follows.
+    gone
+        Whether there is no such sink any more.
+    """
 
     items: list[bytes]
+    start: tuple[int, int]
+    end: tuple[int, int]
     finished: bool
     gone: bool = False
 

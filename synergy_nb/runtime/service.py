@@ -395,7 +395,6 @@ class Service:
             if ended is None:
                 return
             self.runtime.call(self.synergy.stop, ended)
-            self._deliveries.forget(ended)
             for known in (self._states, self._submitted, self._plans, self._unfinished):
                 known.pop(ended, None)
 
@@ -427,7 +426,6 @@ class Service:
     async def _stop(self, payload: bytes) -> bytes:
         state = self._known(payload)
         self.runtime.call(self.synergy.stop, state.application)
-        self._deliveries.forget(state.application)
         if state.status in LASTING or state.status == "finished":  # its results have gone
             self._report(Report(state.application, "stopped"))
         return pack(self._states[state.application])
@@ -442,7 +440,6 @@ class Service:
         state = self._known(payload)
         if state.status == "finished":
             self.runtime.call(self.synergy.stop, state.application)
-            self._deliveries.forget(state.application)
         return b""
 
     async def _dropped(self, payload: bytes) -> bytes:

@@ -1,8 +1,11 @@
 """Where streams enter: traces and generators read in a thread, the peer's own measurements, items pushed by a notebook.
 
-Every feed hands :class:`Parcel` values to the event loop through :attr:`Feed.pending`; the host takes them out when all
-that is downstream has room, and calls :meth:`Feed.emitted`. A feed never blocks the event loop, and never holds more
-than it says.
+Every feed hands :class:`~synergy_nb.dataflow.streams.values.Chunk` values to the event loop through
+:attr:`Feed.pending`; the driver takes them out when all that is downstream has room, and calls :meth:`Feed.emitted`. A
+feed never blocks the event loop, and never holds more than it says.
+
+A feed is opened at a place of its stream, and gives what is behind that place: a source that takes the place of another
+one goes on where that has ended.
 
 ``born`` is the time at which a tuple entered the system. For a paced stream that is when it was due, even if
 backpressure held it up: a live source would not have waited either. A feed that is behind puts what is overdue
@@ -20,10 +23,10 @@ from typing import Any, TypeAlias
 import msgspec
 import polars as pl
 
-from synergy_nb.dataflow.channels import Parcel
-from synergy_nb.dataflow.hosting import TOGETHER_ROWS, contemporary
 from synergy_nb.dataflow.logic import ANYTHING
-from synergy_nb.dataflow.packing import coalesce, pack
+from synergy_nb.dataflow.packing import coalesce, cut
+from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, Point
+from synergy_nb.dataflow.together import TOGETHER_ROWS, contemporary
 from synergy_nb.dataflow.tuples import END, TYPES, Batch, Item, Punctuation, conform, decode
 
 __all__ = ["Feed", "PeerFeed", "PushFeed", "Sample", "Stream", "ThreadFeed"]
@@ -49,18 +52,27 @@ class Feed:
     clock
         Wall-clock seconds.
     wire
-        Whether parcels have to be encoded; that may change while it emits.
+        Whether chunks have to be encoded; that may change while it emits.
     most
-        Bytes of a parcel, at most.
+        Bytes of a chunk, at most.
+    since
+        Place in the stream behind which it begins.
+
+    Attributes
+    ----------
+    place : Point
+        Place in the stream at which the next chunk begins.
     """
 
-    def __init__(self, ready: Callable[[], None], clock: Callable[[], float], *, wire: bool, most: int) -> None:
-        self.pending: deque[Parcel] = deque()
+    def __init__(
+        self, ready: Callable[[], None], clock: Callable[[], float], *, wire: bool, most: int, since: Point = ORIGIN
+    ) -> None:
+        self.pending: deque[Chunk] = deque()
         self.ready = ready
         self.clock = clock
         self.rate = 0.0  # tuples/s, measured by the host
         self.timed = True  # whether tuples enter the system at times of their own, not as fast as they are taken
-        self.position = 0  # of the next tuple
+        self.place = since
         self.stopped = False
         self.wire = wire
         self._most = most
@@ -76,27 +88,32 @@ class Feed:
         self.stopped = True
         self.pending.clear()
 
-    def emitted(self, parcel: Parcel) -> None:
-        """The host has taken ``parcel`` out of :attr:`pending`."""
+    def emitted(self, chunk: Chunk) -> None:
+        """The driver has taken ``chunk`` out of :attr:`pending`."""
 
     async def closed(self) -> None:
         """Return when nothing of it is left, after :meth:`stop`."""
 
-    def _stamp(self, item: Item, born: float) -> list[Parcel]:
-        """Parcels of ``item`` at the next position."""
-        if isinstance(item, Punctuation):
-            stamped: Item = Punctuation(item.time, self.position, born)
-        else:
-            stamped = msgspec.structs.replace(item, position=self.position, born=born)
-            self.position += item.rows
-        return pack([stamped], wire=self.wire, most=self._most, rate=self.rate)
+    def _cut(self, item: Item, born: float) -> list[Chunk]:
+        """The chunks of the item that comes next in the stream; none if it says nothing new."""
+        following = msgspec.structs.replace(item, position=self.place.position, born=born)
+        chunks = cut([following], self.place, wire=self.wire, most=self._most, rate=self.rate)
+        if chunks:
+            self.place = chunks[-1].end
+        return chunks
 
 
 class ThreadFeed(Feed):
     """A stream that is iterated over in a thread of its own, at its own pace.
 
+    Where it begins at a later place than the origin, the stream is read from its beginning, and the tuples and promises
+    before that place are left out, as fast as they can be read. The pace counts from the first item that is given: what
+    comes behind it is due as long after it as in the stream.
+
     Parameters
     ----------
+    since
+        Place in the stream behind which it begins; reading fails if the stream ends before.
     loop
         The event loop of the host.
     read
@@ -115,18 +132,19 @@ class ThreadFeed(Feed):
         *,
         wire: bool,
         most: int,
+        since: Point = ORIGIN,
         loop: asyncio.AbstractEventLoop,
         read: Callable[[], tuple[Stream, bool]],
         failed: Callable[[BaseException], None],
         name: str,
     ) -> None:
-        super().__init__(ready, clock, wire=wire, most=most)
+        super().__init__(ready, clock, wire=wire, most=most, since=since)
         self._loop = loop
         self._open = read
         self._failed = failed
         self._permits = threading.Semaphore(AHEAD)
         self._halt = threading.Event()
-        self._last: deque[Parcel] = deque()  # last parcels of the items that are pending
+        self._last: deque[Chunk] = deque()  # last chunks of the groups of items that are pending
         self._ended = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -141,9 +159,9 @@ class ThreadFeed(Feed):
         self._halt.set()
         self._permits.release()
 
-    def emitted(self, parcel: Parcel) -> None:
-        """Let the thread go on when all parcels of an item are out."""
-        if self._last and self._last[0] is parcel:
+    def emitted(self, chunk: Chunk) -> None:
+        """Let the thread go on when all chunks of an item are out."""
+        if self._last and self._last[0] is chunk:
             self._last.popleft()
             self._permits.release()
 
@@ -164,7 +182,7 @@ class ThreadFeed(Feed):
     def _read(self) -> None:
         items, paced = self._open()  # parses the trace: the clock of the replay has not started
         self.timed = paced
-        stream = iter(items)
+        stream = iter(items) if self.place == ORIGIN else self._behind(items)
         entry = next(stream, None)
         began = self.clock() - entry[0] if entry is not None else 0.0
         while entry is not None:
@@ -180,15 +198,48 @@ class ThreadFeed(Feed):
                 group, entry = self._overdue(stream, entry, began)
             else:
                 group, entry = [msgspec.structs.replace(item, born=self.clock())], None
-            parcels = [parcel for item in group for parcel in self._stamp(item, item.born)]
-            self._on_loop(self._arrive, parcels)
+            self._on_loop(self._arrive, [chunk for item in group for chunk in self._cut(item, item.born)])
             if isinstance(group[-1], Punctuation) and group[-1].ends:
                 return
             if entry is None:
                 entry = next(stream, None)
         self._permits.acquire()
         if not self._halt.is_set():
-            self._on_loop(self._arrive, self._stamp(Punctuation(END, 0, 0.0), self.clock()))
+            self._on_loop(self._arrive, self._cut(Punctuation(END, 0, 0.0), self.clock()))
+
+    def _behind(self, stream: Stream) -> Stream:
+        """What of a stream is behind the place at which the feed begins.
+
+        Raises
+        ------
+        ValueError
+            If the stream ends before that place.
+        """
+        since, position = self.place, 0
+        promise: Item | None = None  # the last one that is new, from among the tuples that are left out
+        for due, item in stream:
+            if self._halt.is_set():
+                return
+            found = item
+            if isinstance(item, Batch):
+                position += item.rows
+                if position <= since.position:
+                    continue
+                found = msgspec.structs.replace(item, table=item.table.tail(position - since.position))
+            elif position < since.position:
+                if item.ends:
+                    break
+                promise = item if item.time > since.until else promise
+                continue
+            elif item.time <= since.until:
+                continue
+            if promise is not None:
+                yield due, promise
+            yield due, found
+            yield from stream
+            return
+        if position < since.position:
+            raise ValueError(f"its stream has {position} tuples; expected at least {since.position}, as it had before")
 
     def _overdue(self, stream: Stream, entry: Entry, began: float) -> tuple[list[Item], Entry | None]:
         """``entry`` and, if it is late, all that is due as well, in few items; and what was taken but does not fit."""
@@ -213,14 +264,14 @@ class ThreadFeed(Feed):
         except RuntimeError:  # the loop was closed without closing the host
             self._halt.set()
 
-    def _arrive(self, parcels: list[Parcel]) -> None:
+    def _arrive(self, chunks: list[Chunk]) -> None:
         if self.stopped:
             return
-        if not parcels:  # a batch without tuples
+        if not chunks:  # nothing new
             self._permits.release()
             return
-        self._last.append(parcels[-1])
-        self.pending.extend(parcels)
+        self._last.append(chunks[-1])
+        self.pending.extend(chunks)
         self.ready()
 
     def _end(self, error: BaseException | None) -> None:
@@ -232,7 +283,8 @@ class ThreadFeed(Feed):
 class PeerFeed(Feed):
     """This peer's own load and the ping times that it sees, every ``interval`` seconds; it never ends.
 
-    No sample is taken while what is downstream has no room: an old one is worth nothing.
+    No sample is taken while what is downstream has no room: an old one is worth nothing. Where it begins at a later
+    place than the origin, this peer's samples follow those of another one.
     """
 
     def __init__(
@@ -242,18 +294,19 @@ class PeerFeed(Feed):
         *,
         wire: bool,
         most: int,
+        since: Point = ORIGIN,
         loop: asyncio.AbstractEventLoop,
         address: str,
         interval: float,
         samples: Callable[[], Iterable[Sample]],
     ) -> None:
-        super().__init__(ready, clock, wire=wire, most=most)
+        super().__init__(ready, clock, wire=wire, most=most, since=since)
         self._loop = loop
         self._address = address
         self._interval = interval
         self._samples = samples
         self._timer: asyncio.TimerHandle | None = None
-        self._time = 0
+        self._time = max(since.until - 1, 0)  # event time in µs of the last sample: none may be late
 
     def start(self) -> None:
         """Take the first sample now."""
@@ -285,8 +338,8 @@ class PeerFeed(Feed):
                 },
                 schema_overrides={"time": TYPES["time"]},
             )
-            self.pending.extend(self._stamp(Batch(table, 0, now), now))
-        self.pending.extend(self._stamp(Punctuation(self._time + 1, 0, now), now))
+            self.pending.extend(self._cut(Batch(table, 0, now), now))
+        self.pending.extend(self._cut(Punctuation(self._time + 1, 0, now), now))
         self.ready()
 
 
@@ -308,14 +361,14 @@ class PushFeed(Feed):
         *,
         wire: bool,
         most: int,
+        since: Point = ORIGIN,
         schema: Mapping[str, str],
         room: int,
     ) -> None:
-        super().__init__(ready, clock, wire=wire, most=most)
+        super().__init__(ready, clock, wire=wire, most=most, since=since)
         self._schema = schema
         self._room = room
         self._waiting = 0
-        self._until: int | None = None
         self._freed = asyncio.Event()
 
     @property
@@ -335,23 +388,21 @@ class PushFeed(Feed):
         """
         if self.full:
             return False
-        item = decode(data)
-        if item.position > self.position:
-            raise ValueError(f"position: {item.position}; expected {self.position}: items are missing")
+        item, position = decode(data), self.place.position
+        if item.position > position:
+            raise ValueError(f"position: {item.position}; expected {position}: items are missing")
         if isinstance(item, Batch):
-            fresh = item.end_position - self.position
+            fresh = item.end_position - position
             if fresh <= 0:
                 return True
             item = msgspec.structs.replace(item, table=conform(item.table.tail(fresh), self._schema))
-            if self._until == END:
+            if self.place.until == END:
                 raise ValueError("batch after the end of the stream")
-        else:
-            if item.position < self.position or (self._until is not None and item.time <= self._until):
-                return True
-            self._until = item.time
-        for parcel in self._stamp(item, self.clock()):
-            self._waiting += parcel.size
-            self.pending.append(parcel)
+        elif item.position < position:
+            return True
+        chunks = self._cut(item, self.clock())
+        self._waiting += sum(chunk.size for chunk in chunks)
+        self.pending.extend(chunks)
         self.ready()
         return True
 
@@ -361,9 +412,9 @@ class PushFeed(Feed):
             self._freed.clear()
             await self._freed.wait()
 
-    def emitted(self, parcel: Parcel) -> None:
+    def emitted(self, chunk: Chunk) -> None:
         """Make room."""
-        self._waiting -= parcel.size
+        self._waiting -= chunk.size
         self._freed.set()
 
     def stop(self) -> None:

@@ -1,7 +1,7 @@
 """The only door to ``spark_stream``: parts of plans as components of a peer, and the server that peers share.
 
-A part on Spark is a component like others: it has channels, credits and measurements, and its results leave it as
-batches and punctuations. What differs is that it is executed by one streaming query instead of the host's threads:
+A part on Spark is a component like others: it has inputs, a log and measurements, and its results leave it as batches
+and punctuations. What differs is that it is executed by one streaming query instead of the host's threads:
 what comes in is kept for the query to read (:class:`SparkPart` as logic), and what the query has committed is emitted
 (:class:`SparkPart` as feed), as that of a source.
 
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from synergy_nb.algorithms.engines import Offer
 from synergy_nb.dataflow.measures import Ewma
-from synergy_nb.dataflow.packing import pack
+from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, Point
 from synergy_nb.dataflow.tuples import Batch, Item
 from synergy_nb.plan import Operator, Plan
 from synergy_nb.plan.parts import part_of
@@ -338,6 +338,8 @@ class SparkPart(Feed):
         Called on the loop after each micro-batch with its tuples and seconds.
     room
         Called on the loop when it takes tuples again.
+    since
+        Place in its stream behind which its results begin.
     """
 
     def __init__(
@@ -347,6 +349,7 @@ class SparkPart(Feed):
         *,
         wire: bool,
         most: int,
+        since: Point = ORIGIN,
         host: SparkHost,
         application: str,
         operator: Operator,
@@ -356,7 +359,7 @@ class SparkPart(Feed):
         executed: Callable[[int, float], None],
         room: Callable[[], None],
     ) -> None:
-        super().__init__(ready, clock, wire=wire, most=most)
+        super().__init__(ready, clock, wire=wire, most=most, since=since)
         self._host = host
         self._application = application
         self._operator = operator
@@ -421,10 +424,10 @@ class SparkPart(Feed):
         self._host.parts.add(self)
         query.start()
 
-    def emitted(self, parcel: Any) -> None:
+    def emitted(self, chunk: Chunk) -> None:
         """Let the query commit more."""
         with self._space:
-            self._waiting -= parcel.size
+            self._waiting -= chunk.size
             self._space.notify_all()
 
     def stop(self) -> None:
@@ -449,16 +452,16 @@ class SparkPart(Feed):
     def _arrived(self, items: list[Item]) -> None:
         """Results of the query, on a thread that waits while too many have not been emitted."""
         for item in items:
-            parcels = pack([item], wire=self.wire, most=self._most, rate=self.rate)
-            size = sum(parcel.size for parcel in parcels)
+            chunks = self._cut(item, item.born)
+            size = sum(chunk.size for chunk in chunks)
             with self._space:
                 self._space.wait_for(lambda: self.stopped or self._waiting < OUTPUT_BYTES)
                 self._waiting += size
-            self._on_loop(self._put, parcels)
+            self._on_loop(self._put, chunks)
 
-    def _put(self, parcels: list[Any]) -> None:
+    def _put(self, chunks: list[Chunk]) -> None:
         if not self.stopped:
-            self.pending.extend(parcels)
+            self.pending.extend(chunks)
             self.ready()
 
     def _progress(self, progress: Progress) -> None:
