@@ -13,11 +13,10 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from synergy_nb.dataflow.channels import Parcel
 from synergy_nb.dataflow.streams.values import OVERHEAD, Chunk, Point, chunks_of
 from synergy_nb.dataflow.tuples import Batch, Item, Punctuation, encode
 
-__all__ = ["coalesce", "cut", "on_wire", "pack", "parcel_of"]
+__all__ = ["coalesce", "cut"]
 
 
 def coalesce(items: Sequence[Item]) -> list[Item]:
@@ -78,79 +77,36 @@ def _joined(batches: Sequence[Batch]) -> Batch:
     return msgspec.structs.replace(batches[0], table=table, born=born, rate=batches[-1].rate)
 
 
-def cut(items: Iterable[Item], start: Point, *, wire: bool, most: int, rate: float = 0.0) -> list[Chunk]:
-    """The chunks of consecutive items that follow a place, as :func:`chunks_of`, but of a size that fits a window.
+def cut(item: Item, start: Point, *, wire: bool, most: int, rate: float = 0.0) -> list[Chunk]:
+    """The chunks of an item that follows a place, of a size that fits a window; none if it says nothing new.
 
     Parameters
     ----------
-    items
-        Batches and punctuations; batches without tuples, and promises that say nothing new, are left out.
+    item
+        Batch or punctuation.
     start
-        Place in the stream at which they begin.
+        Place in the stream at which it begins.
     wire
-        Whether they go to another peer and have to be encoded.
+        Whether it goes to another peer and has to be encoded.
     most
-        Bytes of a chunk, at most: larger batches are sliced, down to single tuples.
+        Bytes of a chunk, at most: a larger batch is sliced, down to single tuples.
     rate
-        Tuples a second that their producer measured, written into each batch; 0 where it is unknown.
+        Tuples a second that the producer measured, written into a batch; 0 where it is unknown.
 
     Raises
     ------
     ValueError
-        If a batch does not begin where the one before it ended.
+        If a batch begins elsewhere.
     """
-    pieces: list[Item] = []
-    for item in items:
-        if isinstance(item, Punctuation):
-            pieces.append(item)
-        else:
-            stamped = msgspec.structs.replace(item, rate=rate) if rate else item
-            pieces.extend(_slices(stamped, most))
-    chunks = chunks_of(pieces, start)
+    if isinstance(item, Batch):
+        stamped = msgspec.structs.replace(item, rate=rate) if rate else item
+        chunks = chunks_of(_slices(stamped, most), start)
+    else:
+        chunks = chunks_of((item,), start)
     if wire:
         for chunk in chunks:
             chunk.payload = encode(chunk.item)
     return chunks
-
-
-def parcel_of(item: Item, payload: bytes | None = None) -> Parcel:
-    """A parcel of one item; its size is that of its encoded form where it has one, as both ends of a link see it."""
-    if isinstance(item, Punctuation):
-        size = OVERHEAD if payload is None else len(payload)
-        return Parcel(item, item.position, 0, size, item.born, item.time, payload)
-    size = item.nbytes + OVERHEAD if payload is None else len(payload)
-    return Parcel(item, item.position, item.rows, size, item.born, None, payload)
-
-
-def on_wire(parcel: Parcel) -> Parcel:
-    """A parcel in its encoded form, as it goes to another peer."""
-    return parcel if parcel.payload is not None else parcel_of(parcel.item, encode(parcel.item))
-
-
-def pack(items: Iterable[Item], *, wire: bool, most: int, rate: float = 0.0) -> list[Parcel]:
-    """Parcels of ``items``, in order.
-
-    Parameters
-    ----------
-    items
-        Batches and punctuations; batches without tuples are left out.
-    wire
-        Whether they go to another peer and have to be encoded.
-    most
-        Bytes of a parcel, at most: larger batches are sliced, down to single tuples.
-    rate
-        Tuples a second that their producer measured, written into each batch.
-    """
-    parcels: list[Parcel] = []
-    for item in items:
-        if isinstance(item, Punctuation):
-            parcels.append(parcel_of(item, encode(item) if wire else None))
-            continue
-        for batch in _slices(item, most):
-            if batch.rows:
-                stamped: Batch = msgspec.structs.replace(batch, rate=rate) if rate else batch
-                parcels.append(parcel_of(stamped, encode(stamped) if wire else None))
-    return parcels
 
 
 def _slices(batch: Batch, most: int) -> Iterable[Batch]:

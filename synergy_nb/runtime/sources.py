@@ -97,7 +97,7 @@ class Feed:
     def _cut(self, item: Item, born: float) -> list[Chunk]:
         """The chunks of the item that comes next in the stream; none if it says nothing new."""
         following = msgspec.structs.replace(item, position=self.place.position, born=born)
-        chunks = cut([following], self.place, wire=self.wire, most=self._most, rate=self.rate)
+        chunks = cut(following, self.place, wire=self.wire, most=self._most, rate=self.rate)
         if chunks:
             self.place = chunks[-1].end
         return chunks
