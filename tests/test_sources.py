@@ -4,38 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synergy_nb.dataflow.hosting import Parcel
 from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.packing import coalesce
-from synergy_nb.dataflow.tuples import END, TYPES, Batch, Item, Punctuation, encode
-from synergy_nb.graph import Deploy, Start
+from synergy_nb.dataflow.streams.log import Limits
+from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, Point
+from synergy_nb.dataflow.tuples import END, START, TYPES, Batch, Item, Punctuation, decode, encode
 from synergy_nb.plan import source
-from synergy_nb.runtime.sources import PeerFeed, Stream, ThreadFeed
-from tests.two_hosts import Pair, fetched, numbers, play, table, trace
+from synergy_nb.runtime.sources import PeerFeed, PushFeed, Stream, ThreadFeed
+from tests.two_hosts import Pair, deployment, fetched, numbers, play, table, trace
 from tests.waiting import DEADLINE, turns, until
+
+TIME = {"time": "time"}
+COLUMNS = {
+    name: "int" if name in {"source_port", "destination_port", "bytes"} else "str" for name in table(0, 1).columns[1:]
+}
 
 
 def test_a_pushed_source_takes_each_item_once_and_turns_away_what_does_not_fit() -> None:
     async def scenario() -> None:
-        pair = Pair(window_bytes=20_000, result_bytes=20_000)
+        pair = Pair(limits=Limits(window=20_000))
         one = pair.net["a"]
-        columns = {
-            name: "int" if name in {"source_port", "destination_port", "bytes"} else "str"
-            for name in table(0, 1).columns[1:]
-        }
-        plan = source("python", name="mine", columns=columns).filter("bytes >= 0").sink()
-        for operator in reversed(list(plan.operators)):
-            one.carry_out(Deploy("app", operator, plan.to_bytes(), dict.fromkeys(plan.operators, "a")))
+        plan = source("python", name="mine", columns=COLUMNS).filter("bytes >= 0").sink()
+        order = deployment("app", plan, dict.fromkeys(plan.operators, "a"))
+        one.carry_out(msgspec.structs.replace(order, running=False))
         with pytest.raises(LookupError, match="application 'app' has no started source 'mine'"):
             one.push("app", "mine", b"")
-        one.carry_out(Start("app", "source"))
+        one.carry_out(order)
         with pytest.raises(LookupError, match="application 'app' has no started source 'yours'"):
             one.push("app", "yours", b"")
         with pytest.raises(ValueError, match="item: "):
@@ -78,7 +80,7 @@ def test_peers_emit_their_own_samples() -> None:
         pair = Pair(samples=lambda: samples.pop(0))
         one = pair.net["a"]
         pair.deploy("app", source("peers", interval=3600).sink(), {"source": "a", "sink": "a"})
-        feed = next(iter(one._path.feeds.values()))
+        feed = next(iter(one._driver.feeds.values()))
         assert isinstance(feed, PeerFeed)
         feed.tick()
         feed.tick()
@@ -108,7 +110,7 @@ def test_a_live_stream_has_positions_true_punctuations_and_the_schema_of_its_pla
         found = []
         for _ in range(4):
             feed.tick()
-            found += [parcel.item for parcel in feed.pending]
+            found += [chunk.item for chunk in feed.pending]
             feed.pending.clear()  # everything downstream has room
         feed.stop()
         batches = [item for item in found if isinstance(item, Batch)]
@@ -125,32 +127,90 @@ def test_a_live_stream_has_positions_true_punctuations_and_the_schema_of_its_pla
     play(scenario)
 
 
-async def collected(stream: Stream, clock: Callable[[], float], most: int = 1 << 20) -> list[Parcel]:
-    """What a feed makes of a paced stream, until its end."""
-    got = asyncio.Event()
-    failures: list[BaseException] = []
-    feed = ThreadFeed(
-        got.set,
-        clock,
-        wire=False,
-        most=most,
-        loop=asyncio.get_running_loop(),
-        read=lambda: (stream, True),
-        failed=failures.append,
-        name="synergy test",
-    )
-    feed.start()
-    seen: list[Parcel] = []
-    while not (seen and seen[-1].time == END):
-        await asyncio.wait_for(got.wait(), DEADLINE)
-        got.clear()
-        while feed.pending:
-            seen.append(feed.pending.popleft())
-            feed.emitted(seen[-1])
-    feed.stop()
-    await feed.closed()
-    assert not failures
-    return seen
+class Replay:
+    """What a feed makes of a stream, and a clock that goes on only while the feed waits."""
+
+    def __init__(self, items: Iterable[tuple[float, Item]], since: Point = ORIGIN, *, paced: bool = True) -> None:
+        self.now = 1000.0
+        self.waited: list[float] = []
+        self.chunks: list[Chunk] = []
+        self.failures: list[BaseException] = []
+        self.read = 0  # items of the stream so far
+
+        def stream() -> Stream:
+            for entry in items:
+                self.read += 1
+                yield entry
+
+        self.feed = ThreadFeed(
+            self._drain,
+            self.clock,
+            wire=False,
+            most=1 << 20,
+            since=since,
+            loop=asyncio.get_running_loop(),
+            read=lambda: (stream(), paced),
+            failed=self.failures.append,
+            name="synergy test",
+        )
+        self.feed._halt = Halt(self)
+
+    def clock(self) -> float:
+        return self.now
+
+    def _drain(self) -> None:
+        while self.feed.pending:
+            self.chunks.append(self.feed.pending.popleft())
+            self.feed.emitted(self.chunks[-1])
+
+    async def whole(self) -> list[Chunk]:
+        """All chunks, when the thread has ended."""
+        self.feed.start()
+        await asyncio.wait_for(self.feed.closed(), DEADLINE)
+        self.feed.stop()
+        return self.chunks
+
+
+class Halt(threading.Event):
+    """Whoever waits for it has waited at once."""
+
+    def __init__(self, replay: Replay) -> None:
+        super().__init__()
+        self.replay = replay
+
+    def wait(self, timeout: float | None = None) -> bool:
+        assert timeout is not None
+        self.replay.waited.append(timeout)
+        self.replay.now += timeout
+        return self.is_set()
+
+
+async def collected(stream: Stream, clock: Callable[[], float], *, paced: bool = True) -> list[Chunk]:
+    """What a feed makes of a stream whose clock shows these times."""
+    replay = Replay(stream, paced=paced)
+    replay.feed.clock = clock
+    chunks = await replay.whole()
+    assert not replay.failures
+    return chunks
+
+
+def until_of(chunks: list[Chunk]) -> list[int]:
+    """Event times that are promised, in their order."""
+    return [chunk.item.time for chunk in chunks if isinstance(chunk.item, Punctuation)]
+
+
+def tuples_of(chunks: list[Chunk]) -> list[int]:
+    """Values of the tuples, in their order."""
+    return numbers([chunk.item for chunk in chunks if isinstance(chunk.item, Batch)])
+
+
+def follow(chunks: list[Chunk], since: Point) -> None:
+    """Each chunk begins where the one before it ended, and its item is where the chunk says."""
+    for chunk in chunks:
+        assert chunk.start == since < chunk.end
+        assert chunk.item.position == since.position
+        assert chunk.rows == (chunk.item.rows if isinstance(chunk.item, Batch) else 0)
+        since = chunk.end
 
 
 def pieces(number: int, every: float) -> Stream:
@@ -167,14 +227,12 @@ def test_a_source_that_is_behind_hands_over_what_is_overdue_in_few_items() -> No
 
     async def scenario() -> None:
         seen = await collected(pieces(100, 1 / 256), lambda: next(looks))
-        batches = [parcel for parcel in seen if parcel.time is None]
-        assert numbers([parcel.item for parcel in batches]) == list(range(100))
-        assert [(parcel.position, parcel.rows) for parcel in batches] == [(0, 52), (52, 48)]
-        assert [parcel.born for parcel in batches] == [1000.0, 1000.0 + 52 / 256], "as old as the oldest tuple"
-        assert [(parcel.time, parcel.position) for parcel in seen if parcel.time is not None] == [
-            (52_000, 52),
-            (END, 100),
-        ]
+        follow(seen, ORIGIN)
+        batches = [chunk for chunk in seen if chunk.rows]
+        assert tuples_of(seen) == list(range(100))
+        assert [(chunk.start.position, chunk.rows) for chunk in batches] == [(0, 52), (52, 48)]
+        assert [chunk.born for chunk in batches] == [1000.0, 1000.0 + 52 / 256], "as old as the oldest tuple"
+        assert [chunk.end for chunk in seen if not chunk.rows] == [(52, 52_000), (100, END)]
 
     play(scenario)
 
@@ -187,7 +245,7 @@ def test_a_source_in_time_hands_over_each_item_as_it_is() -> None:
     async def scenario() -> None:
         seen = await collected(pieces(20, 0.1), lambda: next(looks))
         assert len(seen) == 41
-        assert [parcel.born - 1000.0 for parcel in seen] == pytest.approx([due for due, _ in pieces(20, 0.1)])
+        assert [chunk.born - 1000.0 for chunk in seen] == pytest.approx([due for due, _ in pieces(20, 0.1)])
 
     play(scenario)
 
@@ -254,36 +312,184 @@ def test_tuples_of_a_paced_stream_are_born_when_they_were_due(paced: bool) -> No
     looks = itertools.count(1000, 10)
 
     async def scenario() -> None:
-        got = asyncio.Event()
-        failures: list[BaseException] = []
-        feed = ThreadFeed(
-            got.set,
-            lambda: float(next(looks)),
-            wire=False,
-            most=1 << 20,
-            loop=asyncio.get_running_loop(),
-            read=lambda: (iter([(0.0, Batch(table(0, 1), 0, 0.0)), (1.5, Batch(table(1, 2), 0, 0.0))]), paced),
-            failed=failures.append,
-            name="synergy test",
-        )
-        feed.start()
-        seen: list[Parcel] = []
-        while len(seen) < 3:
-            await asyncio.wait_for(got.wait(), DEADLINE)
-            got.clear()
-            while feed.pending:
-                seen.append(feed.pending.popleft())
-                feed.emitted(seen[-1])
-        feed.stop()
-        await feed.closed()
-        assert [(parcel.position, parcel.time) for parcel in seen] == [(0, None), (1, None), (3, END)], (
-            "the end is added"
-        )
-        births = [parcel.born for parcel in seen[:2]]
+        stream = iter([(0.0, Batch(table(0, 1), 0, 0.0)), (1.5, Batch(table(1, 2), 0, 0.0))])
+        seen = await collected(stream, lambda: float(next(looks)), paced=paced)
+        assert [chunk.end for chunk in seen] == [(1, START), (3, START), (3, END)], "the end is added"
+        births = [chunk.born for chunk in seen[:2]]
         if paced:
             assert births[1] - births[0] == 1.5
         else:
             assert births[1] - births[0] == 10.0
-        assert not failures
+
+    play(scenario)
+
+
+# -- from a place on -------------------------------------------------------------------------------------------------
+
+
+def batches(number: int, rows: int) -> Stream:
+    """Batches with a punctuation behind each, the last of which ends the stream."""
+    for index in range(1, number + 1):
+        yield float(index), Batch(table((index - 1) * rows, rows), 0, 0.0)
+        yield float(index), Punctuation(END if index == number else index * rows * 1000, 0, 0.0)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_a_stream_that_is_read_again_goes_on_behind_any_place(data: st.DataObject) -> None:
+    """Whatever was given up to that place and what is given behind it are the whole stream."""
+    number, rows = data.draw(st.integers(1, 8)), data.draw(st.integers(1, 7))
+    position = data.draw(st.integers(0, number * rows))
+    promised = data.draw(st.integers(0, position // rows))
+    since = Point(position, START if not promised else END if promised == number else promised * rows * 1000)
+
+    async def scenario() -> None:
+        replay = Replay(batches(number, rows), since, paced=False)
+        chunks = await replay.whole()
+        assert not replay.failures
+        follow(chunks, since)
+        assert replay.feed.place == ((number * rows, END) if chunks else since)
+        assert tuples_of(chunks) == list(range(position, number * rows))
+        told = until_of(chunks)
+        assert told == sorted(set(told))
+        assert told[-1:] == ([] if since.until == END else [END])
+        assert all(until > since.until for until in told)
+
+    play(scenario)
+
+
+def test_a_place_within_a_batch_cuts_that_batch() -> None:
+    async def scenario() -> None:
+        chunks = await Replay(batches(3, 10), Point(14, 10_000), paced=False).whole()
+        assert [(chunk.start, chunk.end) for chunk in chunks] == [
+            ((14, 10_000), (20, 10_000)),
+            ((20, 10_000), (20, 20_000)),
+            ((20, 20_000), (30, 20_000)),
+            ((30, 20_000), (30, END)),
+        ]
+        assert tuples_of(chunks) == list(range(14, 30))
+
+    play(scenario)
+
+
+def test_a_promise_among_the_tuples_that_are_left_out_is_given_once_if_it_is_new() -> None:
+    async def scenario() -> None:
+        chunks = await Replay(batches(4, 10), Point(25, 5000), paced=False).whole()
+        assert [chunk.end for chunk in chunks[:3]] == [(25, 20_000), (30, 20_000), (30, 30_000)]
+        assert tuples_of(chunks) == list(range(25, 40))
+
+    play(scenario)
+
+
+def test_behind_the_end_of_a_stream_nothing_is_given() -> None:
+    async def scenario() -> None:
+        replay = Replay(batches(2, 10), Point(20, END), paced=False)
+        assert await replay.whole() == []
+        assert not replay.failures
+        last = await Replay(batches(2, 10), Point(20, 15_000), paced=False).whole()
+        assert [(chunk.start, chunk.end) for chunk in last] == [((20, 15_000), (20, END))]
+
+    play(scenario)
+
+
+def test_a_stream_that_has_become_shorter_fails() -> None:
+    async def scenario() -> None:
+        replay = Replay(batches(2, 10), Point(21, 15_000), paced=False)
+        assert await replay.whole() == []
+        assert [str(error) for error in replay.failures] == [
+            "its stream has 20 tuples; expected at least 21, as it had before"
+        ]
+
+    play(scenario)
+
+
+def test_the_pace_counts_from_the_first_item_that_is_given() -> None:
+    """A tuple every 10 s: the 900 that are left out are not waited for, those that follow are."""
+
+    async def scenario() -> None:
+        replay = Replay(pieces(1000, 10.0), Point(900, 900_000))
+        chunks = await replay.whole()
+        assert tuples_of(chunks) == list(range(900, 1000))
+        births = [chunk.born for chunk in chunks if chunk.rows]
+        assert births == pytest.approx([1000.0 + 10.0 * number for number in range(100)])
+        assert sum(replay.waited) == pytest.approx(990.0)
+
+    play(scenario)
+
+
+def test_what_is_left_out_is_not_kept_and_can_be_broken_off() -> None:
+    async def scenario() -> None:
+        endless = ((0.0, Batch(table(0, 1), 0, 0.0)) for _ in itertools.count())
+        replay = Replay(endless, Point(1 << 60, 0))
+        replay.feed.start()
+        await until(lambda: replay.read > 1000)
+        assert not replay.chunks
+        replay.feed.stop()
+        await asyncio.wait_for(replay.feed.closed(), DEADLINE)
+        assert not replay.failures
+
+    play(scenario)
+
+
+def test_a_pushed_source_goes_on_behind_a_place() -> None:
+    feed = PushFeed(
+        lambda: None, lambda: 7.0, wire=True, most=1000, since=Point(10, 5000), schema=COLUMNS | TIME, room=1 << 20
+    )
+
+    def push(item: Item) -> list[Chunk]:
+        assert feed.push(encode(item))
+        found = list(feed.pending)
+        feed.pending.clear()
+        return found
+
+    assert push(Batch(table(0, 10), 0, 0.0)) == [], "it is known"
+    assert push(Punctuation(4000, 10, 0.0)) == [], "it says nothing new"
+    assert push(Punctuation(6000, 9, 0.0)) == [], "it belongs before the place"
+    with pytest.raises(ValueError, match="position: 20; expected 10: items are missing"):
+        feed.push(encode(Batch(table(20, 1), 20, 0.0)))
+    chunks = push(Batch(table(5, 30), 5, 0.0)) + push(Punctuation(30_000, 35, 0.0))
+    follow(chunks, Point(10, 5000))
+    assert len(chunks) > 2
+    assert tuples_of(chunks) == list(range(10, 35))
+    assert feed.place == (35, 30_000)
+    for chunk in chunks:
+        assert chunk.size <= 1000
+        assert chunk.born == 7.0
+        assert chunk.payload is not None
+        assert decode(chunk.payload) == chunk.item
+
+
+def test_the_measured_rate_goes_along_with_batches() -> None:
+    feed = PushFeed(lambda: None, lambda: 7.0, wire=False, most=1 << 20, schema=COLUMNS | TIME, room=1 << 20)
+    feed.rate = 250.0
+    feed.push(encode(Batch(table(0, 3), 0, 0.0)))
+    item = feed.pending[0].item
+    assert isinstance(item, Batch)
+    assert item.rate == 250.0
+
+
+def test_samples_of_a_peer_follow_those_of_the_one_before() -> None:
+    """Its clock is behind, and yet no sample breaks a promise of the other."""
+
+    async def scenario() -> None:
+        since = Point(4, 20_000_000)
+        feed = PeerFeed(
+            lambda: None,
+            lambda: 10.0,
+            wire=False,
+            most=1 << 20,
+            since=since,
+            loop=asyncio.get_running_loop(),
+            address="b",
+            interval=1000.0,
+            samples=lambda: [("cpu", "process", 0.25)],
+        )
+        feed.tick()
+        chunks = list(feed.pending)
+        feed.stop()
+        follow(chunks, since)
+        assert isinstance(chunks[0].item, Batch)
+        assert int(chunks[0].item.table["time"].to_physical()[0]) == 20_000_000
+        assert chunks[1].end == (5, 20_000_001)
 
     play(scenario)
