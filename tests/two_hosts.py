@@ -86,7 +86,7 @@ class Pair:
             if found.finished:
                 return batches
             if not found.items:
-                await self.net[address].arrival(application, None, "test", DEADLINE)
+                await self.net[address].arrival(application, None, DEADLINE)
 
     async def close(self) -> None:
         for one in self.net.values():

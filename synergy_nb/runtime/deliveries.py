@@ -50,7 +50,7 @@ class Deliveries:
                     return pack(Fetched(found.items, found.start, found.end, found.finished))
                 since = found.end
                 if nothing:
-                    await self._host.arrival(asked.application, asked.sink, asked.reader, left)
+                    await self._host.arrival(asked.application, asked.sink, left)
             except LookupError:
                 if self._known(asked.application).status in LASTING:
                     raise

@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from synergy_nb.dataflow.logic import reason_of
 from synergy_nb.dataflow.memory import Memory, MemoryExceeded, Share
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.deployments import Deployment
@@ -152,7 +151,9 @@ class Host:
         self._warm: set[str] = set()  # kinds of operators that have run
         self._sinks = Sinks(runtime.loop, runtime.clock, runtime.record, measured, measure_s)
         self._standstill_s = standstill_s
-        self._stands: dict[tuple[Component, str], tuple[Point, float]] = {}  # reader without room: its place, since when
+        self._stands: dict[
+            tuple[Component, str], tuple[Point, float]
+        ] = {}  # reader without room: its place, since when
         self._watcher: Any = None
         self._closed = False
 
@@ -275,7 +276,9 @@ class Host:
                     since = now
                 elif now - since >= self._standstill_s:
                     seconds = now - since
-                    reason = f"took nothing for {seconds:.3g} s of the stream of {component.operator}, which others share"
+                    reason = (
+                        f"took nothing for {seconds:.3g} s of the stream of {component.operator}, which others share"
+                    )
                     self._held_up(component.application, component.operator, cursor.reader.operator, reason)
                     since = now
                 self._stands[key] = cursor.consumed, since
@@ -419,7 +422,7 @@ class Host:
         last = upto >= self.hosting.components[application, name].log.end
         return Portion(items, start, upto, sink.ended and last)
 
-    async def arrival(self, application: str, operator: str | None, reader: str, seconds: float) -> None:
+    async def arrival(self, application: str, operator: str | None, seconds: float) -> None:
         """Return when the sink has something new to fetch or has ended, at the latest after ``seconds``.
 
         Raises
@@ -455,6 +458,7 @@ class Host:
 
     def halt(self, application: str) -> None:
         """Measure the sinks of an application for the last time; what reaches them from here on is dropped."""
+
         def end(sink: Sink) -> Point:
             return self.hosting.components[application, sink.operator].log.end
 

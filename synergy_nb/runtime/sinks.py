@@ -17,7 +17,9 @@ from synergy_nb.dataflow.tuples import END
 
 __all__ = ["Portion", "Sink", "Sinks"]
 
-READERS: Final = 4  # readers whose last portion may be asked for again; what an earlier one was given counts as received
+READERS: Final = (
+    4  # readers whose last portion may be asked for again; what an earlier one was given counts as received
+)
 
 
 class Portion(NamedTuple):
@@ -66,7 +68,7 @@ class Sink:
         self.reported = False  # whether the record with the end was given
         self.given = ORIGIN
         self.upto: Point | None = None  # place behind which nothing is given
-        self._last: dict[str, tuple[Point, Point]] = {}  # reader to the places between which it was given last
+        self._portions: dict[str, tuple[Point, Point]] = {}  # reader to the places between which it was given last
         self._news = asyncio.Event()
         self._delays = DelayHistogram(limit)
         self._recent = DelayHistogram(limit)
@@ -125,19 +127,19 @@ class Sink:
         since
             Place up to which it has all that it was given; None: it has nothing yet.
         """
-        start, end = self._last.get(reader, (self.given, self.given))
+        start, end = self._portions.get(reader, (self.given, self.given))
         if start < end and (since is None or since <= start):
             return start, end
         return self.given, None
 
     def give(self, reader: str, start: Point, end: Point) -> Point:
         """A reader is given what is between two places; returns the place before which nobody asks any more."""
-        self._last.pop(reader, None)
-        self._last[reader] = start, end
-        while len(self._last) > READERS:
-            del self._last[next(iter(self._last))]
+        self._portions.pop(reader, None)
+        self._portions[reader] = start, end
+        while len(self._portions) > READERS:
+            del self._portions[next(iter(self._portions))]
         self.given = max(self.given, end)
-        return min((begin for begin, upto in self._last.values() if begin < upto), default=self.given)
+        return min((begin for begin, upto in self._portions.values() if begin < upto), default=self.given)
 
     def qos(self) -> dict[str, Any]:
         """Quality of service since it began: delays in seconds (quantiles within 1 %), shares, tuples/s and bytes/s."""

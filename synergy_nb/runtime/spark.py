@@ -400,6 +400,14 @@ class SparkPart(Feed):
             self._query.append(port, item)
         return iter(())
 
+    def snapshot(self) -> bytes:
+        """Refuse: what it keeps is with Spark."""
+        raise ValueError("a part on Spark keeps its state with Spark; expected an operator of peers")
+
+    def restore(self, data: bytes, /) -> None:
+        """Refuse: what it keeps is with Spark."""
+        raise ValueError("a part on Spark keeps its state with Spark; expected an operator of peers")
+
     # -- as feed -------------------------------------------------------------------------------------------------
 
     def prepare(self) -> None:

@@ -174,7 +174,9 @@ class StreamDriver:
         return self.hosting.receive(sender, frame, self._clock())
 
     def _decoded(self, sender: str) -> None:
-        queue = self._arriving[sender]
+        queue = self._arriving.get(sender)
+        if queue is None:  # the frames of several futures have been taken together
+            return
         while queue:
             first = queue[0]
             if isinstance(first, asyncio.Future):

@@ -47,8 +47,8 @@ class Hosting:
     peer
         Address of the peer.
     create
-        Makes the logic of a new component of a deployed application, None for a source; it may set the component's kind,
-        limits and memory.
+        Makes the logic of a new component of a deployed application, None for a source; it may set the kind, limits and
+        memory of the component.
     limits
         Bytes that each log holds.
     memory
@@ -254,7 +254,7 @@ class Hosting:
         return self._done(now)
 
     def results(self, application: str, operator: str, since: Point, most: float) -> list[Chunk]:
-        """Results of a sink behind a place, as far as they are kept: of so many bytes, but one chunk if there is any."""
+        """Results of a sink behind a place, as far as they are kept: so many bytes, but one chunk if there is any."""
         component = self.components.get((application, operator))
         found: list[Chunk] = []
         size = 0
