@@ -1,4 +1,4 @@
-"""What is decided: component graphs, and the instructions that carry them out.
+"""What is decided: component graphs, and what drivers are asked and tell of them.
 
 A *component graph* λ (section 2.2.1) gives each operator of a query plan the peer whose component executes it. A
 *replication graph* ρ (section 4.2) gives each component the peers of its backups.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import msgspec
 
@@ -19,116 +20,15 @@ from synergy_nb.queueing import tandem_tail
 
 __all__ = [
     "ComponentGraph",
-    "Deploy",
-    "Detach",
     "Hop",
-    "Moving",
     "Place",
     "Placed",
     "ReplicaGraph",
-    "Replicate",
     "Report",
-    "Start",
-    "Undeploy",
     "Use",
     "late",
     "merge",
 ]
-
-
-class Deploy(msgspec.Struct, frozen=True):
-    """Create the execution of one operator of an application, with its queue and its channels downstream.
-
-    Parameters
-    ----------
-    application, operator
-        Application and operator whose execution is created.
-    plan
-        ``Plan.to_bytes()``.
-    peers
-        Operator id to the address of the peer that executes it: the component graph λ.
-    discipline
-        Order in which queued tuples are served: ``fcfs``, ``edf`` or ``least_slack``.
-    backups
-        Operator id to the peers of its backups: the replication graph ρ.
-    resumed
-        Whether it takes the place of another: it goes on from what this peer, as its backup, has got of it, and emits
-        after :class:`Moving`.
-    """
-
-    application: str
-    operator: str
-    plan: bytes
-    peers: dict[str, str]
-    discipline: str = "fcfs"
-    backups: dict[str, tuple[str, ...]] = {}
-    resumed: bool = False
-
-
-class Replicate(msgspec.Struct, frozen=True):
-    """Keep what the primary of an operator emits, as its backup.
-
-    Parameters
-    ----------
-    application, operator
-        Application and operator whose output is kept.
-    plan
-        ``Plan.to_bytes()``.
-    peers, backups
-        Component graph λ and replication graph ρ.
-    """
-
-    application: str
-    operator: str
-    plan: bytes
-    peers: dict[str, str]
-    backups: dict[str, tuple[str, ...]]
-
-
-class Moving(msgspec.Struct, frozen=True):
-    """Send the streams of an application where it now is.
-
-    Parameters
-    ----------
-    application
-        Which.
-    peers, backups
-        Component graph λ and replication graph ρ from now on.
-    """
-
-    application: str
-    peers: dict[str, str]
-    backups: dict[str, tuple[str, ...]]
-
-
-class Start(msgspec.Struct, frozen=True):
-    """Let a source emit: all components of its application's graph are deployed."""
-
-    application: str
-    operator: str
-
-
-class Undeploy(msgspec.Struct, frozen=True):
-    """Stop the execution of one operator of an application and forget it."""
-
-    application: str
-    operator: str
-
-
-class Detach(msgspec.Struct, frozen=True):
-    """Let an operator of an application go on for those who share its stream, but send no more to its own consumers.
-
-    Parameters
-    ----------
-    application, operator
-        Application and operator that goes on.
-    consumers
-        Operators of the same application that get no more of its stream, even where they were what it waited for.
-    """
-
-    application: str
-    operator: str
-    consumers: tuple[str, ...]
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -277,8 +177,23 @@ class Hop(msgspec.Struct, frozen=True, gc=False, array_like=True):
     variance: float = 0.0
 
 
-Use = tuple[str, str, str]
-"""A component that a stream is made by: application that had it deployed, operator, and the peer that it is on."""
+class Use(NamedTuple):
+    """A component that a stream is made by.
+
+    Parameters
+    ----------
+    application, operator
+        Application that had it deployed, and operator.
+    peer
+        Address of the peer that it is on.
+    epoch
+        Number of components that have been in its place before.
+    """
+
+    application: str
+    operator: str
+    peer: str
+    epoch: int = 0
 
 
 class ComponentGraph(msgspec.Struct, frozen=True):

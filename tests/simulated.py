@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from synergy_nb.assembly import ALL_COMPONENTS, PeerConfig, SynergyPeer
-from synergy_nb.graph import Deploy, Place, Report, Start, Undeploy
+from synergy_nb.dataflow.streams.deployments import Deployment
+from synergy_nb.dataflow.streams.deployments import Place as Where
+from synergy_nb.graph import Place, Report
 from synergy_nb.journal import Event
 from synergy_nb.overlay.assembled import assemble
 from synergy_nb.peer import Peer
@@ -34,8 +36,7 @@ class Ring:
         self.config = config
         self.synergy: dict[str, SynergyPeer] = {}
         self.reports: dict[str, list[Report]] = {}
-        self.deployed: dict[tuple[str, str, str], Deploy] = {}
-        self.started: set[tuple[str, str, str]] = set()
+        self.deployments: dict[tuple[str, str], Deployment] = {}
         for number in range(peers):
             peer = self.make(number)
             self.simulation.add(peer)
@@ -57,7 +58,25 @@ class Ring:
         """End a peer, and with it what it executed."""
         self.simulation.crash(address)
         self.synergy.pop(address, None)
-        self.deployed = {key: order for key, order in self.deployed.items() if key[0] != address}
+        self.deployments = {key: known for key, known in self.deployments.items() if key[0] != address}
+
+    @property
+    def deployed(self) -> dict[tuple[str, str, str], Where]:
+        """What peers execute: peer, application and operator to where the peer believes it is."""
+        return {
+            (address, application, operator): place
+            for (address, application), known in self.deployments.items()
+            for operator, place in known.places.items()
+            if place.active == address
+        }
+
+    @property
+    def started(self) -> set[tuple[str, str, str]]:
+        """Sources that emit: peer, application and operator."""
+        return {key for key, place in self.deployed.items() if not place.inputs and not place.sink and self._runs(key)}
+
+    def _runs(self, key: tuple[str, str, str]) -> bool:
+        return self.deployments[key[:2]].running
 
     def _carry_out(self, address: str, instruction: object) -> None:
         match instruction:
@@ -66,13 +85,20 @@ class Ring:
                 self.simulation.call(address, composition.decided, decided(instruction))
             case Report():
                 self.reports.setdefault(instruction.application, []).append(instruction)
-            case Deploy():
-                self.deployed[address, instruction.application, instruction.operator] = instruction
-            case Start(application, operator):
-                assert (address, application, operator) in self.deployed, "a source starts before it is deployed"
-                self.started.add((address, application, operator))
-            case Undeploy(application, operator):
-                self.deployed.pop((address, application, operator), None)
+            case Deployment():
+                self._converge(address, instruction)
+
+    def _converge(self, address: str, told: Deployment) -> None:
+        """Hold what every instruction must be, and remember it."""
+        known = self.deployments.get((address, told.application))
+        assert known is not None or told.places, "an application ends that was never there"
+        assert known is None or known.version <= told.version, "an earlier deployment comes later"
+        for operator, place in told.places.items():
+            assert all(place.active != peer for peer in place.copies), f"{operator} has a copy where it is"
+        if told.places:
+            self.deployments[address, told.application] = told
+        else:
+            del self.deployments[address, told.application]
 
     def submit(self, at: str, request: str, plan: Plan, placement: str = "composed") -> None:
         """Submit a plan at a peer now."""

@@ -12,8 +12,9 @@ from synergy_nb.algorithms.composition.adaptive import History, adapted
 from synergy_nb.algorithms.composition.messages import Probe, Release, Request, encode_request
 from synergy_nb.algorithms.session.messages import Confirm, Graph
 from synergy_nb.assembly import ALL_COMPONENTS, PeerConfig, SynergyPeer
+from synergy_nb.dataflow.streams.deployments import Deployment
 from synergy_nb.explanation import Explanation
-from synergy_nb.graph import Deploy, Hop
+from synergy_nb.graph import Hop
 from synergy_nb.peer import Effect, Instruct, Record, Send
 from synergy_nb.plan import Plan, source
 from tests.simulated import Ring
@@ -375,8 +376,12 @@ def test_a_confirmation_of_an_earlier_attempt_deploys_nothing_of_the_current_one
     effects = synergy.peer.receive("b", confirm(query, "o1", "o3", attempt=1), 1.1)
     assert refusals(effects) == ["stale attempt"]
     effects = synergy.peer.receive("b", confirm(query, "o1", "o3", attempt=2), 1.2)
-    deployed = [effect.instruction for effect in effects if isinstance(effect, Instruct)]
-    assert [order.operator for order in deployed if isinstance(order, Deploy)] == ["o1", "source"]
+    told = [effect.instruction for effect in effects if isinstance(effect, Instruct)]
+    deployments = [each for each in told if isinstance(each, Deployment)]
+    assert [sorted(name for name in each.places if each.places[name].active == "a") for each in deployments] == [
+        ["o1"],
+        ["o1", "source"],
+    ]
 
 
 def test_a_late_confirmation_brings_no_finished_application_back() -> None:
@@ -385,10 +390,10 @@ def test_a_late_confirmation_brings_no_finished_application_back() -> None:
     ring.submit("peer-0", "r", query)
     assert ring.until_decided("r").status == "running"
     origin = ring.synergy["peer-0"]
-    order = next(order for order in ring.deployed.values() if isinstance(order, Deploy))
+    peers = ring.reports["r"][-1].peers
     ring.simulation.call("peer-0", origin.session.finished, "r")
     assert ring.status("r") == "finished"
-    late = Confirm(Graph("r", 1, "peer-0", query.to_bytes(), order.peers, "fcfs"), "delay", "sink")
+    late = Confirm(Graph("r", 1, "peer-0", query.to_bytes(), peers, "fcfs"), "delay", "sink")
     origin.peer.receive("peer-0", late, ring.simulation.now)
     assert not origin.ledger.requests
 

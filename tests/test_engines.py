@@ -11,8 +11,8 @@ from spark_stream.supported import supported
 from synergy_nb.algorithms.engines import Offer, choose
 from synergy_nb.algorithms.session import SessionConfig
 from synergy_nb.assembly import ALL_COMPONENTS, PeerConfig
+from synergy_nb.dataflow.streams.deployments import Deployment
 from synergy_nb.explanation import Explanation
-from synergy_nb.graph import Deploy
 from synergy_nb.plan import Plan, PlanError, source
 from synergy_nb.plan.builder import Stream
 from synergy_nb.plan.parts import PART, Profile, cones, pace, parts_of, place, profiled
@@ -48,12 +48,14 @@ class SparkRing(Ring):
             each.spark = offer or Offer()
 
     def _carry_out(self, address: str, instruction: object) -> None:
+        before = set(self.deployed)
         super()._carry_out(address, instruction)
-        if isinstance(instruction, Deploy) and instruction.operator in parts_of(Plan.from_bytes(instruction.plan)):
+        if isinstance(instruction, Deployment):
             session = self.synergy[address].session
-            self.synergy[address].peer.after(
-                self.takes, session.component_ready, instruction.application, instruction.operator
-            )
+            for part in parts_of(Plan.from_bytes(instruction.plan)):
+                key = (address, instruction.application, part)
+                if key in self.deployed and key not in before:
+                    self.synergy[address].peer.after(self.takes, session.component_ready, instruction.application, part)
 
 
 # -- parts -----------------------------------------------------------------------------------------------------------

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.assembly import PeerConfig
-from synergy_nb.graph import Detach
+from synergy_nb.dataflow.streams.deployments import Borrowed, Deployment, Feed, Lent
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.builder import Stream
 from tests.simulated import Ring
@@ -40,6 +39,20 @@ def points(ring: Ring, name: str) -> set[str]:
     return set(found[0].detail["points"]) if found else set()
 
 
+def told_of(ring: Ring, at: str, application: str = "a") -> Deployment:
+    return ring.deployments[at, application]
+
+
+def lent(ring: Ring, at: str, operator: str) -> tuple[Lent, ...]:
+    """Who shares a stream of application ``a``, as its peer was told."""
+    return told_of(ring, at).places[operator].lent
+
+
+def readers(ring: Ring, at: str, operator: str) -> list[tuple[str, int]]:
+    """Who of application ``a`` itself reads a stream, as its peer was told."""
+    return told_of(ring, at).readers(operator)
+
+
 def stop(ring: Ring, at: str, name: str) -> None:
     ring.simulation.call(at, ring.synergy[at].stop, name)
     ring.run(2.0)
@@ -59,7 +72,10 @@ def test_the_same_query_needs_nothing_but_a_sink() -> None:
     second = started(ring, "peer-5", "b", by_link())
     assert points(ring, "b") == {"by_link"}
     assert second == {"by_link": first["by_link"], "sink": "peer-5"}
-    assert ring.deployed[first["by_link"], "b", "by_link"].application == "b"
+    told = ring.deployments["peer-5", "b"]
+    assert told.places["sink"].inputs == (Feed("a", "by_link"),)
+    assert told.borrowed == (Borrowed("a", "by_link", first["by_link"]),)
+    assert lent(ring, first["by_link"], "by_link") == (Lent("b", "sink", 0, "peer-5"),)
     grown = {a for a, each in ring.synergy.items() if each.ledger.load > loads[a] + 1e-9}
     assert grown <= {"peer-5"}  # a sink costs next to nothing, the rest is there already
 
@@ -71,7 +87,7 @@ def test_a_query_that_begins_alike_takes_the_stream_where_they_part() -> None:
     assert points(ring, "b") == {"large"}
     assert second["large"] == first["large"]
     assert set(second) == {"large", "by_source", "sink"}
-    assert (second["large"], "b", "large") in ring.started
+    assert lent(ring, first["large"], "large") == (Lent("b", "by_source", 0, second["by_source"]),)
     if second["by_source"] != second["large"]:
         taken = ring.synergy[second["by_source"]].ledger
         assert taken.residual_bandwidth("", second["large"]) < taken.bandwidth_from(second["large"])
@@ -97,19 +113,12 @@ def test_a_producer_stays_for_its_consumers_and_goes_with_the_last() -> None:
     ring = Ring(8, seed=4)
     first = started(ring, "peer-3", "a", by_link())
     second = started(ring, "peer-5", "b", by_source())
-    asked: list[Detach] = []
-    carry_out = ring.simulation.on_instruction
-
-    def note(address: str, instruction: msgspec.Struct) -> None:
-        if isinstance(instruction, Detach):
-            asked.append(instruction)
-        assert carry_out is not None
-        carry_out(address, instruction)
-
-    ring.simulation.on_instruction = note
+    assert readers(ring, first["large"], "large") == [("by_link", 0)]
     stop(ring, "peer-3", "a")
     assert ring.status("a") == "stopped"
-    assert asked == [Detach("a", "large", ("by_link",))]
+    assert readers(ring, first["large"], "large") == []
+    assert readers(ring, first["packets"], "packets") == [("large", 0)]
+    assert lent(ring, first["large"], "large") == (Lent("b", "by_source", 0, second["by_source"]),)
     here = {(peer, application, operator) for peer, application, operator in ring.deployed}
     assert {(first["packets"], "a", "packets"), (first["large"], "a", "large")} <= here
     assert not {operator for _, application, operator in here if application == "a"} - {"packets", "large"}
@@ -117,6 +126,24 @@ def test_a_producer_stays_for_its_consumers_and_goes_with_the_last() -> None:
     assert not ring.deployed
     assert not left(ring)
     assert second["large"] == first["large"]
+
+
+def test_results_stay_at_a_sink_and_hold_up_nobody_who_shares() -> None:
+    ring = Ring(8, seed=4)
+    first = started(ring, "peer-3", "a", by_link())
+    started(ring, "peer-5", "b", by_link())
+    ring.simulation.call("peer-3", ring.synergy["peer-3"].session.component_failed, "a", "sink", "broken")
+    ring.run(2.0)
+    assert ring.status("a") == "failed"
+    kept = told_of(ring, "peer-3").places["sink"]
+    assert (kept.sink, kept.inputs) == (True, ())
+    assert readers(ring, first["by_link"], "by_link") == []
+    assert lent(ring, first["by_link"], "by_link") == (Lent("b", "sink", 0, "peer-5"),)
+    stop(ring, "peer-5", "b")
+    assert set(ring.deployed) == {("peer-3", "a", "sink")}
+    stop(ring, "peer-3", "a")
+    assert not ring.deployments
+    assert not left(ring)
 
 
 def test_a_stream_of_a_stream_keeps_all_that_it_is_made_of() -> None:
@@ -129,8 +156,10 @@ def test_a_stream_of_a_stream_keeps_all_that_it_is_made_of() -> None:
     stop(ring, "peer-1", "a")
     stop(ring, "peer-2", "b")
     alive = {(application, operator) for _, application, operator in ring.deployed}
-    assert {("a", "packets"), ("a", "large"), ("a", "by_link"), ("b", "by_link"), ("b", "ranked")} <= alive
-    assert ("a", "sink") not in alive
+    assert {("a", "packets"), ("a", "large"), ("a", "by_link"), ("b", "ranked")} <= alive
+    assert not {("a", "sink"), ("b", "sink")} & alive
+    assert lent(ring, first["by_link"], "by_link") == (Lent("b", "ranked", 0, second["ranked"]),)
+    assert told_of(ring, second["ranked"], "b").places["ranked"].lent == (Lent("c", "n", 0, third["n"]),)
     assert ring.status("c") == "running"
     stop(ring, "peer-3", "c")
     assert not ring.deployed

@@ -9,8 +9,9 @@ import pytest
 
 from synergy_nb.algorithms.availability import PlacementConfig
 from synergy_nb.assembly import PeerConfig
+from synergy_nb.dataflow.streams.deployments import Deployment, Role
 from synergy_nb.explanation import Explanation
-from synergy_nb.graph import ComponentGraph, Hop, Moving, Replicate
+from synergy_nb.graph import ComponentGraph, Hop
 from synergy_nb.placements import check_placement
 from synergy_nb.plan import Plan, source
 from synergy_nb.widgets.report import report as page_of
@@ -83,9 +84,14 @@ def test_a_backup_takes_over_and_then_the_next_one() -> None:
     assert at(ring) == PEERS | {"o0": "peer-4", "o1": "peer-4"}
     assert [event.detail["epoch"] for event in ring.events("r", "taken_over")] == [1, 2]
     assert ring.reports["r"][-1].peers == PEERS | {"o0": "peer-4", "o1": "peer-4"}
-    deployed = ring.deployed["peer-4", "r", "o1"]
-    assert deployed.resumed
-    assert deployed.backups == {"o0": (), "o1": ()}
+    told = ring.deployments["peer-4", "r"]
+    assert {name: (place.epoch, place.backups) for name, place in told.places.items()} == {
+        "source": (0, ()),
+        "o0": (2, ()),
+        "o1": (2, ()),
+        "sink": (0, ()),
+    }
+    assert [version % (1 << 20) for version in {known.version for known in ring.deployments.values()}] == [2]
     ring.crash("peer-4")
     ring.run(6.0)
     assert ring.status("r") == "failed"
@@ -147,22 +153,45 @@ def test_a_backup_without_bandwidth_is_refused() -> None:
 
 def test_drivers_are_told_what_to_keep_and_what_has_moved() -> None:
     ring = Ring(6, seed=1)
-    told: dict[str, list[str]] = {}
+    told: list[tuple[str, Deployment]] = []
     carry_out = ring.simulation.on_instruction
 
     def note(address: str, instruction: object) -> None:
-        if isinstance(instruction, Replicate | Moving):
-            told.setdefault(address, []).append(type(instruction).__name__)
+        if isinstance(instruction, Deployment):
+            told.append((address, instruction))
         carry_out(address, instruction)  # type: ignore[misc, arg-type]
 
     ring.simulation.on_instruction = note
     established(ring)
-    assert told == {"peer-3": ["Replicate"] * 2, "peer-4": ["Replicate"] * 2}
+    for address in ("peer-3", "peer-4"):
+        known = ring.deployments[address, "r"]
+        assert {name for name in known.places if known.role(name, address) is Role.BACKUP} == {"o0", "o1"}
+    ring.crash("peer-2")
+    told.clear()
+    ring.run(6.0)
+    assert {address for address, _ in told} == {"peer-0", "peer-1", "peer-3", "peer-4"}
+    assert {each.places["o1"].active for _, each in told} == {"peer-3"}
+    for address, each in told:
+        assert "peer-2" not in each.peers, address
+        assert each.running
+
+
+def test_who_takes_several_over_loses_the_backup_of_none() -> None:
+    """Each is asked for by a message of its own; the first must not take the others' backups away."""
+    ring = Ring(6, seed=1)
+    established(ring)
+    roles: list[list[Role | None]] = []
+    carry_out = ring.simulation.on_instruction
+
+    def note(address: str, instruction: object) -> None:
+        if isinstance(instruction, Deployment) and address == "peer-3":
+            roles.append([instruction.role(name, address) for name in ("o0", "o1")])
+        carry_out(address, instruction)  # type: ignore[misc, arg-type]
+
+    ring.simulation.on_instruction = note
     ring.crash("peer-2")
     ring.run(6.0)
-    assert {address: names[-1] for address, names in told.items()} == dict.fromkeys(
-        ("peer-0", "peer-1", "peer-3", "peer-4"), "Moving"
-    )
+    assert roles == [[Role.ACTIVE, Role.ACTIVE]]
 
 
 def test_streams_of_what_may_move_are_not_shared() -> None:

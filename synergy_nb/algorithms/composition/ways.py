@@ -56,7 +56,7 @@ def sharing_way(
             return False
         for entry in found.get(plan.stream_name(operator), ()):
             made_by = _made_by(entry)
-            if made_by and not any(is_dead(peer) for _, _, peer in made_by):
+            if made_by and not any(is_dead(use.peer) for use in made_by):
                 at = str(entry.attributes["application"]), str(entry.attributes["operator"])
                 providers.setdefault(operator, {})[entry.host] = at
                 shared.setdefault(operator, {})[entry.host] = made_by

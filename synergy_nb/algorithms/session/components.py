@@ -7,14 +7,14 @@ last user that goes takes it away, so that no producer outlives its consumers (s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from typing import TypeAlias
 
 import msgspec
 
 from synergy_nb.algorithms.session.messages import Graph
 from synergy_nb.algorithms.session.records import made_by
-from synergy_nb.graph import Detach, Undeploy, Use
+from synergy_nb.graph import Use
 from synergy_nb.ledger import Ledger
 from synergy_nb.overlay.streams import Streams
 from synergy_nb.peer import Peer
@@ -40,13 +40,13 @@ class Component:
         All components that make its stream: those upstream of it, wherever they are, and itself.
     reached
         Seconds from a source until a tuple is done here, as probes found it.
+    epoch
+        Number of components that have been in its place before.
 
     Attributes
     ----------
     users : set of str
         Applications that use its stream.
-    detached : set of str
-        Operators of its plan that no longer read it.
     offered : bool
         Whether its stream is in the directory.
     load : tuple of Segment or None
@@ -54,15 +54,15 @@ class Component:
         capacity.
     """
 
-    __slots__ = ("detached", "load", "offered", "operator", "plan", "reached", "users", "uses")
+    __slots__ = ("epoch", "load", "offered", "operator", "plan", "reached", "users", "uses")
 
-    def __init__(self, plan: Plan, operator: str, uses: tuple[Use, ...], reached: float) -> None:
+    def __init__(self, plan: Plan, operator: str, uses: tuple[Use, ...], reached: float, epoch: int) -> None:
+        self.epoch = epoch
         self.plan = plan
         self.operator = operator
         self.uses = uses
         self.reached = reached
         self.users: set[str] = set()
-        self.detached: set[str] = set()
         self.offered = False
         self.load: tuple[Segment, ...] | None = None
 
@@ -113,7 +113,8 @@ class Components:
 
     def add(self, graph: Graph, plan: Plan, operator: str) -> None:
         """Take a component that an application has had deployed here."""
-        component = Component(plan, operator, made_by(graph, plan, operator), graph.reached.get(operator, 0.0))
+        uses, reached = made_by(graph, plan, operator), graph.reached.get(operator, 0.0)
+        component = Component(plan, operator, uses, reached, graph.epochs.get(operator, 0))
         name = graph.application, operator
         before = self._components.get(name)
         for user in () if before is None else before.users:
@@ -167,27 +168,46 @@ class Components:
                 attributes: dict[str, str | float | int] = {"uses": uses, "reached": component.reached}
                 self.streams.offer(name, application, operator, attributes)
 
-    def leave(
-        self,
-        application: str,
-        keep: Collection[str],
-        needs: Callable[[str], Collection[ComponentId]],
-    ) -> None:
+    def follow(self, graph: Graph) -> None:
+        """The graph of an application has changed: its components here say what their streams are made by now."""
+        for (owner, operator), component in self.of(graph.application):
+            if owner == graph.application:
+                component.epoch = graph.epochs.get(operator, 0)
+                uses = made_by(graph, component.plan, operator)
+                if uses != component.uses:
+                    component.uses = uses
+                    component.offered = False  # it is offered anew, as it is now
+
+    def discard(self, application: str, operator: str) -> None:
+        """A component of an application that goes on is no longer here."""
+        name = application, operator
+        component = self._components.get(name)
+        if component is not None:
+            for user in component.users:
+                self._used[user].discard(name)
+            self._touch(component)
+            self._remove(name)
+
+    def leave(self, application: str, keep: Collection[str]) -> set[str]:
         """An application has gone: components that nobody uses any more go with it.
 
         Parameters
         ----------
         application
-            Which.
+            Application that has gone.
         keep
             Operators of it that stay, without their share: results at its sinks.
-        needs
-            Gives for an application that is still here all the components that it uses, on any peer.
+
+        Returns
+        -------
+        set of str
+            Applications that had the components deployed that it used here.
         """
         self.touched[application] = None
-        left: list[ComponentId] = []
+        owners = {application}
         for name in self.used_by(application):
             owner, operator = name
+            owners.add(owner)
             if owner == application and operator in keep:
                 self.ledger.drop(*name)
                 continue
@@ -195,29 +215,15 @@ class Components:
             component.users.discard(application)
             self._used[application].discard(name)
             if component.users:
-                left.append(name)
                 self._touch(component)
             else:
                 self._remove(name)
         if not self._used.get(application):
             self._used.pop(application, None)
-        for owner, operator in left:  # of others, nobody has gone who needed a reader
-            component = self._components[owner, operator]
-            if owner in component.users:
-                continue
-            needed = {reader for user in component.users for (of, reader) in needs(user) if of == owner}
-            gone = [
-                reader
-                for reader in component.plan.downstream(operator)
-                if reader not in needed and reader not in component.detached
-            ]
-            if gone:
-                component.detached.update(gone)
-                self.peer.instruct(Detach(owner, operator, tuple(gone)))
+        return owners
 
     def _remove(self, name: ComponentId) -> None:
         component = self._components.pop(name)
         if component.offered and self.streams is not None:
             self.streams.withdraw(component.plan.stream_name(component.operator), *name)
         self.ledger.drop(*name)
-        self.peer.instruct(Undeploy(*name))

@@ -133,7 +133,7 @@ class Impacts:
     @staticmethod
     def _taps(member: Member, component: ComponentId) -> Iterator[str]:
         for tap, uses in member.graph.shared.items():
-            if any((of, name) == component for of, name, _ in uses):
+            if any(use[:2] == component for use in uses):
                 yield tap
 
     def _share(self, plan: Plan, operator: str) -> float:

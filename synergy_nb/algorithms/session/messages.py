@@ -48,7 +48,11 @@ class Graph(msgspec.Struct, frozen=True, gc=False, array_like=True):
     backups
         Operator to the addresses of its backups: ρ.
     epoch
-        How often components of it have moved.
+        Number of changes of this graph since the application began.
+    epochs
+        Operator to the number of components that have been in its place before; none where there were none.
+    followers
+        Operator that is about to move to the address of the peer that follows it there.
     """
 
     application: str
@@ -61,6 +65,8 @@ class Graph(msgspec.Struct, frozen=True, gc=False, array_like=True):
     reached: dict[str, float] = {}
     backups: dict[str, tuple[str, ...]] = {}
     epoch: int = 0
+    epochs: dict[str, int] = {}
+    followers: dict[str, str] = {}
 
     def backed_up(self, address: str) -> list[str]:
         """Operators of which a peer has backups."""
@@ -69,7 +75,7 @@ class Graph(msgspec.Struct, frozen=True, gc=False, array_like=True):
     @property
     def beside(self) -> set[str]:
         """Peers that do something for the application besides executing its components."""
-        return self.sharing | {peer for peers in self.backups.values() for peer in peers}
+        return self.sharing | {peer for peers in self.backups.values() for peer in peers} | {*self.followers.values()}
 
     @property
     def addresses(self) -> list[str]:
@@ -79,13 +85,14 @@ class Graph(msgspec.Struct, frozen=True, gc=False, array_like=True):
     def at(self, address: str) -> list[str]:
         """What of it is at a peer, for people."""
         own = sorted(operator for operator, peer in self.peers.items() if peer == address)
-        used = {f"{name} of {of}" for uses in self.shared.values() for of, name, peer in uses if peer == address}
+        uses = [use for uses in self.shared.values() for use in uses]
+        used = {f"{use.operator} of {use.application}" for use in uses if use.peer == address}
         return own + sorted(used)
 
     @property
     def sharing(self) -> set[str]:
         """Peers with components of other applications that this one uses."""
-        return {peer for uses in self.shared.values() for _, _, peer in uses}
+        return {use.peer for uses in self.shared.values() for use in uses}
 
 
 class Confirm(Message, frozen=True):

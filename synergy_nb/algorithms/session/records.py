@@ -17,9 +17,11 @@ class Member:
     """This peer's part of an application."""
 
     __slots__ = (
+        "backed",
         "confirmed",
         "delay",
         "deployed",
+        "ended",
         "graph",
         "heard",
         "operators",
@@ -40,8 +42,10 @@ class Member:
         self.preparing: set[str] = set()  # of these, parts on Spark that are not ready
         self.delay = -1.0
         self.projected = max(graph.reached.values(), default=0.0)  # t̂ in seconds, as probes found it
-        self.started = False
+        self.backed = False  # whether its backups here are committed
+        self.started = False  # sources here emit
         self.running = False
+        self.ended = False  # nothing but results is left of it here
         self.heard = now
         self.timer: Timer | None = None
 
@@ -87,7 +91,7 @@ def made_by(graph: Graph, plan: Plan, operator: str) -> tuple[Use, ...]:
     waiting = [operator]
     while waiting:
         name = waiting.pop()
-        found.add((graph.application, name, graph.peers[name]))
+        found.add(Use(graph.application, name, graph.peers[name], graph.epochs.get(name, 0)))
         found.update(graph.shared.get(name, ()))
         waiting.extend(plan.upstream(name))
     return tuple(sorted(found))

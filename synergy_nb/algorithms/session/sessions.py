@@ -28,7 +28,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 
-from synergy_nb.algorithms.session.components import ComponentId, Components
+from synergy_nb.algorithms.session.changing import Changes
+from synergy_nb.algorithms.session.components import Components
+from synergy_nb.algorithms.session.deploying import Deploying, needed_by
 from synergy_nb.algorithms.session.feedback import Feedbacks
 from synergy_nb.algorithms.session.impact import Impacts
 from synergy_nb.algorithms.session.messages import (
@@ -46,7 +48,7 @@ from synergy_nb.algorithms.session.messages import (
 )
 from synergy_nb.algorithms.session.records import Member, Owned, plan_of
 from synergy_nb.algorithms.session.takeover import TakeOvers
-from synergy_nb.graph import ComponentGraph, Deploy, Report, Start, Undeploy, Use
+from synergy_nb.graph import ComponentGraph, Report, Use
 from synergy_nb.ledger import Ledger
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.streams import Streams
@@ -109,9 +111,11 @@ class Session(Protocol):
         self.feedbacks = Feedbacks(peer, self.config, self._owned, self._members)
         membership.on_dead.append(self._peer_died)
         self.impacts = Impacts(self.components, self._members, ledger)
-        self.takeovers = TakeOvers(
-            peer, ledger, membership, self.components, self.config, self._owned, self._members, self._cannot_go_on
+        self.deploying = Deploying(peer, self.components, self._members)
+        self.changes = Changes(
+            peer, ledger, membership, self.components, self.deploying, self._owned, self._members, self._leave
         )
+        self.takeovers = TakeOvers(peer, membership, self.changes, self.config, self._owned, self._cannot_go_on)
         self.traced = TRACED
         self.handlers = {
             Confirm: self._confirm,
@@ -122,6 +126,7 @@ class Session(Protocol):
             Feedback: self._feedback,
             End: self._end,
             Lost: lambda _, message: self._cannot_go_on(message.application, message.attempt, message.reason),
+            **self.changes.handlers,
             **self.takeovers.handlers,
         }
 
@@ -202,7 +207,8 @@ class Session(Protocol):
     def reader_failed(self, application: str, operator: str, reader: str, reason: str) -> None:
         """The driver's report that a consumer holds up those who share its component's stream."""
         others = self.components[application, operator].users - {application}
-        if others and not any((application, reader) in self._needs(user) for user in others):
+        needed = {each for user in others for each in needed_by(self._members[user].graph)}
+        if others and (application, reader) not in needed:
             self.component_failed(application, reader, reason)
 
     def stop(self, application: str) -> bool:
@@ -276,18 +282,12 @@ class Session(Protocol):
         member = self._joined(sender, graph, "Share")
         if member is None:
             return
-        address = self.peer.address
-        for tap, uses in graph.shared.items():
-            for application, operator, peer in uses:
-                if peer == address and not self.components.use((application, operator), graph.application):
-                    reason = f"{tap}: {operator} of {application} at {address} has ended"
-                    self.peer.send(graph.origin, Refused(graph.application, graph.attempt, tap, reason))
-                    return
-        refusal = self.takeovers.back_up(member)
+        tap, refusal = self.deploying.lend(member)
+        refusal = refusal or self.changes.back_up(member)
         if refusal:
-            self.peer.send(graph.origin, Refused(graph.application, graph.attempt, "", refusal))
+            self.peer.send(graph.origin, Refused(graph.application, graph.attempt, tap, refusal))
             return
-        self.peer.send(graph.origin, Confirmed(graph.application, graph.attempt, address))
+        self.peer.send(graph.origin, Confirmed(graph.application, graph.attempt, self.peer.address))
 
     def _confirm(self, sender: str, message: Confirm) -> None:
         operator = message.operator
@@ -323,7 +323,7 @@ class Session(Protocol):
         self.on_deploy(plan, operator)
         if member.deployed == member.operators:
             self.ledger.expire(graph.application)  # what was reserved here for graphs that were not chosen
-        peer.instruct(Deploy(graph.application, operator, graph.plan, graph.peers, graph.discipline, graph.backups))
+        self.deploying.tell(graph.application)
         if asked.kind == PART:
             member.preparing.add(operator)
         else:
@@ -354,7 +354,8 @@ class Session(Protocol):
         self.feedbacks.begin(graph.application)  # from it, all know that the application runs
         peers = expanded(plan, graph.peers)
         shared = {tap: list(provider(plan.operators[tap], graph.peers[tap]) or ()) for tap in graph.shared}
-        self.peer.record("application_running", graph.application, peers=peers, shared=shared, uses=dict(graph.shared))
+        uses = {tap: [use[:3] for use in made] for tap, made in graph.shared.items()}
+        self.peer.record("application_running", graph.application, peers=peers, shared=shared, uses=uses)
         self.peer.instruct(Report(graph.application, "running", "", peers, graph.backups))
         owned.established("")
 
@@ -367,12 +368,10 @@ class Session(Protocol):
         self._start(member)
 
     def _start(self, member: Member) -> None:
-        """Start the sources here, once."""
+        """Start the sources here, and give those who share streams theirs, once."""
         if not member.started:
             member.started = True
-            for source in member.plan.sources:
-                if source in member.deployed:
-                    self.peer.instruct(Start(member.graph.application, source))
+            self.deploying.tell(member.graph.application)
 
     def _setup_failed(self, application: str, attempt: int, reason: str) -> None:
         owned = self._owned.get(application)
@@ -445,6 +444,7 @@ class Session(Protocol):
         if owned.timer is not None:
             owned.timer.cancel()
         del self._owned[application]
+        self.takeovers.end(application)
         for address in graph.addresses:
             self.membership.unwatch(address)
             if address != self.peer.address:
@@ -467,11 +467,11 @@ class Session(Protocol):
         """Give back all that this peer holds for an application; results may stay at its sinks."""
         member = self._members[application]
         sinks = frozenset(member.plan.sinks) if keep_sinks else frozenset()
-        self.components.leave(application, sinks, self._needs)
+        owners = self.components.leave(application, sinks)
         for operator in set(member.graph.backed_up(self.peer.address)) - member.deployed:
             self.ledger.drop(application, operator)
-            self.peer.instruct(Undeploy(application, operator))
         member.deployed &= sinks
+        member.ended = True
         self.ledger.expire(application)
         if not keep_sinks:
             if member.timer is not None:
@@ -480,13 +480,9 @@ class Session(Protocol):
                 self.membership.unwatch(member.graph.origin)
             del self._members[application]
             self._remember(application, member.graph.attempt)
+        for owner in sorted(owners):
+            self.deploying.tell(owner)
         self.peer.record("session_left", application, reason=reason)
-
-    def _needs(self, application: str) -> set[ComponentId]:
-        """All components that an application uses, on any peer."""
-        graph = self._members[application].graph
-        own = {(application, operator) for operator in graph.peers}
-        return own | {(of, operator) for uses in graph.shared.values() for of, operator, _ in uses}
 
     def _remember(self, application: str, attempt: int) -> None:
         self._ended[application] = max(attempt, self._ended.get(application, 0))

@@ -5,35 +5,31 @@ Theory of operation
 Every component that has backups is replicated passively: the backups' peers keep what the primary emits and, from time
 to time, the state that it had then. When the failure detector declares a peer dead, the origin gives each component
 that was there to the first of its backups that lives (:class:`TakeOver`). That peer commits the resources, has its
-driver go on from what was replicated, and says so (:class:`Taken`). When all have, everybody who takes part learns the
-new graphs (:class:`Moved`): upstream peers send what the new primary has not seen to it, and it emits from then on.
-Both messages are sent more than once, and do no harm when they come again.
+driver make the backup active, and says so (:class:`Taken`). When all have, everybody who takes part learns the new
+graph (:mod:`~synergy_nb.algorithms.session.changing`). Messages are sent more than once, and do no harm when they come
+again.
 
-A graph's *epoch* counts its changes. A death while a take-over is under way begins the next one from the graph that was
-being set up. An application ends, by name, when a component has no backup left, when a backup cannot take over, or when
-that takes too long; sources, sinks and the origin have no backups.
+A component that is replaced begins an epoch of its stream, so readers know whom to listen to. A death while a take-over
+is under way begins the next one from the graph that was being set up. An application ends, by name, when a component
+has no backup left, when a backup cannot take over, or when that takes too long; sources, sinks and the origin have no
+backups.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 
-from synergy_nb.algorithms.session.components import Components
-from synergy_nb.algorithms.session.messages import Graph, Lost, Moved, SessionConfig, Taken, TakeOver
-from synergy_nb.algorithms.session.records import Member, Owned
-from synergy_nb.graph import Deploy, Moving, Replicate, Report
-from synergy_nb.ledger import Ledger
+from synergy_nb.algorithms.session.changing import AGAIN, Changes
+from synergy_nb.algorithms.session.messages import Graph, Lost, SessionConfig, Taken, TakeOver
+from synergy_nb.algorithms.session.records import Owned
+from synergy_nb.graph import Report
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.peer import Message, Peer, Timer
-from synergy_nb.plan import Plan
 
 __all__ = ["TakeOvers"]
-
-AGAIN: Final = 1.0  # seconds until a message is sent again
-TIMES: Final = 3  # that everybody is told where components are
 
 
 class _Pending:
@@ -51,12 +47,12 @@ class TakeOvers:
 
     Parameters
     ----------
-    peer, ledger, membership, components
+    peer, membership, changes
         Parts of the peer that take-overs work with.
     config
         Times.
-    owned, members
-        Applications that it leads, and in which it takes part.
+    owned
+        Applications that it leads.
     lost
         Called with (application, attempt, reason) when an application that this peer leads cannot go on.
     """
@@ -64,41 +60,28 @@ class TakeOvers:
     def __init__(
         self,
         peer: Peer,
-        ledger: Ledger,
         membership: Membership,
-        components: Components,
+        changes: Changes,
         config: SessionConfig,
         owned: Mapping[str, Owned],
-        members: MutableMapping[str, Member],
         lost: Callable[[str, int, str], None],
     ) -> None:
         self.peer = peer
-        self.ledger = ledger
         self.membership = membership
-        self.components = components
+        self.changes = changes
         self.config = config
         self.owned = owned
-        self.members = members
         self.lost = lost
         self._pending: dict[str, _Pending] = {}
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {
             TakeOver: self._take_over,
             Taken: self._taken,
-            Moved: self._moved,
         }
 
-    # -- backups -----------------------------------------------------------------------------------------------------
-
-    def back_up(self, member: Member) -> str:
-        """Keep what primaries elsewhere emit, as far as this peer backs them up; empty, or the reason why it cannot."""
-        graph, plan, address = member.graph, member.plan, self.peer.address
-        for operator in graph.backed_up(address):
-            link = graph.peers[operator], operator
-            refusal = self.ledger.commit(graph.application, operator, 0.0, {link: plan.bandwidth(operator)})
-            if refusal:
-                return f"backup of {operator} at {address}: {refusal}"
-            self.peer.instruct(Replicate(graph.application, operator, graph.plan, graph.peers, graph.backups))
-        return ""
+    @property
+    def pending(self) -> frozenset[str]:
+        """Applications of which components are being taken over."""
+        return frozenset(self._pending)
 
     # -- at the origin -----------------------------------------------------------------------------------------------
 
@@ -117,13 +100,15 @@ class TakeOvers:
                     return False
                 moved[operator], *rest = alive[operator]
                 alive[operator] = tuple(rest)
+        epochs = {**graph.epochs, **{name: graph.epochs.get(name, 0) + 1 for name in moved}}
         pending = self._pending.pop(application, None)
         if pending is not None:  # what it was to move is in the graph already, and may have to be asked for again
             pending.timer.cancel()
             moved.update((name, graph.peers[name]) for name in pending.operators if name not in moved)
-        owned.graph = graph = msgspec.structs.replace(
-            graph, peers={**graph.peers, **moved}, backups=alive, epoch=graph.epoch + 1
+        graph = msgspec.structs.replace(
+            graph, peers={**graph.peers, **moved}, backups=alive, epoch=graph.epoch + 1, epochs=epochs
         )
+        self.changes.change(application, graph)
         self.peer.record("taking_over", application, dead=address, operators=moved, epoch=graph.epoch)
         timer = self.peer.after(self.config.setup, self._too_late, application, graph.epoch)
         self._pending[application] = _Pending(set(moved), timer)
@@ -158,17 +143,9 @@ class TakeOvers:
         pending.timer.cancel()
         del self._pending[application]
         graph = self.owned[application].graph
-        self._tell(application, graph, TIMES)
+        self.changes.publish(application)
         self.peer.record("taken_over", application, peers=graph.peers, backups=graph.backups, epoch=graph.epoch)
         self.peer.instruct(Report(application, "running", "", graph.peers, graph.backups))
-
-    def _tell(self, application: str, graph: Graph, times: int) -> None:
-        """Tell everybody where components are, as long as that is true."""
-        owned = self.owned.get(application)
-        if times and owned is not None and owned.graph is graph:
-            for address in graph.addresses:
-                self.peer.send(address, Moved(graph))
-            self.peer.after(AGAIN, self._tell, application, graph, times - 1)
 
     def _too_late(self, application: str, epoch: int) -> None:
         owned, pending = self.owned.get(application), self._pending.get(application)
@@ -177,64 +154,29 @@ class TakeOvers:
             silent = ", ".join(f"{name} at {owned.graph.peers[name]}" for name in sorted(pending.operators))
             self.lost(application, owned.graph.attempt, f"backups did not take over in time: {silent}")
 
-    # -- at those who take part --------------------------------------------------------------------------------------
+    def end(self, application: str) -> None:
+        """An application has ended: nobody is to take over anything of it any more."""
+        pending = self._pending.pop(application, None)
+        if pending is not None:
+            pending.timer.cancel()
 
-    def _member(self, graph: Graph) -> Member | None:
-        member = self.members.get(graph.application)
-        if member is None or member.graph.attempt != graph.attempt or member.graph.epoch > graph.epoch:
-            return None
-        return member
+    # -- at those who take part --------------------------------------------------------------------------------------
 
     def _take_over(self, sender: str, message: TakeOver) -> None:
         graph, operator, address = message.graph, message.operator, self.peer.address
-        member = self._member(graph)
-        if member is None:
+        member = self.changes.member_of(graph)
+        if member is None or member.ended:
             self.peer.send(sender, Lost(graph.application, graph.attempt, f"no session at {address}"))
             return
         refusal = ""
-        if operator not in member.deployed:
-            refusal = self._commit(graph, member.plan, operator)
-            if not refusal:
-                member.deployed.add(operator)
-                self.components.add(graph, member.plan, operator)
-                self.peer.instruct(
-                    Deploy(
-                        graph.application,
-                        operator,
-                        graph.plan,
-                        graph.peers,
-                        graph.discipline,
-                        graph.backups,
-                        resumed=True,
-                    )
-                )
-        member.graph = graph
-        member.operators = {name for name, peer in graph.peers.items() if peer == address}
-        reason = f"{operator} at {address}: {refusal}" if refusal else ""
-        self.peer.send(sender, Taken(graph.application, graph.epoch, operator, reason))
-
-    def _moved(self, sender: str, message: Moved) -> None:
-        graph = message.graph
-        member = self._member(graph)
-        if member is None:
-            return
-        before, member.graph = member.graph, graph
-        for operator in sorted(member.deployed):
-            if any(before.peers[up] != graph.peers[up] for up in member.plan.upstream(operator)):
-                refusal = self._commit(graph, member.plan, operator)
+        for name in sorted(name for name, peer in graph.peers.items() if peer == address):  # none loses its backup
+            if name not in member.deployed and not refusal:
+                refusal = self.changes.commit(graph, member.plan, name)
                 if refusal:
-                    reason = f"{operator} at {self.peer.address}: {refusal}"
-                    self.peer.send(sender, Lost(graph.application, graph.attempt, reason))
-        for operator in graph.backed_up(self.peer.address):
-            if before.peers[operator] != graph.peers[operator]:
-                link = graph.peers[operator], operator
-                self.ledger.drop(graph.application, operator)
-                self.ledger.commit(graph.application, operator, 0.0, {link: member.plan.bandwidth(operator)})
-        self.peer.instruct(Moving(graph.application, graph.peers, graph.backups))
-
-    def _commit(self, graph: Graph, plan: Plan, operator: str) -> str:
-        """Promise a component its share, in place of what its backup or an earlier graph took."""
-        links = {(graph.peers[up], up): plan.bandwidth(up) for up in plan.upstream(operator)}
-        remote = {link: bandwidth for link, bandwidth in links.items() if link[0] != self.peer.address}
-        self.ledger.drop(graph.application, operator)
-        return self.ledger.commit(graph.application, operator, plan.load(operator), remote)
+                    refusal = f"{name} at {address}: {refusal}"
+                else:
+                    member.deployed.add(name)
+                    self.changes.components.add(graph, member.plan, name)
+        if not refusal:
+            self.changes.adopt(member, graph)
+        self.peer.send(sender, Taken(graph.application, graph.epoch, operator, refusal))

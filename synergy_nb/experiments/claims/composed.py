@@ -43,8 +43,9 @@ import msgspec
 
 from synergy_nb.assembly import PeerConfig, SynergyPeer
 from synergy_nb.dataflow.measures import Ewma
+from synergy_nb.dataflow.streams.deployments import Deployment
 from synergy_nb.experiments.claims.scenario import Outcome, Scenario, Served
-from synergy_nb.graph import Deploy, Report
+from synergy_nb.graph import Report
 from synergy_nb.journal import Event, Journal
 from synergy_nb.overlay.assembled import assemble
 from synergy_nb.overlay.latency import Latency
@@ -131,7 +132,7 @@ class Composed:
             self.topology, bandwidth=self.topology.bandwidth, speeds=self.topology.cores, seed=seed, keep=2
         )
         self.peers = _peers(self.topology, self.workload, scenario, seed)
-        self._orders: dict[str, Deploy] = {}
+        self._plans: dict[str, tuple[int, bytes]] = {}  # with the version of the deployment that it is of
         self._delays: dict[str, Ewma] = {}  # t̂ of what runs
         self._taps: dict[str, list[Tap]] = {}  # streams that an application shares
         self._watched: dict[Tap, str] = {}
@@ -150,21 +151,22 @@ class Composed:
         return 2.0 * self.topology.delay(one, other)
 
     def _carry_out(self, address: str, instruction: msgspec.Struct) -> None:
-        if isinstance(instruction, Deploy):
-            self._orders[instruction.application] = instruction
+        if isinstance(instruction, Deployment):
+            told = instruction.version, instruction.plan
+            self._plans[instruction.application] = max(self._plans.get(instruction.application, told), told)
         elif isinstance(instruction, Report):
             served = self.served[instruction.application]
             served.status, served.reason = instruction.status, instruction.reason
             self._undecided.discard(instruction.application)
             if instruction.status == "running":
-                self._begin(served, self._orders[instruction.application])
+                self._begin(served, instruction.peers)
             elif instruction.application in self._delays:
                 del self._delays[instruction.application]
                 self.flow.remove(instruction.application)
 
-    def _begin(self, served: Served, order: Deploy) -> None:
+    def _begin(self, served: Served, peers: dict[str, str]) -> None:
         """Tuples of an application begin to flow."""
-        served.plan, served.peers = Plan.from_bytes(order.plan), order.peers
+        served.plan, served.peers = Plan.from_bytes(self._plans[served.request.name][1]), peers
         self.flow.run(self.simulation.now)
         application = executed(served.request.name, served.plan, served.peers)
         self.flow.add(application)

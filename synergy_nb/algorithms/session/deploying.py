@@ -1,0 +1,204 @@
+"""What a peer asks of its driver: for each application one deployment, made anew whenever sessions change it.
+
+Theory of operation
+-------------------
+A :class:`~synergy_nb.dataflow.streams.deployments.Deployment` says all that a peer is to do for an application. It
+follows from the component graph, from what this peer has committed of it, from whether the application runs, and from
+who shares the streams of its components here. Of the operators of this peer it names only those that are committed, so
+no tuple can meet a component whose inputs are not confirmed.
+
+A tap is no component. Whoever reads it reads the component that makes the stream (``borrowed``), and the peer of that
+component lists these readers (``lent``) from when their application runs.
+
+An application that has ended here leaves the components that others share, where components upstream and downstream of
+them are as far as these others need them, and its sinks as long as somebody may collect results. A sink of it reads
+nothing any more. Where nothing is left, the deployment has no places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import msgspec
+
+from synergy_nb.algorithms.session.components import ComponentId, Components
+from synergy_nb.algorithms.session.messages import Graph
+from synergy_nb.algorithms.session.records import Member
+from synergy_nb.dataflow.streams.deployments import Borrowed, Deployment, Feed, Lent, Place
+from synergy_nb.graph import Use
+from synergy_nb.peer import Peer
+from synergy_nb.plan.sharing import TAP, provider
+
+__all__ = ["EPOCHS", "Deploying", "needed_by", "version_of"]
+
+EPOCHS = 1 << 20  # versions that an attempt has room for
+
+
+def version_of(graph: Graph) -> int:
+    """Version of the deployments of a graph: a later attempt counts for more than any change of an earlier one."""
+    return graph.attempt * EPOCHS + graph.epoch
+
+
+def needed_by(graph: Graph) -> set[ComponentId]:
+    """All components that an application uses, on any peer."""
+    own = {(graph.application, operator) for operator in graph.peers}
+    return own | {(use.application, use.operator) for uses in graph.shared.values() for use in uses}
+
+
+class Deploying:
+    """Makes the deployments of one peer, and has its driver carry them out.
+
+    Parameters
+    ----------
+    peer
+        The peer.
+    components
+        Components of the peer, and who uses each.
+    members
+        Applications in which the peer takes part.
+    """
+
+    def __init__(self, peer: Peer, components: Components, members: Mapping[str, Member]) -> None:
+        self.peer = peer
+        self.components = components
+        self.members = members
+        self._told: dict[str, Deployment] = {}  # the last one of each application that has any places
+        self._reads: dict[str, dict[ComponentId, list[Lent]]] = {}  # by application, which streams of others it reads
+        self._lent: dict[ComponentId, dict[str, tuple[Lent, ...]]] = {}  # by stream, who reads it
+
+    def tell(self, application: str) -> None:
+        """Have the driver do what is to be done for an application, if that has changed."""
+        member, known = self.members.get(application), self._told.get(application)
+        if member is not None and not member.ended:
+            deployment = self._of(member)
+        elif known is not None:
+            deployment = self._left(known, frozenset() if member is None else member.deployed)
+        else:
+            return
+        if deployment == known or (known is None and not deployment.places):
+            return
+        if deployment.places:
+            self._told[application] = deployment
+        else:
+            del self._told[application]
+        self.peer.instruct(deployment)
+        for lender in self._note(deployment):
+            self.tell(lender)
+
+    def _note(self, deployment: Deployment) -> list[str]:
+        """Note which streams of others an application reads; gives whose readers have changed."""
+        application = deployment.application
+        reads: dict[ComponentId, list[Lent]] = {}
+        for operator, place in deployment.places.items() if deployment.running else ():
+            for port, feed in enumerate(place.inputs):
+                if feed.application != application:
+                    reader = Lent(application, operator, port, place.active, place.epoch)
+                    reads.setdefault((feed.application, feed.operator), []).append(reader)
+        before = self._reads.pop(application, {})
+        if reads:
+            self._reads[application] = reads
+        for maker in before.keys() | reads.keys():
+            readers = self._lent.setdefault(maker, {})
+            readers.pop(application, None)
+            if maker in reads:
+                readers[application] = tuple(reads[maker])
+            elif not readers:
+                del self._lent[maker]
+        changed = {maker[0] for maker in before.keys() | reads.keys() if before.get(maker) != reads.get(maker)}
+        return sorted(changed)
+
+    # -- what the driver is told -------------------------------------------------------------------------------------
+
+    def _of(self, member: Member) -> Deployment:
+        """The deployment of an application that has not ended here."""
+        graph, plan = member.graph, member.plan
+        makers = {tap: provider(plan.operators[tap], graph.peers[tap]) for tap in graph.shared}
+        places = {
+            operator: self._place(member, operator, makers)
+            for operator, asked in plan.operators.items()
+            if asked.kind != TAP and (graph.peers[operator] != self.peer.address or operator in member.deployed)
+        }
+        borrowed = [
+            Borrowed(*use)
+            for tap, maker in makers.items()
+            for use in graph.shared[tap]
+            if use[:2] == maker and use.peer == graph.peers[tap]
+        ]
+        return Deployment(
+            graph.application,
+            version_of(graph),
+            places,
+            tuple(borrowed),
+            running=member.started,
+            plan=graph.plan,
+            discipline=graph.discipline,
+        )
+
+    def _place(self, member: Member, operator: str, makers: Mapping[str, tuple[str, str] | None]) -> Place:
+        graph, asked, address = member.graph, member.plan.operators[operator], self.peer.address
+        backups, follower = graph.backups.get(operator, ()), graph.followers.get(operator, "")
+        if not member.backed:
+            backups = tuple(peer for peer in backups if peer != address)
+        if follower == address and operator not in member.deployed:
+            follower = ""
+        feeds = []
+        for up in asked.inputs:
+            maker = makers.get(up)
+            feeds.append(Feed(graph.application, up) if maker is None else Feed(*maker))
+        return Place(
+            graph.peers[operator],
+            graph.epochs.get(operator, 0),
+            backups,
+            follower,
+            tuple(feeds),
+            self._readers(graph.application, operator, graph.peers[operator]),
+            asked.kind == "sink",
+        )
+
+    def _left(self, known: Deployment, sinks: Collection[str]) -> Deployment:
+        """What stays of an application that has ended here: what others use, and results."""
+        application = known.application
+        used = [component for (owner, _), component in self.components.items() if owner == application]
+        needed = {
+            operator
+            for component in used
+            for user in component.users
+            if user != application
+            for owner, operator in needed_by(self.members[user].graph)
+            if owner == application
+        }
+        places: dict[str, Place] = {}
+        for operator, place in known.places.items():
+            if operator in needed:
+                places[operator] = msgspec.structs.replace(
+                    place, lent=self._readers(application, operator, place.active)
+                )
+            elif operator in sinks and place.active == self.peer.address:
+                places[operator] = msgspec.structs.replace(place, inputs=())
+        borrowed = known.borrowed if needed else ()
+        return msgspec.structs.replace(known, places=places, borrowed=borrowed)
+
+    # -- streams that are shared -------------------------------------------------------------------------------------
+
+    def lend(self, member: Member) -> tuple[str, str]:
+        """Let an application use what it shares of this peer; empty texts, or a tap and the reason why it cannot."""
+        graph, address = member.graph, self.peer.address
+        for tap, uses in graph.shared.items():
+            for use in uses:
+                refusal = self._lend(use, graph.application) if use.peer == address else ""
+                if refusal:
+                    return tap, f"{tap}: {use.operator} of {use.application} at {address} {refusal}"
+        return "", ""
+
+    def _lend(self, use: Use, application: str) -> str:
+        owner, component = self.members.get(use.application), self.components.get(use[:2])
+        if owner is not None and use.operator in owner.graph.followers:
+            return "is moving"
+        if component is not None and component.epoch != use.epoch:
+            return "has moved"
+        return "" if self.components.use(use[:2], application) else "has ended"
+
+    def _readers(self, application: str, operator: str, peer: str) -> tuple[Lent, ...]:
+        """Who of other applications reads the stream of a component, if that is of this peer."""
+        found = self._lent.get((application, operator)) if peer == self.peer.address else None
+        return tuple(each for name in sorted(found) for each in found[name]) if found else ()
