@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from synergy_nb.readable import seconds
+from synergy_nb.readable import seconds, share
 
 if TYPE_CHECKING:
     from synergy_nb.explanation import Explanation
@@ -86,7 +86,8 @@ def lines(explanation: Explanation) -> list[str]:
         told.append("  accepted: " + "; ".join(f"{o} {_counted(passed)}" for o, passed in where.items()))
     if explanation.selected is not None:
         delay = explanation.selected["delay_s"]
-        told.append(f"  chosen: φ = {explanation.selected['phi']:.4g}, projected delay {seconds(delay)}")
+        close = _close(explanation.asked.get("delay"), explanation.selected)
+        told.append(f"  chosen: φ = {explanation.selected['phi']:.4g}, projected delay {seconds(delay)}{close}")
         width = max(map(len, explanation.selected["peers"]))
         told.extend(
             f"    {operator:<{width}}  {peer}: {explanation.why(operator)}"
@@ -130,10 +131,20 @@ def lines(explanation: Explanation) -> list[str]:
     return told
 
 
+def _close(limit: float | None, selected: Mapping[str, Any]) -> str:
+    """What is projected above the limit of a plan that is admitted all the same; empty otherwise."""
+    kept, late = selected.get("kept_s"), selected.get("late")
+    if limit is None or kept is None or kept <= limit:
+        return ""
+    many = "" if late is None else f"; {share(1.0 - late)} of the tuples within {seconds(kept)}"
+    return f"{many}, close enough to the limit of {seconds(limit)}"
+
+
 def _compared(drop: Mapping[str, Any]) -> str:
     """What a condition asked for, and what there was."""
     if drop["condition"] == "delay":
-        return f"{seconds(drop['asked'])} asked, {seconds(drop['available'])} projected"
+        over = f", more than {share(drop['tolerated'])} over" if drop.get("tolerated") else ""
+        return f"{seconds(drop['asked'])} asked, {seconds(drop['available'])} projected{over}"
     return f"{drop['asked']:.4g} asked, {drop['available']:.4g} there"
 
 

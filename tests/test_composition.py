@@ -247,6 +247,8 @@ def test_a_plan_of_too_many_routes_is_refused_at_once() -> None:
         ("choice", "neareset"),
         ("objective", "least"),
         ("tolerance", -0.1),
+        ("guard_band", -0.1),
+        ("guard_band", float("nan")),
         ("at_least", 0),
         ("budget", -1),
         ("attempts", 0),

@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 
 from synergy_nb.algorithms.composition import CompositionConfig
+from synergy_nb.algorithms.composition.pending import failing
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.experiments.answers import LONGEST, SHORTEST, Answer, over_all_limits, summarised
+from synergy_nb.explanation import Explanation
+from synergy_nb.graph import ComponentGraph, Hop
 from synergy_nb.overheads import CORRELATION, HOP, REFERENCE, SOURCE, Overhead, Overheads, together
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.plan import Plan, source
@@ -165,18 +168,110 @@ def test_a_tuple_waits_for_the_thread_that_executes_it(server: float | None, loa
     assert 0.005 / (1.0 - load) <= delay <= 0.0051 / (1.0 - load) + way
 
 
+# -- near the limit ----------------------------------------------------------------------------------------------------
+
+
+def bound(limit: float | None, **more: str) -> Plan:
+    stream = source("packets", rate="20 tuples/s", speed=1, at="peer-1").filter("bytes > 0", at="peer-1")
+    return stream.sink("out", delay=None if limit is None else f"{limit!r} s", **more)
+
+
+def projected(ring: Ring) -> float:
+    """Seconds that a plan without a limit is projected to take; it is stopped again."""
+    ring.submit("peer-1", "free", bound(None))
+    assert ring.until_decided("free").status == "running"
+    ring.simulation.call("peer-1", ring.synergy["peer-1"].stop, "free")
+    ring.run(2.0)
+    found: float = ring.events("free", "graph_selected")[0].detail["kept_s"]
+    return found
+
+
+def ring_of(composition: CompositionConfig, *, measured: bool) -> Ring:
+    ring = Ring(3, seed=7, config=lambda n: PeerConfig(f"peer-{n}", seed=n, composition=composition))
+    for synergy in ring.synergy.values() if measured else ():
+        for stage in (SOURCE, REFERENCE, HOP):
+            for seconds in (0.001, 0.002, 0.004):
+                synergy.probing.overheads.observe(stage, seconds)
+    return ring
+
+
+@pytest.mark.parametrize("late", [0.05, None])
+def test_a_plan_is_refused_for_its_limit_only_beyond_the_guard_band(late: float | None) -> None:
+    ring = ring_of(CompositionConfig(late=late), measured=True)
+    takes = projected(ring)
+    ring.submit("peer-1", "near", bound(takes / 1.08))
+    assert ring.until_decided("near").status == "running"
+    assert ring.events("near", "graph_selected")[0].detail["kept_s"] == pytest.approx(takes)
+    told = str(Explanation("near", ring.events("near"), {}))
+    assert "close enough to the limit of" in told
+    assert ("95 % of the tuples within" in told) is (late is not None)
+    ring.simulation.call("peer-1", ring.synergy["peer-1"].stop, "near")
+    ring.run(2.0)
+    ring.submit("peer-1", "far", bound(takes / 1.12))
+    report = ring.until_decided("far")
+    assert report.status == "rejected"
+    assert f"where {takes / 1.12:.4g} s is allowed, exceeded by more than 10 % (peer-1)" in report.reason
+    assert ", more than 10 % over" in str(Explanation("far", ring.events("far"), {}))
+
+
+def test_the_guard_band_is_what_the_configuration_says() -> None:
+    ring = ring_of(CompositionConfig(late=0.05, guard_band=0.0), measured=True)
+    takes = projected(ring)
+    ring.submit("peer-1", "r", bound(takes / 1.01))
+    report = ring.until_decided("r")
+    assert report.status == "rejected"
+    assert "more than" not in report.reason
+
+
+def test_a_limit_is_kept_to_the_letter_where_nothing_is_measured() -> None:
+    ring = ring_of(CompositionConfig(), measured=False)
+    takes = projected(ring)
+    ring.submit("peer-1", "fits", bound(takes * 1.01))
+    assert ring.until_decided("fits").status == "running"
+    ring.simulation.call("peer-1", ring.synergy["peer-1"].stop, "fits")
+    ring.run(2.0)
+    ring.submit("peer-1", "r", bound(takes / 1.01))
+    report = ring.until_decided("r")
+    assert report.status == "rejected"
+    assert "more than" not in report.reason
+
+
+def test_a_stated_miss_rate_has_no_guard_band() -> None:
+    ring = ring_of(CompositionConfig(late=0.05), measured=True)
+    takes = projected(ring)
+    ring.submit("peer-1", "stated", bound(takes / 1.05, miss_rate="5 %"))
+    report = ring.until_decided("stated")
+    assert report.status == "rejected"
+    assert "miss rate" in report.reason
+    ring.submit("peer-1", "default", bound(takes / 1.05))
+    assert ring.until_decided("default").status == "running"
+
+
+@pytest.mark.parametrize(("share", "reason"), [(1.08, ""), (1.12, "exceeds 0.1 s by more than 10 % (2.2)")])
+def test_the_origin_holds_graphs_to_the_same_limit_as_peers_on_the_way(share: float, reason: str) -> None:
+    plan = bound(0.1)
+    hops = {name: Hop(name, "a", 1.0, math.inf, 0.1 * share / 3.0, 0.0) for name in plan.operators}
+    edges = [("source", "filter"), ("filter", "sink")]
+    graph = ComponentGraph(hops, dict.fromkeys(edges, (math.inf, 0.0)))
+    found = failing(plan, graph, None, graph.balance(plan), 0.1)
+    assert found == (f"delay {0.1 * share:.4g} s {reason}" if reason else "")
+    assert failing(plan, graph, None, graph.balance(plan)) == f"delay {0.1 * share:.4g} s exceeds 0.1 s (2.2)"
+
+
 # -- what comes of it --------------------------------------------------------------------------------------------------
 
 
-def test_shares_over_all_limits_are_those_of_many_random_ones() -> None:
+@pytest.mark.parametrize("band", [0.0, 0.5])
+def test_shares_over_all_limits_are_those_of_many_random_ones(band: float) -> None:
     rng = random.Random(3)
     pairs = [(math.exp(rng.uniform(-8.0, 0.5)), math.exp(rng.uniform(-8.0, 0.5))) for _ in range(20)]
     answers = []
     for _ in range(20_000):
         projected, measured = rng.choice(pairs)
         limit = math.exp(rng.uniform(math.log(SHORTEST), math.log(LONGEST)))
-        answers.append(Answer(limit, "" if projected <= limit else "too slow", projected, measured))
-    counted, found = summarised(answers), over_all_limits(pairs)
+        answers.append(Answer(limit, "" if projected <= limit * (1.0 + band) else "too slow", projected, measured))
+    counted, found = summarised(answers, band), over_all_limits(pairs, band)
+    assert counted["over_all_limits"]["off"] == pytest.approx(found["off"], abs=0.05)
     assert found["admitted_kept"] == pytest.approx(counted["admitted_kept"], abs=0.015)
     assert found["refused_would_have_kept"] == pytest.approx(counted["refused_would_have_kept"], abs=0.015)
     assert over_all_limits([(0.01, 0.01)]) == {"admitted_kept": 1.0, "refused_would_have_kept": 0.0, "off": 0.0}

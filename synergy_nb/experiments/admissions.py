@@ -5,6 +5,11 @@ runs, and its sink tells which share of its tuples was late. One that is refused
 limit, and what its sink measures tells whether it would have kept the limit. A limit is kept where no more than the
 promised share of the tuples (5 %) is late.
 
+A plan is refused where it is projected to exceed its limit by more than the guard band of composition
+(:class:`~synergy_nb.algorithms.composition.CompositionConfig`); one that is projected to exceed it by less is admitted.
+Whether a limit is kept is measured against the limit itself. What is to be expected over all limits
+(``over_all_limits``), and the oracle, go by the same rule.
+
 Every fourth plan is run a second time at once. An oracle that projects what a plan has taken a moment ago is as good as
 any projection can be; its result (``oracle``) tells how much of the rest the machine owes to chance.
 
@@ -21,6 +26,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.experiments.admissions_simulated import simulated
 from synergy_nb.experiments.answers import LONGEST, SHORTEST, Answer, over_all_limits, summarised
 from synergy_nb.experiments.measures import measurement, surroundings
@@ -37,6 +43,7 @@ PEERS: Final = 8
 PLANS: Final = 200
 WINDOW: Final = 0.2  # seconds of the windows of aggregates
 TWICE: Final = 4  # every so many-th plan runs twice, which tells what no projection can know
+GUARD_BAND: Final = CompositionConfig().guard_band  # that of the clusters here, live and simulated
 WARMING: Final = 6  # plans that are run first and do not count: code is loaded, and latencies are measured
 
 
@@ -146,7 +153,7 @@ def _run(application: Application) -> float | None:
 def _oracle(answers: Sequence[Answer]) -> dict[str, float]:
     """What would have come of projecting what another run of the same plan took."""
     pairs = [(each.again, each.measured) for each in answers if each.again and each.measured]
-    return over_all_limits([*pairs, *((measured, again) for again, measured in pairs)])
+    return over_all_limits([*pairs, *((measured, again) for again, measured in pairs)], GUARD_BAND)
 
 
 def _mean_stages(measured: Sequence[Mapping[str, tuple[float, float]]]) -> dict[str, Overhead]:
@@ -177,16 +184,17 @@ def admission(*, small: bool = False, seed: int = 1) -> dict[str, Any]:
                 answers.append(answer)
                 plans.append(plan)
         measured = [state.overheads for state in cluster.states().values() if state is not None]
-    found = summarised(answers)
+    found = summarised(answers, GUARD_BAND)
     stages = _mean_stages(measured)
     detail = {
         "plans": count,
         "seed": seed,
         "limits_s": [SHORTEST, LONGEST],
         "late": LATE,
+        "guard_band": GUARD_BAND,
         **found,
         "oracle": _oracle(answers),
-        "simulated": summarised(simulated(plans, stages, names, cores)),
+        "simulated": summarised(simulated(plans, stages, names, cores), GUARD_BAND),
         "overheads_s": {stage: round(each.mean, 6) for stage, each in stages.items()},
         "targets": {"admitted_kept": 0.95, "refused_would_have_kept": 0.05},
         "load": {"before": before, "after": surroundings()},

@@ -48,32 +48,37 @@ def _spread(answers: Sequence[Answer]) -> dict[str, float]:
     return {f"q{share}": round(ratios[len(ratios) * share // 100], 3) for share in (25, 50, 75)}
 
 
-def over_all_limits(pairs: Iterable[tuple[float, float]]) -> dict[str, float]:
+def over_all_limits(pairs: Iterable[tuple[float, float]], guard_band: float = 0.0) -> dict[str, float]:
     """Shares that are to be expected of plans with random limits, whichever limits were drawn.
 
-    A plan that is projected to take p seconds and takes m is admitted with limits from p on, and keeps those from m on.
-    So of ln(LONGEST / p) of the scale on which it is admitted, it breaks ln(m / p) where m > p; and of ln(p / SHORTEST)
-    on which it is refused, it would have kept ln(p / m) where m < p. The shares are sums over all plans.
+    A plan that is projected to take P seconds and takes m is admitted with limits from p = P / (1 + g) on, g being the
+    guard band, and keeps limits from m on. So of ln(LONGEST / p) of the scale on which it is admitted, it breaks
+    ln(m / p) where m > p; and of ln(p / SHORTEST) on which it is refused, it would have kept ln(p / m) where m < p. The
+    shares are sums over all plans.
 
     Parameters
     ----------
     pairs
         For each plan the seconds that were projected, and the seconds that were measured.
+    guard_band
+        Share by which a projected delay may exceed a limit before the plan is refused.
 
     Returns
     -------
     dict of str to float
-        ``admitted_kept`` and ``refused_would_have_kept``; ``off`` is the mean distance of ln m from ln p.
+        ``admitted_kept`` and ``refused_would_have_kept``; ``off`` is the mean distance of ln m from ln P.
 
     Examples
     --------
     >>> over_all_limits([(0.01, 0.01), (0.01, 0.1)])
     {'admitted_kept': 0.75, 'refused_would_have_kept': 0.0, 'off': 1.151}
+    >>> over_all_limits([(0.011, 0.01)]), over_all_limits([(0.011, 0.01)], guard_band=0.1)["refused_would_have_kept"]
+    ({'admitted_kept': 1.0, 'refused_would_have_kept': 0.0397, 'off': 0.095}, 0.0)
     """
     admitted = broken = refused = kept = off = 0.0
     number = 0
     for projected, measured in pairs:
-        p, m = (math.log(min(max(each, SHORTEST), LONGEST)) for each in (projected, measured))
+        p, m = (math.log(min(max(each, SHORTEST), LONGEST)) for each in (projected / (1.0 + guard_band), measured))
         admitted += math.log(LONGEST) - p
         broken += max(m - p, 0.0)
         refused += p - math.log(SHORTEST)
@@ -87,7 +92,7 @@ def over_all_limits(pairs: Iterable[tuple[float, float]]) -> dict[str, float]:
     }
 
 
-def summarised(answers: Sequence[Answer]) -> dict[str, Any]:
+def summarised(answers: Sequence[Answer], guard_band: float = 0.0) -> dict[str, Any]:
     """Counts and shares: of those admitted that kept their limit, and of those refused that would have."""
     admitted = [each for each in answers if not each.reason]
     refused = [each for each in answers if each.reason]
@@ -99,6 +104,6 @@ def summarised(answers: Sequence[Answer]) -> dict[str, Any]:
         "refused_would_have_kept": round(len(would) / max(len(refused), 1), 4),
         "measured_to_projected": _spread(answers),
         "over_all_limits": over_all_limits(
-            (each.projected, each.measured) for each in answers if each.projected and each.measured
+            ((each.projected, each.measured) for each in answers if each.projected and each.measured), guard_band
         ),
     }

@@ -10,8 +10,9 @@ from synergy_nb.algorithms.composition.ways import Way
 from synergy_nb.graph import ComponentGraph, Hop
 from synergy_nb.peer import Timer
 from synergy_nb.plan import Plan
+from synergy_nb.readable import share
 
-__all__ = ["Pending", "failing"]
+__all__ = ["Pending", "exceeds", "failing"]
 
 UNITS: Final = {"processing capacity": " cores", "bandwidth": " bytes/s", "delay": " s", "QoS impact": " s"}
 
@@ -89,6 +90,8 @@ class Pending:
                 )
                 continue
             verb = "is needed" if condition not in ("delay", "miss rate") else "is allowed"
+            if nearest.tolerated:
+                verb += f", exceeded{_by_more_than(nearest.tolerated)}"
             parts.append(
                 f"operator {operator}: {condition} at {peers} peer{'s' if peers > 1 else ''}, at best "
                 f"{nearest.available:.4g}{unit} where {nearest.asked:.4g}{unit} {verb} ({nearest.at})"
@@ -96,16 +99,31 @@ class Pending:
         return "; ".join(parts)
 
 
-def failing(plan: Plan, graph: ComponentGraph, late: float | None, phi: float) -> str:
+def exceeds(delay: float, limit: float, tolerated: float) -> bool:
+    """Whether a plan is refused for a projected delay: it is longer than the limit by more than a tolerated share.
+
+    >>> exceeds(0.054, 0.05, 0.0), exceeds(0.054, 0.05, 0.1), exceeds(0.056, 0.05, 0.1)
+    (True, False, True)
+    """
+    return delay > limit * (1.0 + tolerated)
+
+
+def _by_more_than(tolerated: float) -> str:
+    """How far a limit is exceeded by what is refused; empty where nothing is tolerated."""
+    return f" by more than {share(tolerated)}" if tolerated else ""
+
+
+def failing(plan: Plan, graph: ComponentGraph, late: float | None, phi: float, tolerated: float = 0.0) -> str:
     """Which of the selection conditions a complete graph fails; 2.1 holds by how paths are merged.
 
     ``late`` is the share of tuples that may exceed the limit where the plan states none; None: the mean decides.
+    ``tolerated`` is the share by which the projected delay may exceed the limit.
     """
     asked = plan.qos
     if asked.delay is not None:
         delay = graph.kept(plan, late if asked.miss_rate is None else None)
-        if delay > asked.delay:
-            return f"delay {delay:.4g} s exceeds {asked.delay:g} s (2.2)"
+        if exceeds(delay, asked.delay, tolerated):
+            return f"delay {delay:.4g} s exceeds {asked.delay:g} s{_by_more_than(tolerated)} (2.2)"
     if not math.isfinite(phi):
         return "processing capacity or bandwidth of its peers does not suffice (2.3, 2.4)"
     if asked.miss_rate is not None and asked.delay is not None:

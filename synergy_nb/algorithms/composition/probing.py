@@ -26,6 +26,7 @@ from synergy_nb.algorithms.composition.messages import (
     component_name,
     decode_request,
 )
+from synergy_nb.algorithms.composition.pending import exceeds
 from synergy_nb.graph import Hop, late
 from synergy_nb.ledger import ROUNDING, Ledger
 from synergy_nb.overheads import HOP, Overhead, Overheads, quantile, together
@@ -111,6 +112,10 @@ class Probing(Protocol):
         self._closed: OrderedDict[str, int] = OrderedDict()
         self.traced = TRACED
         self.handlers = {Probe: self._probe, Acknowledged: self._acknowledged, Release: self._release}
+
+    def tolerated(self, plan: Plan) -> float:
+        """Share by which a delay that is projected here may exceed the plan's limit, see ``guard_band``."""
+        return 0.0 if self.overheads.empty or plan.qos.miss_rate is not None else self.config.guard_band
 
     def hear(self, address: str, cores: float) -> None:
         """The driver's report of what came along with data: how many cores another peer has left (step 3)."""
@@ -204,10 +209,10 @@ class Probing(Protocol):
         via = tuple({hop.peer for hop in probe.path})
 
         def dropped(
-            condition: str, asked: float, available: float, detail: str = ""
+            condition: str, asked: float, available: float, detail: str = "", tolerated: float = 0.0
         ) -> tuple[Hop, list[Impact], Dropped]:
-            attempt, weight = request.attempt, probe.weight
-            drop = Dropped(name, attempt, operator, address, condition, asked, available, via, weight, detail)
+            attempt, weight, numbers = request.attempt, probe.weight, (asked, available)
+            drop = Dropped(name, attempt, operator, address, condition, *numbers, via, weight, detail, tolerated)
             return hop, impacts, drop
 
         if given_by is None and not self._offered(request, plan, operator):
@@ -235,8 +240,8 @@ class Probing(Protocol):
             if self.config.late is not None and plan.qos.miss_rate is None:
                 varies = together((*(each.variance for each in probe.path), variance))
                 kept = quantile(kept, varies, 1.0 - self.config.late)
-            if kept > limit:
-                return dropped("delay", limit, kept)
+            if exceeds(kept, limit, tolerated := self.tolerated(plan)):
+                return dropped("delay", limit, kept, tolerated=tolerated)
         if limit is not None and plan.qos.miss_rate is not None:
             path = (*probe.path, hop)
             missed = late(path, [each.transmission for each in path], plan, limit)

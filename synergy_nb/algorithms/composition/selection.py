@@ -286,6 +286,7 @@ class Composition(Protocol):
                 asked=message.asked,
                 available=message.available,
                 detail=message.detail,
+                tolerated=message.tolerated,
             )
         self._count(pending, message.weight)
 
@@ -309,10 +310,10 @@ class Composition(Protocol):
         pending.graphs = len(graphs)
         pending.qualified = []
         pending.unqualified = ""
-        shown = 0
+        shown, tolerated = 0, self.probing.tolerated(plan)
         for graph in graphs:
             delay, phi = graph.delay(plan), graph.balance(plan)
-            failed = failing(plan, graph, self.config.late, phi) if self.config.enforce else ""
+            failed = failing(plan, graph, self.config.late, phi, tolerated) if self.config.enforce else ""
             if not failed:
                 pending.qualified.append((phi, graph))
                 pending.unqualified = ""
