@@ -412,15 +412,21 @@ class Host:
         """
         sink = self._sinks.find(application, operator)
         name = sink.operator
-        start, end = sink.begins(reader, since)
-        chunks = self.hosting.results(application, name, start, math.inf if end is not None else max_bytes)
-        for place in (end, sink.upto):
-            chunks = [chunk for chunk in chunks if place is None or chunk.end <= place]
-        upto = chunks[-1].end if chunks else start
+        again = sink.again(reader, since)
+        if again is not None:
+            return again
+        start = upto = sink.given
+        chunks = self.hosting.results(application, name, start, max_bytes)
+        if sink.upto is not None:
+            chunks = [chunk for chunk in chunks if chunk.end <= sink.upto]
+        if chunks:
+            upto = chunks[-1].end
         items = [chunk.payload or encode(chunk.item) for chunk in chunks if isinstance(chunk.item, Batch)]
-        self._driver.collected(application, name, sink.give(reader, start if items else upto, upto))
         last = upto >= self.hosting.components[application, name].log.end
-        return Portion(items, start, upto, sink.ended and last)
+        portion = Portion(items, start, upto, sink.ended and last)
+        sink.give(reader, portion)
+        self._driver.collected(application, name, upto)
+        return portion
 
     async def arrival(self, application: str, operator: str | None, seconds: float) -> None:
         """Return when the sink has something new to fetch or has ended, at the latest after ``seconds``.

@@ -1,7 +1,8 @@
 """The end of a stream: how long its tuples took, and which of its results a client has been given.
 
-The results themselves stay in the log of the sink's component until a client says that it has them. A full log stops
-the sink, and so all that is upstream of it: nothing is dropped.
+Results stay in the log of the sink's component until a client is given them. A full log stops the sink, and so all
+that is upstream of it: nothing is dropped. What a reader was given last is kept here until it says that it has that: a
+reader that is never heard of again stops nobody.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class Sink:
         self.reported = False  # whether the record with the end was given
         self.given = ORIGIN
         self.upto: Point | None = None  # place behind which nothing is given
-        self._portions: dict[str, tuple[Point, Point]] = {}  # reader to the places between which it was given last
+        self._portions: dict[str, Portion] = {}  # reader to what it was given last and has not said to have
         self._news = asyncio.Event()
         self._delays = DelayHistogram(limit)
         self._recent = DelayHistogram(limit)
@@ -117,8 +118,8 @@ class Sink:
                     self._news.clear()
                     await self._news.wait()
 
-    def begins(self, reader: str, since: Point | None) -> tuple[Point, Point | None]:
-        """Where a reader goes on, and where what it is given ends if it was given that before.
+    def again(self, reader: str, since: Point | None) -> Portion | None:
+        """What a reader was given last, if it has not got that; what it says to have is forgotten.
 
         Parameters
         ----------
@@ -127,19 +128,19 @@ class Sink:
         since
             Place up to which it has all that it was given; None: it has nothing yet.
         """
-        start, end = self._portions.get(reader, (self.given, self.given))
-        if start < end and (since is None or since <= start):
-            return start, end
-        return self.given, None
+        last = self._portions.get(reader)
+        if last is not None and since is not None and since > last.start:
+            del self._portions[reader]
+            return None
+        return last
 
-    def give(self, reader: str, start: Point, end: Point) -> Point:
-        """A reader is given what is between two places; returns the place before which nobody asks any more."""
-        self._portions.pop(reader, None)
-        self._portions[reader] = start, end
+    def give(self, reader: str, portion: Portion) -> None:
+        """A reader is given results that nobody was given before."""
+        if portion.items:
+            self._portions[reader] = portion
         while len(self._portions) > READERS:
             del self._portions[next(iter(self._portions))]
-        self.given = max(self.given, end)
-        return min((begin for begin, upto in self._portions.values() if begin < upto), default=self.given)
+        self.given = max(self.given, portion.end)
 
     def qos(self) -> dict[str, Any]:
         """Quality of service since it began: delays in seconds (quantiles within 1 %), shares, tuples/s and bytes/s."""
