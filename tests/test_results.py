@@ -1,0 +1,295 @@
+"""Results are read by place: whatever is interrupted, and whoever else reads, none is lost and none comes twice."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from synergy_nb.dataflow.streams.values import ORIGIN
+from synergy_nb.dataflow.tuples import END, Batch, Punctuation, decode, encode
+from synergy_nb.journal import Event
+from synergy_nb.plan import Plan, source
+from synergy_nb.runtime.application import AsyncApplication
+from synergy_nb.runtime.deliveries import Deliveries
+from synergy_nb.runtime.requests import ApplicationState, ClusterError, Fetch, Fetched, Push, Pushed, pack, unpack
+from synergy_nb.runtime.results import Results
+from tests.two_hosts import Pair, play, table
+from tests.waiting import turns, until
+
+COLUMNS = {
+    name: "int" if name in {"source_port", "destination_port", "bytes"} else "str" for name in table(0, 1).columns[1:]
+}
+HERE = {"source": "a", "sink": "a"}
+
+
+def plan() -> Plan:
+    return source("python", name="mine", columns=COLUMNS).sink()
+
+
+class Peer:
+    """A peer with one application, asked by several notebooks; what it answers to these may get lost."""
+
+    def __init__(self) -> None:
+        self.pair = Pair()
+        self.pair.deploy("app", plan(), HERE)
+        self.status = "running"
+        self.deliveries = Deliveries(self.pair.net["a"], asyncio.get_running_loop(), lambda _: self.state)
+        self.asked = 0  # fetches that were answered
+        self.lost = False  # whether answers to fetches get lost
+        self.position = 0
+
+    @property
+    def state(self) -> ApplicationState:
+        return ApplicationState("app", self.status, peers=HERE)
+
+    async def push(self, rows: int, *, ends: bool = False) -> None:
+        """Have so many tuples more at the sink."""
+        items = [Batch(table(self.position, rows), self.position, 0.0)] if rows else []
+        self.position += rows
+        promise = Punctuation(END if ends else self.position * 1000, self.position, 0.0)
+        for item in (*items, promise):
+            answer = await self.deliveries.push(pack(Push("app", "mine", encode(item))))
+            assert unpack(answer, Pushed).taken
+        log = self.pair.net["a"].hosting.components["app", "sink"].log
+        await until(lambda: log.end == (self.position, promise.time))
+
+    def notebook(self) -> AsyncApplication:
+        """One more handle of the application, in a process of its own."""
+        return AsyncApplication(self, plan(), "a", self.state)
+
+    async def fetch(self, request: Fetch) -> Fetched:
+        """The answer to one request."""
+        return unpack(await self.deliveries.fetch(pack(request)), Fetched)
+
+    # -- as the cluster of a handle ------------------------------------------------------------------------------
+
+    async def ask(self, peer: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> bytes:
+        if operation == "fetch":
+            answer = await self.deliveries.fetch(payload)
+            self.asked += 1
+            if self.lost:
+                await asyncio.Event().wait()
+            return answer
+        assert operation in {"application", "wait", "release", "stop", "halt"}
+        return pack(self.state)
+
+    async def events(self, subject: str = "") -> list[Event]:
+        return []
+
+    async def troubles(self, since: float) -> list[Event]:
+        return []
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        return {"a": "a"}
+
+    def name(self, address: str) -> str:
+        return address
+
+    def readable(self, text: str) -> str:
+        return text
+
+    def forget(self, application: str) -> None:
+        pass
+
+
+async def interrupt(peer: Peer, call: Any) -> None:
+    """Interrupt a call for results when the peer has answered it and the answer is on its way."""
+    peer.lost, before = True, peer.asked
+    task = asyncio.create_task(call)
+    await until(lambda: peer.asked > before)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    peer.lost = False
+
+
+def taken(application: AsyncApplication) -> list[int]:
+    """What a handle has of the results."""
+    values: list[int] = application.collected()["bytes"].to_list()
+    return values
+
+
+def values(answer: Fetched) -> list[int]:
+    found = map(decode, answer.items)
+    return [value for item in found if isinstance(item, Batch) for value in item.table["bytes"].to_list()]
+
+
+def test_an_answer_that_got_lost_is_given_again() -> None:
+    async def scenario() -> None:
+        peer = Peer()
+        mine = peer.notebook()
+        await peer.push(10)
+        await interrupt(peer, mine.results(wait=False))
+        await peer.push(10)
+        await interrupt(peer, mine.results(wait=False))
+        assert taken(mine) == []
+        await mine.results(wait=False)
+        assert taken(mine) == list(range(20))
+        await peer.push(5)
+        await interrupt(peer, mine.head(25))
+        await peer.push(5, ends=True)
+        assert (await mine.results())["bytes"].to_list() == list(range(30))
+
+    play(scenario)
+
+
+def test_the_same_request_has_the_same_answer_until_the_next_one() -> None:
+    async def scenario() -> None:
+        peer = Peer()
+        await peer.push(10)
+        first = await peer.fetch(Fetch("app", "sink", None, wait=0.0))
+        await peer.push(10)
+        again = await peer.fetch(Fetch("app", "sink", None, wait=0.0))
+        assert again == first
+        assert (values(first), first.start) == (list(range(10)), ORIGIN)
+        after = await peer.fetch(Fetch("app", "sink", first.end, wait=0.0))
+        assert (values(after), after.start) == (list(range(10, 20)), first.end)
+        assert await peer.fetch(Fetch("app", "sink", first.end, wait=0.0)) == after
+        nothing = await peer.fetch(Fetch("app", "sink", after.end, wait=0.0))
+        assert nothing == Fetched([], after.end, after.end, finished=False)
+
+    play(scenario)
+
+
+def test_results_that_nobody_has_acknowledged_are_kept_and_no_others() -> None:
+    async def scenario() -> None:
+        peer = Peer()
+        log = peer.pair.net["a"].hosting.components["app", "sink"].log
+        await peer.push(10)
+        first = await peer.fetch(Fetch("app", "sink", None, wait=0.0))
+        assert log.size > 0
+        await peer.fetch(Fetch("app", "sink", first.end, wait=0.0))
+        assert log.size == 0
+
+    play(scenario)
+
+
+def test_each_tuple_goes_to_one_of_two_readers() -> None:
+    async def scenario() -> None:
+        peer = Peer()
+        one, two = peer.notebook(), peer.notebook()
+        await peer.push(10)
+        await one.results(wait=False)
+        await peer.push(10)
+        await interrupt(peer, two.results(wait=False))
+        await peer.push(10)
+        await one.results(wait=False)
+        await two.results(wait=False)
+        assert taken(one) == [*range(10), *range(20, 30)]
+        assert taken(two) == list(range(10, 20))
+
+    play(scenario)
+
+
+def test_a_reader_that_begins_later_gets_what_is_left() -> None:
+    async def scenario() -> None:
+        peer = Peer()
+        early = peer.notebook()
+        await peer.push(10)
+        await early.results(wait=False)
+        late = peer.notebook()
+        await late.results(wait=False)
+        assert taken(late) == []
+        await peer.push(5, ends=True)
+        assert (await late.results())["bytes"].to_list() == list(range(10, 15))
+        assert (await early.results())["bytes"].to_list() == list(range(10)), "it ends for the first reader, too"
+
+    play(scenario)
+
+
+def test_a_reader_waits_for_results_and_not_for_promises() -> None:
+    async def scenario() -> None:
+        peer = Peer()
+        mine = peer.notebook()
+        task = asyncio.create_task(mine.head(3))
+        for _ in range(3):
+            peer.position += 1
+            promise = Punctuation(peer.position * 1000, 0, 0.0)
+            await peer.deliveries.push(pack(Push("app", "mine", encode(promise))))
+            await turns(10)
+            assert not task.done()
+        peer.position = 0
+        await peer.push(3)
+        assert (await task)["bytes"].to_list() == [0, 1, 2]
+
+    play(scenario)
+
+
+def test_results_behind_promises_are_there_without_waiting() -> None:
+    """Its last answer held promises only, and got lost."""
+
+    async def scenario() -> None:
+        peer = Peer()
+        mine = peer.notebook()
+        await peer.push(0)
+        await interrupt(peer, mine.results(wait=False))
+        await peer.push(4)
+        await mine.results(wait=False)
+        assert taken(mine) == [0, 1, 2, 3]
+
+    play(scenario)
+
+
+def test_a_sink_that_has_gone_ends_a_waiting_request() -> None:
+    async def scenario() -> None:
+        peer = Peer()
+        mine = peer.notebook()
+        await peer.push(3)
+        await mine.results(wait=False)
+        waiting = asyncio.create_task(peer.fetch(Fetch("app", "sink", None, wait=5.0, reader="other")))
+        await turns(10)
+        peer.status = "finished"
+        peer.pair.undeploy("app", HERE)
+        assert (await waiting).gone
+        with pytest.raises(ClusterError, match="its results have been collected already, through another handle"):
+            await mine.results()
+
+    play(scenario)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 2), st.booleans(), st.integers(0, 3)), max_size=20))
+def test_readers_that_are_interrupted_at_will_have_all_results_between_them(
+    steps: list[tuple[int, bool, int]],
+) -> None:
+    async def scenario() -> None:
+        peer = Peer()
+        readers = [peer.notebook() for _ in range(3)]
+        for number, interrupted, rows in steps:
+            await peer.push(rows)
+            if interrupted:
+                await interrupt(peer, readers[number].results(wait=False))
+            else:
+                await readers[number].results(wait=False)
+        await peer.push(1, ends=True)
+        for reader in readers:
+            await reader.results()
+        found = [taken(reader) for reader in readers]
+        assert sorted(itertools.chain.from_iterable(found)) == list(range(peer.position))
+        assert all(each == sorted(each) for each in found)
+
+    play(scenario)
+
+
+def test_an_answer_that_holds_what_has_come_is_refused() -> None:
+    results = Results("app", "out", "me")
+    assert results.request(0.5) == Fetch("app", "out", None, wait=0.5, reader="me")
+    item = encode(Batch(table(0, 3), 0, 0.0))
+    assert results.take(Fetched([item], (0, 0), (3, 9), finished=False)) == len(item)
+    assert results.request(0.0).since == (3, 9)
+    with pytest.raises(ClusterError, match="app: results of out from tuple 2 on; expected those from 3 on"):
+        results.take(Fetched([item], (2, 9), (5, 9), finished=False))
+    results.take(Fetched([item], (7, 9), (10, 9), finished=True))
+    assert results.ended
+    assert results.rows == 0
+    found = results.table()
+    assert found is not None
+    assert found["bytes"].to_list() == [0, 1, 2, 0, 1, 2]
+    assert results.rows == 6
