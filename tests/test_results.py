@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synergy_nb.dataflow.streams.values import ORIGIN
-from synergy_nb.dataflow.tuples import END, Batch, Punctuation, decode, encode
+from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, decode, encode
 from synergy_nb.journal import Event
 from synergy_nb.plan import Plan, source
 from synergy_nb.runtime.application import AsyncApplication
@@ -38,7 +38,7 @@ class Peer:
     def __init__(self) -> None:
         self.pair = Pair()
         self.pair.deploy("app", plan(), HERE)
-        self.status = "running"
+        self.stopped = False
         self.deliveries = Deliveries(self.pair.net["a"], asyncio.get_running_loop(), lambda _: self.state)
         self.asked = 0  # fetches that were answered
         self.lost = False  # whether answers to fetches get lost
@@ -46,11 +46,12 @@ class Peer:
 
     @property
     def state(self) -> ApplicationState:
-        return ApplicationState("app", self.status, peers=HERE)
+        ended = self.stopped or self.pair.finished
+        return ApplicationState("app", "finished" if ended else "running", peers=HERE)
 
     async def push(self, rows: int, *, ends: bool = False) -> None:
         """Have so many tuples more at the sink."""
-        items = [Batch(table(self.position, rows), self.position, 0.0)] if rows else []
+        items: list[Item] = [Batch(table(self.position, rows), self.position, 0.0)] if rows else []
         self.position += rows
         promise = Punctuation(END if ends else self.position * 1000, self.position, 0.0)
         for item in (*items, promise):
@@ -76,7 +77,8 @@ class Peer:
             if self.lost:
                 await asyncio.Event().wait()
             return answer
-        assert operation in {"application", "wait", "release", "stop", "halt"}
+        assert operation in {"application", "wait", "release"}
+        await turns()
         return pack(self.state)
 
     async def events(self, subject: str = "") -> list[Event]:
@@ -209,13 +211,10 @@ def test_a_reader_waits_for_results_and_not_for_promises() -> None:
         peer = Peer()
         mine = peer.notebook()
         task = asyncio.create_task(mine.head(3))
-        for _ in range(3):
-            peer.position += 1
-            promise = Punctuation(peer.position * 1000, 0, 0.0)
-            await peer.deliveries.push(pack(Push("app", "mine", encode(promise))))
+        for time in (-3000, -2000, -1000):
+            await peer.deliveries.push(pack(Push("app", "mine", encode(Punctuation(time, 0, 0.0)))))
             await turns(10)
             assert not task.done()
-        peer.position = 0
         await peer.push(3)
         assert (await task)["bytes"].to_list() == [0, 1, 2]
 
@@ -245,7 +244,7 @@ def test_a_sink_that_has_gone_ends_a_waiting_request() -> None:
         await mine.results(wait=False)
         waiting = asyncio.create_task(peer.fetch(Fetch("app", "sink", None, wait=5.0, reader="other")))
         await turns(10)
-        peer.status = "finished"
+        peer.stopped = True
         peer.pair.undeploy("app", HERE)
         assert (await waiting).gone
         with pytest.raises(ClusterError, match="its results have been collected already, through another handle"):

@@ -89,7 +89,7 @@ def cut(item: Item, start: Point, *, wire: bool, most: int, rate: float = 0.0) -
     wire
         Whether it goes to another peer and has to be encoded.
     most
-        Bytes of a chunk, at most: a larger batch is sliced, down to single tuples.
+        Bytes of a chunk, at most: a larger batch is cut into equal parts, down to single tuples.
     rate
         Tuples a second that the producer measured, written into a batch; 0 where it is unknown.
 
@@ -110,10 +110,12 @@ def cut(item: Item, start: Point, *, wire: bool, most: int, rate: float = 0.0) -
 
 
 def _slices(batch: Batch, most: int) -> Iterable[Batch]:
-    pieces = min(math.ceil((batch.nbytes + OVERHEAD) / most), batch.rows)
-    if pieces <= 1:
+    """A batch in equal parts, none of which takes more than ``most`` bytes if its tuples are of about the same size."""
+    size = batch.nbytes
+    if size + OVERHEAD <= most or batch.rows < 2:
         return (batch,)
-    rows = math.ceil(batch.rows / pieces)
+    fit = max(batch.rows * max(most - OVERHEAD, 0) // size, 1)  # tuples
+    rows = math.ceil(batch.rows / math.ceil(batch.rows / fit))
     return (
         msgspec.structs.replace(batch, table=batch.table.slice(start, rows), position=batch.position + start)
         for start in range(0, batch.rows, rows)
