@@ -201,15 +201,16 @@ def test_a_fetch_that_comes_again_is_answered_as_before(cluster: Cluster) -> Non
     application = cluster.submit(all_of_them(), feeds={"numbers": numbers(50).iter_slices(10)})
     assert application.wait(DEADLINE) == "finished"
 
-    def fetch(number: int) -> Fetched:
-        asked = pack(Fetch(application.id, "sink", number))
+    def fetch(since: tuple[int, int] | None) -> Fetched:
+        asked = pack(Fetch(application.id, "sink", since))
         held = application._application
         return unpack(cluster._run(held.cluster.ask(held.origin, "fetch", asked)), Fetched)
 
-    first, again, after = fetch(1), fetch(1), fetch(2)
+    first, again = fetch(None), fetch(None)
+    after = fetch(first.end)
     assert again == first
     assert sum(item.table.height for item in map(decode, first.items) if isinstance(item, Batch)) == 50
-    assert after.items == []
+    assert (after.items, after.start, after.finished) == ([], first.end, True)
     application.stop()
 
 
