@@ -65,7 +65,8 @@ def lines(explanation: Explanation) -> list[str]:
         told.append(f"  running streams: {found}{used}")
     if explanation.placed:
         told.append("  placed: " + explanation.placed.replace("\n", "\n    "))
-    told.extend(f"  taken over: {move}" for move in explanation.moves)
+    told.extend(f"  taken over: {move}" for move in explanation.takeovers)
+    told.extend(f"  moved: {move}" for move in explanation.moves)
     if explanation.left:
         told.append(f"  degree {explanation.degree} asked; {counts(explanation.left)}")
     if explanation.uncovered:

@@ -161,7 +161,7 @@ class SynergyPeer:
         self.session.impacts.config = config.composition.projection
         self.session.impacts.processing = self._processing
         self.probing.known = self._known
-        self.session.on_deploy = self._deployed
+        self.session.commitments.on_deploy = self._deployed
         self.composition.placed = self._placed
         self.composition.profiles = True
         self.ledger.enforce = config.composition.enforce

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 from synergy_nb.account import lines, why_there
 from synergy_nb.delays import Delay
 from synergy_nb.journal import Event
+from synergy_nb.readable import seconds
 from synergy_nb.troubles import Trouble, gathered, observers
 from synergy_nb.uncovered import told, uncovered
 
 __all__ = ["Explanation", "readable"]
-
-LATEST: Final = 253_402_300_800_000_000  # beyond the year 9999, microseconds: the end of a stream
 
 
 class Explanation:
@@ -71,8 +69,10 @@ class Explanation:
     replicated : dict or None
         The placement of replicas as it stands: ``primaries`` (λ), ``backups`` (ρ), ``degree``, and the exact
         ``availability`` if peers say how they fail.
+    takeovers : list of str
+        Components that backups took over.
     moves : list of str
-        What backups took over, and what was lost at that.
+        Components that moved, in how many seconds, and those that were to move and did not, with the reason.
     left : dict
         Operator to the number of its remaining replicas, for operators with fewer replicas than were asked for.
     uncovered : dict
@@ -115,8 +115,10 @@ class Explanation:
         self.unshared = ""
         self.deployed: list[dict[str, Any]] = []
         self.placed = ""
+        self.takeovers: list[str] = []
         self.moves: list[str] = []
         self._moved: dict[str, str] = {}
+        self._from: dict[str, str] = {}  # operators that are where they were moved to, and where they were before
         self.attempts: list[dict[str, Any]] = []
         self.refused: list[str] = []
         self.replicas: list[dict[str, Any]] = []
@@ -143,13 +145,19 @@ class Explanation:
             elif event.kind == "taking_over":
                 lost = self._name(detail["dead"])
                 moved = [f"{name} from {lost} to {self._name(peer)}" for name, peer in detail["operators"].items()]
-                self.moves.append(", ".join(moved) or f"{lost} had backups alone")
+                self.takeovers.append(", ".join(moved) or f"{lost} had backups alone")
+                self._from = {name: at for name, at in self._from.items() if name not in detail["operators"]}
             elif event.kind == "taken_over":
                 self._moved = self._graph(detail["peers"])
                 self._count(detail["backups"])
-            elif event.kind == "gap":
-                since, until = (_moment(detail[field]) for field in ("since", "until"))
-                self.moves.append(f"{detail['operator']}: results from {since} to {until} may be missing or doubled")
+            elif event.kind == "moved":
+                self._moved = self._graph(detail["peers"])
+                self._from[detail["operator"]] = before = self._name(detail["at"])
+                took = seconds(detail["seconds"])
+                self.moves.append(f"{detail['operator']} from {before} to {self._name(detail['to'])} in {took}")
+            elif event.kind == "move_given_up":
+                why = self.readable(detail["reason"])
+                self.moves.append(f"{detail['operator']} did not move to {self._name(detail['to'])}: {why}")
             elif event.kind == "engines_changed":
                 self.parts = dict(detail["parts"])
                 self.changed = self.readable(detail["reason"])
@@ -237,9 +245,11 @@ class Explanation:
     @property
     def peers(self) -> dict[str, str]:
         """Component graph λ as it is now: operator to peer; empty where none was set up."""
+        if self._moved:
+            return dict(self._moved)
         if self.selected is not None:
             return dict(self.selected["peers"])
-        return self._moved or (dict(self.replicated["primaries"]) if self.replicated is not None else {})
+        return dict(self.replicated["primaries"]) if self.replicated is not None else {}
 
     @property
     def rule(self) -> str:
@@ -248,6 +258,8 @@ class Explanation:
 
     def why(self, operator: str) -> str:
         """Why an operator runs where it runs, in a sentence."""
+        if operator in self._from:
+            return f"it was moved there from {self._from[operator]}"
         if self.selected is None:
             placed = {} if self.replicated is None else self.replicated["primaries"]
             if placed.get(operator) != self.peers.get(operator):
@@ -350,6 +362,7 @@ class Explanation:
             "placed": self.placed,
             "replicas": self.replicas,
             "replicated": self.replicated,
+            "takeovers": self.takeovers,
             "moves": self.moves,
             "left": self.left,
             "uncovered": self.uncovered,
@@ -377,12 +390,3 @@ def readable(text: str, names: Mapping[str, str]) -> str:
     for address in sorted(names, key=len, reverse=True):
         text = text.replace(address, names[address])
     return text
-
-
-def _moment(time: int | None) -> str:
-    """An event time in microseconds, for people."""
-    if time is None:
-        return "the beginning"
-    if time >= LATEST:
-        return "the end"
-    return datetime.fromtimestamp(time / 1e6, UTC).isoformat(" ", "milliseconds").removesuffix("+00:00")

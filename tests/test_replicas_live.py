@@ -40,7 +40,7 @@ def test_an_application_goes_on_as_if_its_primaries_had_not_been_killed() -> Non
         assert application.status == "finished"
         assert application.graph == where | {"large": backups["large"][0], "by": backups["by"][0]}
         account = application.explain()
-        assert account.moves
+        assert account.takeovers
         assert "from peer-3 to" in str(account)
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import polars as pl
 
-from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, decode
 from synergy_nb.dataflow.streams.deployments import Deployment, Feed, Place
 from synergy_nb.dataflow.streams.values import Point
+from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, decode
 from synergy_nb.plan import Plan, source
 from synergy_nb.runtime.host import Host
 from synergy_nb.runtime.sources import Stream

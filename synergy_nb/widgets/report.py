@@ -275,7 +275,7 @@ def _replicas(explanation: Explanation) -> str:
         return ""
     backups = explanation.replicated["backups"]
     rows = [(name, peer, explanation.why_replica(name, peer)) for name, peers in backups.items() for peer in peers]
-    taken = "".join(f"<li>{escape(move)}</li>" for move in explanation.moves)
+    taken = "".join(f"<li>{escape(move)}</li>" for move in explanation.takeovers)
     left = f"Degree {explanation.degree} was asked; {counts(explanation.left)}. " if explanation.left else ""
     return (
         f'<h3>Backups</h3><p class="about">{escape(left + explanation.coverage)}</p>'

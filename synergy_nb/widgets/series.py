@@ -208,7 +208,8 @@ class Readings:
             "replicas_lost": self._replicas_lost,
             "taking_over": self._taking_over,
             "taken_over": self._taken_over,
-            "gap": self._gap,
+            "moved": self._moved,
+            "move_given_up": self._move_given_up,
             "component_deployed": self._deployed,
             "component_undeployed": self._undeployed,
             "operator_failed": self._operator_failed,
@@ -427,10 +428,16 @@ class Readings:
         for peer, names in moved.items():
             run.mark(event.time, "good", "taken over", f"the backup on {peer} took over {', '.join(names)}")
 
-    def _gap(self, event: Event) -> None:
-        operator = event.detail["operator"]
-        said = f"around the take-over of {operator} results may be missing or doubled; explain() says which"
-        self.run(event.subject).mark(event.time, "bad", "", said)
+    def _moved(self, event: Event) -> None:
+        self._graph(event)
+        detail = event.detail
+        said = f"{detail['operator']} moved from {detail['at']} to {detail['to']}"
+        self.run(event.subject).mark(event.time, "good", "moved", said)
+
+    def _move_given_up(self, event: Event) -> None:
+        detail = event.detail
+        said = f"{detail['operator']} did not move to {detail['to']}: {detail['reason']}"
+        self.run(event.subject).mark(event.time, "note", "", said)
 
     def _ended(self, event: Event) -> None:
         run = self.run(event.subject)
@@ -475,7 +482,8 @@ OF_APPLICATIONS: Final = frozenset(
         "replicas_lost",
         "taking_over",
         "taken_over",
-        "gap",
+        "moved",
+        "move_given_up",
         "component_deployed",
         "component_undeployed",
         "operator_failed",

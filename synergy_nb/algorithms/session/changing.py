@@ -35,7 +35,7 @@ class Changes:
     owned, members
         Applications that it leads, and in which it takes part.
     leave
-        Called with (application, reason) when nothing of an application is at this peer any more.
+        Called with an application of which nothing is at this peer any more.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Changes:
         deploying: Deploying,
         owned: Mapping[str, Owned],
         members: Mapping[str, Member],
-        leave: Callable[[str, str], None],
+        leave: Callable[[str], None],
     ) -> None:
         self.peer = peer
         self.ledger = ledger
@@ -115,7 +115,7 @@ class Changes:
         before, member.graph = member.graph, graph
         application, address = graph.application, self.peer.address
         if address not in graph.addresses and address != graph.origin:
-            self.leave(application, "what was here of it has moved")
+            self.leave(application)
             return
         member.operators = {name for name, peer in graph.peers.items() if peer == address}
         for operator in sorted(member.deployed):
@@ -127,12 +127,20 @@ class Changes:
         backed_up = before.backed_up(address)
         for operator in graph.backed_up(address):
             if operator not in backed_up or before.peers[operator] != graph.peers[operator]:
-                self.ledger.drop(application, operator)
-                self._take_in(graph, member.plan, operator)
+                self.keep(member, operator)
+        copied = {*graph.backed_up(address), *(name for name, peer in graph.followers.items() if peer == address)}
+        member.ready &= copied
+        member.faults = {name: reason for name, reason in member.faults.items() if name in graph.followers}
         self.components.follow(graph)
         if member.running:
             self.components.offer(application, member.offered)
         self.deploying.tell(application)
+
+    def keep(self, member: Member, operator: str) -> None:
+        """Promise an operator what its backup at this peer takes in, or nothing if it has none."""
+        self.ledger.drop(member.graph.application, operator)
+        if self.peer.address in member.graph.backups.get(operator, ()):
+            self._take_in(member.graph, member.plan, operator)
 
     def _recommit(self, member: Member, operator: str) -> None:
         """Promise a component the links from where what it reads now is."""

@@ -16,6 +16,8 @@ __all__ = [
     "Confirmed",
     "End",
     "Feedback",
+    "Follow",
+    "Followed",
     "Graph",
     "Lost",
     "Measured",
@@ -182,8 +184,26 @@ class Taken(Message, frozen=True):
     refusal: str
 
 
+class Follow(Message, frozen=True):
+    """Follow ``operator``, which is to move to the receiver; or let it be followed, where the receiver executes it."""
+
+    graph: Graph
+    operator: str
+
+
+class Followed(Message, frozen=True):
+    """The sender follows ``operator`` or lets it be followed, and is ``ready`` to take its place, or refuses."""
+
+    application: str
+    attempt: int
+    epoch: int
+    operator: str
+    ready: bool
+    refusal: str
+
+
 class Moved(Message, frozen=True):
-    """Components are elsewhere from now on."""
+    """Components are elsewhere from now on, or followed by others."""
 
     graph: Graph
 
@@ -202,6 +222,11 @@ TRACED: Final[Traced] = {
     Lost: lambda message: (message.application, {"reason": message.reason}),
     TakeOver: lambda message: (message.graph.application, {"operator": message.operator}),
     Taken: lambda message: (message.application, {"operator": message.operator, "refusal": message.refusal}),
+    Follow: lambda message: (message.graph.application, {"operator": message.operator}),
+    Followed: lambda message: (
+        message.application,
+        {"operator": message.operator, "ready": message.ready, "refusal": message.refusal},
+    ),
     Moved: lambda message: (message.graph.application, {"epoch": message.graph.epoch}),
 }
 
@@ -219,9 +244,12 @@ class SessionConfig(msgspec.Struct, frozen=True):
         Without feedback, after which a peer takes a session for abandoned.
     prepare
         Allowed in addition to these, during set-up, for the parts on Spark to get ready.
+    moving
+        Allowed for the follower of a component that moves until it can take its place.
     """
 
     setup: float = 3.0
     feedback: float = 1.0
     lease: float = 10.0
     prepare: float = 120.0
+    moving: float = 60.0

@@ -22,12 +22,14 @@ class Member:
         "delay",
         "deployed",
         "ended",
+        "faults",
         "graph",
         "heard",
         "operators",
         "plan",
         "preparing",
         "projected",
+        "ready",
         "running",
         "started",
         "timer",
@@ -40,6 +42,8 @@ class Member:
         self.confirmed: dict[str, set[str]] = {}
         self.deployed: set[str] = set()
         self.preparing: set[str] = set()  # of these, parts on Spark that are not ready
+        self.ready: set[str] = set()  # operators whose copy here could take over
+        self.faults: dict[str, str] = {}  # operators that are followed here in vain, and why
         self.delay = -1.0
         self.projected = max(graph.reached.values(), default=0.0)  # t̂ in seconds, as probes found it
         self.backed = False  # whether its backups here are committed
@@ -56,10 +60,11 @@ class Member:
 
     @property
     def offered(self) -> list[str]:
-        """Operators here whose streams others may use: none that may move."""
+        """Operators here whose streams others may use: none that may be taken over, and no follower."""
         if self.graph.backups:
             return []
-        return [operator for operator in self.deployed if self.plan.operators[operator].kind not in ("sink", TAP)]
+        here = self.operators & self.deployed
+        return [operator for operator in here if self.plan.operators[operator].kind not in ("sink", TAP)]
 
 
 class Owned:

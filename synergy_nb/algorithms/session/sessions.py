@@ -25,10 +25,12 @@ was not stopped; a late message of it is refused by name.
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 
 from synergy_nb.algorithms.session.changing import Changes
+from synergy_nb.algorithms.session.committing import Commitments
 from synergy_nb.algorithms.session.components import Components
 from synergy_nb.algorithms.session.deploying import Deploying, needed_by
 from synergy_nb.algorithms.session.feedback import Feedbacks
@@ -46,6 +48,7 @@ from synergy_nb.algorithms.session.messages import (
     SessionConfig,
     Share,
 )
+from synergy_nb.algorithms.session.moving import Moves
 from synergy_nb.algorithms.session.records import Member, Owned, plan_of
 from synergy_nb.algorithms.session.takeover import TakeOvers
 from synergy_nb.graph import ComponentGraph, Report, Use
@@ -55,7 +58,7 @@ from synergy_nb.overlay.streams import Streams
 from synergy_nb.peer import Peer, Protocol
 from synergy_nb.plan import Plan
 from synergy_nb.plan.parts import PART, expanded
-from synergy_nb.plan.sharing import TAP, provider
+from synergy_nb.plan.sharing import provider
 
 __all__ = ["Session"]
 
@@ -84,8 +87,8 @@ class Session(Protocol):
         What this peer executes, and for whom.
     impacts : Impacts
         Projects what more would do to applications here.
-    on_deploy : callable (plan, operator)
-        Told of each component that this peer is to execute.
+    commitments : Commitments
+        What this peer commits of applications that are set up.
     on_end : callable (application)
         Told of each application of this origin that has been taken back.
     """
@@ -103,31 +106,34 @@ class Session(Protocol):
         self.membership = membership
         self.config = config or SessionConfig()
         self.components = Components(peer, ledger, streams)
-        self.on_deploy: Callable[[Plan, str], None] = lambda _plan, _operator: None
         self.on_end: Callable[[str], None] = lambda _application: None
         self._members: dict[str, Member] = {}
         self._owned: dict[str, Owned] = {}
-        self._ended: OrderedDict[str, int] = OrderedDict()
+        self._ended: OrderedDict[str, tuple[int, float]] = OrderedDict()  # attempt and epoch that are over here
         self.feedbacks = Feedbacks(peer, self.config, self._owned, self._members)
         membership.on_dead.append(self._peer_died)
         self.impacts = Impacts(self.components, self._members, ledger)
         self.deploying = Deploying(peer, self.components, self._members)
         self.changes = Changes(
-            peer, ledger, membership, self.components, self.deploying, self._owned, self._members, self._leave
+            peer, ledger, membership, self.components, self.deploying, self._owned, self._members, self._depart
         )
+        self.commitments = Commitments(peer, self.changes, self.impacts, self._joined)
         self.takeovers = TakeOvers(peer, membership, self.changes, self.config, self._owned, self._cannot_go_on)
+        self.moves = Moves(
+            peer, membership, self.changes, self.config, self._owned, self._joined, self.impacts.harm, self._peer_lost
+        )
         self.traced = TRACED
         self.handlers = {
-            Confirm: self._confirm,
-            Share: self._share,
             Confirmed: self._source_confirmed,
             Refused: lambda _, message: self._setup_failed(message.application, message.attempt, message.reason),
             Begin: self._begin,
             Feedback: self._feedback,
             End: self._end,
             Lost: lambda _, message: self._cannot_go_on(message.application, message.attempt, message.reason),
+            **self.commitments.handlers,
             **self.changes.handlers,
             **self.takeovers.handlers,
+            **self.moves.handlers,
         }
 
     # -- for composition and the driver ------------------------------------------------------------------------------
@@ -149,7 +155,7 @@ class Session(Protocol):
         ``established`` is called once: with an empty text when all sources have been started, or with the reason why
         not, after the graph has been taken back.
         """
-        attempt = self._ended.get(application, 0) + 1
+        attempt = self._ended.get(application, (0, 0.0))[0] + 1
         graph = Graph(
             application,
             attempt,
@@ -188,12 +194,43 @@ class Session(Protocol):
     def component_ready(self, application: str, operator: str) -> None:
         """The driver's report that a part on Spark takes tuples."""
         member = self._members.get(application)
-        if member is not None and operator in member.preparing:
-            member.preparing.discard(operator)
-            self._confirm_upstream(member, operator)
+        if member is not None:
+            self.commitments.ready(member, operator)
+
+    def copy_ready(self, application: str, operator: str) -> None:
+        """The driver's report that it could go on with a component of which it keeps a backup, or that it follows."""
+        member = self._members.get(application)
+        if member is not None:
+            self.moves.ready(member, operator)
+
+    def move(self, application: str, operator: str, to: str, moved: Callable[[str], None]) -> None:
+        """Move a component of a running application of this origin to another peer, without a pause.
+
+        Parameters
+        ----------
+        application, operator
+            Component that moves.
+        to
+            Address of the peer that it moves to.
+        moved
+            Called once with what came of it: an empty text, or the reason why the component stays where it is.
+
+        Raises
+        ------
+        ValueError
+            If the component cannot move, or not there, or not now.
+        """
+        if application in self.takeovers.pending:
+            raise ValueError(
+                f"application: {application!r}; a peer of it has died; expected that others have taken over"
+            )
+        self.moves.move(application, operator, to, moved)
 
     def component_failed(self, application: str, operator: str, reason: str) -> None:
         """The driver's report that an operator cannot go on at this peer."""
+        member = self._members.get(application)
+        if member is not None and self.moves.failed(member, operator, reason):
+            return
         component = self.components.get((application, operator))
         users = {application} if component is None else component.users
         known = [self._members[user].graph for user in sorted(users) if user in self._members]
@@ -255,8 +292,8 @@ class Session(Protocol):
         """This peer's part of the application that a message is about; None if it is refused."""
         application = graph.application
         member = self._members.get(application)
-        current = self._ended.get(application, 0) + 1 if member is None else member.graph.attempt
-        if graph.attempt < current:
+        over = self._ended.get(application, (0, 0.0))
+        if (graph.attempt, graph.epoch) <= over or (member is not None and graph.attempt < member.graph.attempt):
             self._refuse(application, what, sender, "stale attempt")
             return None
         if graph.origin == self.peer.address and application not in self._owned:  # it has ended, or this peer restarted
@@ -276,66 +313,6 @@ class Session(Protocol):
             if graph.origin != self.peer.address:
                 self.membership.watch(graph.origin)
         return member
-
-    def _share(self, sender: str, message: Share) -> None:
-        graph = message.graph
-        member = self._joined(sender, graph, "Share")
-        if member is None:
-            return
-        tap, refusal = self.deploying.lend(member)
-        refusal = refusal or self.changes.back_up(member)
-        if refusal:
-            self.peer.send(graph.origin, Refused(graph.application, graph.attempt, tap, refusal))
-            return
-        self.peer.send(graph.origin, Confirmed(graph.application, graph.attempt, self.peer.address))
-
-    def _confirm(self, sender: str, message: Confirm) -> None:
-        operator = message.operator
-        member = self._joined(sender, message.graph, "Confirm")
-        if member is None:
-            return
-        if operator not in member.operators or operator in member.deployed:
-            return  # a duplicate
-        consumers = member.confirmed.setdefault(operator, set())
-        if message.consumer:
-            consumers.add(message.consumer)
-        if not consumers.issuperset(member.plan.downstream(operator)):
-            return
-        self._deploy(member, operator)
-
-    def _deploy(self, member: Member, operator: str) -> None:
-        graph, plan, peer = member.graph, member.plan, self.peer
-        links = {(graph.peers[up], up): plan.bandwidth(up) for up in plan.upstream(operator)}
-        remote = {link: bandwidth for link, bandwidth in links.items() if link[0] != peer.address}
-        asked = plan.operators[operator]
-        tapped = provider(asked, peer.address) if asked.kind == TAP else None
-        if asked.kind == TAP and (tapped is None or tapped not in self.components):
-            refusal = "the stream has ended"
-        else:
-            refusal = self.impacts.harm(member, operator)
-            refusal = refusal or self.ledger.commit(graph.application, operator, plan.load(operator), remote)
-        if refusal:
-            reason = f"{operator} at {peer.address}: {refusal}"
-            peer.send(graph.origin, Refused(graph.application, graph.attempt, operator, reason))
-            return
-        member.deployed.add(operator)
-        self.components.add(graph, plan, operator)
-        self.on_deploy(plan, operator)
-        if member.deployed == member.operators:
-            self.ledger.expire(graph.application)  # what was reserved here for graphs that were not chosen
-        self.deploying.tell(graph.application)
-        if asked.kind == PART:
-            member.preparing.add(operator)
-        else:
-            self._confirm_upstream(member, operator)
-
-    def _confirm_upstream(self, member: Member, operator: str) -> None:
-        graph = member.graph
-        upstream = member.plan.upstream(operator)
-        for name in upstream:
-            self.peer.send(graph.peers[name], Confirm(graph, name, operator))
-        if not upstream:
-            self.peer.send(graph.origin, Confirmed(graph.application, graph.attempt, operator))
 
     def _source_confirmed(self, sender: str, message: Confirmed) -> None:
         owned = self._owned.get(message.application)
@@ -406,7 +383,7 @@ class Session(Protocol):
         left = member.heard + self.config.lease - self.peer.now
         if not leads and left <= 1e-9:
             self.peer.record("session_expired", application, origin=member.graph.origin)
-            self._leave(application, "its origin has not been heard of")
+            self._leave(application, "its origin has not been heard of", until=member.graph.epoch)
             return
         member.timer = self.peer.after(self.config.lease if leads else left, self._check_lease, application)
 
@@ -420,14 +397,20 @@ class Session(Protocol):
             self._setup_failed(application, attempt, reason)
 
     def _peer_died(self, address: str) -> None:
-        for application, owned in list(self._owned.items()):
-            graph = owned.graph
-            if address in graph.addresses and not self.takeovers.begin(application, address):
-                self._cannot_go_on(application, graph.attempt, f"peer {address} died ({', '.join(graph.at(address))})")
+        for application in list(self._owned):
+            if not self.moves.died(application, address):
+                self._peer_lost(application, address)
         for application, member in list(self._members.items()):
             if member.graph.origin == address:
                 self.peer.record("session_expired", application, origin=address)
                 self._leave(application, "its origin died")
+
+    def _peer_lost(self, application: str, address: str) -> bool:
+        """Let others take over what of an application was on a dead peer, or end it; gives whether it goes on."""
+        graph = self._owned[application].graph
+        if address in graph.addresses and not self.takeovers.begin(application, address):
+            self._cannot_go_on(application, graph.attempt, f"peer {address} died ({', '.join(graph.at(address))})")
+        return application in self._owned
 
     # -- end ---------------------------------------------------------------------------------------------------------
 
@@ -445,6 +428,7 @@ class Session(Protocol):
             owned.timer.cancel()
         del self._owned[application]
         self.takeovers.end(application)
+        self.moves.end(application)
         for address in graph.addresses:
             self.membership.unwatch(address)
             if address != self.peer.address:
@@ -463,8 +447,15 @@ class Session(Protocol):
         elif member.graph.attempt <= message.attempt:
             self._leave(message.application, message.reason)
 
-    def _leave(self, application: str, reason: str, *, keep_sinks: bool = False) -> None:
-        """Give back all that this peer holds for an application; results may stay at its sinks."""
+    def _depart(self, application: str) -> None:
+        """Nothing of an application is here any more; it may come back."""
+        self._leave(application, "what was here of it has moved", until=self._members[application].graph.epoch)
+
+    def _leave(self, application: str, reason: str, *, keep_sinks: bool = False, until: float = math.inf) -> None:
+        """Give back all that this peer holds for an application; results may stay at its sinks.
+
+        Messages about the epochs ``until`` this one are refused from then on.
+        """
         member = self._members[application]
         sinks = frozenset(member.plan.sinks) if keep_sinks else frozenset()
         owners = self.components.leave(application, sinks)
@@ -479,13 +470,13 @@ class Session(Protocol):
             if member.graph.origin != self.peer.address:
                 self.membership.unwatch(member.graph.origin)
             del self._members[application]
-            self._remember(application, member.graph.attempt)
+            self._remember(application, member.graph.attempt, until)
         for owner in sorted(owners):
             self.deploying.tell(owner)
         self.peer.record("session_left", application, reason=reason)
 
-    def _remember(self, application: str, attempt: int) -> None:
-        self._ended[application] = max(attempt, self._ended.get(application, 0))
+    def _remember(self, application: str, attempt: int, epoch: float = math.inf) -> None:
+        self._ended[application] = max((attempt, epoch), self._ended.get(application, (0, 0.0)))
         self._ended.move_to_end(application)
         while len(self._ended) > MEMORY:
             self._ended.popitem(last=False)

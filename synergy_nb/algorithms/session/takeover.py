@@ -164,6 +164,9 @@ class TakeOvers:
 
     def _take_over(self, sender: str, message: TakeOver) -> None:
         graph, operator, address = message.graph, message.operator, self.peer.address
+        known = self.changes.members.get(graph.application)
+        if known is not None and (known.graph.attempt, known.graph.epoch) > (graph.attempt, graph.epoch):
+            return  # it is late
         member = self.changes.member_of(graph)
         if member is None or member.ended:
             self.peer.send(sender, Lost(graph.application, graph.attempt, f"no session at {address}"))

@@ -1,0 +1,549 @@
+"""Components that move while their application runs: the protocol, in virtual time."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import random
+
+import pytest
+
+from synergy_nb.algorithms.session import SessionConfig
+from synergy_nb.algorithms.session.messages import Follow, Followed, Moved
+from synergy_nb.assembly import PeerConfig
+from synergy_nb.dataflow.streams.deployments import Deployment, Role
+from synergy_nb.explanation import Explanation
+from synergy_nb.graph import ComponentGraph, Hop
+from synergy_nb.peer import Message
+from synergy_nb.plan import Plan, source
+from synergy_nb.plan.parts import place
+from tests.simulated import Ring
+
+PEERS = {"source": "peer-1", "o0": "peer-2", "o1": "peer-3", "sink": "peer-0"}
+
+
+class Movers(Ring):
+    """Peers whose drivers say after ``takes`` seconds that a copy could take over."""
+
+    def __init__(self, peers: int, seed: int, *, takes: float = 0.3, **settings: object) -> None:
+        self.takes = takes
+        super().__init__(peers, seed, **settings)  # type: ignore[arg-type]
+
+    def _carry_out(self, address: str, instruction: object) -> None:
+        before = self._copies(address, instruction)
+        super()._carry_out(address, instruction)
+        for operator in self._copies(address, instruction) - before:
+            assert isinstance(instruction, Deployment)
+            each = self.synergy[address]
+            each.peer.after(self.takes, each.session.copy_ready, instruction.application, operator)
+
+    def _copies(self, address: str, instruction: object) -> set[str]:
+        """Operators of the application of which a peer keeps a copy."""
+        application = instruction.application if isinstance(instruction, Deployment) else ""
+        known = self.deployments.get((address, application))
+        return set() if known is None else {o for o, where in known.places.items() if address in where.copies}
+
+
+def plan() -> Plan:
+    stream = source("packets", rate=100.0, at="peer-1", id="source")
+    return stream.filter("bytes > 0", cost="1 ms", id="o0").filter("bytes > 1", cost="1 ms", id="o1").sink(id="sink")
+
+
+def running(ring: Ring, backups: dict[str, tuple[str, ...]] | None = None, asked: Plan | None = None) -> None:
+    """An application ``r`` of peer 0 runs."""
+    answers: list[str] = []
+    asked = asked or plan()
+    hops = {name: Hop(name, PEERS.get(name, "peer-2"), 1.0, 1e8, 0.001, 0.01) for name in asked.operators}
+    edges = [(up, name) for name in asked.operators for up in asked.upstream(name)]
+    chosen = ComponentGraph(hops, dict.fromkeys(edges, (math.inf, 0.01)))
+    session = ring.synergy["peer-0"].session
+    ring.simulation.call("peer-0", lambda: session.establish("r", asked, chosen, {}, answers.append, backups=backups))
+    ring.run(3.0)
+    assert answers == [""]
+
+
+def move(ring: Ring, operator: str, to: str, application: str = "r", at: str = "peer-0") -> list[str]:
+    """Ask for a move; what comes of it will be in the list."""
+    outcome: list[str] = []
+    ring.simulation.call(at, ring.synergy[at].session.move, application, operator, to, outcome.append)
+    return outcome
+
+
+def where(ring: Ring) -> dict[str, str]:
+    """Where each operator is executed; each at one place."""
+    found = {operator: address for address, _, operator in ring.deployed}
+    assert len(found) == len(ring.deployed)
+    return found
+
+
+def roles(ring: Ring, operator: str) -> dict[str, Role]:
+    """What each peer does for an operator, as it was told itself."""
+    found = {address: known.role(operator, address) for (address, _), known in ring.deployments.items()}
+    return {address: role for address, role in found.items() if role is not None}
+
+
+def stopped(ring: Ring) -> None:
+    """Nothing is left of it."""
+    ring.simulation.call("peer-0", ring.synergy["peer-0"].stop, "r")
+    ring.run(12.0)
+    assert not any(each.ledger.requests or each.session.applications for each in ring.synergy.values())
+    assert not ring.deployments
+    for each in ring.synergy.values():
+        assert not each.membership._watched
+
+
+def test_a_component_moves_and_gives_back_what_it_took() -> None:
+    ring = Movers(6, seed=1, codec=True)
+    running(ring)
+    before = ring.synergy["peer-2"].ledger.load
+    assert before > 0.0
+    outcome = move(ring, "o0", "peer-4")
+    ring.run(0.25)
+    assert outcome == []
+    assert roles(ring, "o0") == {"peer-2": Role.ACTIVE, "peer-4": Role.FOLLOWER}
+    assert ring.synergy["peer-4"].ledger.load == pytest.approx(before)
+    ring.run(2.0)
+    assert outcome == [""]
+    assert where(ring) == PEERS | {"o0": "peer-4"}
+    assert ring.synergy["peer-2"].ledger.load == 0.0
+    assert not ring.synergy["peer-2"].session.applications
+    assert ("peer-2", "r") not in ring.deployments
+    for known in ring.deployments.values():
+        assert known.places["o0"].epoch == 1
+        assert known.places["o0"].copies == ()
+        assert known.version == (1 << 20) + 2
+    assert ring.reports["r"][-1].peers == PEERS | {"o0": "peer-4"}
+    (done,) = ring.events("r", "moved")
+    assert (done.detail["operator"], done.detail["at"], done.detail["to"]) == ("o0", "peer-2", "peer-4")
+    assert 0.3 < done.detail["seconds"] < 1.0
+    ring.run(40.0)  # leases are kept
+    assert ring.status("r") == "running"
+    stopped(ring)
+
+
+def test_what_was_told_of_a_move_is_explained() -> None:
+    ring = Movers(6, seed=1)
+    running(ring)
+    move(ring, "o0", "peer-4")
+    ring.run(2.0)
+    account = Explanation("r", ring.events("r"), {})
+    assert account.peers["o0"] == "peer-4"
+    assert any("o0 from peer-2 to peer-4 in " in told for told in account.moves)
+    assert account.why("o0") == "it was moved there from peer-2"
+    move(ring, "o0", "peer-2")
+    ring.crash("peer-2")
+    ring.run(8.0)
+    account = Explanation("r", ring.events("r"), {})
+    assert account.peers["o0"] == "peer-4"
+    assert any("o0 did not move to peer-2" in told and "peer-2 died" in told for told in account.moves)
+
+
+def test_a_source_moves_and_its_readers_pay_for_the_new_link() -> None:
+    ring = Movers(6, seed=2)
+    running(ring)
+    outcome = move(ring, "source", "peer-5")
+    ring.run(3.0)
+    assert outcome == [""]
+    assert where(ring) == PEERS | {"source": "peer-5"}
+    assert ("peer-5", "r", "source") in ring.started
+    ledger = ring.synergy["peer-2"].ledger
+    assert ledger.residual_bandwidth("", "peer-1") == ledger.bandwidth_from("peer-1")
+    assert ledger.residual_bandwidth("", "peer-5") < ledger.bandwidth_from("peer-5")
+    stopped(ring)
+
+
+def test_a_component_moves_there_and_back_again() -> None:
+    ring = Movers(6, seed=3)
+    running(ring)
+    for number, to in enumerate(("peer-4", "peer-2", "peer-3", "peer-2", "peer-0"), 1):
+        outcome = move(ring, "o0", to)
+        ring.run(4.0)
+        assert outcome == [""]
+        assert where(ring) == PEERS | {"o0": to}
+        assert ring.deployments["peer-0", "r"].places["o0"].epoch == number
+    assert not ring.overbooked()
+    stopped(ring)
+
+
+def test_a_component_moves_to_the_peer_of_its_backup() -> None:
+    ring = Movers(6, seed=4)
+    running(ring, {"o0": ("peer-4", "peer-5"), "o1": ("peer-4",)})
+    ring.run(1.0)
+    outcome = move(ring, "o0", "peer-4")
+    ring.run(3.0)
+    assert outcome == [""], "its backup had been ready for long, which is said only once"
+    graph = ring.synergy["peer-0"].session.graph("r")
+    assert graph is not None
+    assert graph.backups == {"o0": ("peer-5",), "o1": ("peer-4",)}
+    assert roles(ring, "o0") == {"peer-4": Role.ACTIVE, "peer-5": Role.BACKUP}
+    ring.crash("peer-4")
+    ring.run(8.0)
+    assert where(ring)["o0"] == "peer-5"
+    assert ring.deployments["peer-0", "r"].places["o0"].epoch == 2
+    stopped(ring)
+
+
+def test_who_shares_a_stream_is_told_where_its_reader_has_moved() -> None:
+    ring = Movers(8, seed=1)
+
+    def by(column: str) -> Plan:
+        stream = source("packets", rate=100.0, seed=1, id="packets").filter("bytes > 100", cost="1 ms", id="large")
+        return stream.aggregate(column, "1 s", n="count(*)", cost="1 ms", id="counts").sink("all")
+
+    ring.submit("peer-3", "a", by("link"))
+    first = ring.until_decided("a").peers
+    ring.run(2.0)
+    ring.submit("peer-5", "b", by("source"))
+    second = ring.until_decided("b").peers
+    assert set(second) == {"large", "counts", "all"} or set(second) == {"large", "counts", "sink"}
+    ring.run(2.0)
+    to = next(peer for peer in sorted(ring.synergy) if peer not in {*first.values(), *second.values()})
+    outcome = move(ring, "counts", to, "b", "peer-5")
+    ring.run(3.0)
+    assert outcome == [""]
+    (lent,) = ring.deployments[first["large"], "a"].places["large"].lent
+    assert (lent.operator, lent.peer, lent.epoch) == ("counts", to, 1)
+    (borrowed,) = ring.deployments[to, "b"].borrowed
+    assert (borrowed.application, borrowed.operator, borrowed.peer) == ("a", "large", first["large"])
+    outcome = move(ring, "large", to, "a", "peer-3")
+    ring.run(3.0)
+    assert outcome == [f"large at {first['large']}: its stream is shared by b"]
+    assert ring.deployed[first["large"], "a", "large"].follower == ""
+    free = next(peer for peer in sorted(ring.synergy) if peer not in {*first.values(), *second.values(), to})
+    outcome = move(ring, "counts", free, "a", "peer-3")
+    ring.run(3.0)
+    assert outcome == [""]
+    ring.submit("peer-6", "c", by("link"))  # what has moved can be shared again, as it is now
+    third = ring.until_decided("c").peers
+    assert third["counts"] == free
+    ring.run(2.0)
+    assert [each.epoch for each in ring.deployments["peer-6", "c"].borrowed] == [1]
+
+
+@pytest.mark.parametrize(
+    ("application", "operator", "to", "reason"),
+    [
+        ("q", "o0", "peer-4", "application: 'q'; expected one that runs"),
+        ("r", "o9", "peer-4", "operator: 'o9'; expected one of source, o0, o1, sink"),
+        ("r", "sink", "peer-4", "operator: 'sink' is a sink"),
+        ("r", "o0", "peer-2", "to: 'peer-2'; o0 is there already"),
+        ("r", "o0", "peer-5", "to: 'peer-5'; expected the address of a peer that lives"),
+        ("r", "o0", "", "to: ''; expected the address of a peer that lives"),
+    ],
+)
+def test_what_cannot_move_is_refused_at_once(application: str, operator: str, to: str, reason: str) -> None:
+    ring = Movers(6, seed=1)
+    running(ring)
+    ring.crash("peer-5")
+    ring.run(8.0)
+    with pytest.raises(ValueError, match=reason):
+        ring.synergy["peer-0"].session.move(application, operator, to, lambda _: None)
+    assert not ring.events("r", "moving")
+
+
+@pytest.mark.parametrize("connector", ["python", "peers"])
+def test_a_source_that_cannot_be_read_again_stays(connector: str) -> None:
+    ring = Movers(6, seed=1)
+    stream = (
+        source("peers", id="s") if connector == "peers" else source("python", name="n", columns={"v": "int"}, id="s")
+    )
+    running(ring, asked=stream.sink(id="sink"))
+    with pytest.raises(ValueError, match=rf"'s' is a source that cannot be read again \({connector}\)"):
+        ring.synergy["peer-0"].session.move("r", "s", "peer-4", lambda _: None)
+
+
+def test_a_part_on_spark_stays() -> None:
+    ring = Movers(6, seed=1)
+    stream = source("packets", rate=10.0, count=100, id="s").aggregate("link", "1 s", n="count(*)", id="a")
+    asked = place(stream.sink(id="sink"), {"a"}, 0.1)
+    ring.simulation.on_instruction = lambda *_: None
+
+    def prepared(address: str, instruction: object) -> None:
+        if isinstance(instruction, Deployment) and instruction.role("a", address) is Role.ACTIVE:
+            each = ring.synergy[address]
+            each.peer.after(0.1, each.session.component_ready, "r", "a")
+
+    ring.simulation.on_instruction = prepared
+    running(ring, asked=asked)
+    with pytest.raises(ValueError, match="operator: 'a' is executed on Spark"):
+        ring.synergy["peer-0"].session.move("r", "a", "peer-4", lambda _: None)
+
+
+def test_an_application_moves_one_component_at_a_time() -> None:
+    ring = Movers(6, seed=1)
+    running(ring)
+    outcome = move(ring, "o0", "peer-4")
+    with pytest.raises(ValueError, match="operator: 'o1'; o0 is moving to peer-4; expected one at a time"):
+        ring.synergy["peer-0"].session.move("r", "o1", "peer-5", lambda _: None)
+    ring.run(2.0)
+    assert outcome == [""]
+    again = move(ring, "o1", "peer-5")
+    ring.run(2.0)
+    assert again == [""]
+    stopped(ring)
+
+
+def test_a_peer_without_capacity_refuses() -> None:
+    ring = Movers(6, seed=5, config=lambda n: PeerConfig(name=f"peer-{n}", cores=0.05 if n == 4 else 1.0, seed=n))
+    running(ring)
+    outcome = move(ring, "o0", "peer-4")
+    ring.run(3.0)
+    (reason,) = outcome
+    assert reason.startswith("o0 at peer-4: processing capacity: 0.05 of 0.1 cores left")
+    assert where(ring) == PEERS
+    assert roles(ring, "o0") == {"peer-2": Role.ACTIVE}
+    assert not ring.synergy["peer-4"].ledger.requests
+    assert not ring.synergy["peer-4"].session.applications
+    assert [event.detail["reason"] for event in ring.events("r", "move_given_up")] == [reason]
+    stopped(ring)
+
+
+def test_a_backup_that_refuses_to_follow_is_a_backup_still() -> None:
+    ring = Movers(6, seed=5, config=lambda n: PeerConfig(name=f"peer-{n}", cores=0.05 if n == 4 else 1.0, seed=n))
+    running(ring, {"o0": ("peer-4",)})
+    left = ring.synergy["peer-4"].ledger.residual_bandwidth("", "peer-2")
+    outcome = move(ring, "o0", "peer-4")
+    ring.run(3.0)
+    assert len(outcome) == 1
+    assert outcome != [""]
+    assert roles(ring, "o0") == {"peer-2": Role.ACTIVE, "peer-4": Role.BACKUP}
+    assert ring.synergy["peer-4"].ledger.residual_bandwidth("", "peer-2") == left < 125e6
+    stopped(ring)
+
+
+def test_a_follower_that_is_never_ready_is_taken_back() -> None:
+    config = SessionConfig(moving=5.0)
+    ring = Movers(6, seed=6, takes=1e6, config=lambda n: PeerConfig(name=f"peer-{n}", seed=n, session=config))
+    running(ring)
+    outcome = move(ring, "o0", "peer-4")
+    ring.run(4.0)
+    assert outcome == []
+    ring.run(3.0)
+    assert outcome == ["o0 at peer-4 was not ready in time"]
+    assert where(ring) == PEERS
+    assert roles(ring, "o0") == {"peer-2": Role.ACTIVE}
+    assert not ring.synergy["peer-4"].ledger.requests
+    stopped(ring)
+
+
+def test_a_follower_that_fails_fails_its_move_alone() -> None:
+    ring = Movers(6, seed=6, takes=1e6)
+    running(ring)
+    outcome = move(ring, "o0", "peer-4")
+    ring.run(0.5)
+    ring.simulation.call("peer-4", ring.synergy["peer-4"].session.component_failed, "r", "o0", "no memory")
+    ring.run(3.0)
+    assert outcome == ["o0 at peer-4: no memory"]
+    assert ring.status("r") == "running"
+    assert where(ring) == PEERS
+    stopped(ring)
+
+
+@pytest.mark.parametrize("after", [0.0, 0.01, 0.1, 0.5, 1.0])
+@pytest.mark.parametrize("backup", ["", "peer-4", "peer-5"])
+def test_a_follower_that_dies_harms_nobody(after: float, backup: str) -> None:
+    ring = Movers(6, seed=7, takes=1e6)
+    running(ring, {"o0": (backup,)} if backup else None)
+    outcome = move(ring, "o0", "peer-4")
+    ring.run(after)
+    ring.crash("peer-4")
+    ring.run(8.0)
+    assert outcome in (["peer peer-4 died"], ["peer-4 did not answer in time"])
+    assert ring.status("r") == "running"
+    assert where(ring) == PEERS
+    assert roles(ring, "o0") == {"peer-2": Role.ACTIVE} | ({"peer-5": Role.BACKUP} if backup == "peer-5" else {})
+    stopped(ring)
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_a_component_that_dies_while_it_moves_has_its_follower_if_that_is_ready(ready: bool) -> None:
+    ring = Movers(6, seed=8, takes=1e6)
+    running(ring)
+    outcome = move(ring, "o0", "peer-4")
+    ring.run(0.5)
+    assert roles(ring, "o0") == {"peer-2": Role.ACTIVE, "peer-4": Role.FOLLOWER}
+    ring.crash("peer-2")
+    if ready:  # as it turns out when it is asked: what it says now is lost
+        with lost(ring, Followed):
+            ring.simulation.call("peer-4", ring.synergy["peer-4"].session.copy_ready, "r", "o0")
+            ring.run(0.5)
+    ring.run(9.0)
+    if ready:
+        assert outcome == [""]
+        assert ring.status("r") == "running"
+        assert where(ring) == PEERS | {"o0": "peer-4"}
+        assert {known.places["o0"].epoch for known in ring.deployments.values()} == {1}
+        assert not any("peer-2" in known.peers for known in ring.deployments.values())
+    else:
+        assert outcome == ["peer peer-2 died before o0 at peer-4 was ready"]
+        assert ring.status("r") == "failed"
+        assert "peer peer-2 died (o0)" in ring.reports["r"][-1].reason
+    stopped(ring)
+
+
+def test_a_component_that_dies_while_it_moves_has_its_backup() -> None:
+    ring = Movers(6, seed=8, takes=1e6)
+    running(ring, {"o0": ("peer-5",)})
+    outcome = move(ring, "o0", "peer-4")
+    ring.run(0.5)
+    ring.crash("peer-2")
+    ring.run(9.0)
+    assert outcome == ["peer peer-2 died"]
+    assert where(ring) == PEERS | {"o0": "peer-5"}
+    assert not ring.synergy["peer-4"].ledger.requests
+    stopped(ring)
+
+
+def test_the_deaths_of_both_end_the_application() -> None:
+    ring = Movers(6, seed=8, takes=1e6)
+    running(ring)
+    outcome = move(ring, "o0", "peer-4")
+    ring.run(0.5)
+    ring.crash("peer-2")
+    ring.crash("peer-4")
+    ring.run(12.0)
+    assert len(outcome) == 1
+    assert ring.status("r") == "failed"
+    stopped(ring)
+
+
+class lost:  # noqa: N801 - reads as what it is
+    """Messages of some kinds do not arrive."""
+
+    def __init__(self, ring: Ring, *kinds: type[Message], to: str = "") -> None:
+        self.simulation, self.kinds, self.to = ring.simulation, kinds, to
+
+    def __enter__(self) -> None:
+        self.push = self.simulation._push
+
+        def push(when: float, address: str, sender: str, message: Message | None) -> None:
+            if not isinstance(message, self.kinds) or (self.to and address != self.to):
+                self.push(when, address, sender, message)
+
+        self.simulation._push = push  # type: ignore[method-assign]
+        self.before, self.simulation.duplication = self.simulation.duplication, 1e-12  # all pass here
+
+    def __exit__(self, *_: object) -> None:
+        self.simulation._push = self.push  # type: ignore[method-assign]
+        self.simulation.duplication = self.before
+
+
+@pytest.mark.parametrize("kind", [Follow, Followed, Moved])
+def test_what_is_lost_is_said_again(kind: type[Message]) -> None:
+    ring = Movers(6, seed=9)
+    running(ring)
+    with lost(ring, kind):
+        outcome = move(ring, "o0", "peer-4")
+        ring.run(0.9)
+        assert kind is Moved or outcome == []
+    ring.run(5.0)
+    assert outcome == [""]
+    assert where(ring) == PEERS | {"o0": "peer-4"}
+    stopped(ring)
+
+
+def test_who_never_heard_that_a_move_was_given_up_gives_its_share_back() -> None:
+    ring = Movers(6, seed=9)
+    running(ring)
+    with lost(ring, Followed, Moved):
+        outcome = move(ring, "o0", "peer-4")
+        ring.run(8.0)
+        assert outcome == ["peer-2 and peer-4 did not answer in time"]
+    ring.run(12.0)
+    assert where(ring) == PEERS
+    assert not ring.synergy["peer-4"].ledger.requests
+    again = move(ring, "o0", "peer-4")
+    ring.run(3.0)
+    assert again == [""]
+    stopped(ring)
+
+
+@pytest.mark.parametrize("after", [0.0, 0.03, 0.1, 0.3, 0.5])
+@pytest.mark.parametrize("end", ["stop", "finish"])
+@pytest.mark.parametrize("to", ["peer-4", "peer-3", "peer-0"])
+def test_an_application_may_end_in_the_middle(after: float, end: str, to: str) -> None:
+    ring = Movers(6, seed=10)
+    running(ring)
+    outcome = move(ring, "o0", to)
+    ring.run(after)
+    done = list(outcome)
+    session = ring.synergy["peer-0"].session
+    if end == "finish":
+        ring.simulation.call("peer-0", session.finished, "r")
+        ring.run(5.0)
+        assert set(ring.deployed) == {("peer-0", "r", "sink")}
+    else:
+        ring.simulation.call("peer-0", session.stop, "r")
+    ring.run(5.0)
+    assert outcome == (done or ["the application has ended"])
+    stopped(ring)
+
+
+def test_a_stream_that_is_about_to_move_is_not_shared_meanwhile() -> None:
+    ring = Movers(8, seed=1, takes=20.0)
+
+    def query() -> Plan:
+        return source("packets", rate=100.0, seed=1, id="packets").filter("bytes > 100", id="large").sink("all")
+
+    ring.submit("peer-3", "a", query())
+    first = ring.until_decided("a").peers
+    ring.run(2.0)
+    to = next(peer for peer in sorted(ring.synergy) if peer not in first.values())
+    outcome = move(ring, "large", to, "a", "peer-3")
+    ring.run(1.0)
+    ring.submit("peer-5", "b", query())
+    assert ring.until_decided("b").status == "running"
+    assert not ring.deployments["peer-5", "b"].borrowed
+    ring.run(30.0)
+    assert outcome == [""]
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_whatever_happens_each_component_is_at_one_place_and_nothing_is_overbooked(seed: int) -> None:
+    rng = random.Random(seed)
+    ring = Movers(8, seed=seed, codec=True, takes=rng.choice((0.05, 0.5, 2.0)))
+    names = ("source", "o0", "o1", "sink")
+    for number in range(3):
+        origin, feeds, works = rng.sample(range(8), 3)
+        stream = source("packets", rate=50.0, at=f"peer-{feeds}", id="source", count=10**9, seed=seed + number)
+        stream = stream.filter("bytes > 0", cost="1 ms", id="o0", at=f"peer-{works}").filter("bytes > 1", id="o1")
+        wanted = {"availability": "degree 2"} if rng.random() < 0.5 else {}
+        ring.submit(f"peer-{origin}", f"r{number}", stream.sink(id="sink", **wanted))
+    ring.run(6.0)
+    simulation = ring.simulation
+    simulation.loss = rng.choice((0.0, 0.05, 0.2))
+    simulation.duplication = rng.choice((0.0, 0.2))
+    simulation.reordering = rng.choice((0.0, 0.3))
+    asked: list[list[str]] = []
+    crashes = 0
+    for _ in range(16):
+        led = [(at, request) for at, each in sorted(ring.synergy.items()) for request in sorted(each.session.led)]
+        if led:
+            at, request = rng.choice(led)
+            with contextlib.suppress(ValueError):  # it is the sink, is there already, or something moves
+                asked.append(move(ring, rng.choice(names), rng.choice(sorted(ring.synergy)), request, at))
+        if rng.random() < 0.15 and crashes < 2:
+            crashes += 1
+            ring.crash(rng.choice(sorted(ring.synergy)))
+        ring.run(rng.choice((0.05, 0.3, 2.0)))
+        assert not ring.overbooked()
+    simulation.loss = simulation.duplication = simulation.reordering = 0.0
+    ring.run(90.0)
+    assert not ring.overbooked()
+    if not crashes:
+        assert all(len(outcome) == 1 for outcome in asked)
+    led = [(at, request) for at, each in sorted(ring.synergy.items()) for request in sorted(each.session.led)]
+    for at, request in led:
+        graph = ring.synergy[at].session.graph(request)
+        assert graph is not None
+        assert not graph.followers
+        found = {name: [at for at, of, what in ring.deployed if (of, what) == (request, name)] for name in names}
+        assert found == {name: [graph.peers[name]] for name in names}, f"{request} of {at}"
+        told = {known.version: known.places for (_, of), known in ring.deployments.items() if of == request}
+        assert len(told) == 1, "all have converged"
+    for address, each in list(ring.synergy.items()):
+        for request in sorted(each.session.applications):  # those that failed keep their results
+            ring.simulation.call(address, each.stop, request)
+    ring.run(45.0)
+    assert not any(each.ledger.requests or each.session.applications for each in ring.synergy.values())
+    assert not ring.deployments
