@@ -93,6 +93,27 @@ class Exchange:
         reason = f"it reads too slowly: more bytes wait for it than are kept; expected at most {limit}"
         self._send(cursor.reader.peer, Unsubscribe(component.output, cursor.reader, reason))
 
+    def desert(self, component: Component, what: str) -> None:
+        """Tell all who share a stream what has become of the component that makes it; but who has its end needs no more.
+
+        Parameters
+        ----------
+        component
+            Component that emits nothing more.
+        what
+            What has become of it, as the rest of a sentence about it.
+        """
+        end = component.log.end
+        for cursor in component.log.cursors.values():
+            if cursor.on_lag is OnLag.FAIL and not cursor.lost and (end.until != END or cursor.received < end):
+                cursor.lost = True
+                self.refuse(component, cursor.reader, what)
+
+    def refuse(self, component: Component, reader: Reader, what: str) -> None:
+        """Tell one who shares a stream that there is nothing more to come of it."""
+        reason = f"{component.application}/{component.operator}, whose stream it shares, {what}"
+        self._send(reader.peer, Unsubscribe(component.output, reader, reason))
+
     # -- readers -------------------------------------------------------------------------------------------------
 
     def readdress(self, component: Component, now: float) -> None:

@@ -32,6 +32,7 @@ from synergy_nb.dataflow.streams.roles import Roles
 from synergy_nb.dataflow.streams.timers import Timers
 from synergy_nb.dataflow.streams.values import CLIENT, COPY, Chunk, OnLag, Output, Point, Reader
 from synergy_nb.dataflow.together import TOGETHER_WORK, contemporary
+from synergy_nb.dataflow.tuples import END
 
 __all__ = ["SNAPSHOT_S", "Hosting"]
 
@@ -314,10 +315,11 @@ class Hosting:
             self._effects.append(Send(to, frame))
 
     def fail(self, component: Component, reason: str) -> None:
-        """A component cannot go on; it gives back its memory, and what waits for it."""
+        """A component cannot go on; it gives back its memory, and what waits for it, and tells those who share it."""
         if not component.failed:
             component.failed = reason
             component.give_back()
+            self.exchange.desert(component, f"has failed: {reason}")
             self.effect(Fact("component_failed", component.application, component.operator, reason))
 
     def forget(self, component: Component) -> None:
@@ -434,6 +436,8 @@ class Hosting:
 
     def _subscribe(self, frame: Subscribe, now: float) -> None:
         component, reader = self._producer(frame.output), frame.reader
+        if component is not None and component.failed and reader.application != component.application:
+            self.exchange.refuse(component, reader, f"has failed: {component.failed}")
         if component is None or component.failed or (reader.port == COPY and reader.peer not in component.copies):
             return  # it is not here yet, or not known here yet, or no longer: the reader asks again
         log = component.log
@@ -467,5 +471,6 @@ class Hosting:
         component = self.components.get((reader.application, reader.operator))
         if component is None or component.reader(reader.port) != reader:
             return
-        if component.ports[reader.port].epoch == frame.output.epoch:
+        port = component.ports[reader.port]
+        if port.epoch == frame.output.epoch and port.received.until != END:
             self.fail(component, f"input {reader.port}, {frame.output.operator}: {frame.reason}")

@@ -62,6 +62,8 @@ class Roles:
         hosting, application = self._hosting, deployment.application
         for key in [key for key in {**hosting.components, **self.copies} if key[0] == application]:
             if not self._stays(key, deployment):
+                if key[1] not in deployment.places and key in hosting.components:
+                    hosting.exchange.desert(hosting.components[key], "has ended")
                 self._drop(key)
         for operator, place in deployment.places.items():
             role = deployment.role(operator, hosting.peer)
