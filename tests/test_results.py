@@ -160,15 +160,18 @@ def test_the_same_request_has_the_same_answer_until_the_next_one() -> None:
     play(scenario)
 
 
-def test_results_that_nobody_has_acknowledged_are_kept_and_no_others() -> None:
+def test_a_reader_that_has_gone_with_what_it_was_given_holds_nobody_up() -> None:
     async def scenario() -> None:
         peer = Peer()
         log = peer.pair.net["a"].hosting.components["app", "sink"].log
         await peer.push(10)
-        first = await peer.fetch(Fetch("app", "sink", None, wait=0.0))
         assert log.size > 0
-        await peer.fetch(Fetch("app", "sink", first.end, wait=0.0))
+        first = await peer.fetch(Fetch("app", "sink", None, wait=0.0, reader="gone"))
         assert log.size == 0
+        await peer.push(10)
+        other = await peer.fetch(Fetch("app", "sink", None, wait=0.0, reader="other"))
+        assert values(other) == list(range(10, 20))
+        assert await peer.fetch(Fetch("app", "sink", None, wait=0.0, reader="gone")) == first, "it is back"
 
     play(scenario)
 
