@@ -45,11 +45,8 @@ def test_two_plans_that_begin_alike_share_a_stream(cluster: Cluster) -> None:
     assert "packets" not in second.graph
 
     there = components(cluster)
-    assert {operator for application, operator in there if application == second.id} == {"large", "by_source", "sink"}
-    saved, made = there[second.id, "large"], there[first.id, "large"]
-    assert saved["load"] == 0.0
-    assert made["load"] > 0.0
-    assert (second.id, "packets") not in there
+    assert {operator for application, operator in there if application == second.id} == {"by_source", "sink"}
+    assert there[first.id, "large"]["load"] > 0.0
 
     first.stop()
     for _ in range(3):  # it goes on without the one that had the producers deployed
