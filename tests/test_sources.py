@@ -19,6 +19,7 @@ from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, Point
 from synergy_nb.dataflow.tuples import END, START, TYPES, Batch, Item, Punctuation, decode, encode
 from synergy_nb.plan import source
 from synergy_nb.runtime.sources import PeerFeed, PushFeed, Stream, ThreadFeed
+from synergy_nb.runtime.spark import SparkHost, SparkPart
 from tests.two_hosts import Pair, deployment, fetched, numbers, play, table, trace
 from tests.waiting import DEADLINE, turns, until
 
@@ -492,5 +493,40 @@ def test_samples_of_a_peer_follow_those_of_the_one_before() -> None:
         assert isinstance(chunks[0].item, Batch)
         assert int(chunks[0].item.table["time"].to_physical()[0]) == 20_000_000
         assert chunks[1].end == (5, 20_000_001)
+
+    play(scenario)
+
+
+def test_results_of_a_query_go_on_behind_a_place_and_wait_until_they_are_taken() -> None:
+    """The query counts its tuples from 0, and says when each was born."""
+
+    async def scenario() -> None:
+        since, loop = Point(5, 1000), asyncio.get_running_loop()
+        part = SparkPart(
+            lambda: None,
+            lambda: 9.0,
+            wire=False,
+            most=1 << 20,
+            since=since,
+            host=SparkHost(loop, lambda: 9.0, lambda *_: None),
+            application="app",
+            operator=trace().sink().operators["source"],
+            keys={},
+            failed=lambda _: None,
+            prepared=lambda: None,
+            executed=lambda _rows, _seconds: None,
+            room=lambda: None,
+        )
+        part._arrived([Batch(table(0, 3), 0, 7.0), Punctuation(500, 3, 8.0), Punctuation(3000, 3, 8.0)])
+        await until(lambda: len(part.pending) == 2)
+        chunks = list(part.pending)
+        follow(chunks, since)
+        assert [chunk.end for chunk in chunks] == [(8, 1000), (8, 3000)]
+        assert [chunk.born for chunk in chunks] == [7.0, 8.0]
+        assert part.state_bytes == sum(chunk.size for chunk in chunks)
+        for chunk in chunks:
+            part.emitted(chunk)
+        assert part.state_bytes == 0
+        part.stop()
 
     play(scenario)
