@@ -27,6 +27,7 @@ from synergy_nb.runtime.applications import Applications, Entry, chosen
 from synergy_nb.runtime.feeds import Rows, check_rows
 from synergy_nb.runtime.joining import form_ring
 from synergy_nb.runtime.link import LinkDown, LinkFull, Links, RemoteError
+from synergy_nb.runtime.moves import MOVES_WITHIN
 from synergy_nb.runtime.notices import Notices, watched
 from synergy_nb.runtime.progress import Progress
 from synergy_nb.runtime.requests import (
@@ -35,8 +36,10 @@ from synergy_nb.runtime.requests import (
     ClusterError,
     Known,
     Listed,
+    Move,
     Name,
     NotAdmitted,
+    Outcome,
     PeerState,
     SparkNews,
     Submit,
@@ -345,6 +348,35 @@ class AsyncCluster:
         entry = entries[chosen(application, entries)]
         if entry.state.status in LASTING or entry.state.status == "finished":
             await entry.held.stop()
+
+    @tells(lambda it, application, operator, to: f"moving {operator} to {it.name(to)}")
+    async def move(self, application: str, operator: str, to: str) -> None:
+        """Move a component to another peer while its application runs; no tuple is lost, doubled or held up by that.
+
+        Parameters
+        ----------
+        application
+            Id of the application, or the name of its plan if exactly one running application has that name.
+        operator
+            Operator id of the component.
+        to
+            Name of the peer that it moves to.
+
+        Raises
+        ------
+        ClusterError
+            If there is no such application, operator or peer; if the component cannot move, such as a sink; if the peer
+            has no room for it, or dies meanwhile. The text says why, and the component is where it was.
+        """
+        entries = await self.entries()
+        held = entries[chosen(application, entries)].held
+        if to not in self.peers and to not in self._names:
+            raise ClusterError(f"to: {to!r}; expected {a_peer_of(_alive(await self.states()))}")
+        asked = pack(Move(held.id, operator, self.peers.get(to, to)))
+        outcome = unpack(await self.ask(held.origin, "move", asked, MOVES_WITHIN + 5.0), Outcome)
+        if outcome.reason:
+            raise ClusterError(f"{held.id}: {operator} did not move: {self.readable(outcome.reason)}")
+        await held.state()
 
     async def entries(self) -> dict[str, Entry]:
         """Id to the state and the facts of each application, in the order of submission."""

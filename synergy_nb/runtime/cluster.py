@@ -359,6 +359,27 @@ class Cluster:
         """
         self._run(self._cluster.stop(application))
 
+    def move(self, application: str | Application, operator: str, to: str) -> None:
+        """Move a component to another peer while its application runs; no tuple is lost, doubled or held up by that.
+
+        Parameters
+        ----------
+        application
+            Application, its id, or the name of its plan if exactly one running application has that name.
+        operator
+            Operator id of the component.
+        to
+            Name of the peer that it moves to.
+
+        Raises
+        ------
+        ClusterError
+            If there is no such application, operator or peer; if the component cannot move, such as a sink; if the peer
+            has no room for it, or dies meanwhile. The text says why, and the component is where it was.
+        """
+        name = application.id if isinstance(application, Application) else application
+        self._run(self._cluster.move(name, operator, to), f"moving {operator} to {to}")
+
     # -- what is shown -------------------------------------------------------------------------------------------
 
     def _rows(self) -> list[tuple[str, str, str, str]]:

@@ -182,6 +182,20 @@ class SparkNews(msgspec.Struct, frozen=True):
     folder: str = ""
 
 
+class Move(msgspec.Struct, frozen=True):
+    """Move a component of an application to the peer with this address while it works; answered by :class:`Outcome`."""
+
+    application: str
+    operator: str
+    to: str
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """Why what was asked for was not done; empty if it was."""
+
+    reason: str
+
+
 class Fetch(msgspec.Struct, frozen=True):
     """Take results from a sink; waits up to ``wait`` seconds for the first.
 

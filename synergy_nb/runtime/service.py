@@ -32,6 +32,7 @@ from synergy_nb.runtime.host import Host
 from synergy_nb.runtime.instances import SPAN
 from synergy_nb.runtime.measuring import Measuring
 from synergy_nb.runtime.monitor import Counters, Row, read_counters, sample
+from synergy_nb.runtime.moves import Moving
 from synergy_nb.runtime.notices import Teller
 from synergy_nb.runtime.profiles import Profiles
 from synergy_nb.runtime.requests import (
@@ -151,6 +152,7 @@ class Service:
             "applications": self._applications,
             "wait": self._wait,
             "halt": self._halt,
+            "move": Moving(runtime, synergy).move,
             "stop": self._stop,
             "release": self._release,
             "fetch": self._deliveries.fetch,
