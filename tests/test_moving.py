@@ -9,7 +9,7 @@ import random
 import pytest
 
 from synergy_nb.algorithms.session import SessionConfig
-from synergy_nb.algorithms.session.messages import Follow, Followed, Moved
+from synergy_nb.algorithms.session.messages import Feedback, Follow, Followed, Measured, Moved
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.dataflow.streams.deployments import Deployment, Role
 from synergy_nb.explanation import Explanation
@@ -455,6 +455,19 @@ def test_who_never_heard_that_a_move_was_given_up_gives_its_share_back() -> None
     again = move(ring, "o0", "peer-4")
     ring.run(3.0)
     assert again == [""]
+    stopped(ring)
+
+
+def test_feedback_that_comes_late_to_where_a_component_was_harms_nobody() -> None:
+    ring = Movers(6, seed=9)
+    running(ring)
+    outcome = move(ring, "o0", "peer-4")
+    ring.run(3.0)
+    assert outcome == [""]
+    late = Feedback((Measured("r", 1, 0.1),))
+    ring.simulation.call("peer-0", ring.synergy["peer-0"].peer.send, "peer-2", late)
+    ring.run(3.0)
+    assert ring.status("r") == "running"
     stopped(ring)
 
 

@@ -129,7 +129,7 @@ class Session(Protocol):
             Begin: self._begin,
             Feedback: self._feedback,
             End: self._end,
-            Lost: lambda _, message: self._cannot_go_on(message.application, message.attempt, message.reason),
+            Lost: self._lost,
             **self.commitments.handlers,
             **self.changes.handlers,
             **self.takeovers.handlers,
@@ -386,6 +386,11 @@ class Session(Protocol):
             self._leave(application, "its origin has not been heard of", until=member.graph.epoch)
             return
         member.timer = self.peer.after(self.config.lease if leads else left, self._check_lease, application)
+
+    def _lost(self, sender: str, message: Lost) -> None:
+        owned = self._owned.get(message.application)
+        if owned is not None and sender in owned.graph.addresses:  # else what was there has moved elsewhere
+            self._cannot_go_on(message.application, message.attempt, message.reason)
 
     def _cannot_go_on(self, application: str, attempt: int, reason: str) -> None:
         owned = self._owned.get(application)
