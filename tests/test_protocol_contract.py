@@ -6,6 +6,7 @@ once all is quiet. A further protocol is held to the contract by one more case i
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -13,17 +14,19 @@ from typing import Any, NamedTuple
 import pytest
 
 from synergy_nb.algorithms.availability import PlacementConfig
-from synergy_nb.assembly import PeerConfig
+from synergy_nb.assembly import PeerConfig, SynergyPeer
 from synergy_nb.overlay.directory import Directory
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.pastry import Pastry
-from synergy_nb.overlay.recent import Recent
+from synergy_nb.overlay.recent import Latest, Recent
 from synergy_nb.peer import Message, Peer, Protocol, Timer, key_of
 from synergy_nb.plan import source
 from synergy_nb.simulator.kernel import Simulation
 from tests.overlay_world import Parcel, World
 from tests.placing import Placements
+from tests.test_composition_campaign import check
+from tests.test_moving import Movers, move
 
 
 class Bench(NamedTuple):
@@ -142,11 +145,70 @@ def placement(seed: int, codec: bool) -> Bench:
     return Bench(world.simulation, work, complaints, protocols)
 
 
+class _Queries:
+    """Applications that come, share streams, move and go, beside those that peers end because somebody died."""
+
+    def __init__(self, seed: int, codec: bool) -> None:
+        self.ring = Movers(
+            8, seed, takes=0.2, codec=codec, config=lambda n: PeerConfig(name=f"peer-{n}", seed=seed * 100 + n)
+        )
+        self.rng = random.Random(seed)
+        self.asked: list[str] = []
+
+    def work(self, number: int) -> None:
+        """A request, a move and an end, as it happens."""
+        ring, rng = self.ring, self.rng
+        led = [(at, name) for at, each in ring.synergy.items() for name in sorted(each.session.led)]
+        for at, name in led:
+            if rng.random() < 0.3:
+                ring.simulation.call(at, ring.synergy[at].stop, name)
+        standing = [(at, name) for at, name in led if name in ring.synergy[at].session.led]
+        if standing:
+            at, name = rng.choice(standing)
+            with contextlib.suppress(ValueError):  # it has not begun yet, or cannot move there
+                operator = rng.choice(("source", "f0", "f1"))
+                move(ring, operator, rng.choice(sorted(ring.synergy)), name, at)
+        name = f"r{number}"
+        self.asked.append(name)
+        stream = source("packets", rate=100.0, seed=rng.randint(1, 3), id="source")
+        for stage in range(rng.randint(1, 2)):
+            stream = stream.filter(f"bytes > {stage}", cost="200 us", id=f"f{stage}")
+        ring.submit(rng.choice(sorted(ring.synergy)), name, stream.sink("out", delay="3 s"))
+
+    def complaints(self) -> list[str]:
+        """What peers hold that no application needs, and the other way round."""
+        ring = self.ring
+        for address, each in ring.synergy.items():
+            for name in sorted(each.session.applications - each.session.led):
+                if ring.status(name) == "failed":
+                    ring.simulation.call(address, each.stop, name)
+        ring.run(1.0)
+        try:
+            check(ring, self.asked)
+        except AssertionError as error:
+            return [str(error)]
+        return [f"overbooked: {text}" for text in ring.overbooked().values()]
+
+
+def queries(of: Callable[[SynergyPeer], Protocol]) -> Callable[[int, bool], Bench]:
+    """A case of one of the protocols that bring applications to run."""
+
+    def build(seed: int, codec: bool) -> Bench:
+        world = _Queries(seed, codec)
+        peers = world.ring.synergy
+        return Bench(world.ring.simulation, world.work, world.complaints, lambda: map(of, peers.values()))
+
+    return build
+
+
 CASES: dict[str, Callable[[int, bool], Bench]] = {
     "pastry": ring,
     "membership": detector,
     "directory": directory,
     "placement": placement,
+    "probing": queries(lambda peer: peer.probing),
+    "composition": queries(lambda peer: peer.composition),
+    "session": queries(lambda peer: peer.session),
 }
 cases = pytest.mark.parametrize("build", CASES.values(), ids=CASES.keys())
 
@@ -172,7 +234,7 @@ def weight(value: Any, seen: set[int]) -> int:
         return len(value) + sum(weight(item, seen) for item in value.values())
     if isinstance(value, list | tuple | set | frozenset):
         return len(value) + sum(weight(item, seen) for item in value)
-    if callable(value) or isinstance(value, Timer | Recent):  # of Recent the bound is known and reached on purpose
+    if callable(value) or isinstance(value, Timer | Recent | Latest):  # memories of known bounds, reached on purpose
         return 0
     return sum(weight(getattr(value, name), seen) for name in _fields(value))
 

@@ -1,10 +1,14 @@
-"""A bounded memory of what was seen lately, for filtering duplicates."""
+"""Bounded memories of what was seen or ended lately, for refusing what comes twice or too late."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Hashable
+from typing import Generic, TypeVar
 
-__all__ = ["Recent"]
+__all__ = ["Latest", "Recent"]
+
+Value = TypeVar("Value", int, tuple[int, float])
 
 
 class Recent:
@@ -38,3 +42,33 @@ class Recent:
         if len(self._new) >= self.size:
             self._old, self._new = self._new, set()
         return True
+
+
+class Latest(Generic[Value]):
+    """Remembers the largest value that was said of each of the last ``size`` names.
+
+    Examples
+    --------
+    >>> latest = Latest(2)
+    >>> for name, value in (("a", 1), ("b", 2), ("b", 1), ("c", 3)):
+    ...     latest.raise_to(name, value)
+    >>> latest.get("a", 0), latest.get("b", 0), latest.get("c", 0)
+    (0, 2, 3)
+    """
+
+    __slots__ = ("_values", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._values: OrderedDict[str, Value] = OrderedDict()
+
+    def get(self, name: str, otherwise: Value) -> Value:
+        """The value that is remembered of a name."""
+        return self._values.get(name, otherwise)
+
+    def raise_to(self, name: str, value: Value) -> None:
+        """Remember a value of a name, unless a larger one is."""
+        self._values[name] = max(value, self._values.get(name, value))
+        self._values.move_to_end(name)
+        while len(self._values) > self.size:
+            self._values.popitem(last=False)

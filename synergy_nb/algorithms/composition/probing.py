@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 import math
 import zlib
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any, Final
@@ -31,6 +30,7 @@ from synergy_nb.graph import Hop, late
 from synergy_nb.ledger import ROUNDING, Ledger
 from synergy_nb.overheads import HOP, Overhead, Overheads, quantile, together
 from synergy_nb.overlay.latency import Latency
+from synergy_nb.overlay.recent import Latest
 from synergy_nb.peer import Peer, Protocol, Timer
 from synergy_nb.plan import Plan
 from synergy_nb.plan.sharing import TAP, Provider, provider
@@ -109,7 +109,7 @@ class Probing(Protocol):
         self._seen: dict[str, set[tuple[str, tuple[tuple[str, str], ...]]]] = {}
         self._waiting: dict[str, _Waiting] = {}
         self._owed: dict[tuple[str, str, int], dict[str, int]] = {}  # (upstream, request, attempt) to what is answered
-        self._closed: OrderedDict[str, int] = OrderedDict()
+        self._closed: Latest[int] = Latest(MEMORY)
         self.traced = TRACED
         self.handlers = {Probe: self._probe, Acknowledged: self._acknowledged, Release: self._release}
 
@@ -467,10 +467,7 @@ class Probing(Protocol):
         if held is not None:
             held[1].cancel()
         self._seen.pop(request, None)
-        self._closed[request] = max(attempt, self._closed.get(request, 0))
-        self._closed.move_to_end(request)
-        while len(self._closed) > MEMORY:
-            self._closed.popitem(last=False)
+        self._closed.raise_to(request, attempt)
 
 
 def _nearest(impacts: Iterable[Impact]) -> list[list[Any]]:

@@ -26,7 +26,6 @@ was not stopped; a late message of it is refused by name.
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 
 from synergy_nb.algorithms.session.changing import Changes
@@ -54,6 +53,7 @@ from synergy_nb.algorithms.session.takeover import TakeOvers
 from synergy_nb.graph import ComponentGraph, Report, Use
 from synergy_nb.ledger import Ledger
 from synergy_nb.overlay.membership import Membership
+from synergy_nb.overlay.recent import Latest
 from synergy_nb.overlay.streams import Streams
 from synergy_nb.peer import Peer, Protocol
 from synergy_nb.plan import Plan
@@ -109,7 +109,7 @@ class Session(Protocol):
         self.on_end: Callable[[str], None] = lambda _application: None
         self._members: dict[str, Member] = {}
         self._owned: dict[str, Owned] = {}
-        self._ended: OrderedDict[str, tuple[int, float]] = OrderedDict()  # attempt and epoch that are over here
+        self._over: Latest[tuple[int, float]] = Latest(MEMORY)  # by application, attempt and epoch that are over here
         self.feedbacks = Feedbacks(peer, self.config, self._owned, self._members)
         membership.on_dead.append(self._peer_died)
         self.impacts = Impacts(self.components, self._members, ledger)
@@ -155,7 +155,7 @@ class Session(Protocol):
         ``established`` is called once: with an empty text when all sources have been started, or with the reason why
         not, after the graph has been taken back.
         """
-        attempt = self._ended.get(application, (0, 0.0))[0] + 1
+        attempt = self._over.get(application, (0, 0.0))[0] + 1
         graph = Graph(
             application,
             attempt,
@@ -292,7 +292,7 @@ class Session(Protocol):
         """This peer's part of the application that a message is about; None if it is refused."""
         application = graph.application
         member = self._members.get(application)
-        over = self._ended.get(application, (0, 0.0))
+        over = self._over.get(application, (0, 0.0))
         if (graph.attempt, graph.epoch) <= over or (member is not None and graph.attempt < member.graph.attempt):
             self._refuse(application, what, sender, "stale attempt")
             return None
@@ -441,13 +441,13 @@ class Session(Protocol):
         if application in self._members:
             self._leave(application, reason, keep_sinks=keep_sinks)
         else:
-            self._remember(application, graph.attempt)
+            self._over.raise_to(application, (graph.attempt, math.inf))
         self.on_end(application)
 
     def _end(self, sender: str, message: End) -> None:
         member = self._members.get(message.application)
         if member is None:
-            self._remember(message.application, message.attempt)
+            self._over.raise_to(message.application, (message.attempt, math.inf))
             self.ledger.expire(message.application)
         elif member.graph.attempt <= message.attempt:
             self._leave(message.application, message.reason)
@@ -475,13 +475,7 @@ class Session(Protocol):
             if member.graph.origin != self.peer.address:
                 self.membership.unwatch(member.graph.origin)
             del self._members[application]
-            self._remember(application, member.graph.attempt, until)
+            self._over.raise_to(application, (member.graph.attempt, until))
         for owner in sorted(owners):
             self.deploying.tell(owner)
         self.peer.record("session_left", application, reason=reason)
-
-    def _remember(self, application: str, attempt: int, epoch: float = math.inf) -> None:
-        self._ended[application] = max((attempt, epoch), self._ended.get(application, (0, 0.0)))
-        self._ended.move_to_end(application)
-        while len(self._ended) > MEMORY:
-            self._ended.popitem(last=False)
