@@ -9,9 +9,10 @@ import pytest
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.algorithms.engines import Offer, choose
 from synergy_nb.assembly import PeerConfig
-from synergy_nb.dataflow.components import Component
 from synergy_nb.dataflow.measures import UnitCost
 from synergy_nb.dataflow.memory import Memory
+from synergy_nb.dataflow.streams.component import Component
+from synergy_nb.dataflow.streams.deployments import Place, Role
 from synergy_nb.experiments.admissions import random_plan
 from synergy_nb.experiments.admissions_simulated import simulated
 from synergy_nb.experiments.answers import Answer, summarised
@@ -240,9 +241,8 @@ def test_what_a_tuple_costs_is_found_among_noise_or_not_told() -> None:
 
 def test_a_load_is_not_taken_from_how_long_a_busy_machine_took() -> None:
     """Seen: "at best inf s", admitted on repeat: tuples that waited for a processor counted as load."""
-    component = Component(
-        "a", "filter", limit=None, remaining=0.0, measure_s=1.0, share=Memory().share("a", "filter"), now=0.0
-    )
+    share = Memory().share("a", "filter")
+    component = Component("a", "filter", "p", Place("p"), Role.ACTIVE, None, share=share, measure_s=1.0)
     component.planned_s = 1e-6
     now = 0.0
     for rate in (10, 200):

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synergy_nb.dataflow.channels import Parcel
-from synergy_nb.dataflow.hosting import Hosting
 from synergy_nb.dataflow.measures import DelayHistogram, Rate
+from tests.stream_bench import Bench, work_of
 
 
 def test_a_rate_follows_a_change_and_survives_a_clock_that_steps_back() -> None:
@@ -50,24 +49,22 @@ def test_waiting_times_of_poisson_arrivals_agree_with_the_m_m_1_queue(load: floa
     rng = random.Random(7)
     service = 1.0
     rate = load / service
-    hosting = Hosting()
-    component = hosting.add("a", "o", inputs=["c"])
+    bench = Bench({"o": ["s"]})
+    component = bench["o"]
     arrival = free = last = 0.0
     means: list[float] = []
     per_batch = 1500
     waiting: deque[float] = deque()
-    position = served = 0
+    served = 0
     while served < 41 * per_batch:
         while arrival <= free or not waiting:
-            hosting.offer("c", Parcel(None, position, 1, 24, arrival), arrival)
+            bench.offer("o", size=24, born=arrival, now=arrival)
             waiting.append(arrival)
-            position += 1
             arrival += rng.expovariate(rate)
         start = max(free, waiting.popleft())
-        work = hosting.next(start)
-        assert work is not None
+        work = work_of(bench.hosting, start)
         free = start + rng.expovariate(1.0 / service)
-        hosting.done(work, [], start, free)
+        bench.done(work, (), start, free)
         served += 1
         if served % per_batch == 0:
             total = component.queueing.total

@@ -12,15 +12,14 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from synergy_nb.dataflow.channels import Parcel
-from synergy_nb.dataflow.hosting import Hosting, Work
 from synergy_nb.dataflow.memory import Memory, MemoryExceeded, Share
 from synergy_nb.dataflow.operators import OperatorLogic
 from synergy_nb.dataflow.operators import create as create_logic
+from synergy_nb.dataflow.streams.log import Limits
 from synergy_nb.dataflow.tuples import END, TYPES, Batch, Item, Punctuation, encode
 from synergy_nb.plan import Plan, PlanError, Stream, plan, source
 from synergy_nb.plan.memory import check_memory, kept
-from synergy_nb.runtime import execution
+from synergy_nb.runtime import instances
 from synergy_nb.runtime.starting import start_cluster
 from tests.feeding import fresh, rows_of
 from tests.two_hosts import Pair, numbers, play, reading, trace
@@ -222,54 +221,6 @@ def test_a_joins_results_are_the_same_however_its_inputs_are_cut() -> None:
         assert given(size, 500) == given(size, 1 << 20) == wanted
 
 
-# -- work that is put off --------------------------------------------------------------------------------------------
-
-
-def parcel(position: int, rows: int = 1, size: int = 100) -> Parcel:
-    return Parcel(position, position, rows, size, 0.0)
-
-
-def taken(hosting: Hosting) -> Work:
-    work = hosting.next(0.0)
-    assert work is not None
-    return work
-
-
-def test_work_that_is_put_off_waits_behind_others_and_for_room() -> None:
-    hosting = Hosting(window_bytes=1000)
-    much = hosting.add("a", "much", inputs=["much"], outputs=["out"])
-    hosting.add("b", "other", inputs=["other"])
-    hosting.offer("much", parcel(0, 5), 0.0)
-    first = taken(hosting)
-    hosting.offer("much", parcel(5), 0.0)
-    hosting.offer("other", parcel(0), 0.0)
-    hosting.done(first, [parcel(0, 1, 900)], 0.0, 1.0, unfinished=True)
-    assert hosting.grants() == [], "its input is still needed"
-    other = taken(hosting)
-    assert other.component.operator == "other"
-    assert hosting.next(0.0, accept=lambda _component, _parcel: True) is None, "what was begun is nothing light"
-    again = taken(hosting)
-    assert (again.resumed, again.spent, again.parcel, again.component) == (True, 1.0, first.parcel, much)
-    hosting.done(again, [parcel(1, 1, 900)], 2.0, 4.0, unfinished=True)
-    hosting.done(other, [], 0.0, 0.0)
-    assert hosting.next(0.0) is None, "no credit is left, and what came behind has to wait"
-    hosting.credit("out", 1800, 5.0)
-    last = taken(hosting)
-    hosting.done(last, [], 5.0, 6.0)
-    assert much.spent_s == 4.0
-    assert much.tuple_s.mean == pytest.approx(4.0 / 5)
-    assert taken(hosting).parcel.position == 5
-
-
-def test_work_that_is_put_off_goes_with_its_component() -> None:
-    hosting = Hosting()
-    hosting.add("a", "much", inputs=["much"])
-    hosting.offer("much", parcel(0), 0.0)
-    hosting.done(taken(hosting), [], 0.0, 0.0, unfinished=True)
-    hosting.remove("a", "much")
-    assert hosting.next(0.0) is None
-
-
 # -- on peers --------------------------------------------------------------------------------------------------------
 
 GREEDY: dict[str, Callable[[Stream], Stream]] = {
@@ -287,7 +238,7 @@ GREEDY: dict[str, Callable[[Stream], Stream]] = {
 @pytest.mark.parametrize("which", GREEDY)
 def test_what_grows_too_large_fails_by_name_and_another_application_goes_on(which: str) -> None:
     async def scenario() -> None:
-        pair = Pair(read=reading(300, 100), memory=400_000.0, window_bytes=20_000)  # little goes together
+        pair = Pair(read=reading(300, 100), memory=400_000.0, limits=Limits(20_000))  # little goes together
         greedy = GREEDY[which](trace()).sink()
         peers = dict.fromkeys(greedy.operators, "a")
         pair.deploy("bad", greedy, peers)
@@ -321,7 +272,7 @@ def test_an_allocation_that_fails_is_told_as_such(error: BaseException, monkeypa
             monkeypatch.setattr(logic, "take", take)
         return logic
 
-    monkeypatch.setattr(execution, "create", create)
+    monkeypatch.setattr(instances, "create", create)
 
     async def scenario() -> None:
         pair = Pair(read=reading(1, 100), memory=1e6)
@@ -336,7 +287,7 @@ def test_an_allocation_that_fails_is_told_as_such(error: BaseException, monkeypa
 
 def test_windows_that_overlap_much_leave_in_pieces_that_fit_the_window() -> None:
     async def scenario() -> None:
-        pair = Pair(read=reading(3, 10), window_bytes=40_000)
+        pair = Pair(read=reading(3, 10), limits=Limits(40_000))
         plan = trace().count(window="20 s every 2 ms").sink()
         pair.deploy("app", plan, {"source": "a", "count": "a", "sink": "b"})
         batches = await pair.results("b", "app")

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from synergy_nb import source
+from synergy_nb.dataflow.streams.deployments import Deployment
+from synergy_nb.dataflow.streams.log import Limits
 from synergy_nb.explanation import Explanation
-from synergy_nb.graph import Undeploy
 from synergy_nb.journal import Event, Journal
 from synergy_nb.plan import Plan
 from synergy_nb.widgets import snapshot
@@ -52,11 +53,11 @@ def test_the_last_measurement_of_a_sink_comes_before_its_end() -> None:
 
 def test_a_sink_that_is_taken_away_tells_first_what_it_has_not_told() -> None:
     async def scenario() -> None:
-        pair = Pair(read=reading(500, 100), measure_s=1e6, result_bytes=20_000, window_bytes=20_000)
+        pair = Pair(read=reading(500, 100), measure_s=1e6, limits=Limits(20_000, results=20_000))
         pair.deploy("app", trace().sink(delay="2 s"), {"source": "a", "sink": "a"})
         one = pair.net["a"]
         await one.arrival("app", "sink", 20.0)
-        one.carry_out(Undeploy("app", "sink"))
+        one.carry_out(Deployment("app", 1))
         told = [detail for kind, _, detail in pair.runtimes["a"].events if kind == "qos"]
         assert len(told) == 1
         assert told[0]["tuples"] > 0
