@@ -11,30 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_stream.query import Part, _named
-from synergy_nb.dataflow.addresses import (
-    CREDIT,
-    DATA,
-    REPLICA,
-    SETTLED,
-    STATE,
-    channel_of,
-    component_at,
-    component_of,
-    kind_of,
-    parts_of,
-    results_of,
-    retyped,
-)
+from synergy_nb.dataflow.streams.deployments import Borrowed, Deployment, Feed, Lent, Place
+from synergy_nb.dataflow.streams.frames import Data, Frame, Subscribe, Unsubscribe
+from synergy_nb.dataflow.streams.log import Limits
+from synergy_nb.dataflow.streams.values import ORIGIN, Output, Reader
+from synergy_nb.dataflow.streams.wire import decode, encode
 from synergy_nb.explanation import Explanation
 from synergy_nb.plan import Operator, Plan, PlanError, source
 from synergy_nb.plan.naming import is_id, is_name, suggested_id
 from synergy_nb.widgets.qosview import QoSView
 from synergy_nb.widgets.report import report
 from tests.qos_story import NAMES, story, top_pairs
-from tests.test_replicas import BACKED, Hosts, undisturbed, windowed
+from tests.test_backups import BACKED, Hosts, undisturbed, windowed
 from tests.test_report import journal, parsed
 from tests.two_hosts import Pair, numbers, play, reading, trace
-from tests.waiting import until
 
 NASTY = [
     "credit: risk",
@@ -58,43 +48,35 @@ NASTY = [
     "x" * 200,
 ]
 TEXT = st.text(min_size=1, max_size=20) | st.text("%/>:a\n", min_size=1, max_size=8) | st.sampled_from(NASTY)
-KIND = st.sampled_from([DATA, CREDIT, REPLICA, STATE, SETTLED])
 
 
-# -- addresses -------------------------------------------------------------------------------------------------------
+# -- what peers say --------------------------------------------------------------------------------------------------
 
 
-@given(TEXT, TEXT, TEXT, st.integers(0, 99), KIND)
-def test_an_address_of_a_channel_says_exactly_what_it_was_made_of(
-    application: str, upstream: str, operator: str, port: int, kind: str
+@given(TEXT, TEXT, TEXT, TEXT, st.integers(-2, 99), st.integers(0, 1 << 40))
+def test_a_frame_names_exactly_what_it_was_made_of(
+    application: str, upstream: str, operator: str, peer: str, port: int, epoch: int
 ) -> None:
-    address = channel_of(application, upstream, operator, port)
-    assert parts_of(address) == (DATA, application, upstream, operator, str(port))
-    assert address.isprintable()
-    assert kind_of(retyped(address, kind)) == kind
-    assert retyped(retyped(address, kind), DATA) == address
+    output, reader = Output(application, upstream, 0, epoch), Reader(application, operator, port, peer, epoch)
+    frames: list[Frame] = [
+        Data(output, reader, ORIGIN),
+        Subscribe(output, reader, None),
+        Unsubscribe(output, reader, operator),
+    ]
+    for frame in frames:
+        found = decode(encode(frame))
+        assert type(found) is type(frame)
+        assert (found.output, found.reader) == (output, reader)  # type: ignore[union-attr]
 
 
-@given(TEXT, TEXT, KIND)
-def test_an_address_of_a_component_says_exactly_what_it_was_made_of(application: str, operator: str, kind: str) -> None:
-    address = component_of(kind, application, operator)
-    assert parts_of(address) == (kind, application, operator)
-    assert component_at(address) == (application, operator)
-
-
-@given(st.lists(st.tuples(KIND, TEXT, TEXT, TEXT, st.integers(0, 3)), min_size=2, max_size=12, unique=True))
-def test_no_two_things_have_one_address(things: list[tuple[str, str, str, str, int]]) -> None:
-    channels = {retyped(channel_of(*thing[1:]), thing[0]) for thing in things}
-    components = {component_of(kind, first, second) for kind, first, second, _, _ in things}
-    assert len(channels) == len(things)
-    assert len(components) == len({thing[:3] for thing in things})
-    assert not channels & components
-    assert results_of("a", "b") not in channels | components
-
-
-def test_what_is_no_component_is_refused_by_its_address() -> None:
-    with pytest.raises(ValueError, match=r"address: 'state:app'; expected KIND:APPLICATION/OPERATOR"):
-        component_at("state:app")
+@given(TEXT, TEXT, TEXT, TEXT)
+def test_a_deployment_names_exactly_what_it_was_made_of(
+    application: str, upstream: str, operator: str, peer: str
+) -> None:
+    lent = (Lent(application, operator, 0, peer),)
+    place = Place(peer, backups=(peer,), inputs=(Feed(application, upstream),), lent=lent)
+    order = Deployment(application, 1, {operator: place}, (Borrowed(application, upstream, peer),))
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(order), type=Deployment) == order
 
 
 # -- between hosts ---------------------------------------------------------------------------------------------------
@@ -102,10 +84,10 @@ def test_what_is_no_component_is_refused_by_its_address() -> None:
 
 @pytest.mark.parametrize("name", NASTY, ids=range(len(NASTY)))
 def test_streams_of_a_plan_of_any_name_cross_peers(name: str) -> None:
-    """With windows so small that the sender would wait for ever if no credit came back."""
+    """With windows so small that the sender would wait for ever if nobody said what was consumed."""
 
     async def scenario() -> None:
-        pair = Pair(read=reading(20, 40), window_bytes=4096)
+        pair = Pair(read=reading(20, 40), limits=Limits(4096))
         query = trace().filter("bytes % 2 = 0").sink()
         pair.deploy(name, query, {"source": "a", "filter": "b", "sink": "a"})
         assert numbers(await pair.results("a", name)) == list(range(0, 800, 2))
@@ -124,26 +106,14 @@ def test_a_backup_of_a_plan_of_any_name_takes_over(name: str) -> None:
 
     async def scenario() -> None:
         hosts = Hosts(windowed(), BACKED, name)
-        hosts.begin()
+        hosts.tell()
         await hosts.push(8)
-        kept = [hosts.net["b"]._path.replicas.kept(name, operator) for operator in BACKED]
-        await until(lambda: all(one is not None and one.state is not None for one in kept))
+        await hosts.covered("b")
         hosts.lose("p")
         hosts.take_over("p")
         await hosts.push(12)
         assert (await hosts.finish()).equals(expected)
         assert not hosts.failed
-
-    play(scenario)
-
-
-@pytest.mark.parametrize("channel", ["", "app/source>filter:0", "unknown:x", "state:", "state:app", "data", "credit"])
-def test_a_frame_without_an_address_is_refused_and_journaled(channel: str) -> None:
-    async def scenario() -> None:
-        pair = Pair()
-        pair.net["a"].on_data("b", channel, bytes(12))
-        refused = [event[:2] for event in pair.runtimes["a"].events]
-        assert refused == ([] if channel == "credit" else [("data_refused", channel)])  # credit of nobody: old news
 
     play(scenario)
 

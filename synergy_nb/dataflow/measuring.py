@@ -43,7 +43,6 @@ class Measured:
         self.planned_s = 0.0  # seconds that its plan counts for a tuple
         self.batch_s = Ewma()
         self.queueing = Ewma()
-        self.works = 0
         self.spent_s = 0.0
         self.late = 0
         self.tuples_in = 0
@@ -71,7 +70,6 @@ class Measured:
 
     def executed(self, tuples: int, seconds: float, finished: float) -> None:
         """``tuples`` were executed together within ``seconds``, until ``finished``."""
-        self.works += 1
         self.spent_s += seconds
         self.busy.add(seconds, finished)
         if tuples:

@@ -266,7 +266,6 @@ class Component(Measured):
         """Work has been executed: note what was read, and append what was made."""
         self.running = False
         port = self.ports[work.port]
-        self.works += 1
         self._account(outcome)
         self.late += max(outcome.late - self._late, 0)
         self._late = outcome.late
