@@ -12,7 +12,6 @@ from distributed import LocalCluster
 from synergy_nb import connect_cluster, source
 from synergy_nb.overlay.streams import KEPT
 from synergy_nb.plan.parts import PART
-from synergy_nb.plan.sharing import TAP
 from synergy_nb.runtime import measuring, service
 from synergy_nb.runtime.plugin import runtime_of
 from synergy_nb.runtime.profiles import SETTLED, Profiles
@@ -73,9 +72,7 @@ def test_who_has_been_away_has_to_settle_again() -> None:
 
 def test_only_what_an_operator_costs_itself_is_told_under_its_name() -> None:
     told = Told()
-    told.note(
-        stats("a", kind="sink"), stats("b", kind=TAP), stats("c", kind="source", cost=None), stats("d", kind=PART)
-    )
+    told.note(stats("a", kind="sink"), stats("c", kind="source", cost=None), stats("d", kind=PART))
     assert told.now == {"c": {"rate": 100.0}, "d": {"rate": 100.0}}
     told.note(stats("e", cost=None), stats("f", cost=0.0), stats("g", selectivity=None), stats("h", rate=0.0))
     assert told.now.keys() == {"c", "d", "e", "f", "g"}

@@ -4,7 +4,7 @@ One event of kind ``measured`` a second goes to the journal, but only while the 
 application that runs, or while somebody follows its journal. Details: ``cpu`` in cores, used by the peer's process
 since the event before; ``memory``, its resident bytes; ``cores`` that the peer gives, and the share of them that is
 ``promised``; ``components``, with the names and units of
-:meth:`Component.stats <synergy_nb.dataflow.components.Component.stats>`.
+:meth:`Component.stats <synergy_nb.dataflow.streams.component.Component.stats>`.
 """
 
 from __future__ import annotations

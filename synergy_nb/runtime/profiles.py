@@ -8,13 +8,11 @@ from typing import Any, Final
 
 from synergy_nb.overlay.streams import KEPT
 from synergy_nb.plan.parts import PART
-from synergy_nb.plan.sharing import TAP
 
 __all__ = ["Profiles"]
 
 CHANGE: Final = 0.25  # relative, that is worth telling
 SETTLED: Final = 5  # measurements in a row before the first is told, so that a start is not taken for the rule
-ANOTHERS: Final = ("sink", TAP)  # kinds of operators whose stream goes by the name of another operator's
 ELSEWHERE: Final = ("source", PART)  # kinds that take no time of this peer's threads: only their rate is known
 
 
@@ -70,7 +68,7 @@ class Profiles:
 
 def _measured(stats: Mapping[str, Any]) -> dict[str, float]:
     """What there is to tell of one component; nothing if its stream is another operator's."""
-    if stats["kind"] in ANOTHERS:
+    if stats["kind"] == "sink":
         return {}
     measured: dict[str, float] = {"rate": stats["output_rate"]}
     if stats["kind"] not in ELSEWHERE:

@@ -27,7 +27,6 @@ Examples
 from __future__ import annotations
 
 import heapq
-import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -353,12 +352,10 @@ class StreamWorld:
 
         def collect(hosting: Hosting) -> list[Effect]:
             since = self._collected.get((application, sink), ORIGIN)
-            chunks = hosting.results(application, sink, since, math.inf)
-            if not chunks:
-                return []
+            chunks = hosting.results(application, sink, since, float("inf"))
             self._results[application, sink] += [chunk.item for chunk in chunks]
-            self._collected[application, sink] = chunks[-1].end
-            return hosting.collected(application, sink, chunks[-1].end, self.now)
+            upto = self._collected[application, sink] = chunks[-1].end if chunks else since
+            return hosting.collected(application, sink, upto, self.now)
 
         self._at(peer, collect)
         if not self.ended(application, sink):
