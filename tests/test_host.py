@@ -478,6 +478,28 @@ def test_what_a_reader_was_given_it_is_given_again_until_it_says_that_it_has_it(
     play(scenario)
 
 
+def test_results_stay_when_nothing_but_the_sink_does() -> None:
+    async def scenario() -> None:
+        pair = Pair(read=reading(50, 100))
+        one = pair.net["a"]
+        plan = trace().filter("bytes >= 0").sink()
+        order = deployment("app", plan, {"source": "b", "filter": "b", "sink": "a"})
+        for each in pair.net.values():
+            each.carry_out(order)
+        await until(lambda: bool(pair.finished))
+        left = {"sink": msgspec.structs.replace(order.places["sink"], inputs=())}
+        pair.net["b"].carry_out(Deployment("app", 1))
+        one.carry_out(msgspec.structs.replace(order, places=left))
+        assert list(one.hosting.components) == [("app", "sink")]
+        assert numbers(await pair.results("a", "app", max_bytes=1)) == list(range(5000))
+        one.carry_out(Deployment("app", 1))
+        with pytest.raises(LookupError):
+            one.fetch("app", None, "test", None, 1)
+        assert not pair.failed
+
+    play(scenario)
+
+
 def test_an_application_that_was_halted_gives_what_it_had_and_nothing_later() -> None:
     async def scenario() -> None:
         pair = Pair(read=reading(10**9, 100), limits=Limits(20_000, results=20_000))

@@ -94,7 +94,7 @@ class Exchange:
         self._send(cursor.reader.peer, Unsubscribe(component.output, cursor.reader, reason))
 
     def desert(self, component: Component, what: str) -> None:
-        """Tell all who share a stream what has become of the component that makes it; but who has its end needs no more.
+        """Tell all who share a stream what has become of the component that makes it; who has its end needs no more.
 
         Parameters
         ----------
