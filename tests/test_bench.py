@@ -33,6 +33,8 @@ DETAIL = {
     "sim": {"sizes", "seconds"},
     "idle": {"cpu_cores", "memory_mb", "memory_mb_a_peer"},
     "growth": {"rings", "idle", "light", "setup_last_to_first"},
+    "move": {"cases", "delay_ratio", "lost", "doubled"},
+    "takeover": {"tries", "lost", "doubled", "later", "detected", "beyond"},
     "view": {"points", "bytes_an_update", "opening_a_page", "reading_the_journal"},
     "spark-ready": {"server_s", "session_s"},
     "spark-topk": {"tuples", "equal", "to_plain", "window_alone_on_spark"},
@@ -81,12 +83,14 @@ def test_a_measurement_of_spark_gives_its_keys(
 @pytest.mark.slow
 @pytest.mark.timeout(400)  # dataflow starts a JVM for Spark
 @pytest.mark.parametrize(
-    "name", ["ready", "compose", "admission", "hop", "idle", "growth", "dataflow", "ingest", "feeds"]
+    "name",
+    ["ready", "compose", "admission", "hop", "idle", "growth", "dataflow", "ingest", "feeds", "move", "takeover"],
 )
 def test_a_measurement_on_processes_gives_its_keys(name: str) -> None:
     result = bench.run(name, small=True)
     check(result, name)
     assert set(result["detail"]) >= DETAIL[name] | {"load"}
+    assert result["detail"].get("lost", 0) == result["detail"].get("doubled", 0) == 0
     for peer in result["peers"]:
         check(peer, peer["name"])
         assert peer["value"] > 0 or peer["detail"]["note"]
