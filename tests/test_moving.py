@@ -174,11 +174,14 @@ def test_a_component_moves_to_the_peer_of_its_backup() -> None:
     assert outcome == [""], "its backup had been ready for long, which is said only once"
     graph = ring.synergy["peer-0"].session.graph("r")
     assert graph is not None
-    assert graph.backups == {"o0": ("peer-5",), "o1": ("peer-4",)}
-    assert roles(ring, "o0") == {"peer-4": Role.ACTIVE, "peer-5": Role.BACKUP}
+    assert graph.backups == {"o0": ("peer-2", "peer-5"), "o1": ("peer-4",)}, "they change places"
+    assert roles(ring, "o0") == {"peer-2": Role.BACKUP, "peer-4": Role.ACTIVE, "peer-5": Role.BACKUP}
+    ledger = ring.synergy["peer-2"].ledger
+    assert ledger.load == 0.0
+    assert ledger.residual_bandwidth("", "peer-4") < ledger.bandwidth_from("peer-4")
     ring.crash("peer-4")
     ring.run(8.0)
-    assert where(ring)["o0"] == "peer-5"
+    assert where(ring)["o0"] == "peer-2"
     assert ring.deployments["peer-0", "r"].places["o0"].epoch == 2
     stopped(ring)
 

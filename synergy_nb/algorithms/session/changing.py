@@ -117,6 +117,7 @@ class Changes:
         if address not in graph.addresses and address != graph.origin:
             self.leave(application)
             return
+        member.backed = True  # what it backs up from now on is promised below
         member.operators = {name for name, peer in graph.peers.items() if peer == address}
         for operator in sorted(member.deployed):
             if operator not in member.operators and graph.followers.get(operator) != address:

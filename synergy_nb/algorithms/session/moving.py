@@ -186,9 +186,13 @@ class Moves:
         """The follower is ready: make it the component."""
         self._forget(application, move)
         graph, operator = move.graph, move.operator
+        backups = dict(move.before.backups)
+        if operator in backups:  # where it moves to a backup of its own, the two change places
+            backups[operator] = tuple(move.old if peer == move.to else peer for peer in backups[operator])
         graph = msgspec.structs.replace(
             graph,
             peers={**graph.peers, operator: move.to},
+            backups=backups,
             epochs={**graph.epochs, operator: graph.epochs.get(operator, 0) + 1},
             followers={},
             epoch=graph.epoch + 1,
@@ -306,7 +310,7 @@ class Moves:
                 return refusal
             member.deployed.add(operator)
             self.changes.components.add(graph, member.plan, operator)
-        member.backed = member.started = True  # the application runs
+        member.started = True  # the application runs
         self.changes.adopt(member, graph)
         return member.faults.get(operator, "")
 

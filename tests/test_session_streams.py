@@ -1,0 +1,243 @@
+"""Sessions and streams together, in virtual time: what peers agree on is what real operators do with real tuples."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import polars as pl
+import pytest
+
+from synergy_nb.assembly import PeerConfig
+from synergy_nb.dataflow.streams.deployments import Deployment
+from synergy_nb.plan import Plan, source
+from synergy_nb.plan.builder import Stream
+from synergy_nb.simulator.streaming import StreamWorld
+from tests.simulated import Ring
+from tests.stream_schedules import sorted_rows
+
+STEP = 0.01  # seconds by which the two worlds go on in turn
+ROWS = 800
+
+
+def table(seed: int, rows: int = ROWS) -> pl.DataFrame:
+    rng = random.Random(seed)
+    times = sorted(rng.randrange(2_000_000) for _ in range(rows))
+    return pl.DataFrame(
+        {
+            "time": pl.Series(times, dtype=pl.Int64).cast(pl.Datetime("us")),
+            "link": [rng.choice("AB") for _ in range(rows)],
+            "source": [rng.choice("abc") for _ in range(rows)],
+            "destination": [rng.choice("xyz") for _ in range(rows)],
+            "source_port": [rng.randrange(9) for _ in range(rows)],
+            "destination_port": list(range(rows)),  # tells tuples apart
+            "bytes": [rng.randrange(1500) for _ in range(rows)],
+        }
+    )
+
+
+class Streams(StreamWorld):
+    """Streams that are deployed by the sessions of a ring of peers."""
+
+    def __init__(self, ring: Both, seed: int, peers: tuple[str, ...], inputs: Mapping[str, pl.DataFrame]) -> None:
+        super().__init__(seed, peers)
+        self.ring = ring
+        self.inputs = inputs
+
+    def told(self, address: str, deployment: Deployment) -> None:
+        """A peer's driver carries out an instruction."""
+        application = deployment.application
+        if application not in self._plans:
+            plan = self._plans[application] = Plan.from_bytes(deployment.plan)
+            self._inputs[application] = self.inputs
+            for sink in plan.sinks:
+                self._results[application, sink] = []
+                self.clients[application, sink] = 0.05
+                self._later(0.05, self._collect, application, sink)
+        if any(place.sink and place.active == address for place in deployment.places.values()):
+            self.deployments[application] = deployment  # what whoever collects goes by
+        self._at(address, lambda hosting: hosting.converge(deployment, self.now))
+
+    def tell(self, since: int) -> int:
+        """Tell sessions of facts, from a number on; gives the number of the next."""
+        for _, address, fact in self.facts[since:]:
+            if address not in self.ring.synergy:
+                continue
+            session = self.ring.synergy[address].session
+            match fact.kind:
+                case "copy_ready":
+                    self.ring.simulation.call(address, session.copy_ready, fact.application, fact.operator)
+                case "component_failed":
+                    failed = session.component_failed
+                    self.ring.simulation.call(address, failed, fact.application, fact.operator, fact.reason)
+        return len(self.facts)
+
+    def crash(self, peer: str) -> None:
+        self._nodes[peer].crashed = True
+        for other in self._nodes:
+            if other != peer:
+                self._later(self.rng.uniform(0.0, 0.1), self._link_down, other, peer)
+
+
+class Both(Ring):
+    """Peers with sessions, and the streams that they deploy."""
+
+    def __init__(self, peers: int, seed: int, sources: int = 3, rows: int = ROWS, **settings: Any) -> None:
+        addresses = tuple(f"peer-{number}" for number in range(peers))
+        inputs = {f"s{number}": table(100 * seed + number, rows) for number in range(sources)}
+        self.streams = Streams(self, seed, addresses, inputs)
+        self._heard = 0
+        super().__init__(peers, seed, config=lambda n: PeerConfig(name=f"peer-{n}", cores=4.0, seed=n), **settings)
+        self.streams.now = self.simulation.now
+
+    def _carry_out(self, address: str, instruction: object) -> None:
+        super()._carry_out(address, instruction)
+        if isinstance(instruction, Deployment):
+            self.streams.told(address, instruction)
+
+    def run(self, seconds: float) -> None:
+        """Let virtual time pass in both worlds."""
+        for _ in range(round(seconds / STEP)):
+            super().run(STEP)
+            self.streams.run(self.simulation.now - self.streams.now)
+            self._heard = self.streams.tell(self._heard)
+
+    def until_running(self, name: str) -> dict[str, str]:
+        """Run until an application does."""
+        for _ in range(1000):
+            if self.status(name) != "composing":
+                break
+            self.run(STEP)
+        assert self.status(name) == "running", self.reports[name][-1].reason
+        return self.reports[name][-1].peers
+
+    def until_ended(self, name: str, seconds: float = 60.0) -> list[tuple[object, ...]]:
+        """Run until the end of an application's results; gives them, sorted."""
+        for _ in range(round(seconds / 0.1)):
+            if self.streams.ended(name, "sink"):
+                break
+            self.run(0.1)
+        assert self.streams.failures() == []
+        assert self.streams.ended(name, "sink"), f"{name} stands still"
+        return sorted_rows(self.streams.rows(name, "sink"))
+
+    def crash(self, address: str) -> None:
+        self.streams.crash(address)
+        super().crash(address)
+
+    def move(self, at: str, name: str, operator: str, to: str) -> list[str]:
+        """Ask for a move."""
+        outcome: list[str] = []
+        self.simulation.call(at, self.synergy[at].session.move, name, operator, to, outcome.append)
+        return outcome
+
+
+def packets(number: int, at: str | None = None) -> Stream:
+    return source("packets", rate=100.0, id=f"s{number}", seed=number, at=at)
+
+
+def chain() -> Plan:
+    counts = packets(0).filter("bytes > 100", id="f").aggregate("link", "100 ms", n="count(*)", id="a")
+    return counts.sink(id="sink")
+
+
+def unions() -> Plan:
+    both = packets(0).filter("bytes > 100", id="f").union(packets(1), id="u")
+    return both.filter("bytes > 50", id="g").union(packets(2), id="v").sink(id="sink")
+
+
+def joined() -> Plan:
+    one = packets(0).filter("bytes > 100", id="f")
+    return one.join(packets(1), on="source", within="20 ms", id="j").sink(id="sink")
+
+
+QUERIES: dict[str, Callable[[], Plan]] = {"chain": chain, "unions": unions, "joined": joined}
+
+
+def undisturbed(query: Callable[[], Plan], seed: int) -> list[tuple[object, ...]]:
+    ring = Both(6, seed)
+    ring.submit("peer-0", "r", query())
+    ring.until_running("r")
+    return ring.until_ended("r")
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_moves_of_every_component_lose_and_double_nothing(name: str) -> None:
+    query, seed = QUERIES[name], 3
+    ring = Both(6, seed)
+    ring.submit("peer-0", "r", query())
+    ring.until_running("r")
+    outcomes = []
+    rng = random.Random(seed)
+    for operator in [operator for operator in query().operators if operator != "sink"]:
+        free = [peer for peer in sorted(ring.synergy) if peer != ring.reports["r"][-1].peers[operator]]
+        outcomes.append(ring.move("peer-0", "r", operator, rng.choice(free)))
+        ring.run(0.5)
+        assert not ring.streams.ended("r", "sink")
+    rows = ring.until_ended("r")
+    ring.run(3.0)
+    assert outcomes == [[""]] * len(outcomes)
+    assert rows == undisturbed(query, seed)
+    ring.simulation.call("peer-0", ring.synergy["peer-0"].stop, "r")
+    ring.run(12.0)
+    assert not any(node.hosting.deployments or node.hosting.components for node in ring.streams._nodes.values())
+
+
+def backed_up() -> Plan:
+    """The same with a backup of each operator, all on different peers."""
+    both = (
+        packets(0, "peer-1").filter("bytes > 100", id="f", at="peer-2").union(packets(1, "peer-1"), id="u", at="peer-3")
+    )
+    both = both.filter("bytes > 50", id="g", at="peer-4").union(packets(2, "peer-1"), id="v", at="peer-5")
+    return both.sink(id="sink", availability="degree 2")
+
+
+def disturbed(seed: int) -> Both:
+    """Its components move, and one of their peers dies, at any moment."""
+    rng = random.Random(seed)
+    ring = Both(8, seed)
+    ring.submit("peer-0", "r", backed_up())
+    ring.until_running("r")
+    ring.run(rng.uniform(0.1, 0.6))
+    for _ in range(rng.randint(0, 2)):
+        with contextlib.suppress(ValueError):
+            ring.move("peer-0", "r", rng.choice("fugv"), rng.choice(sorted(ring.synergy)))
+        ring.run(rng.choice((0.03, 0.06, 0.1, 0.3, 1.0)))
+    graph = ring.synergy["peer-0"].session.graph("r")
+    assert graph is not None
+    apart = {graph.peers[name] for name in ("s0", "s1", "s2", "sink")}
+    ring.crash(rng.choice(sorted({*graph.peers.values(), *graph.followers.values()} - apart)))
+    return ring
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_deaths_and_moves_of_what_has_backups_lose_and_double_nothing(seed: int) -> None:
+    ring = disturbed(seed)
+    rows = ring.until_ended("r")
+    assert ring.status("r") == "running"
+    tables = [table(100 * seed + number) for number in range(3)]
+    both = pl.concat([tables[0].filter(pl.col("bytes") > 100), tables[1]]).filter(pl.col("bytes") > 50)
+    assert rows == sorted_rows(pl.concat([both, tables[2]]))
+
+
+def test_a_shared_stream_goes_on_for_who_shares_it() -> None:
+    ring = Both(7, 5, sources=1, rows=400)
+    query = packets(0).filter("bytes > 100", id="f")
+    ring.submit("peer-0", "a", query.project("destination_port", id="p").sink(id="sink"))
+    first = ring.until_running("a")
+    ring.run(0.3)
+    ring.submit("peer-3", "b", query.filter("bytes > 200", id="g").sink(id="sink"))
+    second = ring.until_running("b")
+    assert set(second) == {"f", "g", "sink"}
+    ring.run(0.1)
+    elsewhere = [peer for peer in sorted(ring.synergy) if peer not in {*first.values(), *second.values()}]
+    outcome = ring.move("peer-3", "b", "g", elsewhere[0])
+    ring.run(0.5)
+    assert outcome == [""]
+    ring.simulation.call("peer-0", ring.synergy["peer-0"].stop, "a")
+    rows = ring.until_ended("b")
+    wanted = table(500, 400).filter(pl.col("bytes") > 200)
+    assert 0 < len(rows) < wanted.height
+    assert rows == sorted_rows(wanted.tail(len(rows))), "from when it joined on, all there is"
