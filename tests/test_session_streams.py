@@ -241,3 +241,21 @@ def test_a_shared_stream_goes_on_for_who_shares_it() -> None:
     wanted = table(500, 400).filter(pl.col("bytes") > 200)
     assert 0 < len(rows) < wanted.height
     assert rows == sorted_rows(wanted.tail(len(rows))), "from when it joined on, all there is"
+
+
+def test_a_component_of_several_inputs_moves_to_where_a_stream_of_its_application_is_shared() -> None:
+    """It asks whoever may depend on the order of its inputs; who shares the stream knows nothing of it, and says so."""
+    ring = Both(8, 6, sources=2, rows=800)
+    query = packets(0, "peer-1").filter("bytes > 100", id="f", at="peer-2")
+    ring.submit("peer-0", "a", query.union(packets(1, "peer-1"), id="u", at="peer-3").sink(id="sink"))
+    ring.until_running("a")
+    ring.run(0.2)
+    ring.submit("peer-5", "b", query.filter("bytes > 200", id="g", at="peer-6").sink(id="sink"))
+    second = ring.until_running("b")
+    assert set(second) == {"f", "g", "sink"}
+    ring.run(0.1)
+    outcome = ring.move("peer-0", "a", "u", "peer-2")
+    rows = ring.until_ended("a")
+    assert outcome == [""]
+    one, other = table(600, 800), table(601, 800)
+    assert rows == sorted_rows(pl.concat([one.filter(pl.col("bytes") > 100), other]))

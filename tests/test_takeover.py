@@ -8,6 +8,7 @@ import random
 import pytest
 
 from synergy_nb.algorithms.availability import PlacementConfig
+from synergy_nb.algorithms.session.messages import TakeOver
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.dataflow.streams.deployments import Deployment, Role
 from synergy_nb.explanation import Explanation
@@ -341,3 +342,23 @@ def test_whatever_dies_nothing_is_overbooked_leaked_or_executed_twice(seed: int)
     ring.run(45.0)
     assert not any(each.ledger.requests or each.session.applications for each in ring.synergy.values())
     assert not ring.deployed
+
+
+def test_a_question_of_an_earlier_take_over_that_comes_late_harms_nobody() -> None:
+    ring = Ring(6, seed=1)
+    established(ring)
+    ring.crash("peer-2")
+    ring.run(6.0)
+    before = ring.synergy["peer-0"].session.graph("r")
+    assert before is not None
+    ring.crash("peer-4")
+    ring.run(6.0)
+    after = ring.synergy["peer-0"].session.graph("r")
+    assert after is not None
+    assert after.epoch > before.epoch, "the death of a backup brings a later graph, too"
+    for operator in ("o0", "o1"):
+        ring.simulation.call("peer-0", ring.synergy["peer-0"].peer.send, "peer-3", TakeOver(before, operator))
+    ring.run(3.0)
+    assert ring.status("r") == "running"
+    assert at(ring) == PEERS | {"o0": "peer-3", "o1": "peer-3"}
+    stopped(ring)

@@ -266,7 +266,10 @@ class Roles:
 
     def recall(self, sender: str, recall: Recall) -> None:
         """Tell whoever takes over all that is known here of the order in which inputs were read."""
-        known = self._hosting.deployments.get(recall.output.application)
+        application = recall.output.application
+        known = self._hosting.deployments.get(application)
+        if known is None and self._borrows(application):  # it has no part in it but to share a stream
+            known = Deployment(application, recall.version)
         if known is None or known.version < recall.version:
             return  # it asks again
         for name, version in known.requires.items():
@@ -280,6 +283,11 @@ class Roles:
             end = copy.state.end
             found = (*found, Determinant(stream, end, end, copy.state.order, ORIGIN))
         self._hosting.send(sender, Determinants(stream, known.version, found))
+
+    def _borrows(self, application: str) -> bool:
+        """Whether an application that is known here shares a stream of this one."""
+        deployments = self._hosting.deployments.values()
+        return any(each.application == application for known in deployments for each in known.borrowed)
 
     def determinants(self, sender: str, answer: Determinants) -> None:
         """An answer has come."""
