@@ -179,13 +179,16 @@ class Component(Measured):
             return None
         if self.steps is not None:
             return self._since
-        run = self._next_run()
+        run = self._next_run() if self.prescribed else None
         if run is not None:
             port = self.ports[run.port]
             arrived = port.received.position >= min(run.upto.position, port.consumed.position + 1)
             return (port.queue[0] if port.queue else NOTHING) if arrived else None
         if not self.free:
             return None
+        if len(self.ports) == 1:
+            queue = self.ports[0].queue
+            return queue[0] if queue else None
         return min((port.queue[0] for port in self.ports if port.queue), default=None, key=lambda one: one.sequence)
 
     def _next_run(self) -> Run | None:

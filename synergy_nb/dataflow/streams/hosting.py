@@ -27,6 +27,7 @@ from synergy_nb.dataflow.streams.exchange import Exchange
 from synergy_nb.dataflow.streams.execution import Logic, Outcome, Work
 from synergy_nb.dataflow.streams.frames import Ack, Data, Determinants, Frame, Recall, State, Subscribe, Unsubscribe
 from synergy_nb.dataflow.streams.log import LIMITS, Limits, Trimmed
+from synergy_nb.dataflow.streams.merge import Entry
 from synergy_nb.dataflow.streams.orders import Orders
 from synergy_nb.dataflow.streams.roles import Roles
 from synergy_nb.dataflow.streams.timers import Timers
@@ -86,7 +87,7 @@ class Hosting:
         self._snapshot_at: dict[Component, float] = {}
         self._timers: Timers[tuple[str, str]] = Timers()
         self._touched: dict[tuple[str, str], None] = {}
-        self._runnable: dict[Component, None] = {}  # may have something to execute
+        self._runnable: dict[Component, Entry] = {}  # what may be executed first; looked up when a component is touched
         self._effects: list[Effect] = []
         self._inside: deque[Frame] = deque()
         self._sequence = 0
@@ -178,11 +179,7 @@ class Hosting:
         """
         best: Component | None = None
         best_rank = (math.inf, 0)
-        for component in tuple(self._runnable):
-            first = component.first if self.hosts(component) else None
-            if first is None:  # it is touched again when that may be otherwise
-                del self._runnable[component]
-                continue
+        for component, first in self._runnable.items():
             if accept is not None and (component.steps or not accept(component, first.chunk)):
                 continue
             rank = (self._due(component, first.chunk), first.sequence)
@@ -190,7 +187,7 @@ class Hosting:
                 best, best_rank = component, rank
         if best is None:
             return None
-        chosen, before = best, best.first
+        chosen, before = best, self._runnable.pop(best)
 
         def joins(chunk: Chunk, rows: int, size: int) -> bool:
             rows += chunk.rows
@@ -198,7 +195,7 @@ class Hosting:
                 return False
             if rows * chosen.tuple_s.moving > TOGETHER_WORK:
                 return False
-            if before is not None and not contemporary(before.chunk.born, chunk.born):
+            if not contemporary(before.chunk.born, chunk.born):
                 return False
             return accept is None or accept(chosen, chunk)
 
@@ -379,7 +376,11 @@ class Hosting:
             component = self.components.get(key)
             at = None
             if component is not None:
-                self._runnable[component] = None
+                first = component.first
+                if first is not None:
+                    self._runnable[component] = first
+                else:
+                    self._runnable.pop(component, None)
                 at = self._snapshot_at.get(component) if component.capturable else None
                 if component.collectable:
                     self.effect(Arrived(*key))

@@ -131,6 +131,7 @@ class StreamLog:
         self.cursors: dict[Reader, Cursor] = {}
         self.held = False
         self._limits = limits
+        self._little = min(limits.window // 2, limits.retain // 2)
         self._least = ORIGIN  # of a copy: place before which nobody needs anything
         self._start = start
         self._chunks: list[Chunk] = []
@@ -336,7 +337,7 @@ class StreamLog:
     @property
     def blocked(self) -> bool:
         """Whether the component that makes the output has to wait for a reader."""
-        if self.size <= min(self._limits.window // 2, self._limits.retain // 2):  # nobody can be that far behind
+        if self.size <= self._little:  # nobody can be that far behind
             return False
         if self.held:  # of a follower, which knows no readers: it waits to hear what nobody needs any more
             return self.size >= self._limits.retain
