@@ -91,7 +91,7 @@ def lines(explanation: Explanation) -> list[str]:
         told.append(f"  chosen: φ = {explanation.selected['phi']:.4g}, projected delay {seconds(delay)}{close}")
         width = max(map(len, explanation.selected["peers"]))
         told.extend(
-            f"    {operator:<{width}}  {peer}: {explanation.why(operator)}"
+            f"    {operator:<{width}}  {explanation.peers.get(operator, peer)}: {explanation.why(operator)}"
             for operator, peer in explanation.selected["peers"].items()
         )
     told.extend(

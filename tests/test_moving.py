@@ -227,11 +227,11 @@ def test_who_shares_a_stream_is_told_where_its_reader_has_moved() -> None:
     ("application", "operator", "to", "reason"),
     [
         ("q", "o0", "peer-4", "application: 'q'; expected one that runs"),
-        ("r", "o9", "peer-4", "operator: 'o9'; expected one of source, o0, o1, sink"),
+        ("r", "o9", "peer-4", "operator: 'o9'; expected one of source, o0, o1"),
         ("r", "sink", "peer-4", "operator: 'sink' is a sink"),
         ("r", "o0", "peer-2", "to: 'peer-2'; o0 is there already"),
-        ("r", "o0", "peer-5", "to: 'peer-5'; expected the address of a peer that lives"),
-        ("r", "o0", "", "to: ''; expected the address of a peer that lives"),
+        ("r", "o0", "peer-5", "to: 'peer-5'; expected a peer that lives"),
+        ("r", "o0", "", "to: ''; expected a peer that lives"),
     ],
 )
 def test_what_cannot_move_is_refused_at_once(application: str, operator: str, to: str, reason: str) -> None:

@@ -349,7 +349,7 @@ class AsyncCluster:
         if entry.state.status in LASTING or entry.state.status == "finished":
             await entry.held.stop()
 
-    @tells(lambda it, application, operator, to: f"moving {operator} to {it.name(to)}")
+    @tells(lambda it, application, operator, to: f"moving {operator} of {application} to {it.name(to)}")
     async def move(self, application: str, operator: str, to: str) -> None:
         """Move a component to another peer while its application runs; no tuple is lost, doubled or held up by that.
 
@@ -369,13 +369,17 @@ class AsyncCluster:
             has no room for it, or dies meanwhile. The text says why, and the component is where it was.
         """
         entries = await self.entries()
-        held = entries[chosen(application, entries)].held
+        entry = entries[chosen(application, entries)]
+        held, status = entry.held, entry.state.status
+        if status not in LASTING:
+            raise ClusterError(f"application: {held.id!r} has ended already ({status}); expected one that runs")
         if to not in self.peers and to not in self._names:
             raise ClusterError(f"to: {to!r}; expected {a_peer_of(_alive(await self.states()))}")
         asked = pack(Move(held.id, operator, self.peers.get(to, to)))
         outcome = unpack(await self.ask(held.origin, "move", asked, MOVES_WITHIN + 5.0), Outcome)
         if outcome.reason:
-            raise ClusterError(f"{held.id}: {operator} did not move: {self.readable(outcome.reason)}")
+            why = self.readable(outcome.reason)
+            raise ClusterError(f"{held.id}: {operator} did not move: {why}" if outcome.begun else why)
         await held.state()
 
     async def entries(self) -> dict[str, Entry]:

@@ -378,7 +378,7 @@ class Cluster:
             has no room for it, or dies meanwhile. The text says why, and the component is where it was.
         """
         name = application.id if isinstance(application, Application) else application
-        self._run(self._cluster.move(name, operator, to), f"moving {operator} to {to}")
+        self._run(self._cluster.move(name, operator, to), f"moving {operator} of {name} to {to}")
 
     # -- what is shown -------------------------------------------------------------------------------------------
 

@@ -29,7 +29,10 @@ class Moving:
         self._synergy = synergy
 
     async def move(self, payload: bytes) -> bytes:
-        """Answer a :class:`~synergy_nb.runtime.requests.Move` when the component has moved, or why it has not."""
+        """Answer a :class:`~synergy_nb.runtime.requests.Move` when the component has moved, or why it has not.
+
+        What cannot be done at all is answered at once.
+        """
         asked = unpack(payload, Move)
         outcome: asyncio.Future[str] = self._runtime.loop.create_future()
 
@@ -37,7 +40,10 @@ class Moving:
             if not outcome.done():
                 outcome.set_result(reason)
 
-        self._runtime.call(self._synergy.session.move, asked.application, asked.operator, asked.to, told)
+        try:
+            self._runtime.call(self._synergy.session.move, asked.application, asked.operator, asked.to, told)
+        except ValueError as error:
+            return pack(Outcome(str(error), begun=False))
         try:
             return pack(Outcome(await asyncio.wait_for(outcome, MOVES_WITHIN)))
         except TimeoutError:

@@ -191,9 +191,18 @@ class Move(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """Why what was asked for was not done; empty if it was."""
+    """What came of a request.
+
+    Parameters
+    ----------
+    reason
+        Why what was asked for was not done; empty if it was.
+    begun
+        Whether it was tried.
+    """
 
     reason: str
+    begun: bool = True
 
 
 class Fetch(msgspec.Struct, frozen=True):

@@ -435,9 +435,11 @@ class Readings:
         self.run(event.subject).mark(event.time, "good", "moved", said)
 
     def _move_given_up(self, event: Event) -> None:
-        detail = event.detail
-        said = f"{detail['operator']} did not move to {detail['to']}: {detail['reason']}"
-        self.run(event.subject).mark(event.time, "note", "", said)
+        run, detail = self.run(event.subject), event.detail
+        operator = str(detail["operator"])
+        component = self._component(event.subject, operator, event.peer)
+        component.peer, component.removed = run.graph.get(operator, component.peer), False
+        run.mark(event.time, "note", "", f"{operator} did not move to {detail['to']}: {detail['reason']}")
 
     def _ended(self, event: Event) -> None:
         run = self.run(event.subject)

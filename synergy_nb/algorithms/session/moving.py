@@ -129,7 +129,7 @@ class Moves:
         if to == graph.peers[operator]:
             raise ValueError(f"to: {to!r}; {operator} is there already; expected another peer")
         if not to or self.membership.is_dead(to):
-            raise ValueError(f"to: {to!r}; expected the address of a peer that lives")
+            raise ValueError(f"to: {to!r}; expected a peer that lives")
         other = self._moves.get(application)
         if other is not None:
             raise ValueError(
@@ -337,7 +337,8 @@ def _check_operator(plan: Plan, operator: str) -> None:
     if operator in spark:
         raise ValueError(f"{what} is executed on Spark; expected one that peers execute")
     if asked is None:
-        raise ValueError(f"{what}; expected one of {', '.join(plan.operators)}")
+        may = [name for name, each in plan.operators.items() if each.kind not in ("sink", TAP) and name not in spark]
+        raise ValueError(f"{what}; expected one of {', '.join(may)}")
     if asked.kind == "sink":
         raise ValueError(f"{what} is a sink, and stays where its results are collected; expected another operator")
     if asked.kind == TAP:
