@@ -162,7 +162,7 @@ def test_a_lost_subscription_answer_or_acknowledgement_is_made_up_for() -> None:
         peers.emit("n", batch(0, 3))
         peers.lose = once(kind, 3)
         peers.emit("n", batch(3, 2))
-        peers.later(3.0)
+        peers.later(5.0)
         assert peers.rows == [0, 1, 2, 3, 4], kind
         assert len(peers.hostings["s"].components["app", "n"].log) == 0, f"{kind}: its log is not trimmed"
 
@@ -538,3 +538,22 @@ def test_a_sharer_that_has_not_joined_makes_no_snapshot() -> None:
     peers.lose = lambda _: False
     peers.later(1.0)
     assert peers.hostings["y"].roles.copies["second", "g"].state is not None
+
+
+def test_what_is_on_its_way_over_a_slow_link_is_not_sent_over_and_over() -> None:
+    peers = Peers().begin()
+    held: list[tuple[str, str, Frame]] = []
+    peers.emit("n", batch(0, 3), deliver=False)
+    sent = 0
+    for _ in range(300):  # 15 s, in which nothing arrives
+        peers.now += 0.05
+        for peer, hosting in peers.hostings.items():
+            peers._do(peer, hosting.tick(peers.now))
+        while peers.frames:
+            frame = peers.frames.popleft()
+            sent += isinstance(frame[2], Data) and bool(frame[2].chunks)
+            held.append(frame)
+    assert 2 <= sent <= 6
+    peers.frames.extend(held)
+    peers.later(1.0)
+    assert peers.rows == [0, 1, 2]

@@ -1,8 +1,9 @@
 """How chunks get from logs to readers: subscriptions, acknowledgements, and what is sent again. No IO, no clock.
 
 A reader subscribes until it hears of the producer. It acknowledges what it consumed when that is a quarter of the
-window, or after 50 ms. A producer sends again what nobody says to have received for half a second, and asks a reader
-that it has to wait for how far that is.
+window, or after 50 ms. A producer sends again what nobody says to have received for half a second, or three times as
+long as that took before, and asks a reader that it has to wait for how far that is. Whoever asks or sends in vain waits
+twice as long the next time: on a slow link what is on its way must not be sent over and over.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ from synergy_nb.dataflow.tuples import END
 if TYPE_CHECKING:
     from synergy_nb.dataflow.streams.hosting import Hosting
 
-__all__ = ["ACK_S", "RESEND_S", "RETRY_S", "Exchange", "Source"]
+__all__ = ["ACK_S", "RESEND_MOST_S", "RESEND_S", "RETRY_S", "Exchange", "Source"]
 
 ACK_S: Final = 0.05  # seconds until what was consumed is acknowledged
-RETRY_S: Final = 0.05  # seconds between two subscriptions, until the producer answers
-RESEND_S: Final = 0.5  # seconds until what nobody has acknowledged is sent again
+RETRY_S: Final = 0.05  # seconds between the first two subscriptions, until the producer answers
+RETRY_MOST_S: Final = 0.8  # seconds between two later ones
+RESEND_S: Final = 0.5  # seconds until what nobody has acknowledged is sent again for the first time
+RESEND_MOST_S: Final = 16.0  # seconds until it is sent again later
 
 
 class Source:
@@ -38,15 +41,18 @@ class Source:
         Address of the peer that makes the stream; empty if that is not known yet.
     retry_at : float
         Time in seconds at which it subscribes, as long as it is not subscribed.
+    wait_s : float
+        Seconds until it subscribes again.
     ack_at : float or None
         Time in seconds at which it acknowledges; None if there is nothing to say.
     """
 
-    __slots__ = ("ack_at", "peer", "retry_at")
+    __slots__ = ("ack_at", "peer", "retry_at", "wait_s")
 
     def __init__(self) -> None:
         self.peer = ""
         self.retry_at = 0.0
+        self.wait_s = RETRY_S
         self.ack_at: float | None = None
 
 
@@ -84,7 +90,8 @@ class Exchange:
                 self._hosting.send(cursor.reader.peer, data)
             waits = blocked and cursor.subscribed and cursor.on_lag is OnLag.BLOCK
             if cursor.resend_at is None and (waits or cursor.sent > cursor.received):
-                cursor.resend_at = now + RESEND_S
+                cursor.unheard_since = now
+                cursor.resend_at = now + max(cursor.patience, RESEND_S)
 
     def dismiss(self, component: Component, cursor: Cursor, now: float) -> None:
         """Tell a sharer that nothing is kept for it any more, until it has heard that."""
@@ -128,12 +135,12 @@ class Exchange:
             if port.epoch > found[1] or (source.peer, port.epoch) == found:
                 continue
             source.peer, port.epoch = found
-            source.retry_at, port.subscribed = now, False
+            source.retry_at, source.wait_s, port.subscribed = now, RETRY_S, False
 
     def ask_again(self, component: Component) -> None:
         """A component that has been a follower is now one that producers wait for: it subscribes anew."""
         for port, source in zip(component.ports, self._sources.get(component, ()), strict=False):
-            port.subscribed, source.retry_at = False, 0.0
+            port.subscribed, source.retry_at, source.wait_s = False, 0.0, RETRY_S
 
     def leave(self, component: Component) -> None:
         """A component reads no more."""
@@ -158,6 +165,7 @@ class Exchange:
         sequence = self._hosting.arrival()
         before = port.received.position
         gap = not frame.chunks and not port.begin(frame.start, sequence, now)
+        source.wait_s = RETRY_S
         for chunk in frame.chunks:
             taken = port.take(frame.output.epoch, chunk, sequence, now)
             if taken is Taken.NEW:
@@ -241,7 +249,8 @@ class Exchange:
     def _tick(self, component: Component, now: float) -> None:
         for number, (port, source) in enumerate(zip(component.ports, self._sources[component], strict=True)):
             if not port.subscribed and source.peer and source.retry_at <= now:
-                source.retry_at = now + RETRY_S
+                source.retry_at = now + source.wait_s
+                source.wait_s = min(2.0 * source.wait_s, RETRY_MOST_S)
                 on_lag = OnLag.BLOCK
                 if component.role is Role.FOLLOWER:
                     on_lag = OnLag.RESYNC
@@ -259,6 +268,7 @@ class Exchange:
                 cursor.resend_at = None
                 if cursor.sent > cursor.received:
                     cursor.sent = cursor.received
+                    cursor.patience = min(2.0 * max(cursor.patience, RESEND_S), RESEND_MOST_S)
                 elif cursor.on_lag is OnLag.BLOCK:  # what it said of what it consumed may be lost
                     self._send(cursor.reader.peer, Data(component.output, cursor.reader, cursor.sent))
         self.flush(component, now)
@@ -283,11 +293,11 @@ class Exchange:
             self._hosting.touch(*key)
             for port, source in zip(component.ports, self._sources[component], strict=True):
                 if source.peer == peer:
-                    port.subscribed, source.retry_at = False, now + RETRY_S
+                    port.subscribed, source.retry_at, source.wait_s = False, now + RETRY_S, RETRY_S
             for cursor in component.log.cursors.values():
                 if cursor.reader.peer == peer and cursor.subscribed:
                     cursor.sent = min(cursor.sent, cursor.received)
-                    cursor.resend_at = now + RESEND_S
+                    cursor.resend_at, cursor.patience = now + RESEND_S, RESEND_S
         for key, copy in self._hosting.roles.copies.items():
             self._hosting.touch(*key)
             place = self._hosting.place(*key)

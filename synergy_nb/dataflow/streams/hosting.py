@@ -23,7 +23,7 @@ from synergy_nb.dataflow.memory import Memory
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.deployments import Deployment, Place, Role
 from synergy_nb.dataflow.streams.effects import Arrived, Capture, Effect, Fact, Send
-from synergy_nb.dataflow.streams.exchange import Exchange
+from synergy_nb.dataflow.streams.exchange import RESEND_MOST_S, Exchange
 from synergy_nb.dataflow.streams.execution import Logic, Outcome, Work
 from synergy_nb.dataflow.streams.frames import Ack, Data, Determinants, Frame, Recall, State, Subscribe, Unsubscribe
 from synergy_nb.dataflow.streams.log import LIMITS, Limits, Trimmed
@@ -429,7 +429,12 @@ class Hosting:
 
     def _acknowledge(self, ack: Ack, now: float) -> None:
         component = self._producer(ack.output)
-        if component is None or not component.log.acknowledge(ack.reader, ack.received, ack.consumed, ack.durable):
+        if component is None:
+            return
+        cursor = component.log.cursors.get(ack.reader)
+        if cursor is not None and ack.received > cursor.received:
+            cursor.patience = min(3.0 * (now - cursor.unheard_since), RESEND_MOST_S)
+        if not component.log.acknowledge(ack.reader, ack.received, ack.consumed, ack.durable):
             return
         if ack.reader.port == COPY and component.copied(ack.reader.peer, ack.snapshot):
             self.exchange.consumed(component, now)

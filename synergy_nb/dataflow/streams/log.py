@@ -86,12 +86,17 @@ class Cursor:
         Places up to which it was sent chunks, has them, has executed them, and will not need them again.
     subscribed : bool
         Whether it has asked for chunks; nothing is sent before.
+    patience : float
+        Seconds for which what was sent may stay unacknowledged before it is sent once more: three times what was seen.
+    unheard_since : float
+        Time in seconds since which chunks that were sent have not been acknowledged.
     resend_at : float or None
         Time in seconds at which what it has not received is sent once more, or None.
     """
 
     __slots__ = (
-        "consumed", "durable", "lost", "on_lag", "reader", "received", "resend_at", "sent", "subscribed", "window",
+        "consumed", "durable", "lost", "on_lag", "patience", "reader", "received", "resend_at", "sent", "subscribed",
+        "unheard_since", "window",
     )  # fmt: skip
 
     def __init__(self, reader: Reader, since: Point, on_lag: OnLag = OnLag.BLOCK, window: int = LIMITS.window) -> None:
@@ -101,6 +106,7 @@ class Cursor:
         self.sent = self.received = self.consumed = self.durable = since
         self.subscribed = False
         self.lost = False  # has failed, and is only here until somebody takes notice
+        self.patience = self.unheard_since = 0.0
         self.resend_at: float | None = None
 
     def __repr__(self) -> str:
