@@ -35,6 +35,11 @@ from tests.stream_schedules import (
 )
 
 
+def piece(seed: int) -> int:
+    """Bytes of a piece of a snapshot: in two of three seeds so few that copies have to ask for what they lack."""
+    return (1 << 20, 200, 4_000)[seed % 3]
+
+
 def run(seed: int) -> None:
     """One application of any shape."""
     rng = random.Random(seed)
@@ -47,7 +52,7 @@ def run(seed: int) -> None:
     calm.run(END_S)
     assert calm.ended("app", "out")
 
-    world = StreamWorld(seed, PEERS, drawn_faults(rng), codec=seed % 4 == 0)
+    world = StreamWorld(seed, PEERS, drawn_faults(rng), codec=seed % 4 == 0, limits=Limits(piece=piece(seed)))
     world.clients["app", "out"] = rng.choice((0.02, 0.5))
     world.deploy("app", plan, peers, inputs, backups=backups)
     crashes = 0
@@ -85,7 +90,8 @@ def run_deep(seed: int) -> None:
     calm.run(END_S)
     assert calm.ended("app", "out")
 
-    world = StreamWorld(seed, PEERS, hostile_faults(rng), codec=seed % 8 == 0)
+    limits = Limits(piece=piece(seed))
+    world = StreamWorld(seed, PEERS, hostile_faults(rng), codec=seed % 8 == 0, limits=limits)
     world.pace = rng.choice((0.02, 0.06))
     world.clients["app", "out"] = rng.choice((0.02, 0.5))
     world.deploy("app", plan, peers, inputs, backups=backups)
@@ -103,7 +109,7 @@ def run_sharing(seed: int) -> None:
     shares = {"reader": {"n": ("app", "end")}, "other": {"n": rng.choice((("app", "end"), ("reader", "end")))}}
     slow = rng.choice(("", "", "other"))
     kinds = ("move", "calm") if slow else KINDS
-    limits = Limits(2_000, 20_000 if slow else 1 << 20, 2_000)
+    limits = Limits(2_000, 20_000 if slow else 1 << 20, 2_000, piece(seed))
     faults = Faults(duplication=0.1) if slow else drawn_faults(rng)
     world = StreamWorld(seed, PEERS, faults, codec=seed % 8 == 0, limits=limits)
     world.pace = 0.06 if slow else rng.choice((0.02, 0.06))
@@ -148,7 +154,7 @@ def run_pressed(seed: int) -> None:
     calm.run(END_S)
 
     window = 1_500 if deep else rng.choice((400, 1_500))
-    limits = Limits(window, rng.choice((1_500, 4_000)), window)
+    limits = Limits(window, rng.choice((1_500, 4_000)), window, piece(seed))
     world = StreamWorld(seed, PEERS, drawn_faults(rng), limits=limits, service=rng.choice((1e-4, 5e-3)))
     world.clients["app", "out"] = rng.choice((0.05, 0.5, 2.0))
     world.deploy("app", plan, peers, inputs, backups=backups)

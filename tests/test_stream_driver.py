@@ -13,6 +13,7 @@ import msgspec
 import polars as pl
 import pytest
 
+from synergy_nb.dataflow.logic import Saved
 from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.deployments import Deployment, Feed, Place
@@ -350,10 +351,10 @@ class Broken:
             raise pl.exceptions.PanicException("it broke")
         yield item
 
-    def snapshot(self) -> bytes:
+    def save(self) -> Saved:
         raise pl.exceptions.PanicException("it broke")
 
-    def restore(self, _: bytes) -> None:
+    def restore(self, _: Saved) -> None:
         raise ValueError("there is nothing to restore")
 
 

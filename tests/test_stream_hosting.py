@@ -7,11 +7,12 @@ from collections import deque
 from collections.abc import Callable
 
 import msgspec
+import polars as pl
 
 from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.deployments import Deployment, Feed, Lent, Place
-from synergy_nb.dataflow.streams.effects import Capture, Effect, Fact, Open, Send
+from synergy_nb.dataflow.streams.effects import Capture, Effect, Fact, Open, Restore, Send
 from synergy_nb.dataflow.streams.execution import Logic
 from synergy_nb.dataflow.streams.frames import Ack, Data, Determinants, Frame, Recall, State, Subscribe, Unsubscribe
 from synergy_nb.dataflow.streams.hosting import Hosting
@@ -53,6 +54,8 @@ class Peers:
         self.lose: Callable[[Frame], bool] = lambda _: False
         self.dead: set[str] = set()
         self.rows: list[int] = []
+        self.tables: list[pl.DataFrame] = []
+        self.captures: list[Capture] | None = None  # that are not made before a test says so
         feeds = tuple(Feed("app", name) for name in "nm"[:inputs])
         places = {name: Place("s") for name in "nm"[:inputs]}
         places["u"] = Place("x", 0, ("y",), "", feeds)
@@ -90,8 +93,14 @@ class Peers:
             match effect:
                 case Send(to, frame):
                     self.frames.append((peer, to, frame))
+                case Capture() if self.captures is not None:
+                    self.captures.append(effect)
                 case Capture():
-                    self._do(peer, self.hostings[peer].captured(effect, effect.make(), self.now))
+                    made = effect.encode(effect.save())
+                    self._do(peer, self.hostings[peer].captured(effect, made, self.now))
+                case Restore():
+                    effect.make()
+                    self._do(peer, self.hostings[peer].restored(effect, None, self.now))
                 case Open():
                     self.opened.append((peer, effect))
                 case Fact():
@@ -112,7 +121,9 @@ class Peers:
         for chunk in hosting.results("app", "out", self.collected, math.inf):
             self.collected = chunk.end
             self._do(to, hosting.collected("app", "out", chunk.end, self.now))
-            self.rows += chunk.item.table.get_column("v").to_list() if isinstance(chunk.item, Batch) else []
+            if isinstance(chunk.item, Batch):
+                self.tables.append(chunk.item.table)
+                self.rows += chunk.item.table.get_column("v").to_list()
 
     def later(self, seconds: float) -> None:
         """Let time pass in small steps."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+
 import polars as pl
 import pytest
 
@@ -13,8 +15,11 @@ from synergy_nb.dataflow.streams.frames import (
     Recall,
     State,
     Subscribe,
+    Supply,
     Unsubscribe,
+    Want,
 )
+from synergy_nb.dataflow.streams.parts import Part, Piece
 from synergy_nb.dataflow.streams.values import (
     COPY,
     ORIGIN,
@@ -51,9 +56,21 @@ FRAMES: list[Frame] = [
     Subscribe(OUTPUT, READER._replace(port=COPY), Point(3, 4), OnLag.RESYNC),
     Unsubscribe(OUTPUT, READER, "it reads too slowly"),
     State(
-        OUTPUT, READER, 4, (Point(1, 2), Point(3, 4)), Point(5, 6), ORIGIN, b"state", DETERMINANT.runs, (DETERMINANT,)
+        output=OUTPUT,
+        reader=READER,
+        number=4,
+        inputs=(Point(1, 2), Point(3, 4)),
+        end=Point(5, 6),
+        trimmed=ORIGIN,
+        head=b"head",
+        parts=(Part(3, (7, 8)), Part(0, ())),
+        enclosed=(Piece(7, b"seven", zlib.crc32(b"seven")), Piece(8, b"", 0)),
+        order=DETERMINANT.runs,
+        causes=(DETERMINANT,),
     ),
     State(OUTPUT, READER, 0, (), ORIGIN, ORIGIN, b""),
+    Want(OUTPUT, READER, 4, (8, 7)),
+    Supply(OUTPUT, READER, Piece(8, b"eight", zlib.crc32(b"eight"))),
     Recall(OUTPUT, 7),
     Determinants(OUTPUT.stream, 7, (DETERMINANT,)),
 ]

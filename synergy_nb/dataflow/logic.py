@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final, Protocol
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple, Protocol
 
 import polars as pl
 
 from synergy_nb.dataflow.tuples import Item
 
-__all__ = ["ANYTHING", "Logic", "reason_of"]
+__all__ = ["ANYTHING", "Logic", "Saved", "reason_of"]
 
 #: What an operator or a source may raise: whatever it likes. What Polars panics with is no Exception.
 ANYTHING: Final = (Exception, pl.exceptions.PanicException)
+
+
+class Saved(NamedTuple):
+    """The state of an operator between two items.
+
+    Parameters
+    ----------
+    head
+        What is small: how far it is.
+    tables
+        What may be large. A number stands for the same table in all that one instance saves, so whoever has a table
+        need not be given it again.
+    """
+
+    head: bytes
+    tables: Mapping[int, pl.DataFrame]
 
 
 class Logic(Protocol):

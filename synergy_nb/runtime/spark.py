@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from synergy_nb.algorithms.engines import Offer
+from synergy_nb.dataflow.logic import Saved
 from synergy_nb.dataflow.measures import Ewma
 from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, Point
 from synergy_nb.dataflow.tuples import Batch, Item
@@ -400,11 +401,11 @@ class SparkPart(Feed):
             self._query.append(port, item)
         return iter(())
 
-    def snapshot(self) -> bytes:
+    def save(self) -> Saved:
         """Refuse: what it keeps is with Spark."""
         raise ValueError("a part on Spark keeps its state with Spark; expected an operator of peers")
 
-    def restore(self, data: bytes, /) -> None:
+    def restore(self, saved: Saved, /) -> None:
         """Refuse: what it keeps is with Spark."""
         raise ValueError("a part on Spark keeps its state with Spark; expected an operator of peers")
 

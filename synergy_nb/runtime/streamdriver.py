@@ -2,8 +2,9 @@
 
 All bookkeeping is done on the loop's thread, by :class:`~synergy_nb.dataflow.streams.hosting.Hosting`. What grows
 with the data happens elsewhere: operators run in a pool of threads, where Polars releases the GIL, and encode there
-what goes to other peers; snapshots are made there; frames of more than :data:`LARGE` bytes are decoded there, one after
-another for each sender, so that they keep their order. Chunks of few tuples, for an operator that has been fast, are
+what goes to other peers; there, what they keep is saved and restored, and frames of more than :data:`LARGE` bytes are
+decoded, one after another for each sender, so that they keep their order. Large snapshots are encoded in a thread of
+their own, while their components go on. Chunks of few tuples, for an operator that has been fast, are
 executed on the loop's own thread, as going to another and back would take longer.
 
 A frame that cannot be sent is lost, as far as this module is concerned: hosting is told that the link is down, and
@@ -18,11 +19,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Protocol
 
-from synergy_nb.dataflow.logic import ANYTHING
+from synergy_nb.dataflow.logic import ANYTHING, Saved
 from synergy_nb.dataflow.memory import Memory
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.deployments import Deployment
-from synergy_nb.dataflow.streams.effects import Arrived, Capture, Close, Effect, Fact, Open, Send
+from synergy_nb.dataflow.streams.effects import Arrived, Capture, Captured, Close, Effect, Fact, Open, Restore, Send
 from synergy_nb.dataflow.streams.execution import Logic, Outcome, Work
 from synergy_nb.dataflow.streams.frames import Ack, Data, Frame
 from synergy_nb.dataflow.streams.hosting import Hosting
@@ -36,7 +37,7 @@ from synergy_nb.runtime.sources import Feed
 __all__ = ["STREAM", "Runtime", "StreamDriver"]
 
 STREAM: Final = "stream"  # channel of the link that frames go over
-LARGE: Final = 1 << 16  # bytes from which on a frame is decoded in a thread
+LARGE: Final = 1 << 16  # bytes from which on a frame is decoded, and a state encoded or restored, in another thread
 LIGHT_ROWS: Final = 64  # tuples that may be executed on the loop's thread
 LIGHT_SECONDS: Final = 0.6e-3  # that such chunks may have been taking
 LIGHT_BYTES: Final = 1 << 20  # that the execution of such chunks may need
@@ -129,7 +130,9 @@ class StreamDriver:
         self._overheads = Overheads() if overheads is None else overheads
         self._threads = threads
         self._pool = ThreadPoolExecutor(threads + 1, thread_name_prefix=f"synergy streams {runtime.address}")
+        self._saving = ThreadPoolExecutor(1, thread_name_prefix=f"synergy snapshots {runtime.address}")
         self._executing = 0  # in the pool
+        self._beside = 0  # snapshots that are encoded, while their components go on
         self._arriving: dict[str, deque[asyncio.Future[Frame] | Frame]] = {}  # by sender, while one is being decoded
         self._ending: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -235,6 +238,7 @@ class StreamDriver:
             await asyncio.gather(*self._ending)
         await self._idle.wait()
         self._pool.shutdown()
+        self._saving.shutdown()
 
     # -- effects -------------------------------------------------------------------------------------------------
 
@@ -245,7 +249,9 @@ class StreamDriver:
                     self._send(to, frame)
                 case Capture():
                     self._begin()
-                    self._pool.submit(self._capture, effect)
+                    self._pool.submit(self._save, effect)
+                case Restore():
+                    self._restore(effect)
                 case Open(application, operator, since):
                     self._open(self.hosting.components[application, operator], since)
                 case Close(application, operator):
@@ -356,7 +362,10 @@ class StreamDriver:
 
     def _end(self) -> None:
         self._executing -= 1
-        if not self._executing:
+        self._rest()
+
+    def _rest(self) -> None:
+        if not self._executing and not self._beside:
             self._idle.set()
 
     def _run(self, work: Work, taken: float) -> None:
@@ -378,20 +387,69 @@ class StreamDriver:
             self._executed(work, outcome)
         self._carry_out(effects)
 
-    def _capture(self, capture: Capture) -> None:
-        try:
-            data: bytes | BaseException = capture.make()
-        except ANYTHING as error:  # only the operator's own application may suffer
-            data = error
-        self._on_loop(self._captured, capture, data)
+    # -- snapshots -----------------------------------------------------------------------------------------------
 
-    def _captured(self, capture: Capture, data: bytes | BaseException) -> None:
+    def _save(self, capture: Capture) -> None:
+        began = self._clock()
+        try:
+            saved = capture.save()
+            if capture.size(saved) >= LARGE:
+                self._on_loop(self._saved, capture, saved, self._clock() - began)
+                return
+            made: Captured | BaseException = capture.encode(saved)
+        except ANYTHING as error:  # only the operator's own application may suffer
+            made = error
+        self._on_loop(self._captured, capture, made, self._clock() - began)
+
+    def _captured(self, capture: Capture, made: Captured | BaseException, seconds: float) -> None:
         self._end()
         if not self._closed:
-            self._carry_out(self.hosting.captured(capture, data, self._clock()))
+            self._carry_out(self.hosting.captured(capture, made, self._clock(), seconds))
+
+    def _saved(self, capture: Capture, saved: Saved, seconds: float) -> None:
+        self._beside += 1
+        self._end()
+        self._saving.submit(self._encode, capture, saved, seconds)
+        if not self._closed:
+            self._carry_out(self.hosting.saved(capture, self._clock()))
+
+    def _encode(self, capture: Capture, saved: Saved, seconds: float) -> None:
+        began = self._clock()
+        try:
+            made: Captured | BaseException = capture.encode(saved)
+        except ANYTHING as error:
+            made = error
+        self._on_loop(self._encoded, capture, made, seconds + self._clock() - began)
+
+    def _encoded(self, capture: Capture, made: Captured | BaseException, seconds: float) -> None:
+        self._beside -= 1
+        self._rest()
+        if not self._closed:
+            self._carry_out(self.hosting.captured(capture, made, self._clock(), seconds))
+
+    def _restore(self, restore: Restore) -> None:
+        self._begin()
+        if restore.size < LARGE:
+            self._restored(restore, _failing(restore.make))
+        else:
+            self._pool.submit(lambda: self._on_loop(self._restored, restore, _failing(restore.make)))
+
+    def _restored(self, restore: Restore, error: BaseException | None) -> None:
+        self._end()
+        if not self._closed:
+            self._carry_out(self.hosting.restored(restore, error, self._clock()))
 
     def _on_loop(self, call: Callable[..., None], *arguments: object) -> None:
         try:
             self._runtime.loop.call_soon_threadsafe(call, *arguments)
         except RuntimeError:  # the loop was closed without closing the driver: nobody is waiting
             return
+
+
+def _failing(make: Callable[[], None]) -> BaseException | None:
+    """What making something raised, or None."""
+    try:
+        make()
+    except ANYTHING as error:
+        return error
+    return None

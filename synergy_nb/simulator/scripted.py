@@ -11,7 +11,7 @@ import polars as pl
 from synergy_nb.dataflow.streams.values import OVERHEAD, Point
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 
-__all__ = ["Faults", "ScriptedSource", "weight"]
+__all__ = ["Faults", "Links", "ScriptedSource", "weight"]
 
 
 class Faults(msgspec.Struct):
@@ -41,6 +41,55 @@ class Faults(msgspec.Struct):
     news: float = 0.05
     late: float = 0.0
     capture: float = 0.01
+
+
+class Links:
+    """The network between simulated peers.
+
+    Parameters
+    ----------
+    rng
+        Draws what happens to frames.
+    faults
+        Faults of the network.
+    """
+
+    def __init__(self, rng: random.Random, faults: Faults) -> None:
+        self._rng = rng
+        self._faults = faults
+        self._distances: dict[frozenset[str], float] = {}
+        self._broken: dict[frozenset[str], float] = {}
+        self._last: dict[tuple[str, str], float] = {}  # arrival of the last frame from one peer to another
+
+    def cut(self, one: str, other: str, until: float) -> None:
+        """The link between two peers is broken until a time in seconds."""
+        pair = frozenset((one, other))
+        self._broken[pair] = max(until, self._broken.get(pair, 0.0))
+
+    def broken(self, one: str, other: str, sent: float) -> bool:
+        """Whether the link between two peers has been broken since a frame was sent."""
+        return self._broken.get(frozenset((one, other)), -1.0) >= sent
+
+    def arrivals(self, peer: str, to: str, now: float) -> list[float]:
+        """Times in seconds at which a frame arrives that a peer sends another one now; none if it is lost."""
+        rng, faults = self._rng, self._faults
+        if self._broken.get(frozenset((peer, to)), 0.0) > now or rng.random() < faults.loss:
+            return []
+        found: list[float] = []
+        for _ in range(1 + (rng.random() < faults.duplication)):
+            delay = rng.uniform(*faults.delay) * self._distance(peer, to)
+            if rng.random() < faults.reordering:
+                at = now + 10.0 * delay
+            else:
+                at = self._last[peer, to] = max(now + delay, self._last.get((peer, to), 0.0))
+            found.append(at)
+        return found
+
+    def _distance(self, peer: str, to: str) -> float:
+        pair = frozenset((peer, to))
+        if pair not in self._distances:
+            self._distances[pair] = 30.0 if self._rng.random() < self._faults.slow else 1.0
+        return self._distances[pair]
 
 
 class ScriptedSource:

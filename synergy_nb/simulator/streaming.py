@@ -37,7 +37,7 @@ import polars as pl
 from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.deployments import Deployment, Feed, Lent, Place
-from synergy_nb.dataflow.streams.effects import Capture, Close, Effect, Fact, Open, Send
+from synergy_nb.dataflow.streams.effects import Capture, Captured, Close, Effect, Fact, Open, Restore, Send
 from synergy_nb.dataflow.streams.execution import Logic, Work
 from synergy_nb.dataflow.streams.hosting import Hosting
 from synergy_nb.dataflow.streams.log import LIMITS, Limits
@@ -45,7 +45,7 @@ from synergy_nb.dataflow.streams.values import ORIGIN, Point, chunks_of
 from synergy_nb.dataflow.streams.wire import decode, encode
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.plan import Plan
-from synergy_nb.simulator.scripted import Faults, ScriptedSource, weight
+from synergy_nb.simulator.scripted import Faults, Links, ScriptedSource, weight
 
 __all__ = ["StreamWorld"]
 
@@ -127,9 +127,7 @@ class StreamWorld:
         self._results: dict[tuple[str, str], list[Item]] = {}
         self._collected: dict[tuple[str, str], Point] = {}  # place up to which they are
         self._nodes = {peer: _Node(Hosting(peer, self._create, limits)) for peer in peers}
-        self._distances: dict[frozenset[str], float] = {}
-        self._broken: dict[frozenset[str], float] = {}
-        self._last: dict[tuple[str, str], float] = {}  # arrival of the last frame from one peer to another
+        self._links = Links(self.rng, self.faults)
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._sequence = 0
 
@@ -334,8 +332,7 @@ class StreamWorld:
 
     def cut(self, one: str, other: str, seconds: float) -> None:
         """A link between two peers is broken for some time: what is under way is lost."""
-        pair = frozenset((one, other))
-        self._broken[pair] = max(self.now + seconds, self._broken.get(pair, 0.0))
+        self._links.cut(one, other, self.now + seconds)
         self._later(0.0, self._link_down, one, other)
         self._later(self.rng.uniform(0.0, 0.05), self._link_down, other, one)
 
@@ -444,7 +441,9 @@ class StreamWorld:
                 case Send(to, frame):
                     self._send(peer, to, frame)
                 case Capture():
-                    self._later(self.rng.uniform(0.0, self.faults.capture), self._captured, peer, effect)
+                    self._later(self.rng.uniform(0.0, self.faults.capture), self._save, peer, effect)
+                case Restore():
+                    self._later(self.rng.uniform(0.0, self.faults.capture), self._restore, peer, effect)
                 case Open(application, operator, since):
                     table = self._inputs[application][operator]
                     node.scripts[application, operator] = ScriptedSource(table, random.Random(self.rng.random()), since)
@@ -456,8 +455,17 @@ class StreamWorld:
                     if effect.kind == "copy_ready":
                         self._ready.add((effect.application, effect.operator, peer))
 
-    def _captured(self, peer: str, capture: Capture) -> None:
-        self._at(peer, lambda hosting: hosting.captured(capture, capture.make(), self.now))
+    def _save(self, peer: str, capture: Capture) -> None:
+        made = capture.encode(capture.save())
+        self._at(peer, lambda hosting: hosting.saved(capture, self.now))
+        self._later(self.rng.uniform(0.0, self.faults.capture), self._captured, peer, capture, made)
+
+    def _captured(self, peer: str, capture: Capture, made: Captured) -> None:
+        self._at(peer, lambda hosting: hosting.captured(capture, made, self.now))
+
+    def _restore(self, peer: str, restore: Restore) -> None:
+        restore.make()
+        self._at(peer, lambda hosting: hosting.restored(restore, None, self.now))
 
     def _read(self, peer: str, key: tuple[str, str]) -> None:
         script = self._nodes[peer].scripts.get(key)
@@ -475,26 +483,12 @@ class StreamWorld:
         self._later(self.pace * self.rng.uniform(0.5, 1.5), self._read, peer, key)
 
     def _send(self, peer: str, to: str, frame: Any) -> None:
-        rng, faults = self.rng, self.faults
-        if self._broken.get(frozenset((peer, to)), 0.0) > self.now or rng.random() < faults.loss:
-            return
-        if self._codec:
+        arrivals = self._links.arrivals(peer, to, self.now)
+        if self._codec and arrivals:
             frame = decode(encode(frame))
-        for _ in range(1 + (rng.random() < faults.duplication)):
-            delay = rng.uniform(*faults.delay) * self._distance(peer, to)
-            if rng.random() < faults.reordering:
-                at = self.now + 10.0 * delay
-            else:
-                at = self._last[peer, to] = max(self.now + delay, self._last.get((peer, to), 0.0))
+        for at in arrivals:
             self._later(at - self.now, self._arrive, peer, to, frame, self.now)
 
-    def _distance(self, peer: str, to: str) -> float:
-        pair = frozenset((peer, to))
-        if pair not in self._distances:
-            self._distances[pair] = 30.0 if self.rng.random() < self.faults.slow else 1.0
-        return self._distances[pair]
-
     def _arrive(self, peer: str, to: str, frame: Any, sent: float) -> None:
-        if self._broken.get(frozenset((peer, to)), -1.0) >= sent:
-            return  # the link broke while it was under way
-        self._at(to, lambda hosting: hosting.receive(peer, frame, self.now))
+        if not self._links.broken(peer, to, sent):  # else the link broke while it was under way
+            self._at(to, lambda hosting: hosting.receive(peer, frame, self.now))

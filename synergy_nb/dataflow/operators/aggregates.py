@@ -18,7 +18,15 @@ from typing import Any, Final
 
 import polars as pl
 
-from synergy_nb.dataflow.operators.base import WINDOW, Context, OperatorLogic, implements, kept_bytes, value_bytes
+from synergy_nb.dataflow.operators.base import (
+    WINDOW,
+    Context,
+    OperatorLogic,
+    implements,
+    kept_bytes,
+    tidied,
+    value_bytes,
+)
 from synergy_nb.dataflow.operators.values import MEMBER, Values
 from synergy_nb.dataflow.operators.windows import (
     BOUND,
@@ -79,14 +87,15 @@ class WindowAggregate(OperatorLogic):
         self._sets = self._values.sets(schema)
         for name, kind in self._sets.items():
             self._empty[f"set {name}"] = empty({**kinds, MEMBER: kind})
-        self._load(self._empty)
+        self._load({name: [table] for name, table in self._empty.items()})
 
-    def _load(self, tables: Mapping[str, pl.DataFrame]) -> None:
+    def _load(self, tables: Mapping[str, Sequence[pl.DataFrame]]) -> None:
         self._small: list[pl.DataFrame] = []
         self._small_rows = self._small_bytes = 0
-        self._fresh: dict[str, list[pl.DataFrame]] = {name: [] for name in tables}
+        self._fresh: dict[str, list[pl.DataFrame]] = {name: list(fresh) for name, (_, *fresh) in tables.items()}
         self._fresh_rows = self._fresh_bytes = 0
-        self._keep(tables)
+        self._count_fresh()
+        self._keep({name: merged for name, (merged, *_) in tables.items()})
         self._doubled = False  # whether a pane and group may have several rows in what was merged
         self._due = END
 
@@ -155,13 +164,16 @@ class WindowAggregate(OperatorLogic):
         self._keep({name: windows.keep(table, PANE, low) for name, table in self._merged.items()})
         self._due = self._next_due(low)
 
-    def state(self) -> dict[str, pl.DataFrame]:
-        """Partial results and sets of values."""
+    def state(self) -> dict[str, list[pl.DataFrame]]:
+        """Partial results and sets of values: what was merged last, and what has come since then."""
         self._gather()
-        self._consolidate()
-        return self._merged
+        if self._doubled:  # there are few
+            self._consolidate()
+        self._fresh = {name: tidied(fresh) for name, fresh in self._fresh.items()}
+        self._count_fresh()
+        return {name: [merged, *self._fresh[name]] for name, merged in self._merged.items()}
 
-    def load(self, tables: Mapping[str, pl.DataFrame]) -> None:
+    def load(self, tables: Mapping[str, Sequence[pl.DataFrame]]) -> None:
         """Replace the state."""
         self._load(tables)
         self._due = self._next_due(self._forwarded)
@@ -171,10 +183,10 @@ class WindowAggregate(OperatorLogic):
         return self._windows.first_end(table, "time")
 
     def _next_due(self, low: int) -> int:
-        partials = self._merged["partials"]
-        if not partials.height:
+        parts = [part for part in (self._merged["partials"], *self._fresh["partials"]) if part.height]
+        if not parts:
             return END
-        first = self._windows.first_end(partials, PANE)
+        first = min(self._windows.first_end(part, PANE) for part in parts)
         return first if low == START else max(first, self._windows.next_end(low))
 
     def _gather(self) -> None:
@@ -221,6 +233,11 @@ class WindowAggregate(OperatorLogic):
         self._fresh_rows = self._fresh_bytes = 0
         self._keep(self._merged)
         self._doubled = True
+
+    def _count_fresh(self) -> None:
+        fresh = [table for tables in self._fresh.values() for table in tables]
+        self._fresh_rows = sum(table.height for table in fresh)
+        self._fresh_bytes = sum(kept_bytes(table) for table in fresh)
 
     def _keep(self, tables: Mapping[str, pl.DataFrame]) -> None:
         """Keep these tables as what was merged."""
@@ -269,8 +286,9 @@ class SessionAggregate(WindowAggregate):
         return int(first) + self._gap  # what parts the rows of a group is not looked at before they are reduced
 
     def _next_due(self, low: int) -> int:
-        last: Any = self._merged["partials"].get_column(LAST).min()
-        return END if last is None else int(last) + self._gap
+        parts = [part for part in (self._merged["partials"], *self._fresh["partials"]) if part.height]
+        lasts: list[Any] = [part.get_column(LAST).min() for part in parts]
+        return min(lasts) + self._gap if lasts else END
 
     def _located(self, rows: pl.LazyFrame) -> pl.LazyFrame:
         time = pl.col("time").cast(pl.Int64)

@@ -11,7 +11,8 @@ the same object. What holds for every operator is done here, once:
 * ``born`` of an output is that of the input item that triggered it.
 * It says how many bytes its state takes, and how many the next item may need, so that a host can refuse in time. What
   one item comes to is made piece by piece, as the host takes it: a sliding window or a join may multiply tuples.
-* A snapshot is MessagePack around Arrow tables; a fresh instance that restores it goes on exactly as the old one.
+* A fresh instance that restores what another one has saved goes on exactly as that. Saving copies nothing: the state is
+  a number of tables that never change, and of two saves the second has the same tables where the state is the same.
 
 A family of operators is one module; each class says by :func:`implements` which kind of ``plan.py``'s catalogue it is.
 """
@@ -19,13 +20,15 @@ A family of operators is one module; each class says by :func:`implements` which
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 import polars as pl
 
-from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation, decode_table, encode_table
+from synergy_nb.dataflow.logic import Saved
+from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
 
 if TYPE_CHECKING:
     from synergy_nb.plan import Operator, Plan
@@ -41,11 +44,13 @@ __all__ = [
     "kept_bytes",
     "kinds",
     "positions",
+    "tidied",
     "value_bytes",
 ]
 
 OUTPUT_ROWS: Final = 65_536  # rows of an output batch at most, so that credits and queues stay fine-grained
 PIECE_BYTES: Final = 16 << 20  # of output tuples that are made at a time, where an item comes to more
+RUN_ROWS: Final = 32_768  # rows up to which neighbouring tables of a state are put together when it is saved
 WINDOW: Final = ("window_start", "window_end")
 _VIEW: Final = 16  # bytes that a value of text takes beside its letters
 _MANY: Final = 32  # rows from which on that is more than a column takes anyway
@@ -88,14 +93,14 @@ class Context(msgspec.Struct, frozen=True):
         return ValueError(f"operator {self.id!r} ({self.kind}): {field}: {value!r}; expected {expected}")
 
 
-class _Snapshot(msgspec.Struct, frozen=True):
+class _Head(msgspec.Struct, frozen=True):
     format: int
     kind: str
     position: int
     low: list[int]
     forwarded: int
     late: int
-    tables: dict[str, bytes]
+    tables: dict[str, list[int]]
 
 
 class OperatorLogic(ABC):
@@ -120,6 +125,8 @@ class OperatorLogic(ABC):
         self._position = 0
         self._low = [START] * max(len(context.inputs), 1)
         self._forwarded = START
+        self._saved: WeakValueDictionary[int, pl.DataFrame] = WeakValueDictionary()  # tables by their numbers
+        self._next_table = 0
 
     # -- for hosts -----------------------------------------------------------------------------------------------
 
@@ -193,36 +200,51 @@ class OperatorLogic(ABC):
         """All output of a punctuation on a port, see :meth:`take`."""
         return list(self.take(port, punctuation))
 
-    def snapshot(self) -> bytes:
-        """All that a fresh instance of the same operator needs to go on from here."""
-        tables = {name: encode_table(table) for name, table in self.state().items()}
-        return msgspec.msgpack.encode(
-            _Snapshot(1, self.context.kind, self._position, self._low, self._forwarded, self.late, tables)
-        )
+    def save(self) -> Saved:
+        """All that a fresh instance of the same operator needs to go on from here, without a copy of it."""
+        state = self.state()
+        numbers = {id(table): number for number, table in self._saved.items()}  # of those that are still there
+        tables: dict[int, pl.DataFrame] = {}
+        named: dict[str, list[int]] = {}
+        for name, parts in state.items():
+            named[name] = []
+            for table in parts:
+                number = numbers.get(id(table), self._next_table)
+                self._next_table = max(self._next_table, number + 1)
+                tables[number] = table
+                named[name].append(number)
+        self._saved = WeakValueDictionary(tables)
+        head = _Head(2, self.context.kind, self._position, self._low, self._forwarded, self.late, named)
+        return Saved(msgspec.msgpack.encode(head), tables)
 
-    def restore(self, data: bytes) -> None:
-        """Go on where the instance that wrote ``data`` was.
+    def restore(self, saved: Saved) -> None:
+        """Go on where the instance was that saved this.
 
         Raises
         ------
         ValueError
-            If ``data`` is no snapshot, or one of another operator.
+            If it is no state, or one of another operator.
         """
         context = self.context
         try:
-            snapshot = msgspec.msgpack.decode(data, type=_Snapshot)
-            tables = {name: decode_table(table) for name, table in snapshot.tables.items()}
-        except (msgspec.MsgspecError, ValueError) as error:
-            raise context.error("snapshot", data[:16], f"one of this operator: {error}") from None
-        if (snapshot.format, snapshot.kind, len(snapshot.low)) != (1, context.kind, self.ports):
-            found = f"format {snapshot.format}, {snapshot.kind}, {len(snapshot.low)} ports"
-            raise context.error("snapshot", found, f"format 1, {context.kind}, {self.ports} ports")
+            head = msgspec.msgpack.decode(saved.head, type=_Head)
+            tables = {name: [saved.tables[number] for number in numbers] for name, numbers in head.tables.items()}
+        except msgspec.MsgspecError as error:
+            raise context.error("saved state", saved.head[:16], f"one of this operator: {error}") from None
+        except KeyError as error:
+            raise context.error("saved state", sorted(saved.tables), f"table {error} among them") from None
+        if (head.format, head.kind, len(head.low)) != (2, context.kind, self.ports):
+            found = f"format {head.format}, {head.kind}, {len(head.low)} ports"
+            raise context.error("saved state", found, f"format 2, {context.kind}, {self.ports} ports")
         empty = self.state()
-        for name, table in tables.items():
-            if name not in empty or table.schema != empty[name].schema:
-                raise context.error(f"snapshot: table {name}", table.columns, "the columns of this operator's state")
-        self._position, self._low, self._forwarded = snapshot.position, list(snapshot.low), snapshot.forwarded
-        self.late = snapshot.late
+        for name, parts in tables.items():
+            for table in parts:
+                if name not in empty or table.schema != empty[name][0].schema:
+                    raise context.error(f"saved state: table {name}", table.columns, "the columns of this operator's")
+        if missing := [name for name in empty if not tables.get(name)]:
+            raise context.error("saved state", sorted(tables), f"a table {missing[0]!r} among them")
+        self._position, self._low, self._forwarded = head.position, list(head.low), head.forwarded
+        self.late = head.late
         self.load(tables)
 
     # -- for subclasses ------------------------------------------------------------------------------------------
@@ -258,11 +280,15 @@ class OperatorLogic(ABC):
         """
         return ()
 
-    def state(self) -> dict[str, pl.DataFrame]:
-        """The state as named tables; the same names and columns at all times, so that a snapshot can be checked."""
+    def state(self) -> dict[str, list[pl.DataFrame]]:
+        """The state as named tables, each in one part or several, one after another.
+
+        There are the same names at all times, and the parts of a table have the same columns. A part that is the same
+        as it was at the last call should be the same object, as it then need not be copied again.
+        """
         return {}
 
-    def load(self, tables: Mapping[str, pl.DataFrame]) -> None:  # noqa: B027 - nothing to load without state
+    def load(self, tables: Mapping[str, Sequence[pl.DataFrame]]) -> None:  # noqa: B027 - nothing to load without state
         """Replace the state by what :meth:`state` gave."""
 
     # -- inside --------------------------------------------------------------------------------------------------
@@ -302,6 +328,29 @@ def value_bytes(table: pl.DataFrame) -> int:
 def kept_bytes(table: pl.DataFrame) -> int:
     """Bytes that a table takes: those of its values, and what each of its pieces costs beside."""
     return value_bytes(table) + _COLUMN * table.width * table.n_chunks()
+
+
+def tidied(tables: Iterable[pl.DataFrame], most: int = RUN_ROWS) -> list[pl.DataFrame]:
+    """The same rows in fewer tables: small neighbours are put together; one that stays is the same object.
+
+    A row is copied a logarithmic number of times, however often a growing list is tidied.
+
+    Parameters
+    ----------
+    tables
+        Tables of the same columns.
+    most
+        Rows of several tables that become one.
+    """
+    groups: list[tuple[list[pl.DataFrame], int]] = []
+    for table in tables:
+        group, rows = [table], table.height
+        while groups and groups[-1][1] <= 2 * rows and groups[-1][1] + rows <= most:
+            before, more = groups.pop()
+            group, rows = before + group, more + rows
+        if rows:
+            groups.append((group, rows))
+    return [group[0] if len(group) == 1 else pl.concat(group, rechunk=True) for group, _ in groups]
 
 
 def positions(batch: Batch, kept: pl.Series | None) -> pl.Series:

@@ -10,12 +10,14 @@ import numpy.typing as npt
 import polars as pl
 
 from synergy_nb.dataflow.operators.base import (
+    RUN_ROWS,
     WINDOW,
     Context,
     OperatorLogic,
     implements,
     kept_bytes,
     positions,
+    tidied,
     value_bytes,
 )
 from synergy_nb.dataflow.operators.windows import microseconds
@@ -76,6 +78,12 @@ class _Keys:
         return (table.select(self._on).hash_rows().to_numpy() % np.uint64(_CELLS)).astype(np.int64)
 
 
+def _without(table: pl.DataFrame, dropped: pl.Expr) -> pl.DataFrame:
+    """The rows of a table that are not dropped; the same object if these are all."""
+    kept = table.filter(~dropped)
+    return table if kept.height == table.height else kept
+
+
 class _Side:
     """One input's rows that a future row of the other may join.
 
@@ -90,17 +98,23 @@ class _Side:
     """
 
     def __init__(self, table: pl.DataFrame, patience: int, on: Sequence[str]) -> None:
-        self.pieces = [table]
-        self.rows = table.height
-        self.bytes = kept_bytes(table) if table.height else 0
         self.patience = patience
         self.dropped = START
         self._on = on
         self._keys: _Keys | None = None  # counted from the first time on that pairs may be many
+        self._keep(table, [table] if table.height else [])
+
+    def _keep(self, table: pl.DataFrame, pieces: list[pl.DataFrame]) -> None:
+        self._table = table
+        self._pieces = pieces  # the same rows, and behind them those that are not in the table yet
+        self._joined = len(pieces)
+        self.rows = table.height
+        self.bytes = kept_bytes(table) if table.height else 0
 
     def add(self, table: pl.DataFrame) -> None:
         """Keep rows."""
-        self.pieces.append(table)
+        table = table.rechunk() if table.n_chunks() > 1 else table
+        self._pieces.append(table)
         self.rows += table.height
         self.bytes += kept_bytes(table)
         if self._keys is not None:
@@ -108,26 +122,36 @@ class _Side:
 
     def table(self) -> pl.DataFrame:
         """All rows kept."""
-        if len(self.pieces) > 1:
-            table = pl.concat(self.pieces)
-            self._replace(table.rechunk() if table.n_chunks() > _PIECES else table)
-        return self.pieces[0]
+        fresh = self._pieces[self._joined :]
+        if fresh:
+            if self._table.n_chunks() + len(fresh) > _PIECES + 2 * self.rows // RUN_ROWS:
+                fresh = self._pieces = tidied(self._pieces)
+                self._table = self._table.clear()
+            self._keep(pl.concat([self._table, *fresh] if self._table.height else fresh), self._pieces)
+        return self._table
 
-    def _replace(self, table: pl.DataFrame) -> None:
-        self.pieces, self.rows = [table], table.height
-        self.bytes = kept_bytes(table) if table.height else 0
+    def parts(self) -> list[pl.DataFrame]:
+        """All rows kept, in parts as they came."""
+        table = self.table()
+        pieces = tidied(self._pieces)
+        if len(pieces) < len(self._pieces):
+            self._keep(pl.concat(pieces), pieces)
+        return self._pieces or [table]
 
     def drop_before(self, time: int) -> None:
         """Forget the rows that are earlier than ``time``."""
         if time != END and time - self.dropped < self.patience:
             return
         self.dropped = time
-        if self.rows:
-            table = self.table()
-            early = pl.col("time").cast(pl.Int64) < time
-            self._replace(table.clear() if time == END else table.filter(~early))
-            if self._keys is not None:
-                self._keys.drop(table if time == END else table.filter(early))
+        if not self.rows:
+            return
+        table = self.table()
+        early = pl.col("time").cast(pl.Int64) < time
+        if self._keys is not None:
+            self._keys.drop(table if time == END else table.filter(early))
+        kept = [] if time == END else [_without(piece, early) for piece in self._pieces]
+        kept = [piece for piece in kept if piece.height]
+        self._keep(pl.concat(kept) if kept else table.clear(), kept)
 
     def likely(self, keys: pl.Series) -> pl.DataFrame:
         """The rows that may join one of a few others, by one column; a pass over it is cheaper than hashing all."""
@@ -137,8 +161,8 @@ class _Side:
         column = table.get_column(keys.name)
         return table.filter(column == keys.item() if keys.len() == 1 else column.is_in(keys.implode()))
 
-    def parts(self, rows: pl.DataFrame, most: int) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
-        """``rows`` of the other side in parts, each with those that it may join, so that no part has ``most`` pairs."""
+    def shares(self, rows: pl.DataFrame, most: int) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+        """``rows`` of the other side in shares, each with those that it may join, so that none has ``most`` pairs."""
         candidates = self.likely(rows.get_column(self._on[0]))
         if rows.height * candidates.height <= most:
             yield rows, candidates
@@ -223,7 +247,7 @@ class Join(OperatorLogic):
             mine.add(rows)
         if not other.rows:
             return
-        for some, candidates in other.parts(rows, self._most_pairs(batch)):
+        for some, candidates in other.shares(rows, self._most_pairs(batch)):
             if candidates.height:
                 yield self._pairs(port, some, candidates)
 
@@ -266,13 +290,13 @@ class Join(OperatorLogic):
                 side.drop_before(END if other == END else other - self._within)
         return ()
 
-    def state(self) -> dict[str, pl.DataFrame]:
-        """The rows kept on both sides, with their positions."""
-        return {"left": self._sides[0].table(), "right": self._sides[1].table()}
+    def state(self) -> dict[str, list[pl.DataFrame]]:
+        """The rows kept on both sides, with their positions, in parts as they came."""
+        return {"left": self._sides[0].parts(), "right": self._sides[1].parts()}
 
-    def load(self, tables: Mapping[str, pl.DataFrame]) -> None:
+    def load(self, tables: Mapping[str, Sequence[pl.DataFrame]]) -> None:
         """Replace the rows kept."""
-        self._load([tables[name] for name in ("left", "right")])
+        self._load([pl.concat(tables[name], rechunk=True) for name in ("left", "right")])
 
     def _load(self, tables: Sequence[pl.DataFrame]) -> None:
         self._sides = [_Side(table, self._within // 8, self._on) for table in tables]

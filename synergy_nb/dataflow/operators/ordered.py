@@ -5,7 +5,7 @@ They work on the windows of their input, or on their own; all leave window by wi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import polars as pl
 
@@ -141,12 +141,12 @@ class Compare(Buffered):
         stay = rows.filter(smaller > self._fraction * number.cast(pl.Float64))
         return _windowed(stay.sort(self.groups, maintain_order=True), self.context.output)
 
-    def state(self) -> dict[str, pl.DataFrame]:
+    def state(self) -> dict[str, list[pl.DataFrame]]:
         """Rows and counts."""
-        return super().state() if self._counts is None else {**super().state(), "counts": self._counts}
+        return super().state() if self._counts is None else {**super().state(), "counts": [self._counts]}
 
-    def load(self, tables: Mapping[str, pl.DataFrame]) -> None:
+    def load(self, tables: Mapping[str, Sequence[pl.DataFrame]]) -> None:
         """Replace rows and counts."""
         super().load(tables)
         if self._counts is not None:
-            self._counts = tables["counts"]
+            (self._counts,) = tables["counts"]

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
 import polars as pl
 
-from synergy_nb.dataflow.operators.base import WINDOW, Context, OperatorLogic, kept_bytes, value_bytes
+from synergy_nb.dataflow.operators.base import WINDOW, Context, OperatorLogic, kept_bytes, tidied, value_bytes
 from synergy_nb.dataflow.tuples import END, START, Batch, empty
 
 __all__ = [
@@ -383,13 +383,15 @@ class Buffered(OperatorLogic):
         if self._rows:
             self._due = max(self._windows.first_end(self._chunks[0], "time"), self._windows.next_end(low))
 
-    def state(self) -> dict[str, pl.DataFrame]:
-        """The rows kept."""
-        return {"rows": self._table()}
+    def state(self) -> dict[str, list[pl.DataFrame]]:
+        """The rows kept, in parts as they came."""
+        self._chunks = tidied(self._chunks)
+        self._bytes = sum(map(kept_bytes, self._chunks))
+        return {"rows": self._chunks or [self._nothing]}
 
-    def load(self, tables: Mapping[str, pl.DataFrame]) -> None:
+    def load(self, tables: Mapping[str, Sequence[pl.DataFrame]]) -> None:
         """Replace the rows kept."""
-        self._replace(tables["rows"])
+        self._replace(pl.concat(tables["rows"], rechunk=True))
         if self._rows and not self._count:
             self._due = self._windows.first_end(self._chunks[0], "time")
             if self._forwarded != START:

@@ -129,6 +129,7 @@ class Component(Measured):
         self.failed = ""
         self.expecting = False  # knows its readers
         self.dirty = True  # has changed since its last snapshot
+        self.unsaved = 0  # bytes that it has executed since its last snapshot
         self.number = -1  # of its last snapshot
         self.stable = ORIGIN  # place in its output that a snapshot on all copies covers
         self.known = ORIGIN  # place in its output up to which it has heard in which order inputs were read
@@ -277,6 +278,7 @@ class Component(Measured):
             port.consume(work.chunks)
             for chunk in work.chunks:
                 self.causes += chunk.determinants
+                self.unsaved += chunk.size
         self.dirty = True
         self.produce(outcome.chunks, outcome.finished)
         if not self.copies:
@@ -313,15 +315,15 @@ class Component(Measured):
 
     # -- snapshots -----------------------------------------------------------------------------------------------
 
-    def capture(self) -> Callable[[], bytes]:
-        """Begin a snapshot; what is given back makes its bytes, before anything else is executed."""
+    def capture(self) -> None:
+        """Begin a snapshot: nothing may be executed until the operator's state is saved."""
         self.running = True
         self.dirty = False
+        self.unsaved = 0
         self.number += 1
         self._cuts[self.number] = Cut(
             tuple(port.consumed for port in self.ports), self.log.end, tuple(self.order), tuple(self.causes)
         )
-        return self.logic.snapshot if self.logic is not None else bytes
 
     def cut(self, number: int) -> Cut:
         """What a snapshot covers."""
@@ -329,11 +331,10 @@ class Component(Measured):
 
     @property
     def capturable(self) -> bool:
-        """Whether a snapshot can be made now, and would tell anything new to somebody."""
+        """Whether a snapshot can be made now."""
         if not self.copies or self.running or self.failed or self.steps is not None:
             return False
-        missing = self.dirty or min(self.copies.values()) < self.number
-        return missing and all(port.joined for port in self.ports)
+        return all(port.joined for port in self.ports)
 
     def copied(self, peer: str, number: int) -> bool:
         """A peer has a snapshot; True if inputs need no longer be kept up to some place."""

@@ -7,15 +7,70 @@ are kept until it has the next. Whoever takes over from it has all that the comp
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import islice
+from typing import Final
+
 import msgspec
 
 from synergy_nb.dataflow.streams.component import Component
-from synergy_nb.dataflow.streams.frames import Data, State
+from synergy_nb.dataflow.streams.frames import Data, State, Want
 from synergy_nb.dataflow.streams.log import LIMITS, Limits, StreamLog
 from synergy_nb.dataflow.streams.merge import InOrder, Taken
-from synergy_nb.dataflow.streams.values import Chunk, Output, Point
+from synergy_nb.dataflow.streams.parts import Piece
+from synergy_nb.dataflow.streams.values import COPY, Chunk, Output, Point, Reader
 
-__all__ = ["Copy"]
+__all__ = ["WANTED", "WANT_S", "Copy"]
+
+WANTED: Final = 4  # pieces that are asked for at a time
+WANT_S: Final = 0.5  # seconds until pieces that do not come are asked for again; twice that the next time, and so on
+LONGEST_S: Final = 8.0  # seconds between two questions at most
+
+
+class _Snapshot:
+    """A snapshot that was announced, and the pieces of it that are here.
+
+    Parameters
+    ----------
+    state
+        Announcement of the snapshot.
+    known
+        Number to bytes of pieces that are here anyway.
+    """
+
+    def __init__(self, state: State, known: Mapping[int, bytes]) -> None:
+        self.state = msgspec.structs.replace(state, enclosed=())
+        enclosed = {piece.number: piece.data for piece in state.enclosed}
+        named = [number for part in state.parts for number in part.pieces]
+        found = ((number, known.get(number, enclosed.get(number))) for number in named)
+        self.pieces: dict[int, bytes] = {number: data for number, data in found if data is not None}
+        self.missing = {number: None for number in named if number not in self.pieces}
+        self.asked: set[int] = set()
+        self.ask_at = 0.0
+        self.patience = WANT_S
+
+    def take(self, piece: Piece, now: float) -> None:
+        """Take a piece; one that is not missing is old news."""
+        if piece.number in self.missing:
+            del self.missing[piece.number]
+            self.pieces[piece.number] = piece.data
+            self.asked.discard(piece.number)
+            self.patience = max(self.patience / 2, WANT_S)
+            self.ask_at = now + self.patience
+
+    def ask(self, now: float) -> tuple[int, ...]:
+        """The pieces to ask for at once: when half of those that were asked for are here, or do not come."""
+        if self.ask_at <= now:
+            if self.asked:
+                self.patience = min(2 * self.patience, LONGEST_S)
+            self.asked.clear()
+        if len(self.asked) > WANTED // 2:
+            return ()
+        waiting = (number for number in self.missing if number not in self.asked)
+        found = tuple(islice(waiting, WANTED - len(self.asked)))
+        self.asked.update(found)
+        self.ask_at = now + self.patience
+        return found
 
 
 class Copy:
@@ -33,7 +88,9 @@ class Copy:
     log : StreamLog
         Output that a reader of the component may still need.
     state : State or None
-        Last snapshot of which all output before it is here, or covered by it.
+        Last snapshot of which all is here, and all output before it, or covered by it.
+    pieces : dict
+        Number to bytes of its pieces.
     merge : InOrder
         Reading end.
     retry_at : float
@@ -50,11 +107,12 @@ class Copy:
         self.log = StreamLog(limits=limits)
         self.log.held = True
         self.state: State | None = None
+        self.pieces: dict[int, bytes] = {}
         self.retry_at = 0.0
         self.ack_at: float | None = None
         self.ready = False
-        self._coming: State | None = None
-        self._passed: list[State] = []  # that a follower is not beyond yet
+        self._coming: _Snapshot | None = None  # of which pieces are missing
+        self._whole: list[_Snapshot] = []  # of which all is here, but not all output before them
 
     def follow(self, output: Output, now: float) -> None:
         """The component has been replaced: go on with the one that makes a later epoch."""
@@ -64,7 +122,7 @@ class Copy:
         if self.state is not None:  # numbers begin anew with each epoch
             self.state = msgspec.structs.replace(self.state, number=-1)
         self._coming = None
-        self._passed.clear()
+        self._whole.clear()
 
     def resume(self, log: StreamLog) -> None:
         """A follower follows no longer: keep what it made, and go on from there."""
@@ -72,7 +130,6 @@ class Copy:
         self.log = log
         self.merge = InOrder(log.end, self.output.epoch)
         self.retry_at = 0.0
-        self._passed.clear()
 
     def begins_anew(self, data: Data) -> bool:
         """Whether a frame says that the log has let go of what would be next; an old one may say so of the past."""
@@ -98,33 +155,62 @@ class Copy:
         """Keep what the component has emitted, and what of it somebody needs."""
         self.log.append(chunks)
         self.log.trim(trimmed)
-        self._adopt()
+        self._adopt(None)
 
     def snapshot(self, state: State, follower: Component | None) -> None:
-        """Take a snapshot that came; a follower has no need of it, but shows that it is as far."""
+        """A snapshot is announced; a follower has no need of it, but shows that it is as far."""
         if follower is not None:
-            self._passed.append(state)
             follower.log.trim(state.trimmed)
-        elif self._coming is None or state.number > self._coming.number:
-            self._coming = state
-            self._adopt()
+        seen = [self._coming.state] if self._coming is not None else []
+        seen += [each.state for each in self._whole] + ([self.state] if self.state is not None else [])
+        if all(state.number > each.number for each in seen):
+            known: dict[int, bytes] = {}
+            if self.state is not None and self.state.output == self.output:  # numbers mean something in one epoch
+                known |= self.pieces
+            for each in self._whole if self._coming is None else (*self._whole, self._coming):
+                known |= each.pieces
+            self._coming = _Snapshot(state, known)
+            self._adopt(follower)
 
-    def _adopt(self) -> None:
-        """Go over to the snapshot that came, if all output before it is here."""
-        coming = self._coming
-        if coming is None or not self.merge.joined or self.log.end.position < coming.end.position:
-            return
-        if self.state is None or coming.number > self.state.number:
-            self.state = coming
-            self.log.trim(coming.trimmed)
-        self._coming = None
+    def take_piece(self, piece: Piece, follower: Component | None, now: float) -> bool:
+        """Take a piece of a snapshot; True if that is whole now."""
+        if self._coming is None:
+            return False
+        self._coming.take(piece, now)
+        self._adopt(follower)
+        return self._coming is None
+
+    @property
+    def ask_at(self) -> float | None:
+        """Time in seconds at which pieces that have not come are asked for again; None if none are missing."""
+        return None if self._coming is None else self._coming.ask_at
+
+    def ask(self, peer: str, now: float) -> Want | None:
+        """What this peer has to ask for at this time, if anything."""
+        pieces = () if self._coming is None else self._coming.ask(now)
+        if self._coming is None or not pieces:
+            return None
+        reader = Reader(self.output.application, self.output.operator, COPY, peer)
+        return Want(self.output, reader, self._coming.state.number, pieces)
+
+    def _adopt(self, follower: Component | None) -> None:
+        """Go over to the last snapshot of which all is here, and all output before it."""
+        if self._coming is not None and not self._coming.missing:
+            self._whole = [*self._whole[:1], self._coming]  # the first of them may soon be reached
+            self._coming = None
+        for each in tuple(self._whole):
+            if self._reached(each.state, follower):
+                self._whole.remove(each)
+                self.state, self.pieces = each.state, each.pieces
+                if follower is None:
+                    self.log.trim(each.state.trimmed)
+
+    def _reached(self, state: State, follower: Component | None) -> bool:
+        if follower is None:
+            return self.merge.joined and self.log.end.position >= state.end.position
+        return all(port.consumed.covers(place) for port, place in zip(follower.ports, state.inputs, strict=True))
 
     def number(self, follower: Component | None) -> int:
         """Number of the last snapshot that this peer can go on from; -1 if there is none."""
-        for state in tuple(self._passed) if follower is not None else ():
-            ports = follower.ports if follower is not None else ()
-            if all(port.consumed.covers(place) for port, place in zip(ports, state.inputs, strict=True)):
-                self._passed.remove(state)
-                if self.state is None or state.number > self.state.number:
-                    self.state = state
+        self._adopt(follower)
         return -1 if self.state is None else self.state.number

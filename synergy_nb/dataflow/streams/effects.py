@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import TypeAlias
 
 import msgspec
 
+from synergy_nb.dataflow.logic import Saved
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.frames import Frame
+from synergy_nb.dataflow.streams.parts import Encoded, decoded, encoded
 from synergy_nb.dataflow.streams.values import Point
 
-__all__ = ["Arrived", "Capture", "Close", "Effect", "Fact", "Open", "Send"]
+__all__ = ["Arrived", "Capture", "Captured", "Close", "Effect", "Fact", "Open", "Restore", "Send"]
 
 
 class Send(msgspec.Struct, frozen=True, eq=False):
@@ -29,22 +31,93 @@ class Send(msgspec.Struct, frozen=True, eq=False):
     frame: Frame
 
 
+class Captured(msgspec.Struct, frozen=True, eq=False):
+    """What was made for a snapshot.
+
+    Parameters
+    ----------
+    head
+        Head of the operator's state.
+    tables
+        Number of each table to its pieces; None where these were not needed.
+    """
+
+    head: bytes
+    tables: dict[int, list[Encoded] | None]
+
+
 class Capture(msgspec.Struct, frozen=True, eq=False):
-    """The bytes of a snapshot have to be made, and handed to ``Hosting.captured``.
+    """The state of a component has to be saved and encoded, in any thread, and handed to ``Hosting.captured``.
+
+    Nothing is executed of the component until ``Hosting.saved`` or that is called.
+
+    Parameters
+    ----------
+    component
+        Component to save.
+    number
+        Number of the snapshot.
+    known
+        Tables of which no pieces are needed.
+    most
+        Bytes of a piece.
+    """
+
+    component: Component
+    number: int
+    known: Mapping[int, tuple[int, ...]]
+    most: int
+
+    def save(self) -> Saved:
+        """The state of the component, which is not copied."""
+        logic = self.component.logic
+        return Saved(b"", {}) if logic is None else logic.save()
+
+    def size(self, saved: Saved) -> int:
+        """Bytes of the tables that have to be encoded."""
+        return sum(int(table.estimated_size()) for number, table in saved.tables.items() if number not in self.known)
+
+    def encode(self, saved: Saved) -> Captured:
+        """What was saved as bytes; the component may be executed meanwhile."""
+        tables: dict[int, list[Encoded] | None] = {}
+        for number, table in saved.tables.items():
+            tables[number] = None if number in self.known else encoded(table.clone(), self.most)
+        return Captured(saved.head, tables)
+
+
+class Restore(msgspec.Struct, frozen=True, eq=False):
+    """A component has to go on from a snapshot, which is made in any thread; then ``Hosting.restored`` is to be called.
 
     Parameters
     ----------
     component
         Component that nothing is executed of meanwhile.
-    number
-        Number of the snapshot.
-    make
-        Makes the bytes; in any thread.
+    head
+        Head of the operator's state.
+    tables
+        Number of each table to the bytes of its pieces.
     """
 
     component: Component
-    number: int
-    make: Callable[[], bytes]
+    head: bytes
+    tables: Mapping[int, tuple[bytes, ...]]
+
+    @property
+    def size(self) -> int:
+        """Bytes of the tables."""
+        return sum(len(piece) for pieces in self.tables.values() for piece in pieces)
+
+    def make(self) -> None:
+        """Restore the operator's state.
+
+        Raises
+        ------
+        ValueError
+            If it is no state of this operator.
+        """
+        if self.component.logic is not None:
+            tables = {number: decoded(pieces) for number, pieces in self.tables.items()}
+            self.component.logic.restore(Saved(self.head, tables))
 
 
 class Open(msgspec.Struct, frozen=True):
@@ -109,4 +182,4 @@ class Arrived(msgspec.Struct, frozen=True):
     operator: str
 
 
-Effect: TypeAlias = Send | Capture | Open | Close | Arrived | Fact
+Effect: TypeAlias = Send | Capture | Restore | Open | Close | Arrived | Fact

@@ -228,6 +228,8 @@ class Exchange:
                 yield copy.retry_at
             if copy.ack_at is not None:
                 yield copy.ack_at
+            if copy.ask_at is not None:
+                yield copy.ask_at
         recovery = self._hosting.roles.recoveries.get(key)
         if recovery is not None:
             yield recovery.retry_at
@@ -281,6 +283,8 @@ class Exchange:
         if not copy.merge.subscribed and copy.retry_at <= now:
             copy.retry_at = now + RETRY_S
             self._send(place.active, Subscribe(copy.output, reader, copy.merge.since, OnLag.RESYNC))
+        if copy.ask_at is not None and copy.ask_at <= now:
+            self._hosting.roles.ask(key, now)
         if copy.ack_at is not None and copy.ack_at <= now:
             copy.ack_at = None
             received = copy.merge.received

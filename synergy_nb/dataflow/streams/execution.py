@@ -29,11 +29,11 @@ __all__ = ["Logic", "Outcome", "Work"]
 class Logic(logic.Logic, Protocol):
     """What works on the items of a component, and can go on elsewhere."""
 
-    def snapshot(self) -> bytes:
-        """All that a fresh instance needs to go on from here."""
+    def save(self) -> logic.Saved:
+        """All that a fresh instance needs to go on from here, without a copy of it."""
 
-    def restore(self, data: bytes, /) -> None:
-        """Go on where the instance that wrote ``data`` was."""
+    def restore(self, saved: logic.Saved, /) -> None:
+        """Go on where the instance was that saved this."""
 
 
 class Outcome(msgspec.Struct):

@@ -9,9 +9,10 @@ from typing import TypeAlias
 
 import msgspec
 
+from synergy_nb.dataflow.streams.parts import Part, Piece
 from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, Determinant, OnLag, Output, Point, Reader, Run, Stream
 
-__all__ = ["Ack", "Data", "Determinants", "Frame", "Recall", "State", "Subscribe", "Unsubscribe"]
+__all__ = ["Ack", "Data", "Determinants", "Frame", "Recall", "State", "Subscribe", "Supply", "Unsubscribe", "Want"]
 
 
 class Data(msgspec.Struct, frozen=True, eq=False, tag="data"):
@@ -123,8 +124,12 @@ class State(msgspec.Struct, frozen=True, tag="state"):
         Place in the output that was reached.
     trimmed
         Place before which nobody needs the output any more.
-    logic
-        State of the operator, as its ``snapshot`` made it.
+    head
+        Head of the operator's state, as its ``save`` made it.
+    parts
+        Tables of the state, of which the copy asks for the pieces that it lacks.
+    enclosed
+        Pieces that come along.
     order, causes
         Order in which inputs were read since the last chunk, and determinants that came with them.
     """
@@ -135,9 +140,50 @@ class State(msgspec.Struct, frozen=True, tag="state"):
     inputs: tuple[Point, ...]
     end: Point
     trimmed: Point
-    logic: bytes
+    head: bytes
+    parts: tuple[Part, ...] = ()
+    enclosed: tuple[Piece, ...] = ()
     order: tuple[Run, ...] = ()
     causes: tuple[Determinant, ...] = ()
+
+
+class Want(msgspec.Struct, frozen=True, tag="want"):
+    """A copy asks for pieces of a snapshot.
+
+    Parameters
+    ----------
+    output
+        Output of the component.
+    reader
+        Copy that asks.
+    number
+        Number of the snapshot that it has heard of last.
+    pieces
+        Numbers of the pieces.
+    """
+
+    output: Output
+    reader: Reader
+    number: int
+    pieces: tuple[int, ...]
+
+
+class Supply(msgspec.Struct, frozen=True, tag="supply"):
+    """A piece of a snapshot, for a copy that asked for it.
+
+    Parameters
+    ----------
+    output
+        Output of the component.
+    reader
+        Copy that asked.
+    piece
+        The piece.
+    """
+
+    output: Output
+    reader: Reader
+    piece: Piece
 
 
 class Recall(msgspec.Struct, frozen=True, tag="recall"):
@@ -173,4 +219,4 @@ class Determinants(msgspec.Struct, frozen=True, tag="determinants"):
     found: tuple[Determinant, ...]
 
 
-Frame: TypeAlias = Data | Ack | Subscribe | Unsubscribe | State | Recall | Determinants
+Frame: TypeAlias = Data | Ack | Subscribe | Unsubscribe | State | Want | Supply | Recall | Determinants

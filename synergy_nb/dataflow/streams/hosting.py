@@ -22,23 +22,32 @@ from synergy_nb.dataflow.logic import reason_of
 from synergy_nb.dataflow.memory import Memory
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.deployments import Deployment, Place, Role
-from synergy_nb.dataflow.streams.effects import Arrived, Capture, Effect, Fact, Send
+from synergy_nb.dataflow.streams.effects import Arrived, Capture, Captured, Effect, Fact, Restore, Send
 from synergy_nb.dataflow.streams.exchange import RESEND_MOST_S, Exchange
 from synergy_nb.dataflow.streams.execution import Logic, Outcome, Work
-from synergy_nb.dataflow.streams.frames import Ack, Data, Determinants, Frame, Recall, State, Subscribe, Unsubscribe
+from synergy_nb.dataflow.streams.frames import (
+    Ack,
+    Data,
+    Determinants,
+    Frame,
+    Recall,
+    State,
+    Subscribe,
+    Supply,
+    Unsubscribe,
+    Want,
+)
 from synergy_nb.dataflow.streams.log import LIMITS, Limits, Trimmed
 from synergy_nb.dataflow.streams.merge import Entry
 from synergy_nb.dataflow.streams.orders import Orders
 from synergy_nb.dataflow.streams.roles import Roles
+from synergy_nb.dataflow.streams.snapshots import SNAPSHOT_S, Snapshots
 from synergy_nb.dataflow.streams.timers import Timers
 from synergy_nb.dataflow.streams.values import CLIENT, COPY, Chunk, OnLag, Output, Point, Reader
 from synergy_nb.dataflow.together import TOGETHER_WORK, contemporary
 from synergy_nb.dataflow.tuples import END
 
-__all__ = ["SNAPSHOT_S", "Hosting"]
-
-SNAPSHOT_S = 0.25  # seconds between two snapshots of a component that has copies
-REPEAT_S = 1.0  # seconds until whoever has not said to have the last snapshot gets another one
+__all__ = ["Hosting"]
 
 
 class Hosting:
@@ -83,8 +92,8 @@ class Hosting:
         self.orders = Orders()
         self.exchange = Exchange(self)
         self.roles = Roles(self)
+        self.snapshots = Snapshots(self)
         self.opened: set[tuple[str, str]] = set()  # sources that are read
-        self._snapshot_at: dict[Component, float] = {}
         self._timers: Timers[tuple[str, str]] = Timers()
         self._touched: dict[tuple[str, str], None] = {}
         self._runnable: dict[Component, Entry] = {}  # what may be executed first; looked up when a component is touched
@@ -225,30 +234,25 @@ class Hosting:
                 self.exchange.consumed(component, now)
         return self._done(now)
 
-    def captured(self, capture: Capture, data: bytes | BaseException, now: float) -> list[Effect]:
-        """The bytes of a snapshot have been made, and whoever keeps a copy gets them; or they could not be made."""
-        component = capture.component
+    def saved(self, capture: Capture, now: float) -> list[Effect]:
+        """The state of a component has been saved: it goes on, while that is encoded."""
+        self.snapshots.saved(capture)
+        return self._done(now)
+
+    def captured(
+        self, capture: Capture, made: Captured | BaseException, now: float, seconds: float = 0.0
+    ) -> list[Effect]:
+        """A snapshot has been made in so many seconds, and whoever keeps a copy gets it; or it could not be made."""
+        self.snapshots.captured(capture, made, now, seconds)
+        return self._done(now)
+
+    def restored(self, restore: Restore, error: BaseException | None, now: float) -> list[Effect]:
+        """A component has got the state that it goes on from, or could not."""
+        component = restore.component
         component.running = False
         self.touch(component.application, component.operator)
-        if isinstance(data, BaseException):
-            self.fail(component, f"its state could not be saved: {reason_of(data)}")
-        elif self.hosts(component):
-            self.snapshot_soon(component, now + REPEAT_S)
-            cut = component.cut(capture.number)
-            for cursor in component.log.cursors.values():
-                if cursor.reader.port == COPY and cursor.subscribed:
-                    state = State(
-                        output=component.output,
-                        reader=cursor.reader,
-                        number=capture.number,
-                        inputs=cut.inputs,
-                        end=cut.end,
-                        trimmed=component.log.start,
-                        logic=data,
-                        order=cut.order,
-                        causes=cut.causes,
-                    )
-                    self.send(cursor.reader.peer, state)
+        if error is not None and self.hosts(component):
+            self.fail(component, f"its state could not be restored: {reason_of(error)}")
         return self._done(now)
 
     def results(self, application: str, operator: str, since: Point, most: float) -> list[Chunk]:
@@ -282,11 +286,8 @@ class Hosting:
             self.touch(*key)
             self.exchange.tick(key, now)
             component = self.components.get(key)
-            at = self._snapshot_at.get(component) if component is not None else None
-            if component is not None and at is not None and at <= now and component.capturable:
-                del self._snapshot_at[component]
-                make = component.capture()
-                self.effect(Capture(component, component.number, make))
+            if component is not None:
+                self.snapshots.tick(component, now)
         return self._done(now)
 
     @property
@@ -321,7 +322,7 @@ class Hosting:
 
     def forget(self, component: Component) -> None:
         """A component has gone."""
-        self._snapshot_at.pop(component, None)
+        self.snapshots.forget(component)
         self._runnable.pop(component, None)
 
     def place(self, application: str, operator: str) -> Place | None:
@@ -359,11 +360,6 @@ class Hosting:
         self._sequence += 1
         return self._sequence
 
-    def snapshot_soon(self, component: Component, at: float) -> None:
-        """Make a snapshot of a component at a time, in seconds, or as soon as it does nothing."""
-        self.touch(component.application, component.operator)
-        self._snapshot_at[component] = min(at, self._snapshot_at.get(component, at))
-
     def touch(self, application: str, operator: str) -> None:
         """Something about a component, its copy or its recovery may have changed: what it may do, and when."""
         self._touched[application, operator] = None
@@ -381,7 +377,7 @@ class Hosting:
                     self._runnable[component] = first
                 else:
                     self._runnable.pop(component, None)
-                at = self._snapshot_at.get(component) if component.capturable else None
+                at = self.snapshots.at(component)
                 if component.collectable:
                     self.effect(Arrived(*key))
             self._timers.set(key, min((*times, *(() if at is None else (at,))), default=None))
@@ -395,7 +391,7 @@ class Hosting:
         for cursor in component.log.laggards():
             self.exchange.dismiss(component, cursor, now)
         if component.copies:
-            self.snapshot_soon(component, now + SNAPSHOT_S)
+            self.snapshots.soon(component, now + SNAPSHOT_S)
         self.exchange.flush(component, now)
 
     # -- frames --------------------------------------------------------------------------------------------------
@@ -415,6 +411,12 @@ class Hosting:
                 self._unsubscribe(sender, frame)
             case State():
                 self.roles.snapshot(frame, now)
+            case Want():
+                producer = self._producer(frame.output)
+                if producer is not None:
+                    self.snapshots.wanted(producer, frame, now)
+            case Supply():
+                self.roles.supplied(frame, now)
             case Recall():
                 self.roles.recall(sender, frame)
             case Determinants():
@@ -436,8 +438,10 @@ class Hosting:
             cursor.patience = min(3.0 * (now - cursor.unheard_since), RESEND_MOST_S)
         if not component.log.acknowledge(ack.reader, ack.received, ack.consumed, ack.durable):
             return
-        if ack.reader.port == COPY and component.copied(ack.reader.peer, ack.snapshot):
-            self.exchange.consumed(component, now)
+        if ack.reader.port == COPY:
+            self.snapshots.acknowledged(component, ack.reader.peer, ack.snapshot)
+            if component.copied(ack.reader.peer, ack.snapshot):
+                self.exchange.consumed(component, now)
         self.exchange.flush(component, now)
 
     def _subscribe(self, frame: Subscribe, now: float) -> None:
@@ -460,8 +464,7 @@ class Hosting:
         began = reader.port == COPY and (frame.since is None or frame.since.position < start.position)
         self.send(reader.peer, Data(frame.output, reader, start, (), began))
         if reader.port == COPY:
-            component.dirty = True
-            self.snapshot_soon(component, now)
+            self.snapshots.subscribed(component, reader.peer, frame.since is None, now)
         self.exchange.flush(component, now)
 
     def _unsubscribe(self, sender: str, frame: Unsubscribe) -> None:

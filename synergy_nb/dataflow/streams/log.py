@@ -52,11 +52,14 @@ class Limits(NamedTuple):
         fails.
     results
         Bytes of results that a sink keeps until a client has collected them.
+    piece
+        Bytes of a piece of a snapshot. A sixteenth of that may come with the snapshot's head, without being asked for.
     """
 
     window: int = 4 << 20
     retain: int = 16 << 20
     results: int = 64 << 20
+    piece: int = 1 << 20
 
 
 LIMITS: Final = Limits()

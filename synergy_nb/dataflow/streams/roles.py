@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 from synergy_nb.dataflow.streams.component import Component, Cut
 from synergy_nb.dataflow.streams.copies import Copy
 from synergy_nb.dataflow.streams.deployments import Deployment, Place, Role
-from synergy_nb.dataflow.streams.effects import Close, Fact, Open
+from synergy_nb.dataflow.streams.effects import Close, Fact, Open, Restore
 from synergy_nb.dataflow.streams.exchange import ACK_S, RETRY_S
-from synergy_nb.dataflow.streams.frames import Data, Determinants, Recall, State
+from synergy_nb.dataflow.streams.frames import Data, Determinants, Recall, State, Supply
 from synergy_nb.dataflow.streams.log import StreamLog
 from synergy_nb.dataflow.streams.recovery import Recovery
 from synergy_nb.dataflow.streams.values import CLIENT, COPY, ORIGIN, Determinant, OnLag, Output, Reader
@@ -141,9 +141,12 @@ class Roles:
             if copy is not None and copy.merge.joined and (state is not None or component.logic is None):
                 component.log, copy.log = copy.log, StreamLog(limits=hosting.limits)
                 copy.log.held = True
-            if state is not None and component.logic is not None:
+            if copy is not None and state is not None and component.logic is not None:
                 component.log.cut(state.end)
-                component.logic.restore(state.logic)
+                component.running = True
+                pieces = copy.pieces
+                tables = {part.table: tuple(pieces[number] for number in part.pieces) for part in state.parts}
+                hosting.effect(Restore(component, state.head, tables))
                 component.begin(Cut(state.inputs, state.end, state.order, state.causes))
         except ValueError as error:
             share.release()
@@ -236,8 +239,29 @@ class Roles:
             return
         copy.snapshot(state, self._hosting.components.get(key))
         copy.ack_at = now
+        self.ask(key, now)
         self._hosting.orders.add(state.causes)
         self._catch_up(key, now)
+
+    def supplied(self, supply: Supply, now: float) -> None:
+        """A piece of a snapshot has come for a copy."""
+        key = supply.output.application, supply.output.operator
+        self._hosting.touch(*key)
+        copy = self.copies.get(key)
+        if copy is None or supply.output.epoch != copy.output.epoch:
+            return
+        if copy.take_piece(supply.piece, self._hosting.components.get(key), now):
+            copy.ack_at = now
+            self._catch_up(key, now)
+        else:
+            self.ask(key, now)
+
+    def ask(self, key: Key, now: float) -> None:
+        """Ask for pieces of a snapshot that a copy lacks."""
+        place = self._hosting.place(*key)
+        want = self.copies[key].ask(self._hosting.peer, now)
+        if place is not None and want is not None:
+            self._hosting.send(place.active, want)
 
     def _catch_up(self, key: Key, now: float) -> None:
         """A copy may have got its first snapshot: say so, and begin to follow where that is asked for."""

@@ -6,7 +6,7 @@ A frame is
 
 The header is MessagePack: the frame, with the length of each payload in the place of the payload. Payloads are items as
 :func:`synergy_nb.dataflow.tuples.encode` writes them, each with a checksum of its own, so a chunk is encoded once for
-all its readers. States of operators are payloads, too. Nothing is decoded before its checksum is right, and no
+all its readers. Pieces of snapshots are payloads, too. Nothing is decoded before its checksum is right, and no
 length is believed before it is compared with what is there.
 
 Examples
@@ -36,8 +36,11 @@ from synergy_nb.dataflow.streams.frames import (
     Recall,
     State,
     Subscribe,
+    Supply,
     Unsubscribe,
+    Want,
 )
+from synergy_nb.dataflow.streams.parts import Part, Piece
 from synergy_nb.dataflow.streams.values import Chunk, Determinant, Output, Point, Reader, Run
 
 __all__ = ["decode", "encode"]
@@ -47,7 +50,7 @@ _MAGIC: Final = 0x5F
 _VERSION: Final = 1
 
 
-class _Piece(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class _Chunk(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A chunk without its item: where it begins and ends, its size, its determinants, and the bytes of the item."""
 
     start: Point
@@ -61,9 +64,23 @@ class _Data(msgspec.Struct, frozen=True, tag="data"):
     output: Output
     reader: Reader
     start: Point
-    pieces: tuple[_Piece, ...]
+    chunks: tuple[_Chunk, ...]
     began: bool
     trimmed: Point
+
+
+class _Piece(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A piece of a snapshot without its bytes: its number, their checksum, and how many they are."""
+
+    number: int
+    check: int
+    length: int
+
+
+class _Supply(msgspec.Struct, frozen=True, tag="supply"):
+    output: Output
+    reader: Reader
+    piece: _Piece
 
 
 class _State(msgspec.Struct, frozen=True, tag="state"):
@@ -73,13 +90,14 @@ class _State(msgspec.Struct, frozen=True, tag="state"):
     inputs: tuple[Point, ...]
     end: Point
     trimmed: Point
-    length: int
-    check: int
+    head: bytes
+    parts: tuple[Part, ...]
+    enclosed: tuple[_Piece, ...]
     order: tuple[Run, ...]
     causes: tuple[Determinant, ...]
 
 
-_Header = _Data | _State | Ack | Subscribe | Unsubscribe | Recall | Determinants
+_Header = _Data | _State | _Supply | Ack | Subscribe | Unsubscribe | Want | Recall | Determinants
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Header).decode
 
@@ -96,13 +114,13 @@ def parts(frame: Frame) -> Iterator[bytes]:
     match frame:
         case Data():
             payloads = [_payload(chunk) for chunk in frame.chunks]
-            pieces = tuple(
-                _Piece(chunk.start, chunk.end, chunk.size, chunk.determinants, len(payload))
+            chunks = tuple(
+                _Chunk(chunk.start, chunk.end, chunk.size, chunk.determinants, len(payload))
                 for chunk, payload in zip(frame.chunks, payloads, strict=True)
             )
-            header = _Data(frame.output, frame.reader, frame.start, pieces, frame.began, frame.trimmed)
+            header = _Data(frame.output, frame.reader, frame.start, chunks, frame.began, frame.trimmed)
         case State():
-            payloads = [frame.logic]
+            payloads = [piece.data for piece in frame.enclosed]
             header = _State(
                 output=frame.output,
                 reader=frame.reader,
@@ -110,17 +128,25 @@ def parts(frame: Frame) -> Iterator[bytes]:
                 inputs=frame.inputs,
                 end=frame.end,
                 trimmed=frame.trimmed,
-                length=len(frame.logic),
-                check=zlib.crc32(frame.logic),
+                head=frame.head,
+                parts=frame.parts,
+                enclosed=tuple(map(_outline, frame.enclosed)),
                 order=frame.order,
                 causes=frame.causes,
             )
+        case Supply():
+            payloads = [frame.piece.data]
+            header = _Supply(frame.output, frame.reader, _outline(frame.piece))
         case _:
             header = frame
     data = _encode(header)
     yield _PREFIX.pack(_MAGIC, _VERSION, len(data), zlib.crc32(data))
     yield data
     yield from payloads
+
+
+def _outline(piece: Piece) -> _Piece:
+    return _Piece(piece.number, piece.check, len(piece.data))
 
 
 def _payload(chunk: Chunk) -> bytes:
@@ -149,17 +175,13 @@ def decode(data: bytes | bytearray | memoryview) -> Frame:
     rest = view[begin:]
     match header:
         case _Data():
-            lengths = [piece.length for piece in header.pieces]
+            lengths = [chunk.length for chunk in header.chunks]
             chunks = tuple(
-                _chunk(piece, payload) for piece, payload in zip(header.pieces, _cut(rest, lengths), strict=True)
+                _chunk(chunk, payload) for chunk, payload in zip(header.chunks, _cut(rest, lengths), strict=True)
             )
             return Data(header.output, header.reader, header.start, chunks, header.began, header.trimmed)
         case _State():
-            (logic,) = _cut(rest, [header.length])
-            if (found := zlib.crc32(logic)) != header.check:
-                raise ValueError(
-                    f"frame: checksum {found:#010x} of a state; expected {header.check:#010x}: it was damaged"
-                )
+            enclosed = _pieces(header.enclosed, rest)
             return State(
                 output=header.output,
                 reader=header.reader,
@@ -167,11 +189,16 @@ def decode(data: bytes | bytearray | memoryview) -> Frame:
                 inputs=header.inputs,
                 end=header.end,
                 trimmed=header.trimmed,
-                logic=bytes(logic),
+                head=header.head,
+                parts=header.parts,
+                enclosed=enclosed,
                 order=header.order,
                 causes=header.causes,
             )
-        case Ack() | Subscribe() | Unsubscribe() | Recall() | Determinants():
+        case _Supply():
+            (piece,) = _pieces((header.piece,), rest)
+            return Supply(header.output, header.reader, piece)
+        case Ack() | Subscribe() | Unsubscribe() | Want() | Recall() | Determinants():
             list(_cut(rest, []))
             return header
     raise TypeError(f"header: {type(header).__name__}; expected one of the frames")
@@ -187,10 +214,22 @@ def _cut(view: memoryview, lengths: list[int]) -> Iterator[memoryview]:
         view = view[length:]
 
 
-def _chunk(piece: _Piece, payload: memoryview) -> Chunk:
+def _pieces(outlines: tuple[_Piece, ...], view: memoryview) -> tuple[Piece, ...]:
+    """The pieces of a snapshot, none of which is damaged."""
+    pieces: list[Piece] = []
+    for outline, data in zip(outlines, _cut(view, [outline.length for outline in outlines]), strict=True):
+        if (found := zlib.crc32(data)) != outline.check:
+            raise ValueError(
+                f"frame: checksum {found:#010x} of a piece; expected {outline.check:#010x}: it was damaged"
+            )
+        pieces.append(Piece(outline.number, bytes(data), outline.check))
+    return tuple(pieces)
+
+
+def _chunk(outline: _Chunk, payload: memoryview) -> Chunk:
     item = tuples.decode(payload)
     rows = item.rows if isinstance(item, tuples.Batch) else 0
-    if item.position != piece.start.position or piece.end.position - piece.start.position != rows:
-        place = f"{piece.start.position} to {piece.end.position}"
+    if item.position != outline.start.position or outline.end.position - outline.start.position != rows:
+        place = f"{outline.start.position} to {outline.end.position}"
         raise ValueError(f"frame: item of {rows} tuples from position {item.position}; expected one from {place}")
-    return Chunk(piece.start, piece.end, item, piece.size, piece.determinants)
+    return Chunk(outline.start, outline.end, item, outline.size, outline.determinants)

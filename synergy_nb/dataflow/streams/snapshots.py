@@ -1,0 +1,200 @@
+"""When a component is saved for those who keep copies of it, and how they get what is saved. No IO, no clock.
+
+Theory of operation
+-------------------
+A snapshot begins between two executions: hosting notes the places of inputs and output, and the driver has the operator
+save its state, which copies nothing. Then the component goes on, while the tables of its state are encoded elsewhere,
+but for those that all copies have since an earlier snapshot. Each copy is sent the head of the state and the numbers of
+the pieces of its tables, and the pieces that it lacks if they are small together. Else it asks for them, a few at a
+time (:mod:`~synergy_nb.dataflow.streams.copies`), and says when it has the whole.
+
+One snapshot is under way at a time: the next begins when the copies that ask for pieces have the last. Taking snapshots
+costs at most a twentieth of the time, except where so much was read since the last that whoever makes it may soon have
+to wait, as it keeps all that no snapshot covers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from synergy_nb.dataflow.logic import reason_of
+from synergy_nb.dataflow.streams.component import Component
+from synergy_nb.dataflow.streams.copies import WANTED
+from synergy_nb.dataflow.streams.effects import Capture, Captured
+from synergy_nb.dataflow.streams.frames import State, Supply, Want
+from synergy_nb.dataflow.streams.parts import Archive
+from synergy_nb.dataflow.streams.values import COPY, Reader
+
+if TYPE_CHECKING:
+    from synergy_nb.dataflow.streams.hosting import Hosting
+
+__all__ = ["REPEAT_S", "SNAPSHOT_S", "Snapshots"]
+
+SNAPSHOT_S: Final = 0.25  # seconds between two snapshots of a component that has copies, at least
+REPEAT_S: Final = 1.0  # seconds until a copy that neither asks for pieces nor has the last snapshot gets another one
+SHARE: Final = 0.05  # of the time that taking snapshots may cost
+PULL_BYTES_S: Final = 10e6  # bytes a second that a copy is expected to take at least
+
+
+class _Kept:
+    """What is known of the snapshots of one component."""
+
+    def __init__(self) -> None:
+        self.archive = Archive()
+        self.capture: Capture | None = None  # that is being made
+        self.standing = False  # the component waits for it
+        self.wish: float | None = None  # time at which somebody wanted the next one
+        self.hurry = False  # somebody has none
+        self.begun = 0.0
+        self.seconds = 0.0  # that the last one took
+        self.number = -1  # of the last one that was sent
+        self.sent: set[str] = set()  # to these copies
+        self.pulling: set[str] = set()  # of which these have to ask for pieces
+        self.size = 0  # bytes of these pieces
+        self.heard = 0.0  # time at which it was sent, or a copy asked for pieces of it
+
+
+class Snapshots:
+    """The snapshots of the components of one peer.
+
+    Parameters
+    ----------
+    hosting
+        Components of the peer.
+    """
+
+    def __init__(self, hosting: Hosting) -> None:
+        self._hosting = hosting
+        self._kept: dict[Component, _Kept] = {}
+
+    def soon(self, component: Component, at: float) -> None:
+        """Save a component at a time in seconds, or as soon as it does nothing and its copies have what was before."""
+        kept = self._kept.setdefault(component, _Kept())
+        kept.wish = at if kept.wish is None else min(at, kept.wish)
+        self._hosting.touch(component.application, component.operator)
+
+    def subscribed(self, component: Component, peer: str, anew: bool, now: float) -> None:
+        """A copy has subscribed; one that has nothing to go on from does not wait for others."""
+        component.dirty = True
+        self.soon(component, now)
+        kept = self._kept[component]
+        if anew:
+            kept.archive.forget(peer)
+            kept.hurry = True
+
+    def forget(self, component: Component) -> None:
+        """A component has gone."""
+        self._kept.pop(component, None)
+
+    def _readers(self, component: Component) -> list[Reader]:
+        """The copies that read what the component makes."""
+        found = component.log.cursors.values()
+        readers = [cursor.reader for cursor in found if cursor.reader.port == COPY and cursor.subscribed]
+        return [reader for reader in readers if reader.peer in component.copies]
+
+    def at(self, component: Component) -> float | None:
+        """Time in seconds at which a component has to be saved; None if that is not to be seen yet."""
+        kept = self._kept.get(component)
+        if kept is None or kept.capture is not None or not component.capturable or not self._readers(component):
+            return None
+        times = []
+        lacking = {peer for peer in kept.sent if component.copies.get(peer, kept.number) < kept.number}
+        if lacking:
+            times.append(kept.heard + REPEAT_S + kept.size / PULL_BYTES_S)
+        if kept.wish is not None and component.dirty and (kept.hurry or not lacking & kept.pulling):
+            if kept.hurry or component.unsaved >= self._hosting.limits.retain // 4:
+                times.append(kept.begun)
+            else:
+                times.append(max(kept.wish, kept.begun + max(SNAPSHOT_S, kept.seconds / SHARE)))
+        return min(times, default=None)
+
+    def tick(self, component: Component, now: float) -> None:
+        """Begin a snapshot of a component if it is time."""
+        at = self.at(component)
+        if at is None or at > now:
+            return
+        kept = self._kept[component]
+        kept.wish, kept.hurry, kept.begun, kept.standing = None, False, now, True
+        known = kept.archive.known(reader.peer for reader in self._readers(component))
+        component.capture()
+        kept.capture = Capture(component, component.number, known, self._hosting.limits.piece)
+        self._hosting.effect(kept.capture)
+
+    def saved(self, capture: Capture) -> None:
+        """The state of a component has been saved: it goes on, while tables are encoded."""
+        kept = self._kept.get(capture.component)
+        if kept is not None and kept.capture is capture and kept.standing:
+            kept.standing = capture.component.running = False
+            self._hosting.touch(capture.component.application, capture.component.operator)
+
+    def captured(self, capture: Capture, made: Captured | BaseException, now: float, seconds: float) -> None:
+        """A snapshot has been made in so many seconds, and copies are told of it; or it could not be made."""
+        self.saved(capture)
+        component = capture.component
+        kept = self._kept.get(component)
+        if kept is None or kept.capture is not capture:
+            return
+        kept.capture = None
+        self._hosting.touch(component.application, component.operator)
+        if isinstance(made, BaseException):
+            self._hosting.fail(component, f"its state could not be saved: {reason_of(made)}")
+        elif self._hosting.hosts(component) and not component.failed:
+            self._send(component, kept, capture.number, made, now)
+            kept.seconds = seconds
+
+    def _send(self, component: Component, kept: _Kept, number: int, made: Captured, now: float) -> None:
+        """Tell the copies of a snapshot, and give them what they lack of it if that is small."""
+        archive, cut = kept.archive, component.cut(number)
+        parts = archive.file(number, made.tables)
+        kept.number, kept.heard, kept.size = number, now, 0
+        kept.sent, kept.pulling = set(), set()
+        for reader in self._readers(component):
+            lacking, size = archive.lacking(reader.peer)
+            pieces = [piece for piece in map(archive.get, lacking) if piece is not None]
+            if size > self._hosting.limits.piece // 16:
+                kept.pulling.add(reader.peer)
+                kept.size = max(kept.size, size)
+                pieces.clear()
+            kept.sent.add(reader.peer)
+            state = State(
+                output=component.output,
+                reader=reader,
+                number=number,
+                inputs=cut.inputs,
+                end=cut.end,
+                trimmed=component.log.start,
+                head=made.head,
+                parts=parts,
+                enclosed=tuple(pieces),
+                order=cut.order,
+                causes=cut.causes,
+            )
+            self._hosting.send(reader.peer, state)
+        archive.let_go(reader.peer for reader in self._readers(component))
+
+    def acknowledged(self, component: Component, peer: str, number: int) -> None:
+        """A copy has a snapshot."""
+        kept = self._kept.get(component)
+        if kept is not None and peer in component.copies:
+            kept.archive.acknowledged(peer, number)
+            kept.archive.let_go(reader.peer for reader in self._readers(component))
+            self._hosting.touch(component.application, component.operator)
+
+    def wanted(self, component: Component, want: Want, now: float) -> None:
+        """A copy asks for pieces; if some are not here any more, the next snapshot encodes them again for it."""
+        kept = self._kept.get(component)
+        if kept is None or want.reader.peer not in component.copies:
+            return
+        kept.heard = max(kept.heard, now)
+        self._hosting.touch(component.application, component.operator)
+        gone: list[int] = []
+        for number in want.pieces[:WANTED]:
+            piece = kept.archive.get(number)
+            if piece is None:
+                gone.append(number)
+            else:
+                self._hosting.send(want.reader.peer, Supply(want.output, want.reader, piece))
+        if gone and want.number == kept.number:
+            kept.archive.missed(want.reader.peer, gone)
+            self.soon(component, now)
+            component.dirty = kept.hurry = True
