@@ -325,7 +325,7 @@ def test_each_kind_of_operator_has_run_once_before_the_first_tuple(monkeypatch: 
         order = deployment("app", plan, dict.fromkeys(plan.operators, "a"))
         pair.net["a"].carry_out(msgspec.structs.replace(order, running=False))
         await pair.close()
-        assert made == [("filter", 1), ("sink", 1)]
+        assert sorted(made) == [("filter", 1), ("sink", 1)]
         assert not pair.failed
 
     play(scenario)

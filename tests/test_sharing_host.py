@@ -187,7 +187,20 @@ class Sharing(Pair):
 async def stuck(pair: Sharing, got: dict[str, list[int]]) -> int:
     """Push until the filter of the first application waits for its own reader; gives the tuples that it has emitted."""
     made = pair.component("first", "filter")
-    while not made.log.blocked or made.running:
+    (sink,) = [
+        component
+        for one in pair.net.values()
+        for key, component in one.hosting.components.items()
+        if key == ("first", "sink")
+    ]
+
+    def waits() -> bool:
+        (port,) = sink.ports
+        here = [made, sink]
+        said = port.acknowledged[1] == port.consumed
+        return said and all(each.log.blocked and not each.running for each in here)
+
+    while not waits():
         if not pair.pending():
             pair.push(20)
         await pair._turn(got)

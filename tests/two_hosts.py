@@ -76,9 +76,9 @@ class Pair:
             self.net[address].carry_out(Deployment(application, 1))
 
     async def results(self, address: str, application: str, max_bytes: int = 1 << 20) -> list[Batch]:
-        """All results until the end of the stream."""
+        """All results until the end of the stream that nobody was given before."""
         batches: list[Batch] = []
-        since: Point | None = None
+        since = Point(1 << 62, 0)
         while True:
             found = self.net[address].fetch(application, None, "test", since, max_bytes)
             since = found.end
