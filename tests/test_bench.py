@@ -34,6 +34,7 @@ DETAIL = {
     "idle": {"cpu_cores", "memory_mb", "memory_mb_a_peer"},
     "growth": {"rings", "idle", "light", "setup_last_to_first"},
     "move": {"cases", "delay_ratio", "lost", "doubled"},
+    "state": {"keys", "ratio"},
     "takeover": {"tries", "lost", "doubled", "later", "detected", "beyond"},
     "view": {"points", "bytes_an_update", "opening_a_page", "reading_the_journal"},
     "spark-ready": {"server_s", "session_s"},
@@ -84,7 +85,20 @@ def test_a_measurement_of_spark_gives_its_keys(
 @pytest.mark.timeout(400)  # dataflow starts a JVM for Spark
 @pytest.mark.parametrize(
     "name",
-    ["ready", "compose", "admission", "hop", "idle", "growth", "dataflow", "ingest", "feeds", "move", "takeover"],
+    [
+        "ready",
+        "compose",
+        "admission",
+        "hop",
+        "idle",
+        "growth",
+        "dataflow",
+        "ingest",
+        "feeds",
+        "move",
+        "state",
+        "takeover",
+    ],
 )
 def test_a_measurement_on_processes_gives_its_keys(name: str) -> None:
     result = bench.run(name, small=True)
