@@ -297,6 +297,18 @@ def test_a_peer_answers_once_it_knows_the_deployment_and_then_refuses_the_replac
     assert peers.said("taken_over") == ["y app u"]
 
 
+def test_who_is_asked_too_early_answers_as_soon_as_it_can() -> None:
+    peers = Peers(2).begin()
+    peers.dead.add("x")
+    peers.place("u", HEIR2, "s", "y", "w")
+    peers.later(0.05)
+    assert peers.hostings["y"].roles.recoveries["app", "u"].missing == {"z"}
+    peers.lose = lambda frame: isinstance(frame, Recall)
+    peers.tell(peers.deployment, "z")
+    peers.deliver()
+    assert peers.said("taken_over") == ["y app u"]
+
+
 def test_answers_of_an_earlier_version_do_not_count() -> None:
     peers = Peers(2).begin()
     peers.dead |= {"x", "z"}

@@ -24,7 +24,7 @@ from synergy_nb.dataflow.streams.exchange import ACK_S, RETRY_S
 from synergy_nb.dataflow.streams.frames import Data, Determinants, Recall, State, Supply
 from synergy_nb.dataflow.streams.log import StreamLog
 from synergy_nb.dataflow.streams.recovery import Recovery
-from synergy_nb.dataflow.streams.values import CLIENT, COPY, ORIGIN, Determinant, OnLag, Output, Reader
+from synergy_nb.dataflow.streams.values import CLIENT, COPY, ORIGIN, Determinant, OnLag, Output, Reader, Stream
 
 if TYPE_CHECKING:
     from synergy_nb.dataflow.streams.hosting import Hosting
@@ -54,6 +54,7 @@ class Roles:
         self._hosting = hosting
         self.copies: dict[Key, Copy] = {}
         self.recoveries: dict[Key, Recovery] = {}
+        self._asked: dict[Stream, tuple[str, Recall]] = {}  # what cannot be answered before more is known here
 
     # -- deployments ---------------------------------------------------------------------------------------------
 
@@ -85,6 +86,10 @@ class Roles:
                 hosting.exchange.flush(component, now)
         if hosting.peer not in deployment.peers:  # it is not asked, so what it knows of orders may become wrong
             hosting.orders.forget(application)
+        if not deployment.places:
+            self._asked = {stream: asked for stream, asked in self._asked.items() if stream.application != application}
+        for sender, question in tuple(self._asked.values()):
+            self.recall(sender, question)
 
     def _stays(self, key: Key, deployment: Deployment) -> bool:
         """Whether what is here of a component goes on in some role."""
@@ -289,18 +294,24 @@ class Roles:
     # -- take-over -----------------------------------------------------------------------------------------------
 
     def recall(self, sender: str, recall: Recall) -> None:
-        """Tell whoever takes over all that is known here of the order in which inputs were read."""
-        application = recall.output.application
+        """Tell whoever takes over all that is known here of the order in which inputs were read.
+
+        Who does not know the deployment yet answers as soon as it does.
+        """
+        application, stream = recall.output.application, recall.output.stream
         known = self._hosting.deployments.get(application)
         if known is None and self._borrows(application):  # it has no part in it but to share a stream
             known = Deployment(application, recall.version)
-        if known is None or known.version < recall.version:
+        if known is None:
             return  # it asks again
+        self._asked[stream] = sender, recall
+        if known.version < recall.version:
+            return
         for name, version in known.requires.items():
             other = self._hosting.deployments.get(name)
             if other is not None and other.version < version:
                 return
-        stream = recall.output.stream
+        del self._asked[stream]
         found = self._hosting.orders.of(stream)
         copy = self.copies.get((recall.output.application, recall.output.operator))
         if copy is not None and copy.state is not None:
