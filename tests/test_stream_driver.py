@@ -6,7 +6,7 @@ import asyncio
 import math
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -58,7 +58,7 @@ class Wire:
 class World:
     """Drivers, the applications on them, and what they said."""
 
-    def __init__(self, plan: Plan, inputs: Mapping[str, Sequence[pl.DataFrame]], limits: Limits = LIMITS) -> None:
+    def __init__(self, plan: Plan, inputs: Mapping[str, Iterable[pl.DataFrame]], limits: Limits = LIMITS) -> None:
         self.plan = plan
         self.inputs = inputs
         self.cut: set[frozenset[str]] = set()
@@ -274,6 +274,56 @@ def test_a_death_under_an_operator_with_two_inputs_loses_and_doubles_nothing() -
     assert "u" in world.said("taken_over")
     wanted = pl.concat([table for each in inputs.values() for table in each])
     assert world.rows.sort("time", "v").equals(wanted.select(world.rows.columns).sort("time", "v"))
+
+
+class Held:
+    """Tables of which those behind the second do not come before a test says so."""
+
+    def __init__(self, held: list[pl.DataFrame]) -> None:
+        self.tables = held
+        self.go = threading.Event()
+
+    def __iter__(self) -> Iterator[pl.DataFrame]:
+        for number, table in enumerate(self.tables):
+            if number == 2:
+                self.go.wait()
+            yield table
+
+
+@pytest.mark.parametrize("dies", [True, False])
+def test_a_large_state_goes_to_another_peer_in_pieces_and_on_from_there(dies: bool) -> None:
+    rows = 100_000
+    inputs = [table.with_columns(v=table["time"].cast(pl.Int64)) for table in tables(4, rows)]
+    held = Held(inputs)
+    plan = numbers("n").aggregate(by=["v"], window="100 ms", n="count(*)", id="counts").sink("out", id="out")
+
+    async def scenario() -> World:
+        world = World(plan, {"n": held})
+        deployment = Deployment("app", 1, places(plan, {"n": "a", "counts": "b", "out": "a"}, {}))
+        world.deploy(deployment)
+        await world.until(lambda: sum(map(len, world.tables)) == rows)  # it has those of the second table
+        at = deployment.places["counts"]
+        copied = msgspec.structs.replace(at, **({"backups": ("c",)} if dies else {"follower": "c"}))
+        keeping = changed(deployment, counts=copied)
+        world.deploy(keeping)
+        await world.until(lambda: "counts" in world.said("copy_ready"))
+        assert len(world.drivers["c"].hosting.roles.copies["app", "counts"].pieces) > 2
+        if dies:
+            world.kill("b")
+        else:
+            held.go.set()
+        world.deploy(changed(keeping, counts=msgspec.structs.replace(at, active="c", epoch=1)))
+        held.go.set()
+        await world.until(lambda: world.ended)
+        return world
+
+    try:
+        world = play(scenario)
+    finally:
+        held.go.set()
+    assert "counts" in world.said("taken_over")
+    assert world.rows["v"].sort().equals(pl.concat(inputs)["v"])
+    assert world.rows["n"].unique().to_list() == [1]
 
 
 def test_a_live_filter_moves_away_from_its_source_without_a_lost_row() -> None:

@@ -407,9 +407,10 @@ class StreamDriver:
             self._carry_out(self.hosting.captured(capture, made, self._clock(), seconds))
 
     def _saved(self, capture: Capture, saved: Saved, seconds: float) -> None:
-        self._beside += 1
+        if not self._closed:
+            self._beside += 1
+            self._saving.submit(self._encode, capture, saved, seconds)
         self._end()
-        self._saving.submit(self._encode, capture, saved, seconds)
         if not self._closed:
             self._carry_out(self.hosting.saved(capture, self._clock()))
 
