@@ -15,9 +15,10 @@ import pytest
 
 from synergy_nb.dataflow.logic import Saved
 from synergy_nb.dataflow.operators import create
+from synergy_nb.dataflow.operators.rows import Filter
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.deployments import Deployment, Feed, Place
-from synergy_nb.dataflow.streams.effects import Fact
+from synergy_nb.dataflow.streams.effects import Effect, Fact
 from synergy_nb.dataflow.streams.execution import Logic
 from synergy_nb.dataflow.streams.log import LIMITS, Limits
 from synergy_nb.dataflow.streams.values import ORIGIN, Point
@@ -406,6 +407,74 @@ class Broken:
 
     def restore(self, _: Saved) -> None:
         raise ValueError("there is nothing to restore")
+
+
+class Heavy(Broken):
+    """A logic that says to need much, and takes until a test lets it go on."""
+
+    def __init__(self, began: Callable[[], object], go: threading.Event) -> None:
+        super().__init__("nowhere")
+        self.began = began
+        self.go = go
+
+    def needs(self, _: int, item: Item) -> float:
+        return 1e9 if isinstance(item, Batch) else 0.0
+
+    def take(self, _: int, item: Item) -> Iterator[Item]:
+        if isinstance(item, Batch):
+            self.began()
+            self.go.wait(DEADLINE)
+        yield item
+
+
+def test_nothing_is_executed_on_the_loop_while_an_operator_takes_long_elsewhere() -> None:
+    """Polars has one pool of threads: a filter of two tuples would wait for a large sort, and the loop with it."""
+    go, threads = threading.Event(), set[str]()
+
+    async def scenario() -> World:
+        plan = numbers("n").filter("v >= 0", id="f").union(numbers("m").filter("v >= 0", id="g"), id="u")
+        world = World(plan.sink("out", id="out"), {"n": tables(1, 100), "m": tables(30, 2)})
+        driver, loop = world.drivers["a"], asyncio.get_running_loop()
+        create, emit = driver.hosting.create, driver.hosting.emit
+
+        def made(deployment: Deployment, component: Component) -> Logic | None:
+            if component.operator == "f":
+                return Heavy(lambda: loop.call_soon_threadsafe(world.news.set), go)
+            return create(deployment, component)
+
+        def emitted(*arguments: Any) -> list[Effect]:
+            world.news.set()
+            return emit(*arguments)
+
+        driver.hosting.create, driver.hosting.emit = made, emitted  # type: ignore[method-assign,assignment]
+        take = Filter.take
+
+        def taken(self: Filter, port: int, item: Item) -> Iterator[Item]:
+            if not go.is_set():
+                threads.add(threading.current_thread().name)
+            yield from take(self, port, item)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Filter, "take", taken)
+            world.deploy(Deployment("app", 1, places(world.plan, dict.fromkeys(world.plan.operators, "a"), {})))
+            heavy = driver.hosting.components["app", "f"]
+            other = driver.hosting.components["app", "g"]
+            other.light_s = other.light_punctuation_s = 0.0
+            await world.until(lambda: heavy.running and bool(other.ports[0].queue))
+            occupied = [driver.occupied]
+            for _ in range(100):  # turns of the loop
+                await asyncio.sleep(0)
+            assert other.ports[0].queue, "it waits for a thread"
+            go.set()
+            await world.until(lambda: world.ended)
+        assert [*occupied, driver.occupied] == [True, False]
+        return world
+
+    try:
+        assert len(play(scenario).rows) == 160
+    finally:
+        go.set()
+    assert threading.current_thread().name not in threads
 
 
 @pytest.mark.parametrize("at", ["take", "snapshot"])

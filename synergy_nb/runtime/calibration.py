@@ -107,6 +107,8 @@ class Calibration:
         Returns the time in seconds; may be called from any thread.
     overheads
         The peer's measured overheads, to which the measurements are added.
+    busy
+        Whether something on this peer takes long, so that a measurement would hold up the event loop.
     """
 
     def __init__(
@@ -114,7 +116,9 @@ class Calibration:
         loop: asyncio.AbstractEventLoop,
         clock: Callable[[], float],
         overheads: Overheads,
+        busy: Callable[[], bool] = bool,
     ) -> None:
+        self._busy = busy
         self._loop = loop
         self._clock = clock
         self._overheads = overheads
@@ -152,7 +156,7 @@ class Calibration:
 
     def measure(self, due: float) -> None:
         """Measure what is due at ``due``, in seconds, on the loop's thread."""
-        if self._halt.is_set():
+        if self._halt.is_set() or self._busy():
             return
         woken = self._clock()
         if self._seen:  # the first time is cold

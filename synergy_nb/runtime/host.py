@@ -296,6 +296,11 @@ class Host:
 
     # -- data ----------------------------------------------------------------------------------------------------
 
+    @property
+    def occupied(self) -> bool:
+        """Whether an operator takes long in a thread."""
+        return self._driver.occupied
+
     def on_data(self, sender: str, channel: str, payload: bytes) -> None:
         """Take a frame of another peer."""
         if channel == STREAM:

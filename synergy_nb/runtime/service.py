@@ -127,7 +127,8 @@ class Service:
         )
         synergy.probing.overheads.together = SPAN
         synergy.session.impacts.server = max(synergy.ledger.cores, 1.0)  # one thread, whatever share is promised
-        self.calibration = Calibration(runtime.loop, runtime.clock, synergy.probing.overheads)
+        overheads = synergy.probing.overheads
+        self.calibration = Calibration(runtime.loop, runtime.clock, overheads, lambda: self.host.occupied)
         self.calibration.start()
         self._deliveries = Deliveries(self.host, runtime.loop, self._submission)
         streams = synergy.streams

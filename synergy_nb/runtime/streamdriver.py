@@ -14,6 +14,7 @@ sends again what has not been received.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -41,6 +42,8 @@ LARGE: Final = 1 << 16  # bytes from which on a frame is decoded, and a state en
 LIGHT_ROWS: Final = 64  # tuples that may be executed on the loop's thread
 LIGHT_SECONDS: Final = 0.6e-3  # that such chunks may have been taking
 LIGHT_BYTES: Final = 1 << 20  # that the execution of such chunks may need
+HEAVY_SECONDS: Final = 0.05  # from which on an execution in a thread is one that the loop's thread must not wait for
+HEAVY_BYTES: Final = 64 << 20  # from which on that an execution needs it is expected to take so long
 TURN_SECONDS: Final = 1e-3  # spent on the loop's thread before others get their turn
 
 Key = tuple[str, str]
@@ -131,7 +134,9 @@ class StreamDriver:
         self._threads = threads
         self._pool = ThreadPoolExecutor(threads + 1, thread_name_prefix=f"synergy streams {runtime.address}")
         self._saving = ThreadPoolExecutor(1, thread_name_prefix=f"synergy snapshots {runtime.address}")
-        self._executing = 0  # in the pool
+        self._executing: dict[
+            Component, float
+        ] = {}  # in the pool, and since when; long ago if it is going to take long
         self._beside = 0  # snapshots that are encoded, while their components go on
         self._arriving: dict[str, deque[asyncio.Future[Frame] | Frame]] = {}  # by sender, while one is being decoded
         self._ending: set[asyncio.Task[None]] = set()
@@ -248,7 +253,7 @@ class StreamDriver:
                 case Send(to, frame):
                     self._send(to, frame)
                 case Capture():
-                    self._begin()
+                    self._begin(effect.component)
                     self._pool.submit(self._save, effect)
                 case Restore():
                     self._restore(effect)
@@ -333,35 +338,45 @@ class StreamDriver:
 
     def _execute(self, now: float) -> bool:
         """Execute something, here or in a thread; False if there is nothing."""
-        if self._executing < self._threads:
+        if len(self._executing) < self._threads:
             work = self.hosting.next(now, together=TOGETHER_ROWS)
         else:
-            work = self.hosting.next(now, self._light, together=LIGHT_ROWS - 1)
+            work = self.hosting.next(now, self._light, together=LIGHT_ROWS - 1) if not self.occupied else None
         if work is None:
             return False
         if self._is_light(work):
             self._complete(work, work.run(self._clock, self.hosting.limits.window), now)
         else:
-            self._begin()
+            self._begin(work.component, heavy=_needs(work) >= HEAVY_BYTES)
             self._pool.submit(self._run, work, now)
         return True
 
+    @property
+    def occupied(self) -> bool:
+        """Whether an execution takes long in a thread: what Polars does meanwhile may have to wait until it ends."""
+        now = self._clock()
+        return any(now - began >= HEAVY_SECONDS for began in self._executing.values())
+
     def _is_light(self, work: Work) -> bool:
-        if work.resumed or work.rows >= LIGHT_ROWS or not all(self._light(work.component, c) for c in work.chunks):
+        if (
+            self.occupied
+            or work.resumed
+            or work.rows >= LIGHT_ROWS
+            or not all(self._light(work.component, c) for c in work.chunks)
+        ):
             return False
-        logic = work.component.logic
-        return logic is None or sum(logic.needs(work.port, item) for item in work.items) < LIGHT_BYTES
+        return _needs(work) < LIGHT_BYTES
 
     def _light(self, component: Component, chunk: Chunk) -> bool:
         expected = component.light_s if chunk.rows else component.light_punctuation_s
         return chunk.rows < LIGHT_ROWS and expected < LIGHT_SECONDS
 
-    def _begin(self) -> None:
-        self._executing += 1
+    def _begin(self, component: Component, *, heavy: bool = False) -> None:
+        self._executing[component] = -math.inf if heavy else self._clock()
         self._idle.clear()
 
-    def _end(self) -> None:
-        self._executing -= 1
+    def _end(self, component: Component) -> None:
+        del self._executing[component]
         self._rest()
 
     def _rest(self) -> None:
@@ -372,7 +387,7 @@ class StreamDriver:
         self._on_loop(self._finish, work, work.run(self._clock, self.hosting.limits.window), taken)
 
     def _finish(self, work: Work, outcome: Outcome, taken: float) -> None:
-        self._end()
+        self._end(work.component)
         if not self._closed:
             self._complete(work, outcome, taken)
 
@@ -402,7 +417,7 @@ class StreamDriver:
         self._on_loop(self._captured, capture, made, self._clock() - began)
 
     def _captured(self, capture: Capture, made: Captured | BaseException, seconds: float) -> None:
-        self._end()
+        self._end(capture.component)
         if not self._closed:
             self._carry_out(self.hosting.captured(capture, made, self._clock(), seconds))
 
@@ -410,7 +425,7 @@ class StreamDriver:
         if not self._closed:
             self._beside += 1
             self._saving.submit(self._encode, capture, saved, seconds)
-        self._end()
+        self._end(capture.component)
         if not self._closed:
             self._carry_out(self.hosting.saved(capture, self._clock()))
 
@@ -429,14 +444,14 @@ class StreamDriver:
             self._carry_out(self.hosting.captured(capture, made, self._clock(), seconds))
 
     def _restore(self, restore: Restore) -> None:
-        self._begin()
+        self._begin(restore.component, heavy=restore.size >= HEAVY_BYTES)
         if restore.size < LARGE:
             self._restored(restore, _failing(restore.make))
         else:
             self._pool.submit(lambda: self._on_loop(self._restored, restore, _failing(restore.make)))
 
     def _restored(self, restore: Restore, error: BaseException | None) -> None:
-        self._end()
+        self._end(restore.component)
         if not self._closed:
             self._carry_out(self.hosting.restored(restore, error, self._clock()))
 
@@ -445,6 +460,12 @@ class StreamDriver:
             self._runtime.loop.call_soon_threadsafe(call, *arguments)
         except RuntimeError:  # the loop was closed without closing the driver: nobody is waiting
             return
+
+
+def _needs(work: Work) -> float:
+    """Bytes that work may need, beside the state of its operator."""
+    logic = work.component.logic
+    return 0.0 if logic is None else sum(logic.needs(work.port, item) for item in work.items)
 
 
 def _failing(make: Callable[[], None]) -> BaseException | None:
