@@ -32,13 +32,13 @@ class Case(NamedTuple):
     Parameters
     ----------
     name
-        What is special about it.
+        Name of the case, which says what is special about the query.
     window
-        Window of the aggregate in ms.
+        Length of the aggregate's windows in ms.
     every
         Seconds between two moves.
     collected
-        Whether its results are collected as they come, or only when all moves are done.
+        Whether results are collected as they come, or only when all moves are done.
     """
 
     name: str
