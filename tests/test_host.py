@@ -231,7 +231,7 @@ def test_what_comes_on_another_channel_is_refused_and_journaled(channel: str) ->
         pair.net["a"].on_data("b", channel, b"")
         ((kind, subject, detail),) = pair.runtimes["a"].events
         assert (kind, subject) == ("data_refused", channel[:100])
-        assert detail["reason"].endswith("expected 'stream'")
+        assert detail["reason"].endswith("expected 'stream' or 'shared'")
 
     play(scenario)
 

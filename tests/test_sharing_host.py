@@ -14,7 +14,7 @@ import pytest
 
 from synergy_nb.dataflow.operators import OperatorLogic
 from synergy_nb.dataflow.operators import create as create_logic
-from synergy_nb.dataflow.streams.component import Component
+from synergy_nb.dataflow.streams.component import Component, Encoding
 from synergy_nb.dataflow.streams.deployments import Borrowed, Deployment, Lent
 from synergy_nb.dataflow.streams.deployments import Feed as Reads
 from synergy_nb.dataflow.streams.log import Limits
@@ -226,7 +226,7 @@ def spied(monkeypatch: pytest.MonkeyPatch, kinds: Mapping[str, list[Item]]) -> N
 
 def encoded(made: Component) -> bool:
     """Whether what a component makes is encoded."""
-    return made.remote
+    return made.encoding(lambda _: False) is Encoding.WIRE
 
 
 # -- what a sharer gets ----------------------------------------------------------------------------------------------
@@ -338,7 +338,7 @@ def test_what_is_made_on_spark_is_shared_like_anything_else(monkeypatch: pytest.
         full, late, state_bytes = False, 0, 0
 
         def __init__(self, ready: Callable[[], None], clock: Callable[[], float], **options: Any) -> None:
-            super().__init__(ready, clock, wire=options["wire"], most=options["most"])
+            super().__init__(ready, clock, encode=options["encode"], most=options["most"])
 
         def needs(self, port: int, item: Item) -> float:
             return 0.0

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.packing import coalesce
 from synergy_nb.dataflow.streams.log import Limits
-from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, Point
+from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, Point, encoded
 from synergy_nb.dataflow.tuples import END, START, TYPES, Batch, Item, Punctuation, decode, encode
 from synergy_nb.plan import source
 from synergy_nb.runtime.sources import PeerFeed, PushFeed, Stream, ThreadFeed
@@ -102,7 +102,7 @@ def test_a_live_stream_has_positions_true_punctuations_and_the_schema_of_its_pla
         feed = PeerFeed(
             lambda: None,
             lambda: next(clock),
-            wire=False,
+            encode=None,
             most=1 << 20,
             loop=asyncio.get_running_loop(),
             address="a",
@@ -147,7 +147,7 @@ class Replay:
         self.feed = ThreadFeed(
             self._drain,
             self.clock,
-            wire=False,
+            encode=None,
             most=1 << 20,
             since=since,
             loop=asyncio.get_running_loop(),
@@ -435,7 +435,7 @@ def test_what_is_left_out_is_not_kept_and_can_be_broken_off() -> None:
 
 def test_a_pushed_source_goes_on_behind_a_place() -> None:
     feed = PushFeed(
-        lambda: None, lambda: 7.0, wire=True, most=500, since=Point(10, 5000), schema=COLUMNS | TIME, room=1 << 20
+        lambda: None, lambda: 7.0, encode=encoded, most=500, since=Point(10, 5000), schema=COLUMNS | TIME, room=1 << 20
     )
 
     def push(item: Item) -> list[Chunk]:
@@ -462,7 +462,7 @@ def test_a_pushed_source_goes_on_behind_a_place() -> None:
 
 
 def test_the_measured_rate_goes_along_with_batches() -> None:
-    feed = PushFeed(lambda: None, lambda: 7.0, wire=False, most=1 << 20, schema=COLUMNS | TIME, room=1 << 20)
+    feed = PushFeed(lambda: None, lambda: 7.0, encode=None, most=1 << 20, schema=COLUMNS | TIME, room=1 << 20)
     feed.rate = 250.0
     feed.push(encode(Batch(table(0, 3), 0, 0.0)))
     item = feed.pending[0].item
@@ -478,7 +478,7 @@ def test_samples_of_a_peer_follow_those_of_the_one_before() -> None:
         feed = PeerFeed(
             lambda: None,
             lambda: 10.0,
-            wire=False,
+            encode=None,
             most=1 << 20,
             since=since,
             loop=asyncio.get_running_loop(),
@@ -505,7 +505,7 @@ def test_results_of_a_query_go_on_behind_a_place_and_wait_until_they_are_taken()
         part = SparkPart(
             lambda: None,
             lambda: 9.0,
-            wire=False,
+            encode=None,
             most=1 << 20,
             since=since,
             host=SparkHost(loop, lambda: 9.0, lambda *_: None),

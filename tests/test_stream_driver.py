@@ -25,11 +25,26 @@ from synergy_nb.dataflow.streams.values import ORIGIN, Point
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.builder import Stream
+from synergy_nb.runtime import arenas
 from synergy_nb.runtime.sources import ThreadFeed
-from synergy_nb.runtime.streamdriver import STREAM, StreamDriver
+from synergy_nb.runtime.streamdriver import SHARED, STREAM, StreamDriver
 from tests.waiting import DEADLINE
 
 SMALL = Limits(window=1 << 14, retain=1 << 18, results=1 << 14)
+
+
+MACHINE = [""]  # whose memory peers share
+
+
+@pytest.fixture(autouse=True, params=["link", "memory"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Batches go over links, or through memory that peers share."""
+    if request.param == "memory":
+        if not arenas.machine():
+            pytest.skip("this system has no memory that processes can share by reference")
+        monkeypatch.setattr(arenas, "LEAST", 1000)
+        monkeypatch.setattr(f"{__name__}.MACHINE", [arenas.machine()])
+    return str(request.param)
 
 
 class Wire:
@@ -40,17 +55,19 @@ class Wire:
         self.loop = asyncio.get_running_loop()
         self.world = world
         self.events: list[tuple[str, str, dict[str, Any]]] = []
+        self.channels: set[str] = set()
 
     def clock(self) -> float:
         return time.time()
 
     def send_data(self, to: str, channel: str, payload: bytes) -> None:
-        assert channel == STREAM
+        assert channel in (STREAM, SHARED)
+        self.channels.add(channel)
         assert to != self.address, "what stays on a peer must not go over the wire"
         if frozenset((self.address, to)) in self.world.cut:
             raise OSError("the link is broken")
         if to in self.world.drivers and self.address in self.world.drivers:
-            self.loop.call_soon(self.world.drivers[to].on_frame, self.address, payload)
+            self.loop.call_soon(self.world.drivers[to].on_frame, self.address, channel, payload)
 
     def record(self, kind: str, subject: str = "", **detail: Any) -> None:
         self.events.append((kind, subject, detail))
@@ -80,7 +97,13 @@ class World:
             self.news.set()
 
         return StreamDriver(
-            wire, self._create, self._read(wire), said=said, arrived=lambda *_: self.collect(peer), limits=limits
+            wire,
+            self._create,
+            self._read(wire),
+            said=said,
+            arrived=lambda *_: self.collect(peer),
+            limits=limits,
+            machine=lambda: MACHINE[0],
         )
 
     def _create(self, _: Deployment, component: Component) -> Logic | None:
@@ -101,7 +124,7 @@ class World:
             return ThreadFeed(
                 ready,
                 wire.clock,
-                wire=False,
+                encode=None,
                 most=1 << 20,
                 since=since,
                 loop=wire.loop,
@@ -213,7 +236,7 @@ def changed(deployment: Deployment, **new: Place) -> Deployment:
     return msgspec.structs.replace(deployment, version=deployment.version + 1, places={**deployment.places, **new})
 
 
-def test_a_chain_over_three_peers_gives_all_its_rows_in_order() -> None:
+def test_a_chain_over_three_peers_gives_all_its_rows_in_order(way: str) -> None:
     inputs = tables(30, 5000)
 
     async def scenario() -> World:
@@ -225,6 +248,7 @@ def test_a_chain_over_three_peers_gives_all_its_rows_in_order() -> None:
     world = play(scenario)
     assert world.rows["v"].equals(pl.concat(inputs).filter(pl.col("v") != 3)["v"])
     assert not world.said("component_failed")
+    assert (SHARED in world.wires["a"].channels) is (way == "memory")
 
 
 def test_small_windows_hold_up_sources_and_lose_nothing() -> None:
@@ -360,7 +384,7 @@ def test_a_damaged_frame_is_recorded_and_asked_for_again() -> None:
 
         def damage(to: str, channel: str, payload: bytes) -> None:
             sent.append(len(payload))
-            if len(payload) > 1000 and len(sent) % 5 == 0:
+            if (len(payload) > 1000 or channel == SHARED) and len(sent) % 5 == 0:
                 payload = payload[:-1] + bytes([payload[-1] ^ 1])
             send(to, channel, payload)
 

@@ -7,14 +7,14 @@ costs beside its tuples (calls, wake-ups, a place in a queue) would otherwise ke
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
 import polars as pl
 
 from synergy_nb.dataflow.streams.values import OVERHEAD, Chunk, Point, chunks_of
-from synergy_nb.dataflow.tuples import Batch, Item, Punctuation, encode
+from synergy_nb.dataflow.tuples import Batch, Item, Punctuation
 
 __all__ = ["coalesce", "cut"]
 
@@ -77,7 +77,9 @@ def _joined(batches: Sequence[Batch]) -> Batch:
     return msgspec.structs.replace(batches[0], table=table, born=born, rate=batches[-1].rate)
 
 
-def cut(item: Item, start: Point, *, wire: bool, most: int, rate: float = 0.0) -> list[Chunk]:
+def cut(
+    item: Item, start: Point, *, encode: Callable[[Chunk], None] | None, most: int, rate: float = 0.0
+) -> list[Chunk]:
     """The chunks of an item that follows a place, of a size that fits a window; none if it says nothing new.
 
     Parameters
@@ -86,8 +88,8 @@ def cut(item: Item, start: Point, *, wire: bool, most: int, rate: float = 0.0) -
         Batch or punctuation.
     start
         Place in the stream at which it begins.
-    wire
-        Whether it goes to another peer and has to be encoded.
+    encode
+        Makes the encoded form of a chunk; None: all of them stay on this peer.
     most
         Bytes of a chunk, at most: a larger batch is cut into equal parts, down to single tuples.
     rate
@@ -103,9 +105,9 @@ def cut(item: Item, start: Point, *, wire: bool, most: int, rate: float = 0.0) -
         chunks = chunks_of(_slices(stamped, most), start)
     else:
         chunks = chunks_of((item,), start)
-    if wire:
+    if encode is not None:
         for chunk in chunks:
-            chunk.payload = encode(chunk.item)
+            encode(chunk)
     return chunks
 
 

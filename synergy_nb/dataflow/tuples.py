@@ -23,7 +23,7 @@ from __future__ import annotations
 import io
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -37,11 +37,13 @@ __all__ = [
     "Batch",
     "Item",
     "Punctuation",
+    "Reference",
     "conform",
     "decode",
     "decode_table",
     "empty",
     "encode",
+    "encode_reference",
     "encode_table",
     "header_of",
 ]
@@ -159,6 +161,34 @@ class _BatchHeader(msgspec.Struct, frozen=True, array_like=True, tag="batch", gc
     predicted: tuple[float, ...]
 
 
+class Reference(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Where the table of a batch is in memory that peers of one machine share.
+
+    Parameters
+    ----------
+    process, number
+        Process that made the memory, and the number of its file there.
+    token
+        Bytes at the beginning of the memory.
+    start, size
+        Offset in the memory of the Arrow IPC stream of the table, and its bytes.
+    """
+
+    process: int
+    number: int
+    token: bytes
+    start: int
+    size: int
+
+
+class _ReferenceHeader(msgspec.Struct, frozen=True, array_like=True, tag="reference", gc=False):
+    position: int
+    born: float
+    rate: float
+    predicted: tuple[float, ...]
+    to: Reference
+
+
 class _PunctuationHeader(msgspec.Struct, frozen=True, array_like=True, tag="punctuation", gc=False):
     time: int
     position: int
@@ -166,7 +196,7 @@ class _PunctuationHeader(msgspec.Struct, frozen=True, array_like=True, tag="punc
 
 
 _encode_header = msgspec.msgpack.Encoder().encode
-_decode_header = msgspec.msgpack.Decoder(_BatchHeader | _PunctuationHeader).decode
+_decode_header = msgspec.msgpack.Decoder(_BatchHeader | _PunctuationHeader | _ReferenceHeader).decode
 
 
 def encode(item: Item) -> bytes:
@@ -190,6 +220,16 @@ def encode(item: Item) -> bytes:
         header = _encode_header(_PunctuationHeader(item.time, item.position, item.born))
         return _PREFIX.pack(_MAGIC, _VERSION, len(header), zlib.crc32(header)) + header
     raise TypeError(f"item: {type(item).__name__}; expected Batch or Punctuation")
+
+
+def encode_reference(batch: Batch, to: Reference) -> bytes:
+    """The bytes of a batch whose table is elsewhere."""
+    header = _encode_header(_ReferenceHeader(batch.position, batch.born, batch.rate, batch.predicted, to))
+    return _PREFIX.pack(_MAGIC, _VERSION, len(header), zlib.crc32(header)) + header
+
+
+def _nowhere(_: Reference) -> pl.DataFrame:
+    raise ValueError("item: a reference to memory of another process; expected a table")
 
 
 def header_of(view: memoryview, what: str, prefix: struct.Struct, magic: int, version: int) -> tuple[int, int]:
@@ -223,8 +263,15 @@ def header_of(view: memoryview, what: str, prefix: struct.Struct, magic: int, ve
     return prefix.size + length, check
 
 
-def decode(data: bytes | bytearray | memoryview) -> Item:
-    """The batch or punctuation that :func:`encode` wrote.
+def decode(data: bytes | bytearray | memoryview, table_of: Callable[[Reference], pl.DataFrame] = _nowhere) -> Item:
+    """The batch or punctuation that :func:`encode` or :func:`encode_reference` wrote.
+
+    Parameters
+    ----------
+    data
+        Bytes of one item.
+    table_of
+        Gives the table that a reference leads to; by default, references are refused.
 
     Raises
     ------
@@ -246,7 +293,12 @@ def decode(data: bytes | bytearray | memoryview) -> Item:
         if start != len(view):
             raise ValueError(f"punctuation: {len(view) - start} bytes after its header; expected none")
         return Punctuation(header.time, header.position, header.born)
-    table = decode_table(view[start:])
+    if isinstance(header, _ReferenceHeader):
+        if start != len(view):
+            raise ValueError(f"reference: {len(view) - start} bytes after its header; expected none")
+        table = table_of(header.to)
+    else:
+        table = decode_table(view[start:])
     kind = table.schema.get("time")
     if kind != TYPES["time"]:
         found_kind = "no such column" if kind is None else str(kind)

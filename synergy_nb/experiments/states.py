@@ -54,7 +54,7 @@ class _Peer:
     def send_data(self, to: str, channel: str, payload: bytes) -> None:
         """A frame arrives at a later turn of the loop."""
         self.sent += len(payload)
-        self.loop.call_soon(self._peers[to].on_frame, self.address, payload)
+        self.loop.call_soon(self._peers[to].on_frame, self.address, channel, payload)
 
     def record(self, kind: str, subject: str = "", **detail: Any) -> None:
         """Remember what went wrong."""
@@ -117,7 +117,7 @@ async def _run(keys: int, count: int, copied: bool) -> dict[str, float]:
         return ThreadFeed(
             ready,
             time.time,
-            wire=False,
+            encode=None,
             most=1 << 20,
             since=since,
             loop=asyncio.get_running_loop(),

@@ -34,7 +34,7 @@ from synergy_nb.runtime.instances import (
 from synergy_nb.runtime.sinks import Portion, Sink, Sinks
 from synergy_nb.runtime.sources import Feed, PushFeed, Sample, Stream
 from synergy_nb.runtime.spark import SparkHost, SparkPart
-from synergy_nb.runtime.streamdriver import STREAM, Runtime, StreamDriver
+from synergy_nb.runtime.streamdriver import SHARED, STREAM, Runtime, StreamDriver
 from synergy_nb.signatures import Segment
 
 __all__ = ["Host", "Runtime"]
@@ -82,6 +82,9 @@ class Host:
         Seconds between two measurements of the sinks.
     left, heard
         Gives the cores that this peer has left, which whoever sends data to it is told; is told of those of others.
+    machine
+        Gives the machine whose memory this peer can read, see :func:`~synergy_nb.runtime.arenas.machine`; empty where
+        it reads none but its own.
     spark
         What this peer has to do with Spark; None: it takes no parts on Spark.
     overheads
@@ -108,6 +111,7 @@ class Host:
         measure_s: float = 1.0,
         left: Callable[[], float] = float,
         heard: Callable[[str, float], None] = lambda _address, _cores: None,
+        machine: Callable[[], str] = str,
         spark: SparkHost | None = None,
         overheads: Overheads | None = None,
     ) -> None:
@@ -130,6 +134,7 @@ class Host:
             threads=threads,
             left=left,
             heard=heard,
+            machine=machine,
             overheads=overheads,
         )
         self.hosting = self._driver.hosting
@@ -303,10 +308,12 @@ class Host:
 
     def on_data(self, sender: str, channel: str, payload: bytes) -> None:
         """Take a frame of another peer."""
-        if channel == STREAM:
-            self._driver.on_frame(sender, payload)
+        if channel in (STREAM, SHARED):
+            self._driver.on_frame(sender, channel, payload)
         else:
-            self._runtime.record("data_refused", channel[:100], reason=f"channel {channel!r:.100}; expected {STREAM!r}")
+            self._runtime.record(
+                "data_refused", channel[:100], reason=f"channel {channel!r:.100}; expected {STREAM!r} or {SHARED!r}"
+            )
 
     def link_down(self, peer: str) -> None:
         """What was under way to or from a peer may be lost."""

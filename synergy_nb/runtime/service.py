@@ -25,6 +25,7 @@ from synergy_nb.placements import decided, warm
 from synergy_nb.plan import Plan
 from synergy_nb.plan.memory import check_memory, on_peers
 from synergy_nb.plan.parts import PART, paced
+from synergy_nb.runtime.arenas import machine
 from synergy_nb.runtime.calibration import Calibration
 from synergy_nb.runtime.deliveries import POLL, Deliveries
 from synergy_nb.runtime.driver import PeerRuntime
@@ -122,6 +123,7 @@ class Service:
             measure_s=MEASURE,
             left=lambda: synergy.ledger.residual_cores(""),
             heard=synergy.probing.hear,
+            machine=lambda: "" if runtime.links.shape is not None else machine(),
             spark=self.spark,
             overheads=synergy.probing.overheads,
         )

@@ -51,8 +51,8 @@ class Feed:
         Called on the event loop when something is pending.
     clock
         Wall-clock seconds.
-    wire
-        Whether chunks have to be encoded; that may change while it emits.
+    encode
+        Makes the encoded form of a chunk; None: none is needed. That may change while it emits.
     most
         Bytes of a chunk, at most.
     since
@@ -65,7 +65,13 @@ class Feed:
     """
 
     def __init__(
-        self, ready: Callable[[], None], clock: Callable[[], float], *, wire: bool, most: int, since: Point = ORIGIN
+        self,
+        ready: Callable[[], None],
+        clock: Callable[[], float],
+        *,
+        encode: Callable[[Chunk], None] | None,
+        most: int,
+        since: Point = ORIGIN,
     ) -> None:
         self.pending: deque[Chunk] = deque()
         self.ready = ready
@@ -74,7 +80,7 @@ class Feed:
         self.timed = True  # whether tuples enter the system at times of their own, not as fast as they are taken
         self.place = since
         self.stopped = False
-        self.wire = wire
+        self.encode = encode
         self._most = most
 
     def prepare(self) -> None:
@@ -97,7 +103,7 @@ class Feed:
     def _cut(self, item: Item, born: float) -> list[Chunk]:
         """The chunks of the item that comes next in the stream; none if it says nothing new."""
         following = msgspec.structs.replace(item, position=self.place.position, born=born)
-        chunks = cut(following, self.place, wire=self.wire, most=self._most, rate=self.rate)
+        chunks = cut(following, self.place, encode=self.encode, most=self._most, rate=self.rate)
         if chunks:
             self.place = chunks[-1].end
         return chunks
@@ -130,7 +136,7 @@ class ThreadFeed(Feed):
         ready: Callable[[], None],
         clock: Callable[[], float],
         *,
-        wire: bool,
+        encode: Callable[[Chunk], None] | None,
         most: int,
         since: Point = ORIGIN,
         loop: asyncio.AbstractEventLoop,
@@ -138,7 +144,7 @@ class ThreadFeed(Feed):
         failed: Callable[[BaseException], None],
         name: str,
     ) -> None:
-        super().__init__(ready, clock, wire=wire, most=most, since=since)
+        super().__init__(ready, clock, encode=encode, most=most, since=since)
         self._loop = loop
         self._open = read
         self._failed = failed
@@ -292,7 +298,7 @@ class PeerFeed(Feed):
         ready: Callable[[], None],
         clock: Callable[[], float],
         *,
-        wire: bool,
+        encode: Callable[[Chunk], None] | None,
         most: int,
         since: Point = ORIGIN,
         loop: asyncio.AbstractEventLoop,
@@ -300,7 +306,7 @@ class PeerFeed(Feed):
         interval: float,
         samples: Callable[[], Iterable[Sample]],
     ) -> None:
-        super().__init__(ready, clock, wire=wire, most=most, since=since)
+        super().__init__(ready, clock, encode=encode, most=most, since=since)
         self._loop = loop
         self._address = address
         self._interval = interval
@@ -359,13 +365,13 @@ class PushFeed(Feed):
         ready: Callable[[], None],
         clock: Callable[[], float],
         *,
-        wire: bool,
+        encode: Callable[[Chunk], None] | None,
         most: int,
         since: Point = ORIGIN,
         schema: Mapping[str, str],
         room: int,
     ) -> None:
-        super().__init__(ready, clock, wire=wire, most=most, since=since)
+        super().__init__(ready, clock, encode=encode, most=most, since=since)
         self._schema = schema
         self._room = room
         self._waiting = 0

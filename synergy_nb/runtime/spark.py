@@ -348,7 +348,7 @@ class SparkPart(Feed):
         ready: Callable[[], None],
         clock: Callable[[], float],
         *,
-        wire: bool,
+        encode: Callable[[Chunk], None] | None,
         most: int,
         since: Point = ORIGIN,
         host: SparkHost,
@@ -360,7 +360,7 @@ class SparkPart(Feed):
         executed: Callable[[int, float], None],
         room: Callable[[], None],
     ) -> None:
-        super().__init__(ready, clock, wire=wire, most=most, since=since)
+        super().__init__(ready, clock, encode=encode, most=most, since=since)
         self._host = host
         self._application = application
         self._operator = operator

@@ -20,30 +20,35 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Protocol
 
+from synergy_nb.dataflow import tuples
 from synergy_nb.dataflow.logic import ANYTHING, Saved
 from synergy_nb.dataflow.memory import Memory
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.deployments import Deployment
 from synergy_nb.dataflow.streams.effects import Arrived, Capture, Captured, Close, Effect, Fact, Open, Restore, Send
 from synergy_nb.dataflow.streams.execution import Logic, Outcome, Work
-from synergy_nb.dataflow.streams.frames import Ack, Data, Frame
+from synergy_nb.dataflow.streams.frames import Ack, Data, Frame, Subscribe
 from synergy_nb.dataflow.streams.hosting import Hosting
 from synergy_nb.dataflow.streams.log import LIMITS, Limits
 from synergy_nb.dataflow.streams.values import Chunk, Point
 from synergy_nb.dataflow.streams.wire import decode, encode
 from synergy_nb.dataflow.together import TOGETHER_ROWS
+from synergy_nb.dataflow.tuples import Item
 from synergy_nb.overheads import HOP, SOURCE, Overheads
+from synergy_nb.runtime.arenas import Arenas, Gone, Views
 from synergy_nb.runtime.sources import Feed
 
-__all__ = ["STREAM", "Runtime", "StreamDriver"]
+__all__ = ["SHARED", "STREAM", "Runtime", "StreamDriver"]
 
 STREAM: Final = "stream"  # channel of the link that frames go over
+SHARED: Final = "shared"  # channel of frames that refer to memory which peers share
 LARGE: Final = 1 << 16  # bytes from which on a frame is decoded, and a state encoded or restored, in another thread
 LIGHT_ROWS: Final = 64  # tuples that may be executed on the loop's thread
 LIGHT_SECONDS: Final = 0.6e-3  # that such chunks may have been taking
 LIGHT_BYTES: Final = 1 << 20  # that the execution of such chunks may need
 HEAVY_SECONDS: Final = 0.05  # from which on an execution in a thread is one that the loop's thread must not wait for
 HEAVY_BYTES: Final = 64 << 20  # from which on that an execution needs it is expected to take so long
+FAILURES: Final = 8  # references that may lead nowhere before this peer gets batches in no other way than over the link
 TURN_SECONDS: Final = 1e-3  # spent on the loop's thread before others get their turn
 
 Key = tuple[str, str]
@@ -96,6 +101,9 @@ class StreamDriver:
         Operators that are executed at the same time.
     left, heard
         Gives the cores that this peer has left, which whoever sends data to it is told; is told of those of others.
+    machine
+        Gives the machine whose memory this peer can read, see :func:`~synergy_nb.runtime.arenas.machine`; empty where
+        it reads none but its own.
     overheads
         Overheads of the peer, which take the measured time of chunks of few tuples beside the processing of these.
 
@@ -119,9 +127,23 @@ class StreamDriver:
         threads: int = 1,
         left: Callable[[], float] = float,
         heard: Callable[[str, float], None] = lambda _address, _cores: None,
+        machine: Callable[[], str] = str,
         overheads: Overheads | None = None,
     ) -> None:
-        self.hosting = Hosting(runtime.address, create, limits, memory, left=left)
+        self._arenas, self._views = Arenas(), Views()
+        self._machine = machine
+        self._machines: dict[str, str] = {}  # peer to the machine whose memory it can read
+        self._unreadable = 0  # references that led nowhere
+        self.hosting = Hosting(
+            runtime.address,
+            create,
+            limits,
+            memory,
+            left=left,
+            machine=self._own_machine,
+            near=self._near,
+            share=self._arenas.encode,
+        )
         self.feeds: dict[Component, Feed] = {}
         self._runtime = runtime
         self._clock = runtime.clock
@@ -152,15 +174,15 @@ class StreamDriver:
         """Do what a deployment asks of this peer."""
         self._carry_out(self.hosting.converge(deployment, self._clock()))
 
-    def on_frame(self, sender: str, payload: bytes) -> None:
+    def on_frame(self, sender: str, channel: str, payload: bytes) -> None:
         """Take a frame of another peer; one that is damaged is recorded, and asked for again by who waits for it."""
         queue = self._arriving.get(sender)
-        if queue is None and len(payload) < LARGE:
+        if queue is None and len(payload) < LARGE and channel == STREAM:
             self._take(sender, payload)
             return
         if queue is None:
             queue = self._arriving[sender] = deque()
-        future = self._runtime.loop.run_in_executor(self._pool, decode, payload)
+        future = self._runtime.loop.run_in_executor(self._pool, decode, payload, self._item)
         queue.append(future)
         future.add_done_callback(lambda _: self._decoded(sender))
 
@@ -176,9 +198,28 @@ class StreamDriver:
             self._overheads.observe(HOP, self._clock() - began)
         self._carry_out(effects)
 
+    def _item(self, payload: memoryview) -> Item:
+        return tuples.decode(payload, self._views.table)
+
+    def _own_machine(self) -> str:
+        return self._machine() if self._unreadable < FAILURES else ""
+
+    def _near(self, peer: str) -> bool:
+        """Whether a peer can read what is in the memory of this one."""
+        machine = self._machines.get(peer, "")
+        return bool(machine) and machine == self._machine()
+
+    def _cannot_read(self, sender: str) -> None:
+        """What a peer has referred to has gone, or cannot be read here: ask again, and not in this way for ever."""
+        self._unreadable += 1
+        if not self._closed:
+            self._carry_out(self.hosting.link_down(sender, self._clock()))
+
     def _received(self, sender: str, frame: Frame) -> list[Effect]:
         if isinstance(frame, Ack):
             self._heard(sender, frame.left)
+        elif isinstance(frame, Subscribe):
+            self._machines[sender] = frame.machine
         return self.hosting.receive(sender, frame, self._clock())
 
     def _decoded(self, sender: str) -> None:
@@ -192,6 +233,9 @@ class StreamDriver:
                     return
                 queue.popleft()
                 error = first.exception()
+                if isinstance(error, Gone):
+                    self._cannot_read(sender)
+                    continue
                 if error is not None:
                     self._runtime.record("data_refused", sender, reason=str(error))
                     continue
@@ -202,6 +246,7 @@ class StreamDriver:
 
     def link_down(self, peer: str) -> None:
         """What was under way to or from a peer may be lost."""
+        self._machines.pop(peer, None)
         if not self._closed:
             self._carry_out(self.hosting.link_down(peer, self._clock()))
 
@@ -268,8 +313,10 @@ class StreamDriver:
         self.soon()
 
     def _send(self, to: str, frame: Frame) -> None:
+        near = self._near(to)
+        refers = near and isinstance(frame, Data) and any(chunk.kept is not None for chunk in frame.chunks)
         try:
-            self._runtime.send_data(to, STREAM, encode(frame))
+            self._runtime.send_data(to, SHARED if refers else STREAM, encode(frame, near=near))
         except (OSError, BufferError):
             self._runtime.loop.call_soon(self.link_down, to)
 
@@ -277,7 +324,7 @@ class StreamDriver:
         feed = self._read(component, since, self.soon)
         if feed is not None:
             self.feeds[component] = feed
-            feed.wire = component.remote
+            feed.encode = self.hosting.encoder(component)
             feed.start()
 
     def _close(self, key: Key) -> None:
@@ -326,7 +373,7 @@ class StreamDriver:
             if feed.pending and self.hosting.hosts(component) and self.hosting.wants(*key):
                 chunk = feed.pending.popleft()
                 effects = self.hosting.emit(*key, [chunk], now)
-                feed.rate, feed.wire = component.departures.per_second(now), component.remote
+                feed.rate, feed.encode = component.departures.per_second(now), self.hosting.encoder(component)
                 if feed.timed and chunk.rows and not feed.pending and not component.feeds:
                     self._overheads.observe(SOURCE, now - chunk.born)
                 feed.emitted(chunk)

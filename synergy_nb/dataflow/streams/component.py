@@ -15,6 +15,7 @@ it will not be asked for again.
 
 from __future__ import annotations
 
+import enum
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -39,7 +40,7 @@ from synergy_nb.dataflow.streams.values import (
 )
 from synergy_nb.dataflow.tuples import START, Batch, Item, Punctuation
 
-__all__ = ["NOTHING", "Component", "Cut"]
+__all__ = ["NOTHING", "Component", "Cut", "Encoding"]
 
 
 #: What stands for work that no chunk triggers: a promise that was heard, and is taken where the order prescribes it.
@@ -47,6 +48,14 @@ NOTHING: Final = Entry(0, 0.0, Chunk(ORIGIN, ORIGIN, Punctuation(START, 0, 0.0),
 
 
 FEW: Final = 64  # tuples of a batch that may be executed without a thread of its own
+
+
+class Encoding(enum.IntEnum):
+    """In which form chunks leave a component."""
+
+    NONE = 0  #: As they are: all readers are on the same peer.
+    SHARED = 1  #: In memory that the peers of all readers share.
+    WIRE = 2  #: Encoded: some reader is elsewhere, or a client.
 
 
 class Cut(NamedTuple):
@@ -201,7 +210,12 @@ class Component(Measured):
             self.prescribed.popleft()
         return None
 
-    def take(self, now: float, together: Callable[[Chunk, int, int], bool] | None = None) -> Work:
+    def take(
+        self,
+        now: float,
+        together: Callable[[Chunk, int, int], bool] | None = None,
+        encode: Callable[[Chunk], None] | None = None,
+    ) -> Work:
         """Take what it executes next; only if there is something.
 
         Parameters
@@ -211,11 +225,13 @@ class Component(Measured):
         together
             Whether a chunk may be executed together with what comes before it, of which tuples and bytes are given.
             None: one chunk at a time.
+        encode
+            Makes the encoded form of a chunk that is made; None: none is needed.
         """
         first = self.first
         self.running, self._since = True, first
         if self.steps is not None:
-            return Work(self, self._port, [], [], self.log.end, self.remote)
+            return Work(self, self._port, [], [], self.log.end, encode)
         run = self._next_run()
         if run is not None:
             self._port = run.port
@@ -226,14 +242,23 @@ class Component(Measured):
         if first is not None:
             self.queueing.add(now - first.arrived, max(sum(chunk.rows for chunk in chunks), 1))
         items = coalesce([chunk.item for chunk in chunks])
-        return Work(self, self._port, chunks, items, self.log.end, self.remote)
+        return Work(self, self._port, chunks, items, self.log.end, encode)
 
-    @property
-    def remote(self) -> bool:
-        """Whether somebody on another peer reads what it makes, or a client does."""
-        return any(
-            cursor.reader.peer != self.peer or cursor.reader.port == CLIENT for cursor in self.log.cursors.values()
-        )
+    def encoding(self, near: Callable[[str], bool]) -> Encoding:
+        """The form in which what it makes is needed.
+
+        Parameters
+        ----------
+        near
+            Whether a peer shares memory with this one.
+        """
+        found = Encoding.NONE
+        for reader in self.log.cursors:
+            if reader.port == CLIENT or (reader.peer != self.peer and not near(reader.peer)):
+                return Encoding.WIRE
+            if reader.peer != self.peer:
+                found = Encoding.SHARED
+        return found
 
     @property
     def collectable(self) -> bool:

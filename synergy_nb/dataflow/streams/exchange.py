@@ -258,8 +258,8 @@ class Exchange:
                     on_lag = OnLag.RESYNC
                 elif component.feeds[number].application != component.application:
                     on_lag = OnLag.FAIL
-                frame = Subscribe(self._output(component, number), component.reader(number), port.since, on_lag)
-                self._send(source.peer, frame)
+                output, machine = self._output(component, number), self._hosting.machine()
+                self._send(source.peer, Subscribe(output, component.reader(number), port.since, on_lag, machine))
             if source.ack_at is not None and source.ack_at <= now:
                 self._acknowledge(component, number, now)
         for cursor in component.log.cursors.values():
@@ -282,7 +282,9 @@ class Exchange:
         reader = Reader(*key, COPY, self._hosting.peer)
         if not copy.merge.subscribed and copy.retry_at <= now:
             copy.retry_at = now + RETRY_S
-            self._send(place.active, Subscribe(copy.output, reader, copy.merge.since, OnLag.RESYNC))
+            self._send(
+                place.active, Subscribe(copy.output, reader, copy.merge.since, OnLag.RESYNC, self._hosting.machine())
+            )
         if copy.ask_at is not None and copy.ask_at <= now:
             self._hosting.roles.ask(key, now)
         if copy.ack_at is not None and copy.ack_at <= now:

@@ -18,7 +18,7 @@ from synergy_nb.dataflow import logic
 from synergy_nb.dataflow.memory import MemoryExceeded
 from synergy_nb.dataflow.streams.log import LIMITS
 from synergy_nb.dataflow.streams.values import Chunk, Point, chunks_of
-from synergy_nb.dataflow.tuples import Batch, Item, encode
+from synergy_nb.dataflow.tuples import Batch, Item
 
 if TYPE_CHECKING:
     from synergy_nb.dataflow.streams.component import Component
@@ -79,8 +79,8 @@ class Work(NamedTuple):
         What the operator is given: batches without a punctuation between them have become one.
     end
         Place at which the component's log ends.
-    encoded
-        Whether what is made goes to other peers, and has to be encoded.
+    encode
+        Makes the encoded form of a chunk; None: what is made stays on this peer.
     """
 
     component: Component
@@ -88,7 +88,7 @@ class Work(NamedTuple):
     chunks: list[Chunk]
     items: list[Item]
     end: Point
-    encoded: bool = False
+    encode: Callable[[Chunk], None] | None = None
 
     @property
     def rows(self) -> int:
@@ -136,8 +136,9 @@ class Work(NamedTuple):
                     made.append(step)
             outcome.late = operator.late
             outcome.chunks = chunks_of(made, self.end)
-            for chunk in outcome.chunks if self.encoded else ():
-                chunk.payload = encode(chunk.item)
+            if self.encode is not None:
+                for chunk in outcome.chunks:
+                    self.encode(chunk)
         except MemoryExceeded as error:
             outcome.error = error
         except (MemoryError, pa.ArrowCapacityError) as error:

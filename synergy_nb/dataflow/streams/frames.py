@@ -81,12 +81,15 @@ class Subscribe(msgspec.Struct, frozen=True, tag="subscribe"):
         Place from which it reads; None: where the stream is, or for a copy where the log begins.
     on_lag
         What happens if it does not keep up.
+    machine
+        Machine that its peer runs on, whose memory it can read; empty where it reads none but its own.
     """
 
     output: Output
     reader: Reader
     since: Point | None
     on_lag: OnLag = OnLag.BLOCK
+    machine: str = ""
 
 
 class Unsubscribe(msgspec.Struct, frozen=True, tag="unsubscribe"):

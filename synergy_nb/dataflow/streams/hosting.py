@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 
 from synergy_nb.dataflow.logic import reason_of
 from synergy_nb.dataflow.memory import Memory
-from synergy_nb.dataflow.streams.component import Component
+from synergy_nb.dataflow.streams.component import Component, Encoding
 from synergy_nb.dataflow.streams.deployments import Deployment, Place, Role
 from synergy_nb.dataflow.streams.effects import Arrived, Capture, Captured, Effect, Fact, Restore, Send
 from synergy_nb.dataflow.streams.exchange import RESEND_MOST_S, Exchange
@@ -43,7 +43,7 @@ from synergy_nb.dataflow.streams.orders import Orders
 from synergy_nb.dataflow.streams.roles import Roles
 from synergy_nb.dataflow.streams.snapshots import SNAPSHOT_S, Snapshots
 from synergy_nb.dataflow.streams.timers import Timers
-from synergy_nb.dataflow.streams.values import CLIENT, COPY, Chunk, OnLag, Output, Point, Reader
+from synergy_nb.dataflow.streams.values import CLIENT, COPY, Chunk, OnLag, Output, Point, Reader, encoded
 from synergy_nb.dataflow.together import TOGETHER_WORK, contemporary
 from synergy_nb.dataflow.tuples import END
 
@@ -70,6 +70,12 @@ class Hosting:
         here and downstream).
     left
         Gives the cores that the peer has left, which it tells those who send it data.
+    machine
+        Gives the machine whose memory the peer can read; empty where it reads none but its own.
+    near
+        Whether the peer with this address shares memory with this one.
+    share
+        Makes the encoded form of a chunk for peers that share memory.
     """
 
     def __init__(
@@ -80,6 +86,9 @@ class Hosting:
         memory: Memory | None = None,
         discipline: str = "fcfs",
         left: Callable[[], float] = float,
+        machine: Callable[[], str] = str,
+        near: Callable[[str], bool] = lambda _: False,
+        share: Callable[[Chunk], None] = encoded,
     ) -> None:
         self.peer = peer
         self.create = create
@@ -87,6 +96,9 @@ class Hosting:
         self.memory = Memory() if memory is None else memory
         self.discipline = discipline
         self.left = left
+        self.machine = machine
+        self.near = near
+        self.share = share
         self.deployments: dict[str, Deployment] = {}
         self.components: dict[tuple[str, str], Component] = {}
         self.orders = Orders()
@@ -208,7 +220,16 @@ class Hosting:
                 return False
             return accept is None or accept(chosen, chunk)
 
-        return chosen.take(now, joins if together else None)
+        return chosen.take(now, joins if together else None, self.encoder(chosen))
+
+    def encoder(self, component: Component) -> Callable[[Chunk], None] | None:
+        """What makes the encoded form of the chunks of a component; None: none is needed."""
+        match component.encoding(self.near):
+            case Encoding.NONE:
+                return None
+            case Encoding.SHARED:
+                return self.share
+        return encoded
 
     def _due(self, component: Component, chunk: Chunk) -> float:
         """When a chunk's result should be at the sink or, by slack, when it should begin to be made; 0 by arrival."""

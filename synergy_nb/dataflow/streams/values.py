@@ -37,7 +37,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from synergy_nb.dataflow.tuples import START, Batch, Item, Punctuation
+from synergy_nb.dataflow.tuples import START, Batch, Item, Punctuation, encode
 
 __all__ = [
     "CLIENT",
@@ -53,6 +53,7 @@ __all__ = [
     "Run",
     "Stream",
     "chunks_of",
+    "encoded",
 ]
 
 OVERHEAD: Final = 64  # bytes that an item takes beside its table; keeps the size of an item positive
@@ -211,7 +212,10 @@ class Chunk(msgspec.Struct, eq=False, gc=False):
     determinants
         Orders of inputs that it depends on and that no earlier chunk of the output carries; its own is the last.
     payload
-        Its encoded form, which the driver makes once, when the first reader on another peer needs it.
+        Its encoded form, which is made once, when the first reader on another peer needs it.
+    kept
+        Memory that peers of this machine read instead of the encoded form, as long as this is there; None: they read
+        the encoded form.
     """
 
     start: Point
@@ -220,6 +224,7 @@ class Chunk(msgspec.Struct, eq=False, gc=False):
     size: int
     determinants: tuple[Determinant, ...] = ()
     payload: bytes | None = None
+    kept: object = None
 
     @property
     def rows(self) -> int:
@@ -239,7 +244,7 @@ class Chunk(msgspec.Struct, eq=False, gc=False):
         rest = msgspec.structs.replace(item, table=item.table.slice(position - item.position), position=position)
         start = Point(position, self.start.until)
         size = rest.nbytes + OVERHEAD
-        return msgspec.structs.replace(self, start=start, item=rest, size=size, payload=None)
+        return msgspec.structs.replace(self, start=start, item=rest, size=size, payload=None, kept=None)
 
     def before(self, position: int) -> Chunk:
         """The part of it that ends at a position inside of it."""
@@ -248,7 +253,12 @@ class Chunk(msgspec.Struct, eq=False, gc=False):
             return self
         first = msgspec.structs.replace(item, table=item.table.slice(0, position - item.position))
         end, size = Point(position, self.end.until), first.nbytes + OVERHEAD
-        return msgspec.structs.replace(self, end=end, item=first, size=size, payload=None)
+        return msgspec.structs.replace(self, end=end, item=first, size=size, payload=None, kept=None)
+
+
+def encoded(chunk: Chunk) -> None:
+    """Make the encoded form of a chunk."""
+    chunk.payload, chunk.kept = encode(chunk.item), None
 
 
 def chunks_of(items: Iterable[Item], start: Point) -> list[Chunk]:

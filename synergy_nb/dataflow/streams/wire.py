@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import msgspec
@@ -41,7 +41,7 @@ from synergy_nb.dataflow.streams.frames import (
     Want,
 )
 from synergy_nb.dataflow.streams.parts import Part, Piece
-from synergy_nb.dataflow.streams.values import Chunk, Determinant, Output, Point, Reader, Run
+from synergy_nb.dataflow.streams.values import Chunk, Determinant, Output, Point, Reader, Run, encoded
 
 __all__ = ["decode", "encode"]
 
@@ -102,18 +102,26 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Header).decode
 
 
-def encode(frame: Frame) -> bytes:
-    """The bytes of a frame; items that have not been encoded yet are, and stay so."""
-    return b"".join(parts(frame))
+def encode(frame: Frame, *, near: bool = False) -> bytes:
+    """The bytes of a frame; items that have not been encoded yet are, and stay so.
+
+    Parameters
+    ----------
+    frame
+        Frame that is sent.
+    near
+        Whether it is for a peer that shares memory with this one, and can read batches there.
+    """
+    return b"".join(parts(frame, near=near))
 
 
-def parts(frame: Frame) -> Iterator[bytes]:
+def parts(frame: Frame, *, near: bool = False) -> Iterator[bytes]:
     """The bytes of a frame in several pieces, none of which is copied."""
     payloads: list[bytes] = []
     header: _Header
     match frame:
         case Data():
-            payloads = [_payload(chunk) for chunk in frame.chunks]
+            payloads = [_payload(chunk, near) for chunk in frame.chunks]
             chunks = tuple(
                 _Chunk(chunk.start, chunk.end, chunk.size, chunk.determinants, len(payload))
                 for chunk, payload in zip(frame.chunks, payloads, strict=True)
@@ -149,14 +157,25 @@ def _outline(piece: Piece) -> _Piece:
     return _Piece(piece.number, piece.check, len(piece.data))
 
 
-def _payload(chunk: Chunk) -> bytes:
-    if chunk.payload is None:
-        chunk.payload = tuples.encode(chunk.item)
+def _payload(chunk: Chunk, near: bool) -> bytes:
+    if chunk.payload is None or (chunk.kept is not None and not near):
+        encoded(chunk)
+    assert chunk.payload is not None
     return chunk.payload
 
 
-def decode(data: bytes | bytearray | memoryview) -> Frame:
+def decode(
+    data: bytes | bytearray | memoryview,
+    item_of: Callable[[memoryview], tuples.Item] = tuples.decode,
+) -> Frame:
     """The frame that :func:`encode` wrote.
+
+    Parameters
+    ----------
+    data
+        Bytes of one frame.
+    item_of
+        Decodes an item.
 
     Raises
     ------
@@ -177,7 +196,8 @@ def decode(data: bytes | bytearray | memoryview) -> Frame:
         case _Data():
             lengths = [chunk.length for chunk in header.chunks]
             chunks = tuple(
-                _chunk(chunk, payload) for chunk, payload in zip(header.chunks, _cut(rest, lengths), strict=True)
+                _chunk(chunk, item_of(payload))
+                for chunk, payload in zip(header.chunks, _cut(rest, lengths), strict=True)
             )
             return Data(header.output, header.reader, header.start, chunks, header.began, header.trimmed)
         case _State():
@@ -226,8 +246,7 @@ def _pieces(outlines: tuple[_Piece, ...], view: memoryview) -> tuple[Piece, ...]
     return tuple(pieces)
 
 
-def _chunk(outline: _Chunk, payload: memoryview) -> Chunk:
-    item = tuples.decode(payload)
+def _chunk(outline: _Chunk, item: tuples.Item) -> Chunk:
     rows = item.rows if isinstance(item, tuples.Batch) else 0
     if item.position != outline.start.position or outline.end.position - outline.start.position != rows:
         place = f"{outline.start.position} to {outline.end.position}"

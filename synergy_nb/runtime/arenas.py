@@ -1,0 +1,165 @@
+"""Batches in memory that peers of one machine share: written once by who makes them, read in place by who gets them.
+
+Theory of operation
+-------------------
+A peer writes the tables of large batches as Arrow IPC streams into *arenas*: anonymous files in memory, which go with
+the last process that has them open, however that ends. What it sends is a *reference*: an item like any other
+(:func:`synergy_nb.dataflow.tuples.encode_reference`), with the arena and the place in it instead of the table. The
+reader maps the arena, read-only, and its columns are what stands there: nothing is copied, and there is no checksum, as
+there is no wire. An arena stays open as long as the log of its producer keeps one of its batches; who has mapped it
+keeps its memory beyond that. Nothing is ever written twice at the same place.
+
+Peers can share memory if they run on the same machine, under the same user, with the same process ids:
+:func:`machine` says which those are. It is empty where the system has no such files.
+"""
+
+from __future__ import annotations
+
+import functools
+import mmap
+import os
+import secrets
+import threading
+import weakref
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+import pyarrow as pa
+
+from synergy_nb.dataflow.streams.values import Chunk
+from synergy_nb.dataflow.tuples import Batch, Reference, encode, encode_reference
+
+__all__ = ["LEAST", "Arenas", "Gone", "Views", "machine"]
+
+LEAST: Final = 1 << 16  # bytes of a batch that is shared; of a smaller one, the form on the wire takes less time
+ARENA: Final = 8 << 20  # bytes of an arena
+TOKEN: Final = 16  # bytes at its beginning that tell it from whatever else has its number later
+ALIGNED: Final = 64  # bytes that columns are aligned to
+NAME: Final = "synergy"
+VIEWS: Final = pl.CompatLevel.newest()
+
+
+@functools.cache
+def machine() -> str:
+    """What peers have in common that can read one another's arenas; empty where there are none."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        processes = Path("/proc/self/ns/pid").stat().st_ino
+        os.close(os.memfd_create(NAME))
+        return f"{boot} {processes} {os.geteuid()}"
+    except (OSError, AttributeError):
+        return ""
+
+
+class _Arena:
+    """One file in memory; it is closed when nobody here needs it any more."""
+
+    def __init__(self, size: int) -> None:
+        self.number = os.memfd_create(NAME)
+        self.token = secrets.token_bytes(TOKEN)
+        os.ftruncate(self.number, size)
+        self.memory = mmap.mmap(self.number, size)
+        self.memory[:TOKEN] = self.token
+        self.size = size
+        self.used = ALIGNED
+        weakref.finalize(self, os.close, self.number)
+
+
+class Arenas:
+    """The arenas that a peer writes to; may be used in any thread."""
+
+    def __init__(self) -> None:
+        self._arena: _Arena | None = None
+        self._lock = threading.Lock()
+
+    def encode(self, chunk: Chunk) -> None:
+        """Make the encoded form of a chunk: a reference if it is a large batch, and all of it otherwise."""
+        item = chunk.item
+        if not isinstance(item, Batch) or item.nbytes < LEAST:
+            chunk.payload = encode(item)
+            return
+        table = item.table.to_arrow(compat_level=VIEWS)
+        probe = pa.MockOutputStream()
+        with pa.ipc.new_stream(probe, table.schema) as writer:
+            writer.write_table(table)
+        size = probe.size()
+        arena, start = self._room(size)
+        place = pa.py_buffer(memoryview(arena.memory)[start : start + size])
+        with pa.FixedSizeBufferWriter(place) as file, pa.ipc.new_stream(file, table.schema) as writer:
+            writer.write_table(table)
+        chunk.kept = arena
+        chunk.payload = encode_reference(item, Reference(os.getpid(), arena.number, arena.token, start, size))
+
+    def _room(self, size: int) -> tuple[_Arena, int]:
+        """An arena, and where so many bytes may be written in it."""
+        with self._lock:
+            arena = self._arena
+            if arena is None or arena.used + size > arena.size:
+                arena = self._arena = _Arena(max(ARENA, size + ALIGNED))
+            start = arena.used
+            arena.used = -(-(start + size) // ALIGNED) * ALIGNED
+            return arena, start
+
+
+class Gone(ValueError):
+    """What a reference leads to cannot be read: it has gone, or was never there for this peer."""
+
+
+class _View:
+    """An arena of another peer, mapped read-only."""
+
+    def __init__(self, reference: Reference) -> None:
+        path = f"/proc/{reference.process}/fd/{reference.number}"
+        try:
+            if not str(Path(path).readlink()).startswith(f"/memfd:{NAME}"):
+                raise Gone(f"{path}: expected an arena")
+            number = os.open(path, os.O_RDONLY)
+        except OSError as error:
+            raise Gone(f"{path}: {error.strerror}; expected an arena") from None
+        try:
+            self.memory = mmap.mmap(number, 0, prot=mmap.PROT_READ)
+        except (OSError, ValueError) as error:
+            raise Gone(f"{path}: {error}; expected an arena") from None
+        finally:
+            os.close(number)
+
+
+class Views:
+    """The arenas of others that a peer reads; may be used in any thread."""
+
+    def __init__(self) -> None:
+        self._views: weakref.WeakValueDictionary[tuple[int, int, bytes], _View] = weakref.WeakValueDictionary()
+        self._last: dict[int, _View] = {}  # by process, so that an arena is not mapped anew for each of its batches
+
+    def table(self, reference: Reference) -> pl.DataFrame:
+        """The table that a reference leads to.
+
+        Raises
+        ------
+        Gone
+            If it cannot be read here.
+        ValueError
+            If it is no table.
+        """
+        key = (reference.process, reference.number, reference.token)
+        view = self._views.get(key)
+        if view is None:
+            view = self._views[key] = self._last[reference.process] = _View(reference)
+        memory = view.memory
+        if memory[:TOKEN] != reference.token:
+            del self._views[key]
+            self._last.pop(reference.process, None)
+            raise Gone(f"arena {reference.number} of process {reference.process}: it has gone")
+        if reference.start < ALIGNED or reference.size < 0 or reference.start + reference.size > len(memory):
+            raise ValueError(
+                f"reference: bytes {reference.start} to {reference.start + reference.size}; expected some of {ALIGNED} "
+                f"to {len(memory)}"
+            )
+        place = pa.py_buffer(memoryview(memory)[reference.start : reference.start + reference.size])
+        try:
+            table = pl.from_arrow(pa.ipc.open_stream(place).read_all(), rechunk=False)
+        except (pa.ArrowException, pl.exceptions.PolarsError, OSError) as error:
+            raise ValueError(f"reference: no Arrow IPC stream: {str(error).splitlines()[0][:200]}") from None
+        assert isinstance(table, pl.DataFrame)
+        return table

@@ -1,0 +1,122 @@
+"""Memory that peers of one machine share: what is written once and read in place, and what leads nowhere."""
+
+from __future__ import annotations
+
+import gc
+import os
+
+import msgspec
+import polars as pl
+import pytest
+
+from synergy_nb.dataflow import tuples
+from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, chunks_of
+from synergy_nb.dataflow.tuples import Batch, Item, Punctuation, Reference
+from synergy_nb.runtime.arenas import ALIGNED, LEAST, Arenas, Gone, Views, machine
+
+pytestmark = pytest.mark.skipif(not machine(), reason="this system has no memory that processes can share by reference")
+
+
+def table(rows: int) -> pl.DataFrame:
+    numbers = pl.int_range(rows, dtype=pl.Int64, eager=True)
+    return pl.DataFrame(
+        {
+            "time": numbers.cast(pl.Datetime("us")),
+            "v": numbers,
+            "name": pl.select(
+                pl.when(numbers % 3 > 0).then(pl.concat_str(pl.lit("a long name "), numbers))
+            ).to_series(),
+            "yes": numbers % 2 == 0,
+        }
+    )
+
+
+def chunk(rows: int, position: int = 0) -> Chunk:
+    (made,) = chunks_of([Batch(table(rows), position, 1.5, 20.0)], ORIGIN._replace(position=position))
+    return made
+
+
+def read(payload: bytes | None, views: Views) -> Item:
+    assert payload is not None
+    return tuples.decode(payload, views.table)
+
+
+def reference(payload: bytes | None) -> Reference:
+    found: list[Reference] = []
+
+    def take(to: Reference) -> pl.DataFrame:
+        found.append(to)
+        return table(1)
+
+    assert payload is not None
+    tuples.decode(payload, take)
+    return found[0]
+
+
+def test_a_large_batch_is_read_where_it_was_written() -> None:
+    arenas, views = Arenas(), Views()
+    chunks = [chunk(20_000), chunk(30_000, 20_000), chunk(400_000, 50_000)]
+    for each in chunks:
+        arenas.encode(each)
+        assert each.kept is not None
+        assert each.payload is not None
+        assert len(each.payload) < 300
+    assert [read(each.payload, views) for each in chunks] == [each.item for each in chunks]
+    places = [reference(each.payload) for each in chunks]
+    assert places[0].number == places[1].number, "one arena has room for both"
+    assert places[1].start % ALIGNED == 0
+
+
+def test_small_batches_and_punctuations_are_sent() -> None:
+    arenas = Arenas()
+    small, promise = chunk(LEAST // 100), chunks_of([Punctuation(5, 0, 0.0)], ORIGIN)[0]
+    for each in (small, promise):
+        arenas.encode(each)
+        assert each.kept is None
+        assert each.payload is not None
+        assert tuples.decode(each.payload) == each.item
+
+
+def test_what_was_read_stays_when_its_producer_has_let_go_of_it() -> None:
+    arenas, views = Arenas(), Views()
+    one = chunk(20_000)
+    arenas.encode(one)
+    payload, wanted = one.payload, one.item
+    item = read(payload, views)
+    number = reference(payload).number
+    one.kept = None
+    del arenas
+    gc.collect()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(number)
+    assert item == wanted
+    with pytest.raises(Gone, match="expected an arena"):
+        read(payload, Views())
+
+
+def test_references_that_lead_elsewhere_are_refused() -> None:
+    arenas, views = Arenas(), Views()
+    one = chunk(20_000)
+    arenas.encode(one)
+    right = reference(one.payload)
+    assert isinstance(one.item, Batch)
+    file = os.open("/dev/null", os.O_RDONLY)
+    try:
+        for wrong, error in (
+            ({"token": b"0" * 16}, Gone),
+            ({"number": file}, Gone),
+            ({"number": 1 << 20}, Gone),
+            ({"process": 1 << 22}, Gone),
+            ({"start": 0}, ValueError),
+            ({"size": 1 << 40}, ValueError),
+            ({"size": -1}, ValueError),
+            ({"start": right.start + 8}, ValueError),
+        ):
+            payload = tuples.encode_reference(one.item, msgspec.structs.replace(right, **wrong))
+            with pytest.raises(error, match=r"expected|gone|reference"):
+                read(payload, views)
+    finally:
+        os.close(file)
+    assert read(one.payload, views) == one.item
+    with pytest.raises(ValueError, match="a reference to memory of another process; expected a table"):
+        tuples.decode(one.payload or b"")
