@@ -21,6 +21,7 @@ import os
 import secrets
 import threading
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -28,15 +29,16 @@ import polars as pl
 import pyarrow as pa
 
 from synergy_nb.dataflow.streams.values import Chunk
-from synergy_nb.dataflow.tuples import Batch, Reference, encode, encode_reference
+from synergy_nb.dataflow.tuples import Batch, Item, Reference, decode, encode, encode_reference
 
-__all__ = ["LEAST", "Arenas", "Gone", "Views", "machine"]
+__all__ = ["LEAST", "Arenas", "Gone", "Shared", "Views", "machine"]
 
 LEAST: Final = 1 << 16  # bytes of a batch that is shared; of a smaller one, the form on the wire takes less time
 ARENA: Final = 8 << 20  # bytes of an arena
 TOKEN: Final = 16  # bytes at its beginning that tell it from whatever else has its number later
 ALIGNED: Final = 64  # bytes that columns are aligned to
 NAME: Final = "synergy"
+FAILURES: Final = 8  # references that may lead nowhere before a peer wants batches in no other way than over the link
 VIEWS: Final = pl.CompatLevel.newest()
 
 
@@ -163,3 +165,46 @@ class Views:
             raise ValueError(f"reference: no Arrow IPC stream: {str(error).splitlines()[0][:200]}") from None
         assert isinstance(table, pl.DataFrame)
         return table
+
+
+class Shared:
+    """What a peer shares with others on its machine.
+
+    Parameters
+    ----------
+    own
+        Gives the machine whose memory this peer can read, see :func:`machine`; empty where it reads none but its own.
+
+    Attributes
+    ----------
+    arenas : Arenas
+        What it writes to.
+    """
+
+    def __init__(self, own: Callable[[], str]) -> None:
+        self.arenas = Arenas()
+        self._own = own
+        self._views = Views()
+        self._machines: dict[str, str] = {}  # peer to the machine whose memory it can read
+        self._failures = 0
+
+    def machine(self) -> str:
+        """The machine that others are told of; empty once too much could not be read."""
+        return self._own() if self._failures < FAILURES else ""
+
+    def told(self, peer: str, machine: str) -> None:
+        """A peer says whose memory it can read."""
+        self._machines[peer] = machine
+
+    def near(self, peer: str) -> bool:
+        """Whether a peer can read what is in the memory of this one."""
+        machine = self._machines.get(peer)
+        return bool(machine) and machine == self._own()
+
+    def failed(self) -> None:
+        """A reference led nowhere."""
+        self._failures += 1
+
+    def item(self, payload: memoryview) -> Item:
+        """The item that was encoded, whose table may be in memory of another peer; in any thread."""
+        return decode(payload, self._views.table)

@@ -31,10 +31,11 @@ from synergy_nb.runtime.instances import (
     read_paced,
     warm,
 )
+from synergy_nb.runtime.running import Runtime
 from synergy_nb.runtime.sinks import Portion, Sink, Sinks
 from synergy_nb.runtime.sources import Feed, PushFeed, Sample, Stream
 from synergy_nb.runtime.spark import SparkHost, SparkPart
-from synergy_nb.runtime.streamdriver import SHARED, STREAM, Runtime, StreamDriver
+from synergy_nb.runtime.streamdriver import SHARED, STREAM, StreamDriver
 from synergy_nb.signatures import Segment
 
 __all__ = ["Host", "Runtime"]

@@ -18,9 +18,8 @@ import math
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from synergy_nb.dataflow import tuples
 from synergy_nb.dataflow.logic import ANYTHING, Saved
 from synergy_nb.dataflow.memory import Memory
 from synergy_nb.dataflow.streams.component import Component
@@ -33,12 +32,12 @@ from synergy_nb.dataflow.streams.log import LIMITS, Limits
 from synergy_nb.dataflow.streams.values import Chunk, Point
 from synergy_nb.dataflow.streams.wire import decode, encode
 from synergy_nb.dataflow.together import TOGETHER_ROWS
-from synergy_nb.dataflow.tuples import Item
 from synergy_nb.overheads import HOP, SOURCE, Overheads
-from synergy_nb.runtime.arenas import Arenas, Gone, Views
+from synergy_nb.runtime.arenas import Gone, Shared
+from synergy_nb.runtime.running import Runtime
 from synergy_nb.runtime.sources import Feed
 
-__all__ = ["SHARED", "STREAM", "Runtime", "StreamDriver"]
+__all__ = ["SHARED", "STREAM", "StreamDriver"]
 
 STREAM: Final = "stream"  # channel of the link that frames go over
 SHARED: Final = "shared"  # channel of frames that refer to memory which peers share
@@ -48,31 +47,9 @@ LIGHT_SECONDS: Final = 0.6e-3  # that such chunks may have been taking
 LIGHT_BYTES: Final = 1 << 20  # that the execution of such chunks may need
 HEAVY_SECONDS: Final = 0.05  # from which on an execution in a thread is one that the loop's thread must not wait for
 HEAVY_BYTES: Final = 64 << 20  # from which on that an execution needs it is expected to take so long
-FAILURES: Final = 8  # references that may lead nowhere before this peer gets batches in no other way than over the link
 TURN_SECONDS: Final = 1e-3  # spent on the loop's thread before others get their turn
 
 Key = tuple[str, str]
-
-
-class Runtime(Protocol):
-    """What the driver needs of the running peer; everything is called on the loop's thread, ``clock`` from any."""
-
-    @property
-    def address(self) -> str:
-        """The peer's address."""
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop that the peer runs on."""
-
-    def clock(self) -> float:
-        """Wall-clock seconds that never step back."""
-
-    def send_data(self, to: str, channel: str, payload: bytes) -> None:
-        """Put ``payload`` on its way to the host of the peer at ``to``."""
-
-    def record(self, kind: str, subject: str = "", **detail: Any) -> None:
-        """Write a past fact to the journal."""
 
 
 class StreamDriver:
@@ -130,19 +107,16 @@ class StreamDriver:
         machine: Callable[[], str] = str,
         overheads: Overheads | None = None,
     ) -> None:
-        self._arenas, self._views = Arenas(), Views()
-        self._machine = machine
-        self._machines: dict[str, str] = {}  # peer to the machine whose memory it can read
-        self._unreadable = 0  # references that led nowhere
+        self._shared = Shared(machine)
         self.hosting = Hosting(
             runtime.address,
             create,
             limits,
             memory,
             left=left,
-            machine=self._own_machine,
-            near=self._near,
-            share=self._arenas.encode,
+            machine=self._shared.machine,
+            near=self._shared.near,
+            share=self._shared.arenas.encode,
         )
         self.feeds: dict[Component, Feed] = {}
         self._runtime = runtime
@@ -182,7 +156,7 @@ class StreamDriver:
             return
         if queue is None:
             queue = self._arriving[sender] = deque()
-        future = self._runtime.loop.run_in_executor(self._pool, decode, payload, self._item)
+        future = self._runtime.loop.run_in_executor(self._pool, decode, payload, self._shared.item)
         queue.append(future)
         future.add_done_callback(lambda _: self._decoded(sender))
 
@@ -198,20 +172,9 @@ class StreamDriver:
             self._overheads.observe(HOP, self._clock() - began)
         self._carry_out(effects)
 
-    def _item(self, payload: memoryview) -> Item:
-        return tuples.decode(payload, self._views.table)
-
-    def _own_machine(self) -> str:
-        return self._machine() if self._unreadable < FAILURES else ""
-
-    def _near(self, peer: str) -> bool:
-        """Whether a peer can read what is in the memory of this one."""
-        machine = self._machines.get(peer, "")
-        return bool(machine) and machine == self._machine()
-
     def _cannot_read(self, sender: str) -> None:
-        """What a peer has referred to has gone, or cannot be read here: ask again, and not in this way for ever."""
-        self._unreadable += 1
+        """What a peer has referred to has gone, or cannot be read here: ask for it again."""
+        self._shared.failed()
         if not self._closed:
             self._carry_out(self.hosting.link_down(sender, self._clock()))
 
@@ -219,7 +182,7 @@ class StreamDriver:
         if isinstance(frame, Ack):
             self._heard(sender, frame.left)
         elif isinstance(frame, Subscribe):
-            self._machines[sender] = frame.machine
+            self._shared.told(sender, frame.machine)
         return self.hosting.receive(sender, frame, self._clock())
 
     def _decoded(self, sender: str) -> None:
@@ -246,7 +209,7 @@ class StreamDriver:
 
     def link_down(self, peer: str) -> None:
         """What was under way to or from a peer may be lost."""
-        self._machines.pop(peer, None)
+        self._shared.told(peer, "")
         if not self._closed:
             self._carry_out(self.hosting.link_down(peer, self._clock()))
 
@@ -313,7 +276,7 @@ class StreamDriver:
         self.soon()
 
     def _send(self, to: str, frame: Frame) -> None:
-        near = self._near(to)
+        near = self._shared.near(to)
         refers = near and isinstance(frame, Data) and any(chunk.kept is not None for chunk in frame.chunks)
         try:
             self._runtime.send_data(to, SHARED if refers else STREAM, encode(frame, near=near))

@@ -201,6 +201,13 @@ class Component(Measured):
             return queue[0] if queue else None
         return min((port.queue[0] for port in self.ports if port.queue), default=None, key=lambda one: one.sequence)
 
+    def due(self, chunk: Chunk, discipline: str) -> float:
+        """When a chunk's result should be at the sink or, by slack, when it should begin to be made; 0 by arrival."""
+        if discipline == "fcfs":
+            return 0.0
+        due = chunk.born + self.limit
+        return due if discipline == "edf" else due - (self.tuple_s.moving + self.remaining) * chunk.rows
+
     def _next_run(self) -> Run | None:
         """The next part of the prescribed order that has not been read yet."""
         while self.prescribed:

@@ -203,7 +203,7 @@ class Hosting:
         for component, first in self._runnable.items():
             if accept is not None and (component.steps or not accept(component, first.chunk)):
                 continue
-            rank = (self._due(component, first.chunk), first.sequence)
+            rank = (component.due(first.chunk, self.discipline), first.sequence)
             if best is None or rank < best_rank:
                 best, best_rank = component, rank
         if best is None:
@@ -230,15 +230,6 @@ class Hosting:
             case Encoding.SHARED:
                 return self.share
         return encoded
-
-    def _due(self, component: Component, chunk: Chunk) -> float:
-        """When a chunk's result should be at the sink or, by slack, when it should begin to be made; 0 by arrival."""
-        if self.discipline == "fcfs":
-            return 0.0
-        due = chunk.born + component.limit
-        if self.discipline == "edf":
-            return due
-        return due - (component.tuple_s.moving + component.remaining) * chunk.rows
 
     def finished(self, work: Work, outcome: Outcome, now: float) -> list[Effect]:
         """An execution has ended."""
