@@ -178,7 +178,7 @@ class Shared:
     Attributes
     ----------
     arenas : Arenas
-        What it writes to.
+        Memory that it writes to.
     """
 
     def __init__(self, own: Callable[[], str]) -> None:
