@@ -486,8 +486,10 @@ def test_nothing_is_executed_on_the_loop_while_an_operator_takes_long_elsewhere(
             other.light_s = other.light_punctuation_s = 0.0
             await world.until(lambda: heavy.running and bool(other.ports[0].queue))
             occupied = [driver.occupied]
-            for _ in range(100):  # turns of the loop
-                await asyncio.sleep(0)
+            for _ in range(100):
+                turn = loop.create_future()
+                loop.call_soon(turn.set_result, None)
+                await turn
             assert other.ports[0].queue, "it waits for a thread"
             go.set()
             await world.until(lambda: world.ended)
