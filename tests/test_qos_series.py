@@ -321,6 +321,29 @@ def test_components_wait_run_fail_and_are_lost_with_their_peer() -> None:
         assert head(lost)[2] in ("peer-2 does not answer.", "peer-2 died.")
 
 
+def test_a_component_is_where_it_has_moved_to_or_has_stayed() -> None:
+    operator, here, there = "filter", PEERS[1], PEERS[4]
+    begun = Event(START + 11, there, "component_deployed", "top-1", {"operator": operator})
+    graph = {name: PEERS[number % len(PEERS)] for number, name in enumerate(top_pairs().operators)} | {operator: there}
+    move = {"operator": operator, "at": here, "to": there}
+    found = happened(
+        begun,
+        Event(START + 11.5, PEERS[0], "moved", "top-1", {**move, "seconds": 0.5, "peers": graph}),
+        Event(START + 11.6, here, "component_undeployed", "top-1", {"operator": operator}),
+    )
+    assert states(found)[operator] == "running"
+    assert found.components["top-1", operator].peer == there
+    assert standing(found)["marks"]["list"][-1]["said"] == "filter moved from peer-2 to peer-5"
+    gone = Event(START + 11.6, there, "component_undeployed", "top-1", {"operator": operator})
+    refused = Event(START + 11.5, PEERS[0], "move_given_up", "top-1", {**move, "reason": f"peer {there} died"})
+    for events in ((begun, refused, gone), (begun, gone, refused)):
+        found = happened(*events)
+        assert states(found)[operator] == "running"
+        assert found.components["top-1", operator].peer == here
+        said = standing(found)["marks"]["list"][-1]["said"]
+        assert said == "filter did not move to peer-5: peer-5 died"
+
+
 @pytest.mark.parametrize(
     "back",
     [
