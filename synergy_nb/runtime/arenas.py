@@ -31,7 +31,7 @@ import pyarrow as pa
 from synergy_nb.dataflow.streams.values import Chunk
 from synergy_nb.dataflow.tuples import Batch, Item, Reference, decode, encode, encode_reference
 
-__all__ = ["LEAST", "Arenas", "Gone", "Shared", "Views", "machine"]
+__all__ = ["LEAST", "Arenas", "Gone", "Shared", "Views", "grows", "machine"]
 
 LEAST: Final = 1 << 16  # bytes of a batch that is shared; of a smaller one, the form on the wire takes less time
 ARENA: Final = 8 << 20  # bytes of an arena
@@ -102,6 +102,16 @@ class Arenas:
             start = arena.used
             arena.used = -(-(start + size) // ALIGNED) * ALIGNED
             return arena, start
+
+
+def grows(chunk: Chunk) -> bool:
+    """Whether it takes the longer to read a chunk from shared memory the larger it is: text is looked through."""
+    item = chunk.item
+    return chunk.kept is not None and isinstance(item, Batch) and any(map(_is_text, item.table.dtypes))
+
+
+def _is_text(kind: pl.DataType) -> bool:
+    return kind in (pl.String, pl.Binary)
 
 
 class Gone(ValueError):

@@ -33,14 +33,14 @@ from synergy_nb.dataflow.streams.values import Chunk, Point
 from synergy_nb.dataflow.streams.wire import decode, encode
 from synergy_nb.dataflow.together import TOGETHER_ROWS
 from synergy_nb.overheads import HOP, SOURCE, Overheads
-from synergy_nb.runtime.arenas import Gone, Shared
+from synergy_nb.runtime.arenas import Gone, Shared, grows
 from synergy_nb.runtime.running import Runtime
 from synergy_nb.runtime.sources import Feed
 
 __all__ = ["SHARED", "STREAM", "StreamDriver"]
 
 STREAM: Final = "stream"  # channel of the link that frames go over
-SHARED: Final = "shared"  # channel of frames that refer to memory which peers share
+SHARED: Final = "shared"  # channel of frames that refer to text in shared memory, which takes time to look through
 LARGE: Final = 1 << 16  # bytes from which on a frame is decoded, and a state encoded or restored, in another thread
 LIGHT_ROWS: Final = 64  # tuples that may be executed on the loop's thread
 LIGHT_SECONDS: Final = 0.6e-3  # that such chunks may have been taking
@@ -163,7 +163,10 @@ class StreamDriver:
     def _take(self, sender: str, payload: bytes) -> None:
         began = self._clock()
         try:
-            frame = decode(payload)
+            frame = decode(payload, self._shared.item)
+        except Gone:
+            self._cannot_read(sender)
+            return
         except ValueError as error:
             self._runtime.record("data_refused", sender, reason=str(error))
             return
@@ -277,7 +280,7 @@ class StreamDriver:
 
     def _send(self, to: str, frame: Frame) -> None:
         near = self._shared.near(to)
-        refers = near and isinstance(frame, Data) and any(chunk.kept is not None for chunk in frame.chunks)
+        refers = near and isinstance(frame, Data) and any(map(grows, frame.chunks))
         try:
             self._runtime.send_data(to, SHARED if refers else STREAM, encode(frame, near=near))
         except (OSError, BufferError):
