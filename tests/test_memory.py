@@ -256,6 +256,55 @@ def test_what_grows_too_large_fails_by_name_and_another_application_goes_on(whic
     play(scenario)
 
 
+class Keeping:
+    """A logic that passes on what it gets, and holds a kilobyte for each tuple."""
+
+    late = 0
+    piece_bytes = 1 << 20
+
+    def __init__(self) -> None:
+        self.state_bytes = 0
+
+    def needs(self, _: int, item: Item) -> float:
+        return 1000.0 * item.rows if isinstance(item, Batch) else 0.0
+
+    def take(self, _: int, item: Item) -> Iterator[Item]:
+        self.state_bytes += 1000 * item.rows if isinstance(item, Batch) else 0
+        yield item
+
+
+def test_where_components_of_a_peer_exceed_it_together_the_largest_fails_though_it_does_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def create(operator: Any, plan: Any, **options: Any) -> Any:
+        return Keeping() if operator.kind == "filter" else create_logic(operator, plan, **options)
+
+    monkeypatch.setattr(instances, "create", create)
+
+    async def scenario() -> None:
+        pair = Pair(memory=1e6)
+        one = pair.net["a"]
+        for application in ("large", "small"):
+            asked = python(application).filter("n >= 0").sink()
+            pair.deploy(application, asked, dict.fromkeys(asked.operators, "a"))
+        component = one.hosting.components["small", "filter"]
+        assert one.push("large", "large", encode(batch(list(range(700)))))
+        await until(lambda: one.hosting.components["large", "filter"].share.held == 700_000)
+        for at in range(0, 900, 100):
+            assert one.push("small", "small", encode(batch(list(range(at, at + 100)), at)))
+            await until(lambda: component.ports[0].consumed.position == at + 100)  # noqa: B023
+        await until(lambda: bool(pair.failed))
+        ((application, operator, reason),) = pair.failed
+        assert (application, operator) == ("large", "filter")
+        assert "of 1 MB together, of which it takes most" in reason
+        assert one.push("small", "small", encode(Punctuation(END, 900, 0.0)))
+        results = await pair.results("a", "small")
+        assert pl.concat([each.table for each in results])["n"].to_list() == list(range(900))
+        assert len(pair.failed) == 1
+
+    play(scenario)
+
+
 @pytest.mark.parametrize(
     "error",
     [MemoryError(), pa.ArrowMemoryError("malloc of size 8"), pl.exceptions.PanicException("capacity overflow")],
