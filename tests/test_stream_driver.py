@@ -383,10 +383,9 @@ def test_a_damaged_frame_is_recorded_and_asked_for_again() -> None:
         sent: list[int] = []
 
         def damage(to: str, channel: str, payload: bytes) -> None:
-            if len(payload) > 250:
-                sent.append(len(payload))
-                if len(sent) % 3 == 0:
-                    payload = payload[:-1] + bytes([payload[-1] ^ 1])
+            sent.append(len(payload))
+            if len(sent) % 3 == 0:
+                payload = payload[:-1] + bytes([payload[-1] ^ 1])
             send(to, channel, payload)
 
         wire.send_data = damage  # type: ignore[method-assign]
