@@ -89,6 +89,7 @@ def expected(
     """
     with tempfile.TemporaryDirectory(prefix="synergy-check-") as folder, duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
+        connection.execute("SET enable_progress_bar = false")  # it would be written where the command writes
         if table is not None:
             path, format = str(Path(folder) / "packets.parquet"), "parquet"  # noqa: A001
             table.write_parquet(path)

@@ -176,6 +176,7 @@ def _duckdb(case: Case) -> int:
             f"FROM (SELECT regexp_extract(line, '{pattern}', {names}) AS found FROM {lines})"
         )
     with duckdb.connect() as connection:
+        connection.execute("SET enable_progress_bar = false")
         connection.execute(f"CREATE TABLE tuples AS {rows}")
         found = connection.execute("SELECT count(*) FROM tuples").fetchone()
     return int(found[0]) if found else 0

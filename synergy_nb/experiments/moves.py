@@ -93,6 +93,7 @@ def query(path: Path, window: int) -> Plan:
 def expected(path: Path, window: int) -> pl.DataFrame:
     """The rows of the query by DuckDB."""
     with duckdb.connect() as connection:
+        connection.execute("SET enable_progress_bar = false")
         found = connection.sql(
             f"""
             WITH totals AS (

@@ -50,6 +50,7 @@ def expected(plan: Plan) -> pl.DataFrame:
     columns = ("link", "source", "source_port", "destination_port", "bytes")
     right_columns = ", ".join(f"r.{name} AS {name}_right" for name in columns)
     with duckdb.connect() as connection:
+        connection.execute("SET enable_progress_bar = false")
         connection.register("l", left)
         connection.register("r", right)
         rows = connection.sql(
