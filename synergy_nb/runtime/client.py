@@ -368,19 +368,20 @@ class AsyncCluster:
             If there is no such application, operator or peer; if the component cannot move, such as a sink; if the peer
             has no room for it, or dies meanwhile. The text says why, and the component is where it was.
         """
-        entries = await self.entries()
-        entry = entries[chosen(application, entries)]
-        held, status = entry.held, entry.state.status
-        if status not in LASTING:
-            raise ClusterError(f"application: {held.id!r} has ended already ({status}); expected one that runs")
+        held = self._handles.get(application)
+        if held is None:
+            entries = await self.entries()
+            held = entries[chosen(application, entries)].held
         if to not in self.peers and to not in self._names:
             raise ClusterError(f"to: {to!r}; expected {a_peer_of(_alive(await self.states()))}")
         asked = pack(Move(held.id, operator, self.peers.get(to, to)))
         outcome = unpack(await self.ask(held.origin, "move", asked, MOVES_WITHIN + 5.0), Outcome)
+        status = (await held.state()).status
+        if outcome.reason and status not in LASTING:
+            raise ClusterError(f"application: {held.id!r} has ended already ({status}); expected one that runs")
         if outcome.reason:
             why = self.readable(outcome.reason)
             raise ClusterError(f"{held.id}: {operator} did not move: {why}" if outcome.begun else why)
-        await held.state()
 
     async def entries(self) -> dict[str, Entry]:
         """Id to the state and the facts of each application, in the order of submission."""
