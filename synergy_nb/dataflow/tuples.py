@@ -298,8 +298,10 @@ def decode(data: bytes | bytearray | memoryview, table_of: Callable[[Reference],
             raise ValueError(f"reference: {len(view) - start} bytes after its header; expected none")
         table = table_of(header.to)
     else:
-        table = decode_table(view[start:])
-    kind = table.schema.get("time")
+        table = _read_table(view[start:])
+    schema = table.schema
+    _check_types(schema)
+    kind = schema.get("time")
     if kind != TYPES["time"]:
         found_kind = "no such column" if kind is None else str(kind)
         raise ValueError(f"batch: column 'time': {found_kind}; expected {TYPES['time']}")
@@ -322,16 +324,24 @@ def decode_table(data: bytes | memoryview) -> pl.DataFrame:
     ValueError
         If ``data`` is no Arrow IPC stream, or has a column of a type that tuples do not have.
     """
+    table = _read_table(data)
+    _check_types(table.schema)
+    return table
+
+
+def _read_table(data: bytes | memoryview) -> pl.DataFrame:
     try:
-        table = pl.read_ipc_stream(io.BytesIO(data))
+        return pl.read_ipc_stream(io.BytesIO(data))
     except (pl.exceptions.PolarsError, OSError, ValueError, OverflowError, MemoryError) as error:
         raise ValueError(f"table: no Arrow IPC stream: {_first_line(error)}") from None
     except pl.exceptions.PanicException as error:  # the reader's own assertions; not a subclass of Exception
         raise ValueError(f"table: no Arrow IPC stream: {_first_line(error)}") from None
-    for name, kind in table.schema.items():
+
+
+def _check_types(schema: Mapping[str, pl.DataType]) -> None:
+    for name, kind in schema.items():
         if kind not in _NAMES:
             raise ValueError(f"table: column {name!r}: type {kind}; expected one of {', '.join(TYPES)}")
-    return table
 
 
 def empty(schema: Mapping[str, str]) -> pl.DataFrame:

@@ -128,6 +128,7 @@ class Component(Measured):
         self.limit = math.inf
         self.remaining = 0.0
         self.log = StreamLog(limits=limits)
+        self._client = Reader(application, operator, CLIENT, peer)  # who collects what it makes, if it is a sink
         self.ports = [InOrder(ORIGIN if feed.application == application else None) for feed in place.inputs]
         self.order: list[Run] = []  # of what was read since the last chunk
         self.causes: list[Determinant] = []  # of what was read since the last chunk
@@ -270,7 +271,7 @@ class Component(Measured):
     @property
     def collectable(self) -> bool:
         """Whether a client has something to collect."""
-        client = self.log.cursors.get(Reader(self.application, self.operator, CLIENT, self.peer))
+        client = self.log.cursors.get(self._client)
         return client is not None and client.consumed < self.log.end
 
     def stats(self, now: float) -> dict[str, Any]:

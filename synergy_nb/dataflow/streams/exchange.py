@@ -8,7 +8,7 @@ twice as long the next time: on a slow link what is on its way must not be sent 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
 from typing import TYPE_CHECKING, Final
 
 from synergy_nb.dataflow.streams.component import Component
@@ -210,29 +210,25 @@ class Exchange:
 
     # -- time ----------------------------------------------------------------------------------------------------
 
-    def timers(self, key: tuple[str, str]) -> Iterator[float]:
-        """Times in seconds at which :meth:`tick` has something to do for a component, its copy or its recovery."""
+    def due(self, key: tuple[str, str]) -> float:
+        """Time in seconds at which :meth:`tick` has something to do for a component, its copy or its recovery."""
+        at = math.inf
         component = self._hosting.components.get(key)
         if component is not None and not component.failed:
             for port, source in zip(component.ports, self._sources[component], strict=True):
-                if not port.subscribed and source.peer:
-                    yield source.retry_at
-                if source.ack_at is not None:
-                    yield source.ack_at
+                if not port.subscribed and source.peer and source.retry_at < at:
+                    at = source.retry_at
+                if source.ack_at is not None and source.ack_at < at:
+                    at = source.ack_at
             for cursor in component.log.cursors.values():
-                if cursor.resend_at is not None:
-                    yield cursor.resend_at
+                if cursor.resend_at is not None and cursor.resend_at < at:
+                    at = cursor.resend_at
         copy = self._hosting.roles.copies.get(key)
         if copy is not None:
-            if not copy.merge.subscribed:
-                yield copy.retry_at
-            if copy.ack_at is not None:
-                yield copy.ack_at
-            if copy.ask_at is not None:
-                yield copy.ask_at
+            times = (None if copy.merge.subscribed else copy.retry_at, copy.ack_at, copy.ask_at)
+            at = min((at, *(time for time in times if time is not None)))
         recovery = self._hosting.roles.recoveries.get(key)
-        if recovery is not None:
-            yield recovery.retry_at
+        return at if recovery is None else min(at, recovery.retry_at)
 
     def tick(self, key: tuple[str, str], now: float) -> None:
         """Subscribe, acknowledge, send again and ask again where it is time."""

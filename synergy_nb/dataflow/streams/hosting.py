@@ -380,9 +380,8 @@ class Hosting:
         while self._inside:
             self._handle(self.peer, self._inside.popleft(), now)
         for key in self._touched:
-            times = self.exchange.timers(key)
+            due = self.exchange.due(key)
             component = self.components.get(key)
-            at = None
             if component is not None:
                 first = component.first
                 if first is not None:
@@ -390,9 +389,11 @@ class Hosting:
                 else:
                     self._runnable.pop(component, None)
                 at = self.snapshots.at(component)
+                if at is not None and at < due:
+                    due = at
                 if component.collectable:
                     self.effect(Arrived(*key))
-            self._timers.set(key, min((*times, *(() if at is None else (at,))), default=None))
+            self._timers.set(key, due if due < math.inf else None)
         self._touched.clear()
         effects, self._effects = self._effects, []
         return effects
