@@ -6,7 +6,8 @@ import secrets
 import threading
 from typing import TYPE_CHECKING
 
-from spark_stream.exchange import Exchange, Refused
+from spark_stream.exchange import Exchange
+from spark_stream.results import Refused
 
 if TYPE_CHECKING:
     from spark_stream.flight import FlightDoor

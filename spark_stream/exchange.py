@@ -12,6 +12,13 @@ then given all that follows from them. In a part with state they only raise Spar
 micro-batch goes by: after its commit everything that was read before it has taken effect. Spark runs such a
 micro-batch by itself, without new rows, but for a query that has just been restarted; that gets an offset with a new
 *turn*, which has nothing but a marker to read.
+
+At another peer
+---------------
+What an exchange knows beside what Spark keeps is a :class:`Handed` and the offsets that are committed. With them
+another one goes on at another peer, with the same checkpoint. Spark commits a micro-batch when :meth:`Exchange.finish`
+returns: whoever wants to go on there has to have the results by then, and to know of them. A micro-batch that Spark has
+not committed is made again from the same rows, and has the same results at the same positions.
 """
 
 from __future__ import annotations
@@ -20,42 +27,23 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 import polars as pl
 import pyarrow as pa
 
 from spark_stream.ages import Ages
+from spark_stream.results import NONE, Handed, Refused, Results, Slice
 from spark_stream.spool import FIRST, WARM, Inlet, Offset, Spool
 from spark_stream.staging import AHEAD, Files, Staged
-from spark_stream.tables import from_spark, marker, to_spark
-from synergy_nb.dataflow.operators.base import OUTPUT_ROWS
-from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation, conform
+from spark_stream.tables import marker, to_spark
+from synergy_nb.dataflow.streams.values import Point
+from synergy_nb.dataflow.tuples import END, START, Item, Punctuation
 
-__all__ = ["Exchange", "Refused", "Slice"]
+__all__ = ["Exchange"]
 
 SPLIT_ROWS: Final = 100_000  # rows from which on a micro-batch is read by two tasks
 PATIENCE: Final = 1.0  # seconds that a query without news waits for some before it asks again
-
-
-class Refused(RuntimeError):
-    """What Spark asks for is not given: the query has ended, was started anew, or asks for what was committed."""
-
-
-class Slice(NamedTuple):
-    """What one task reads of what lies between two offsets.
-
-    Parameters
-    ----------
-    first, rows
-        Number of its first row, and how many.
-    mark
-        Whether the punctuation goes with it.
-    """
-
-    first: int
-    rows: int
-    mark: bool
 
 
 class Exchange:
@@ -67,12 +55,10 @@ class Exchange:
         Name of the query.
     columns
         Columns of its result with their types.
-    stateful
-        Whether something in it goes by the watermark.
     windowed
         Whether its result is a stream of windows.
     lag
-        Microseconds by which the slowest operator with state is behind the watermark of the inputs.
+        Microseconds by which the slowest operator with state is behind the watermark of the inputs; None: none has any.
     arrange
         Puts the rows of a micro-batch in order; by default they are put in the order of their event times.
     on_items
@@ -81,6 +67,12 @@ class Exchange:
         Called when it is no longer full.
     clock
         Wall-clock seconds.
+    on_handed
+        Called behind ``on_items`` with how far that is. Spark commits the micro-batch when it returns.
+    on_committed
+        Called when inputs are needed no longer up to a later place than before.
+    since
+        What the exchange had handed over that this one takes the place of.
 
     Attributes
     ----------
@@ -93,25 +85,26 @@ class Exchange:
         name: str,
         columns: Mapping[str, str],
         *,
-        stateful: bool,
         windowed: bool,
-        lag: int = 0,
+        lag: int | None = None,
         arrange: Callable[[pl.DataFrame], pl.DataFrame] | None = None,
         on_items: Callable[[list[Item]], None],
         on_room: Callable[[], None] | None = None,
         clock: Callable[[], float] = time.time,
+        on_handed: Callable[[Handed], None] | None = None,
+        on_committed: Callable[[], None] | None = None,
+        since: Handed = NONE,
     ) -> None:
         self.name = name
         self.inlets: list[Inlet] = []  # by port
         self._schemas: list[pa.Schema] = []
-        self._columns = dict(columns)
-        self._stateful = stateful
-        self._windowed = windowed
-        self._end_time = END
         self._lag = lag
-        self._arrange = arrange
+        self._results = Results(columns, windowed=windowed, lag=lag, arrange=arrange, since=since)
+        self._end_time = END
         self._on_items = on_items
         self._on_room = on_room
+        self._on_handed = on_handed
+        self._on_committed = on_committed
         self._clock = clock
         self._changed = threading.Condition()
         self._handing = threading.Lock()
@@ -125,11 +118,12 @@ class Exchange:
         self._seen: set[tuple[int, int]] = set()  # that Spark has asked for at all
         self._low = START
         self._ages = Ages(clock())
-        self._puts: dict[str, list[pa.RecordBatch]] = {}
-        self.batch = -1
-        self._before = START  # covered when it was handed over
-        self._emitted = START
-        self._position = 0
+        self.batch = since.batch
+        self._since = since
+        self._before = since.covered  # with it
+        self._ended = since.emitted == END
+        self._dropped = False  # whether readers that the query has not are forgotten
+        self._awake = False  # whether Spark has asked for anything
         self._oldest = math.inf  # born of what was read since
 
     # -- for the peer ------------------------------------------------------------------------------------------------
@@ -154,6 +148,10 @@ class Exchange:
                 self._asked[port, tap] = FIRST
                 self._rounds[port, tap] = 0
                 self._planned[port, tap] = START
+            for each, tap, time in self._since.readers:
+                if each == port:
+                    self._planned[port, tap] = time
+                    self._seen.add((port, tap))
             return port
 
     @property
@@ -170,14 +168,25 @@ class Exchange:
         return sum(inlet.held for inlet in self.inlets if isinstance(inlet, Spool))
 
     @property
+    def committed(self) -> list[tuple[Offset, Point]]:
+        """Of each input from peers the offset that is committed, and the place from which on it is still needed."""
+        with self._changed:
+            return [(inlet.freed, inlet.committed) for inlet in self.inlets if isinstance(inlet, Spool)]
+
+    @property
+    def loose(self) -> int:
+        """Bytes of rows that no punctuation covers yet."""
+        return sum(inlet.loose for inlet in self.inlets if isinstance(inlet, Spool))
+
+    @property
     def late(self) -> int:
         """Rows that came after a punctuation that had promised there would be none."""
         return sum(inlet.late for inlet in self.inlets if isinstance(inlet, Spool))
 
     @property
     def ended(self) -> bool:
-        """Whether the end of its result has been handed over."""
-        return self._emitted == END
+        """Whether the end of its result has been handed over, and all who had to know of that do."""
+        return self._ended
 
     def append(self, port: int, item: Item) -> None:
         """Take the next item of an input."""
@@ -199,13 +208,17 @@ class Exchange:
     def begun(self, seconds: float) -> bool:
         """Wait until Spark is at work; False if it is not within so many seconds.
 
-        It is when a micro-batch has been handed over, or, of files only, when it has asked for the first ones: then the
-        Python processes that ask for it have been started.
+        It is when a micro-batch has been handed over, or, of files only and of what goes on from elsewhere, when it has
+        asked for the first ones: then the Python processes that ask for it have been started.
         """
-        files_only = all(isinstance(inlet, Files) for inlet in self.inlets)
+        asks = self._since.batch >= 0 or all(isinstance(inlet, Files) for inlet in self.inlets)
+
+        def begun() -> bool:
+            return self.batch > self._since.batch or (asks and self._awake)
+
         with self._changed:
-            self._changed.wait_for(lambda: self.batch >= 0 or self._closed or (files_only and self._seen), seconds)
-            return self.batch >= 0 or (files_only and bool(self._seen))
+            self._changed.wait_for(lambda: begun() or self._closed, seconds)
+            return begun()
 
     def stage(self, port: int, file: Staged) -> bool:
         """Take the next file of a source, and wait until another one is wanted; False if none is, ever."""
@@ -235,7 +248,7 @@ class Exchange:
         with self._changed:
             self._run += 1
             self._end_time = end_time
-            self._puts.clear()
+            self._results.forget()
             self._rounds = dict.fromkeys(self._rounds, 0)
             for inlet in self.inlets:
                 if isinstance(inlet, Files):
@@ -247,7 +260,7 @@ class Exchange:
         """Refuse everything from now on, also what waits."""
         with self._changed:
             self._closed = True
-            self._puts.clear()
+            self._results.forget()
             self._changed.notify_all()
 
     # -- for Spark's source ------------------------------------------------------------------------------------------
@@ -269,12 +282,17 @@ class Exchange:
         with self._changed:
             self._check(run)
             key = port, tap
-            if key not in self._seen:
-                self._seen.add(key)
-                self._changed.notify_all()
+            self._seen.add(key)
+            self._wake()
             self._asked[key] = start
             self._rounds[key] += 1
+            self._planned[key] = max(self._planned[key], start.time)
             inlet = self.inlets[port]
+            freed = isinstance(inlet, Spool) and self._reached(inlet, tap, start)
+        if freed:
+            self._tell_committed()
+        with self._changed:
+            self._check(run)
             while True:
                 end = inlet.latest(tap, start, self._clock())
                 if isinstance(inlet, Files):
@@ -283,7 +301,7 @@ class Exchange:
                 if end != start:
                     return end
                 again = self._rounds[key] > 1
-                if again and self._stateful and self._effect(self._covered) > self._emitted and not self._news():
+                if again and self._is_due and not self._news():
                     return start._replace(turn=start.turn + 1)
                 left = deadline - time.monotonic()
                 if not again or left <= 0 or self._news():
@@ -293,6 +311,7 @@ class Exchange:
 
     def partitions(self, run: int, port: int, tap: int, start: Offset, end: Offset) -> list[Slice]:
         """What tasks are to read of what lies between two offsets."""
+        self._await(run, port, start, end)
         with self._changed:
             self._check(run)
             inlet = self.inlets[port]
@@ -331,10 +350,12 @@ class Exchange:
         """Spark will not ask again for what lies before ``end``."""
         with self._changed:
             self._check(run)
-            self.inlets[port].commit(tap, end)
+            freed = self._reached(self.inlets[port], tap, end)
             has_room = self._room()
         if has_room and self._on_room is not None:
             self._on_room()
+        if freed:
+            self._tell_committed()
 
     # -- for Spark's sink --------------------------------------------------------------------------------------------
 
@@ -342,47 +363,49 @@ class Exchange:
         """Keep what a task has written, until :meth:`finish` tells whether it counts."""
         with self._changed:
             self._check(run)
-            self._puts[put] = batches
+            self._results.put(put, batches)
 
     def finish(self, run: int, batch: int, puts: Sequence[str]) -> None:
         """Hand a micro-batch over: what was put under ``puts``, and what is complete by that."""
         with self._handing:
             with self._changed:
                 self._check(run)
-                written = [self._puts.pop(put, None) for put in puts]
-                self._puts.clear()  # of tasks that failed
-                if batch <= self.batch:  # the run before had come so far
-                    self._oldest = math.inf
-                    self._settle()
-                    return
-                covered = self._covered
-                effective = self._effect(self._before if self._stateful else covered)
-                if self._oldest < math.inf:
-                    self._ages.oldest = self._oldest
-                missing = written.count(None)
+                written = self._results.taken(puts)
+                known = batch <= self.batch  # the run before had come so far
+                if batch > self.batch + 1:
+                    raise Refused(f"micro-batch {batch}; expected {self.batch + 1}: some are not known here")
+                missing = 0 if known else written.count(None)
                 if missing:
                     raise Refused(f"micro-batch {batch}: {missing} of {len(puts)} parts of it never came")
+                covered = self._covered
+                effective = self._results.effective(covered if self._lag is None else self._before)
+                if self._oldest < math.inf and not known:
+                    self._ages.oldest = self._oldest
                 ages = self._ages.copy()
-            items = self._items([each for part in written if part for each in part], ages)
-            if effective > self._emitted:
-                items.append(Punctuation(effective, self._position, ages.of(effective)))
-            if items:
-                self._on_items(items)
+            if not known:
+                items = self._results.items([each for part in written if part for each in part], ages)
+                if effective > self._results.emitted:
+                    items.append(Punctuation(effective, self._results.position, ages.of(effective)))
+                if items:
+                    self._on_items(items)
             with self._changed:
-                if self.batch < 0:
+                if not known:
                     self._drop()
-                self.batch, self._before = batch, covered
-                self._emitted = max(self._emitted, effective)
+                    self.batch, self._before = batch, covered
+                    self._results.emitted = max(self._results.emitted, effective)
+                    self._ages.forget(self._results.emitted)
                 self._oldest = math.inf
-                self._ages.forget(self._emitted)
                 self._settle()
+                handed = self._handed
+            if self._on_handed is not None:
+                self._on_handed(handed)
+            self._ended = handed.emitted == END
 
     def abort(self, run: int, puts: Sequence[str]) -> None:
         """Forget what was put for a micro-batch that has failed."""
         with self._changed:
             self._check(run)
-            for put in puts:
-                self._puts.pop(put, None)
+            self._results.forget(puts)
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
@@ -396,23 +419,62 @@ class Exchange:
     def _covered(self) -> int:
         return min((self._planned[key] for key in self._seen), default=START)
 
+    @property
+    def _handed(self) -> Handed:
+        readers = tuple((*key, self._planned[key]) for key in sorted(self._seen))
+        return Handed(self.batch, self._results.position, self._results.emitted, self._before, readers)
+
+    def _wake(self) -> None:
+        if not self._awake:
+            self._awake = True
+            self._changed.notify_all()
+
+    def _reached(self, inlet: Inlet, tap: int, end: Offset) -> bool:
+        """Spark will not ask again for what lies before an offset; gives whether it is needed no longer."""
+        if isinstance(inlet, Files):
+            inlet.commit(tap, end)
+            return False
+        assert isinstance(inlet, Spool)
+        before = inlet.committed
+        inlet.mark(end)
+        inlet.commit(tap, end)
+        return inlet.committed != before
+
+    def _tell_committed(self) -> None:
+        if self._on_committed is not None:
+            self._on_committed()
+
+    def _await(self, run: int, port: int, start: Offset, end: Offset) -> None:
+        """Wait until what lies between two offsets has come: who goes on from elsewhere is given it again."""
+        with self._changed:
+            self._check(run)
+            self._wake()
+            inlet = self.inlets[port]
+            if not isinstance(inlet, Spool) or start.time >= end.time:
+                return
+            inlet.mark(start)
+            inlet.mark(end)
+            inlet.wanted = max(inlet.wanted, end.time)
+            has_room = self._room()
+        if has_room and self._on_room is not None:
+            self._on_room()
+        with self._changed:
+            self._changed.wait_for(lambda: inlet.low >= end.time or self._closed or run != self._run)
+
+    @property
+    def _is_due(self) -> bool:
+        """Whether more is complete than was told."""
+        return self._results.effective(self._covered) > self._results.emitted
+
     def _drop(self) -> None:
         """Forget readers that the query has not: all others were asked before its first micro-batch."""
+        if self._dropped or not self._seen:
+            return
+        self._dropped = True
         for port, tap in tuple(self._asked):
             if (port, tap) not in self._seen:
                 self.inlets[port].drop(tap)
                 del self._asked[port, tap], self._planned[port, tap], self._rounds[port, tap]
-
-    def _effect(self, covered: int) -> int:
-        """Before which nothing follows any more when what covers a time has taken effect.
-
-        Spark's watermark counts in milliseconds.
-        """
-        if covered <= WARM:
-            return START
-        if not self._stateful or covered == END:
-            return covered
-        return (covered - self._lag) // 1000 * 1000
 
     def _news(self) -> bool:
         return any(self.inlets[port].news(tap, self._asked[port, tap]) for port, tap in self._asked)
@@ -435,20 +497,3 @@ class Exchange:
             return
         self._low = low
         self._ages.passed(low, born)
-
-    def _items(self, written: list[pa.RecordBatch], ages: Ages) -> list[Item]:
-        """Results as batches in the order of their event times; the peer's other business goes on meanwhile."""
-        if not written:
-            return []
-        table = from_spark(written)
-        table = table.sort("time", maintain_order=True) if self._arrange is None else self._arrange(table)
-        table = conform(table, self._columns)
-        first: Any = table.get_column("time").cast(pl.Int64).min()
-        if first is not None and first < self._emitted:
-            raise ValueError(f"column 'time': {first} µs since 1970; expected at least {self._emitted}, as promised")
-        items: list[Item] = []
-        for part, born in ages.parted(table, windowed=self._windowed):
-            for rows in part.iter_slices(OUTPUT_ROWS):
-                items.append(Batch(rows, self._position, born))
-                self._position += rows.height
-        return items

@@ -15,7 +15,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from spark_stream.exchange import Exchange, Refused, Slice
+from spark_stream.exchange import Exchange
+from spark_stream.results import Refused, Slice
 from spark_stream.spool import Offset
 
 __all__ = ["BATCH_ROWS", "FlightDoor"]

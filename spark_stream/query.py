@@ -28,10 +28,13 @@ from spark_stream.faults import Ended, cause, is_lost, is_passing
 from spark_stream.inputs import Port
 from spark_stream.java import SparkUnavailable
 from spark_stream.progress import Progress, progress_of
-from spark_stream.spool import Inlet, Spool
+from spark_stream.results import Handed
+from spark_stream.resuming import Resumption, claim, is_claimed
+from spark_stream.spool import FIRST, Inlet, Offset, Spool
 from spark_stream.staging import Files, Layout, Staged, convert, direct
 from spark_stream.supported import supported_source
 from spark_stream.tables import POSITION, arrow_schema
+from synergy_nb.dataflow.streams.values import ORIGIN, Point
 from synergy_nb.dataflow.tuples import Batch, Item
 from synergy_nb.plan import Operator, Plan
 from synergy_nb.plan.parts import STATEFUL
@@ -123,6 +126,15 @@ class PartQuery:
         Called when it is no longer :attr:`full`.
     leave
         Takes a session back, and whether it was lost; by default it is ended.
+    on_handed
+        Called behind ``on_items`` for each micro-batch, which Spark commits when it returns; it may raise, and Spark
+        does not.
+    on_committed
+        Called when inputs are needed no longer up to a later place than before.
+    since
+        How far the query was at another peer, with which this one goes on; None: it is a new one.
+    epoch
+        Number of peers that had the query before.
     """
 
     def __init__(
@@ -139,9 +151,16 @@ class PartQuery:
         on_progress: Callable[[Progress], None],
         on_room: Callable[[], None],
         leave: Callable[[SparkSession, bool], None] | None = None,
+        on_handed: Callable[[Handed], None] | None = None,
+        on_committed: Callable[[], None] | None = None,
+        since: Resumption | None = None,
+        epoch: int = 0,
     ) -> None:
         self.part = part
-        self.name = _named(part)
+        self.name = _named(part) if since is None else since.name
+        self._since = Resumption(self.name) if since is None else since
+        self._epoch = epoch
+        self._left = False  # whether another peer may go on with it
         self.restarts = 0  # times that it had to be started again
         self._connect = connect
         self._door = door
@@ -153,6 +172,8 @@ class PartQuery:
         self._on_progress = on_progress
         self._on_room = on_room
         self._leave = leave or _leave
+        self._on_handed = on_handed
+        self._on_committed = on_committed
         self._exchange: Exchange | None = None  # as soon as it is known what the query reads
         self._early: list[tuple[int, Item]] = []  # what came before that
         self._ports: dict[str, Port] = {}
@@ -191,6 +212,18 @@ class PartQuery:
         return exchange.held
 
     @property
+    def loose(self) -> int:
+        """Bytes of rows of its inputs that no punctuation covers yet."""
+        return self._exchange.loose if self._exchange is not None else 0
+
+    @property
+    def committed(self) -> tuple[tuple[Offset, Point], ...]:
+        """Of each input the offset that Spark has committed, and the place from which on it is still needed."""
+        if self._exchange is not None:
+            return tuple(self._exchange.committed)
+        return self._since.inputs or ((FIRST, ORIGIN),) * len(self.part.inputs)
+
+    @property
     def late(self) -> int:
         """Rows of its inputs that came after a punctuation which had promised there would be none."""
         return self._exchange.late if self._exchange is not None else 0
@@ -205,8 +238,13 @@ class PartQuery:
             self._thread = threading.Thread(target=self._work, name=f"spark {self.name}", daemon=True)
             self._thread.start()
 
+    def abandon(self, *, left: bool) -> None:
+        """Note that it is about to be stopped, and whether its folder stays for another peer that may go on with it."""
+        self._left = left
+        self._stopped.set()
+
     def stop(self) -> None:
-        """End it: no query, session, folder or thread of it is left. It does not fail, and takes seconds at most."""
+        """End it: no query, session or thread of it is left. It does not fail, and takes seconds at most."""
         self._stopped.set()
         with self._state:
             query, exchange, threads = self._query, self._exchange, [self._thread, *self._stagers]
@@ -229,7 +267,7 @@ class PartQuery:
                 self._door.dismiss(self._exchange)
             for stager in self._stagers:
                 stager.join()
-            if self._folder is not None:
+            if self._folder is not None and not (self._left or is_claimed(self._folder, self._epoch)):
                 shutil.rmtree(self._folder, ignore_errors=True)
 
     def _run(self) -> None:
@@ -281,7 +319,13 @@ class PartQuery:
         from spark_stream.sources import FORMAT, register  # noqa: PLC0415
 
         exchange = self._exchange or self._prepare()
-        if not exchange.staged():
+        if exchange.ended:  # there is nothing to go on with
+            self._over = True
+            self._on_ready()
+        if self._over or not exchange.staged():
+            return
+        if self._folder is not None and is_claimed(self._folder, self._epoch):  # another peer has it now
+            self._over = True
             return
         pairs = [KeyValue(key=name, value=value) for name, value in {**MEANING, **_SESSION}.items()]
         session.client.config(ConfigRequest.Operation(set=ConfigRequest.Set(pairs=pairs)))
@@ -321,23 +365,28 @@ class PartQuery:
         from spark_stream import operators  # noqa: PLC0415 - imports Spark
 
         part, plan, members = self.part, self.part.plan, [self.part.plan.operators[name] for name in self.part.members]
+        stateful = any(operator.kind in STATEFUL for operator in members)
         exchange = Exchange(
             self.name,
             plan.schema(part.operator),
-            stateful=any(operator.kind in STATEFUL for operator in members),
             windowed=plan.window(part.operator) is not None,
-            lag=operators.lag(plan, part.members, part.operator),
+            lag=operators.lag(plan, part.members, part.operator) if stateful else None,
             arrange=operators.arrange,
             on_items=self._on_items,
             on_room=self._on_room,
+            on_handed=self._on_handed,
+            on_committed=self._on_committed,
+            since=self._since.handed,
         )
         self._folder = self._find_folder()
         if self._folder is not None:
             self._folder.mkdir(parents=True, exist_ok=True)
+            if not is_claimed(self._folder, self._epoch):
+                claim(self._folder, self._epoch)
         readings = Counter(operators.readings(plan, part.members, part.operator))
         numbered = operators.numbered(plan, part.members, part.operator)
-        for name in part.inputs:
-            inlet = Spool(taps=max(readings[name], 1), numbered=name in numbered)
+        for name, (start, place) in zip(part.inputs, self.committed, strict=True):
+            inlet = Spool(taps=max(readings[name], 1), numbered=name in numbered, start=start, place=place)
             self._attach(exchange, name, inlet, Layout(), readings[name], numbered=name in numbered)
         staging = [self._source(exchange, each, readings[each.id], numbered=each.id in numbered)
                    for each in members if each.kind == "source" and readings[each.id]]  # fmt: skip

@@ -6,11 +6,14 @@ time it covers, without those of the first. A row that no punctuation covers yet
 Spark has seen is always the last punctuation, and Spark's watermark is exact whatever the order of the rows.
 
 A stream that a part of a plan reads more than once is read by several *taps*, each with its own offset.
+
+A spool that goes on where one at another peer was is given the stream again from :attr:`Spool.committed` on. It leaves
+out what had been committed there, and cuts where Spark stands, wherever punctuations stand now.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -18,6 +21,7 @@ import msgspec
 import polars as pl
 
 from spark_stream.tables import POSITION
+from synergy_nb.dataflow.streams.values import ORIGIN, Point
 from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
 
 __all__ = ["FIRST", "INPUT_BYTES", "MICRO_BATCH_ROWS", "WARM", "Inlet", "Offset", "Spool"]
@@ -85,6 +89,7 @@ class _Held(NamedTuple):
 
     table: pl.DataFrame
     born: float
+    position: int  # that none of the rows is before
     first: int  # least and greatest time
     last: int
 
@@ -93,6 +98,7 @@ class _Segment(msgspec.Struct, gc=False):
     """What one punctuation has added."""
 
     offset: Offset
+    position: int  # that none of the rows is before
     tables: list[pl.DataFrame]
     rows: int
     size: int
@@ -113,6 +119,8 @@ class Spool:
         Readers.
     numbered
         Whether rows keep their position in the stream, in a column ``_position``.
+    start, place
+        Offset up to which the spool was committed that it takes the place of, and place from which the stream is given.
 
     Attributes
     ----------
@@ -120,6 +128,14 @@ class Spool:
         Rows that were dropped because they came after a punctuation which had promised that there would be none.
     low
         Time of the last punctuation.
+    freed
+        Offset that all taps have committed.
+    committed
+        Place in the stream from which on it holds what has not been committed.
+    loose
+        Bytes of rows that no punctuation covers yet.
+    wanted
+        Time in microseconds that Spark waits for; it is not full before.
     """
 
     def __init__(
@@ -129,20 +145,27 @@ class Spool:
         most: int = MICRO_BATCH_ROWS,
         taps: int = 1,
         numbered: bool = False,
+        start: Offset = FIRST,
+        place: Point = ORIGIN,
     ) -> None:
         self.late = 0
-        self.low = START
+        self.low = start.time
+        self.freed = start  # all up to here was committed by all taps
+        self.committed = place
+        self.loose = 0
+        self.wanted = START
         self.held = 0  # bytes of rows and punctuations that are kept
         self.unread = 0  # of these, bytes that have not been read by all taps
         self._limit = limit
         self._most = most
         self._numbered = numbered
-        self._position = 0
+        self._start = start
+        self._position = start.position
         self._open: list[_Held] = []
         self._segments: deque[_Segment] = deque()
-        self._freed = FIRST  # all up to here was committed by all taps
-        self._read = [START] * taps
-        self._committed = [START] * taps
+        self._marks: list[Offset] = []  # where Spark stands, beyond the last punctuation
+        self._read = [start.time] * taps
+        self._committed = [start.time] * taps
         self._full = False
         self._ignored = False  # nobody reads it
 
@@ -157,20 +180,24 @@ class Spool:
             self._full = False
         elif not self._full and self.unread >= self._limit:
             self._full = True
-        return self._full and self.low > min(self._read)
+        return self._full and self.low > min(self._read) and self.low >= self.wanted
 
     def append(self, item: Item) -> bool:
         """Take the next item of the stream; gives whether there is something new to read."""
         if self._ignored:
+            self._ignore(item)
             return False
         if isinstance(item, Punctuation):
             if item.time <= self.low:
                 return False
-            self.low = item.time
+            while self._marks and self._marks[0].time <= item.time:
+                mark = self._marks.pop(0)
+                if mark.time < item.time:
+                    self._cut(mark, item.born)
             self._position = max(self._position, item.position)
-            self._cut(item)
+            self._cut(Offset(self._position, item.time), item.born)
             return True
-        self._position = item.end_position
+        self._position = max(self._position, item.end_position)
         self._hold(item)
         return False
 
@@ -180,49 +207,89 @@ class Spool:
             numbers = pl.int_range(batch.position, batch.end_position, dtype=pl.Int64, eager=True).alias(POSITION)
             table = table.with_columns(numbers)
         times = table.get_column("time").cast(pl.Int64)
+        again = self._start.position - batch.position
+        if again > 0:  # of these rows, some were committed before
+            known = (times <= self._start.time) & (pl.int_range(table.height, eager=True) < again)
+            table, times = table.filter(~known), times.filter(~known)
         first: Any = times.min()
         if first is None:  # no rows
             return
         if first < self.low:
             kept = times >= self.low
             table, times = table.filter(kept), times.filter(kept)
-            self.late += batch.rows - table.height
+            self.late += kept.len() - table.height
             if not table.height:
                 return
             first = times.min()
         last: Any = times.max()
-        self._open.append(_Held(table, batch.born, first, last))
-        self._keep(int(table.estimated_size()) + OVERHEAD)
+        size = int(table.estimated_size()) + OVERHEAD
+        self._open.append(_Held(table, batch.born, batch.position, first, last))
+        self.loose += size
+        self._keep(size)
 
-    def _cut(self, punctuation: Punctuation) -> None:
-        """Let the rows go that the punctuation covers, in the order in which they came."""
+    def _cut(self, offset: Offset, born: float) -> None:
+        """Let the rows go that an offset covers, in the order in which they came."""
+        self.low = offset.time
         tables: list[pl.DataFrame] = []
         rest: list[_Held] = []
-        born, size = punctuation.born, OVERHEAD
+        position, size = offset.position, OVERHEAD
         for held in self._open:
-            if held.first > punctuation.time:
+            if held.first > offset.time:
                 rest.append(held)
                 continue
             before = int(held.table.estimated_size()) + OVERHEAD
             covered = held.table
-            if held.last > punctuation.time:
-                within = held.table.get_column("time").cast(pl.Int64) <= punctuation.time
+            if held.last > offset.time:
+                within = held.table.get_column("time").cast(pl.Int64) <= offset.time
                 covered, left = held.table.filter(within), held.table.filter(~within)
                 first: Any = left.get_column("time").cast(pl.Int64).min()
-                rest.append(_Held(left, held.born, first, held.last))
-                self._keep(int(left.estimated_size()) + OVERHEAD)
+                rest.append(_Held(left, held.born, held.position, first, held.last))
+                remains = int(left.estimated_size()) + OVERHEAD
+                self.loose += remains
+                self._keep(remains)
             tables.append(covered)
+            self.loose -= before
             self._keep(-before)
             size += int(covered.estimated_size())
             born = min(born, held.born)
+            position = min(position, held.position)
         self._open = rest
         self._keep(size)
         rows = sum(table.height for table in tables)
-        self._segments.append(_Segment(Offset(self._position, punctuation.time), tables, rows, size, born))
+        self._segments.append(_Segment(offset, position, tables, rows, size, born))
+        if offset.time <= min(self._read):  # Spark had it before
+            self.unread -= size
+        self._free()
 
     def _keep(self, size: int) -> None:
         self.held += size
         self.unread += size
+
+    def mark(self, offset: Offset) -> None:
+        """Spark stands at an offset: part there what it covers from what it does not, now or when that has come."""
+        if self._ignored or offset.time <= self.freed.time:
+            return
+        if offset.time > self.low:
+            index = bisect_left([mark.time for mark in self._marks], offset.time)
+            if index == len(self._marks) or self._marks[index].time != offset.time:
+                self._marks.insert(index, offset)
+            return
+        index = bisect_left([segment.offset.time for segment in self._segments], offset.time)
+        whole = self._segments[index]
+        if whole.offset.time == offset.time:
+            return
+        parts: list[list[pl.DataFrame]] = [[], []]
+        for table in whole.tables:
+            within = table.get_column("time").cast(pl.Int64) <= offset.time
+            for part, piece in zip(parts, (table.filter(within), table.filter(~within)), strict=True):
+                if piece.height:
+                    part.append(piece)
+        rows = sum(table.height for table in parts[0])
+        size = OVERHEAD + sum(int(table.estimated_size()) for table in parts[0])
+        first = _Segment(offset, whole.position, parts[0], rows, min(size, whole.size), whole.born)
+        rest = _Segment(whole.offset, whole.position, parts[1], whole.rows - rows, whole.size - first.size, whole.born)
+        self._segments[index] = first
+        self._segments.insert(index + 1, rest)
 
     def news(self, tap: int, start: Offset) -> bool:
         """Whether a punctuation has come after ``start``."""
@@ -281,27 +348,42 @@ class Spool:
 
     def drop(self, tap: int) -> None:
         """A tap is not read after all."""
+        low = self.low
         self.commit(tap, Offset(self._position, END))
         if min(self._committed) == END:
             self._ignored = True
             self._open.clear()
-            self.held = self.unread = 0
+            self.held = self.unread = self.loose = 0
             self.low = END
+            self.committed = Point(self._position, low)
+
+    def _ignore(self, item: Item) -> None:
+        """Pass over what nobody reads."""
+        here = item.end_position if isinstance(item, Batch) else item.position
+        until = item.time if isinstance(item, Punctuation) else START
+        self.committed = self.committed.joined(Point(here, until))
 
     def commit(self, tap: int, end: Offset) -> None:
         """Forget what all taps have committed."""
         self.read(tap, end)
         self._committed[tap] = max(self._committed[tap], end.time)
-        freed = min(self._committed)
-        while self._segments and self._segments[0].offset.time <= freed:
+        self._free()
+
+    def _free(self) -> None:
+        done, before = min(self._committed), self.freed
+        while self._segments and self._segments[0].offset.time <= done:
             segment = self._segments.popleft()
             self.held -= segment.size
-            self._freed = segment.offset
+            self.freed = segment.offset
+        if self.freed is not before:
+            kept = (*(segment.position for segment in self._segments), *(held.position for held in self._open))
+            until = START if self.freed.time <= WARM else self.freed.time
+            self.committed = Point(min(kept, default=self._position), until)
 
     def _between(self, start: Offset, end: Offset | None) -> list[_Segment]:
-        if start.time < self._freed.time:
+        if start.time < self.freed.time:
             raise LookupError(
-                f"offset: position {start.position}; expected at least {self._freed.position}: "
+                f"offset: position {start.position}; expected at least {self.freed.position}: "
                 "what lies before it was committed"
             )
         times = [segment.offset.time for segment in self._segments]

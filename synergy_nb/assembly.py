@@ -136,7 +136,7 @@ class SynergyPeer:
         self.loads = Loads(peer, self.directory, lambda: self.ledger.residual_cores(""))
         if config.composition.choice == "balanced":
             self.ledger.on_change = self.loads.changed
-        self.session = Session(peer, self.ledger, self.membership, config.session, offered)
+        self.session = Session(peer, self.ledger, self.membership, config.session, offered, self._on_spark)
         self.probing = Probing(peer, self.ledger, self.latency, config.composition)
         self.composition = Composition(
             peer, self.probing, self.directory, self.membership, self.session.establish, config.composition
@@ -230,6 +230,10 @@ class SynergyPeer:
             return profiled
         batches: int = asked.params["batches"]
         return max(profiled, batches * self.spark.micro_batch)
+
+    def _on_spark(self) -> bool:
+        """Whether this peer has Spark."""
+        return self.spark is not None
 
     def _deployed(self, plan: Plan, operator: str) -> None:
         """Offer a component to everybody that was deployed here for want of others (section 2.3.2)."""

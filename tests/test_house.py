@@ -58,7 +58,7 @@ SEEDED_RANDOMNESS = {
     "default_rng",
 }
 # Only the data path on Spark knows PySpark; who knows the data path on Spark: the runtime's one door to it, and the top
-SPARK_DOORS = {("runtime", "spark")}
+SPARK_DOORS = {("runtime", "spark"), ("runtime", "sparkpart")}
 CLOCKS = re.compile(r"(datetime\.)*(datetime\.(now|utcnow|today)|date\.today)")
 
 LONGEST_MODULE = 500  # lines
@@ -251,7 +251,7 @@ def few_doors_to_spark(module: Module) -> Iterator[str]:
         if first == "pyspark" and module.parts[0] not in {SPARK, "experiments"}:
             yield f"line {line}: imports {name}; PySpark is for {SPARK}"
         if first == SPARK and module.parts[0] != SPARK and module.level < TOP and module.parts[:2] not in SPARK_DOORS:
-            yield f"line {line}: imports {name}; the door to {SPARK} is runtime/spark"
+            yield f"line {line}: imports {name}; the doors to {SPARK} are runtime/{{spark,sparkpart}}"
 
 
 @cache

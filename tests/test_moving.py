@@ -8,6 +8,7 @@ import random
 
 import pytest
 
+from synergy_nb.algorithms.engines import Offer
 from synergy_nb.algorithms.session import SessionConfig
 from synergy_nb.algorithms.session.messages import Feedback, Follow, Followed, Measured, Moved
 from synergy_nb.assembly import PeerConfig
@@ -255,21 +256,45 @@ def test_a_source_that_cannot_be_read_again_stays(connector: str) -> None:
         ring.synergy["peer-0"].session.move("r", "s", "peer-4", lambda _: None)
 
 
-def test_a_part_on_spark_stays() -> None:
-    ring = Movers(6, seed=1)
-    stream = source("packets", rate=10.0, count=100, id="s").aggregate("link", "1 s", n="count(*)", id="a")
-    asked = place(stream.sink(id="sink"), {"a"}, 0.1)
-    ring.simulation.on_instruction = lambda *_: None
+class Sparks(Movers):
+    """Peers whose drivers say at once that a part on Spark takes tuples."""
 
-    def prepared(address: str, instruction: object) -> None:
+    def _carry_out(self, address: str, instruction: object) -> None:
+        super()._carry_out(address, instruction)
         if isinstance(instruction, Deployment) and instruction.role("a", address) is Role.ACTIVE:
-            each = ring.synergy[address]
+            each = self.synergy[address]
             each.peer.after(0.1, each.session.component_ready, "r", "a")
 
-    ring.simulation.on_instruction = prepared
-    running(ring, asked=asked)
-    with pytest.raises(ValueError, match="operator: 'a' is executed on Spark"):
-        ring.synergy["peer-0"].session.move("r", "a", "peer-4", lambda _: None)
+
+def counting(inside: set[str]) -> Plan:
+    """A plan of which some operators are on Spark."""
+    stream = source("packets", rate=10.0, count=100, id="s").filter("bytes > 0", id="f")
+    return place(stream.aggregate("link", "1 s", n="count(*)", id="a").sink(id="sink"), inside, 0.1)
+
+
+@pytest.mark.parametrize("operator", ["a", "f"])
+def test_a_part_on_spark_moves_as_a_whole_to_a_peer_that_has_spark(operator: str) -> None:
+    ring = Sparks(6, seed=1)
+    running(ring, asked=counting({"f", "a"}))
+    refused = move(ring, operator, "peer-4")
+    ring.run(5.0)
+    assert refused == ["a at peer-4: it has no Spark"]
+    ring.synergy["peer-4"].spark = Offer()
+    outcome = move(ring, operator, "peer-4")
+    ring.run(5.0)
+    assert outcome == [""]
+    assert where(ring)["a"] == "peer-4"
+    assert roles(ring, "a") == {"peer-4": Role.ACTIVE}
+    known = [each.places for each in ring.deployments.values()]
+    assert all(places["a"].elsewhere and not places["sink"].elsewhere for places in known)
+    stopped(ring)
+
+
+def test_a_part_whose_source_spark_reads_itself_stays() -> None:
+    ring = Sparks(6, seed=1)
+    running(ring, asked=counting({"s", "f", "a"}))
+    with pytest.raises(ValueError, match="operator: 'f' is executed on Spark, which reads s itself"):
+        ring.synergy["peer-0"].session.move("r", "f", "peer-4", lambda _: None)
 
 
 def test_an_application_moves_one_component_at_a_time() -> None:

@@ -12,19 +12,21 @@ from typing import Any
 import msgspec
 import pytest
 
+from synergy_nb.dataflow.logic import Saved
 from synergy_nb.dataflow.operators import OperatorLogic
 from synergy_nb.dataflow.operators import create as create_logic
 from synergy_nb.dataflow.streams.component import Component, Encoding
 from synergy_nb.dataflow.streams.deployments import Borrowed, Deployment, Lent
 from synergy_nb.dataflow.streams.deployments import Feed as Reads
+from synergy_nb.dataflow.streams.execution import Committed
 from synergy_nb.dataflow.streams.log import Limits
-from synergy_nb.dataflow.streams.values import OnLag, Point
+from synergy_nb.dataflow.streams.values import ORIGIN, OnLag, Point
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, decode, encode
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.builder import Stream
 from synergy_nb.plan.parts import place
 from synergy_nb.plan.sharing import TAP, provider, reduced
-from synergy_nb.runtime import instances
+from synergy_nb.runtime import host, instances
 from synergy_nb.runtime.sources import Feed
 from tests.two_hosts import Pair, deployment, fetched, numbers, play, reading, table, trace
 from tests.waiting import DEADLINE, turns, until
@@ -335,19 +337,32 @@ def test_what_is_made_on_spark_is_shared_like_anything_else(monkeypatch: pytest.
     class Part(Feed):
         """Takes items and commits them at once."""
 
-        full, late, state_bytes = False, 0, 0
+        full, late, state_bytes, loose = False, 0, 0, 0
 
         def __init__(self, ready: Callable[[], None], clock: Callable[[], float], **options: Any) -> None:
             super().__init__(ready, clock, encode=options["encode"], most=options["most"])
+            self.taken = ORIGIN
+
+        def prepare(self, since: Point = ORIGIN) -> None:
+            self.place = since
+
+        @property
+        def committed(self) -> Committed:
+            return Committed((self.taken,), self.place, 0, True, Saved)
+
+        def copied(self, *, copies: bool, safe: bool) -> None:
+            """Nobody keeps a copy."""
 
         def needs(self, port: int, item: Item) -> float:
             return 0.0
 
         def take(self, port: int, item: Item) -> list[Item]:
             self.pending.extend(self._cut(item, item.born))
+            self.taken = self.place
             return []
 
     monkeypatch.setattr(instances, "SparkPart", Part)
+    monkeypatch.setattr(host, "SparkPart", Part)
 
     async def scenario() -> None:
         pair = Sharing(spark=object())

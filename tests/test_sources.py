@@ -19,7 +19,8 @@ from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, Point, encoded
 from synergy_nb.dataflow.tuples import END, START, TYPES, Batch, Item, Punctuation, decode, encode
 from synergy_nb.plan import source
 from synergy_nb.runtime.sources import PeerFeed, PushFeed, Stream, ThreadFeed
-from synergy_nb.runtime.spark import SparkHost, SparkPart
+from synergy_nb.runtime.spark import SparkHost
+from synergy_nb.runtime.sparkpart import SparkPart
 from tests.two_hosts import Pair, deployment, fetched, numbers, play, table, trace
 from tests.waiting import DEADLINE, turns, until
 

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from spark_stream.ages import Ages
 from spark_stream.door import Door
-from spark_stream.exchange import Exchange, Refused, Slice
+from spark_stream.exchange import Exchange
+from spark_stream.results import Refused, Slice
 from spark_stream.sources import Reader, Writer, Written
 from spark_stream.spool import FIRST, Offset, Spool
 from spark_stream.staging import Files, Staged, convert, direct
@@ -194,7 +195,7 @@ class Query:
         self.items: list[Item] = []
         self.rooms = 0
         self.now = 100.0
-        options = {"stateful": False, "windowed": False, "columns": COLUMNS, **options}
+        options = {"windowed": False, "columns": COLUMNS, **options}
         self.exchange = Exchange("q", on_items=self.items.extend, on_room=self._room, clock=lambda: self.now, **options)
         for _ in range(ports):
             self.exchange.attach(Spool(limit=limit, taps=taps), arrow_schema(COLUMNS), taps)
@@ -276,7 +277,7 @@ def test_without_state_what_was_read_is_complete_at_the_commit() -> None:
 
 
 def test_with_state_what_was_read_is_complete_when_the_watermark_has_taken_effect() -> None:
-    query = Query(stateful=True, lag=1000)
+    query = Query(lag=1000)
     spark = Spark(query, no_data=True)
     query.exchange.append(0, batch([5000]))
     query.exchange.append(0, Punctuation(10_700, 1, 0.0))
@@ -292,7 +293,7 @@ def test_with_state_what_was_read_is_complete_when_the_watermark_has_taken_effec
 
 
 def test_a_query_that_runs_no_micro_batch_by_itself_is_given_a_turn() -> None:
-    query = Query(stateful=True)
+    query = Query(lag=0)
     spark = Spark(query)  # as after a restart, when Spark has forgotten that a watermark has to take effect
     query.exchange.append(0, Punctuation(END, 0, 0.0))
     assert spark.step()
@@ -349,7 +350,7 @@ def test_only_what_the_commit_names_is_handed_over() -> None:
 
 
 def test_rows_of_windows_were_born_with_what_has_closed_them() -> None:
-    query = Query(columns=WINDOWED, windowed=True, stateful=True)
+    query = Query(columns=WINDOWED, windowed=True, lag=0)
     spark = Spark(query, no_data=True)
     for time, born in ((10_000, 1.0), (20_000, 2.0), (30_000, 3.0), (30_500, 3.1)):
         query.exchange.append(0, Punctuation(time, 0, born))

@@ -27,8 +27,8 @@ class Saved(NamedTuple):
         need not be given it again.
     """
 
-    head: bytes
-    tables: Mapping[int, pl.DataFrame]
+    head: bytes = b""
+    tables: Mapping[int, pl.DataFrame] = {}
 
 
 class Logic(Protocol):

@@ -34,7 +34,8 @@ from synergy_nb.runtime.instances import (
 from synergy_nb.runtime.running import Runtime
 from synergy_nb.runtime.sinks import Portion, Sink, Sinks
 from synergy_nb.runtime.sources import Feed, PushFeed, Sample, Stream
-from synergy_nb.runtime.spark import SparkHost, SparkPart
+from synergy_nb.runtime.spark import SparkHost
+from synergy_nb.runtime.sparkpart import SparkPart
 from synergy_nb.runtime.streamdriver import SHARED, STREAM, StreamDriver
 from synergy_nb.signatures import Segment
 
@@ -150,6 +151,7 @@ class Host:
             read=read,
             prepared=self._part_prepared,
             room=self._make_room,
+            committed=self._driver.committed,
             ready=self._driver.soon,
             spark=spark,
         )
@@ -215,9 +217,7 @@ class Host:
         if plan.qos.memory is not None:
             component.share.limit = min(component.share.limit, plan.qos.memory)
         if operator.kind == PART:
-            part = part_of(operator, component, self._around)
-            self._driver.feeds[component] = part
-            return part
+            return part_of(operator, component, self._around)
         if operator.kind == "source":
             return None
         logic = logic_of(operator, plan, component, self._around)
@@ -230,9 +230,9 @@ class Host:
         if component.kind == "sink":
             limit = None if component.limit == math.inf else component.limit
             self._sinks.add(Sink(component.application, component.operator, limit=limit, now=self._clock()))
-        feed = self._driver.feeds.get(component)
-        if isinstance(feed, SparkPart):
-            feed.prepare()
+        if isinstance(component.logic, SparkPart):
+            self._driver.feeds[component] = component.logic
+            component.logic.prepare(component.log.end)
         self._runtime.record("component_deployed", component.application, operator=component.operator)
 
     def _gone(self, component: Component) -> None:

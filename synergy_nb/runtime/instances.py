@@ -21,7 +21,8 @@ from synergy_nb.dataflow.streams.values import Point
 from synergy_nb.dataflow.tuples import END, Batch, Punctuation, empty
 from synergy_nb.plan import Operator, Plan
 from synergy_nb.runtime.sources import Feed, PeerFeed, PushFeed, Sample, Stream, ThreadFeed
-from synergy_nb.runtime.spark import SparkHost, SparkPart
+from synergy_nb.runtime.spark import SparkHost
+from synergy_nb.runtime.sparkpart import SparkPart
 
 __all__ = ["SPAN", "Surroundings", "downstream_s", "feed_of", "logic_of", "part_of", "read_paced", "warm"]
 
@@ -57,6 +58,8 @@ class Surroundings(msgspec.Struct, frozen=True):
         To be called on the loop with a component whose part on Spark takes tuples.
     room
         To be called on the loop with a component whose part on Spark may take more, or no more.
+    committed
+        To be called on the loop with a component whose part on Spark has committed or emitted more.
     ready
         To be called on the loop when a feed has something to emit.
     spark
@@ -73,6 +76,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     read: Callable[[Mapping[str, Any]], tuple[Stream, bool]]
     prepared: Callable[[Component], None]
     room: Callable[[Component], None]
+    committed: Callable[[Component], None]
     ready: Callable[[], None]
     spark: SparkHost | None
 
@@ -119,6 +123,8 @@ def part_of(operator: Operator, component: Component, around: Surroundings) -> S
         prepared=partial(around.prepared, component),
         executed=lambda rows, seconds: component.executed(rows, seconds, around.clock()),
         room=partial(around.room, component),
+        committed=partial(around.committed, component),
+        epoch=component.epoch,
     )
 
 

@@ -1,12 +1,8 @@
-"""The only door to ``spark_stream``: parts of plans as components of a peer, and the server that peers share.
-
-A part on Spark is a component like others: it has inputs, a log and measurements, and its results leave it as batches
-and punctuations. What differs is that it is executed by one streaming query instead of the host's threads:
-what comes in is kept for the query to read (:class:`SparkPart` as logic), and what the query has committed is emitted
-(:class:`SparkPart` as feed), as that of a source.
+"""The server of Spark that peers share, and what each of them has to do with it.
 
 The process that started the peers holds the server (:class:`Sparks`), starts it when it is first needed, and tells the
-peers what becomes of it (:class:`SparkNews`).
+peers what becomes of it (:class:`SparkNews`). The parts of plans that Spark executes are components of peers, see
+:mod:`~synergy_nb.runtime.sparkpart`.
 """
 
 from __future__ import annotations
@@ -15,30 +11,24 @@ import asyncio
 import contextlib
 import importlib.util
 import threading
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from synergy_nb.algorithms.engines import Offer
-from synergy_nb.dataflow.logic import Saved
 from synergy_nb.dataflow.measures import Ewma
-from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, Point
-from synergy_nb.dataflow.tuples import Batch, Item
-from synergy_nb.plan import Operator, Plan
-from synergy_nb.plan.parts import part_of
+from synergy_nb.plan import Plan
 from synergy_nb.runtime.requests import ClusterError, SparkNews
-from synergy_nb.runtime.sources import Feed
 
 if TYPE_CHECKING:
     from spark_stream.door import Door
-    from spark_stream.query import PartQuery, Progress
     from spark_stream.server import Server
+    from synergy_nb.runtime.sparkpart import SparkPart
 
-__all__ = ["SparkHost", "SparkPart", "Sparks", "checked", "unavailable"]
+__all__ = ["SparkHost", "Sparks", "checked", "unavailable"]
 
 STARTS_WITHIN: Final = 120.0  # seconds that a part waits for a server
 CLOSES_WITHIN: Final = 15.0  # seconds
-OUTPUT_BYTES: Final = 32 << 20  # results of a query that wait for room downstream; then its commits wait
 
 
 def unavailable() -> str:
@@ -294,6 +284,11 @@ class SparkHost:
             self._session = None
         _ended(session)
 
+    @property
+    def server(self) -> str:
+        """Where sessions are taken; empty if this peer does not know that."""
+        return self._news.url
+
     def folder(self, name: str) -> Path | None:
         """Where the query ``name`` keeps its checkpoints; None where there is no server of this machine."""
         return Path(self._news.folder) / name if self._news.folder else None
@@ -318,168 +313,3 @@ class SparkHost:
             await asyncio.to_thread(_ended, session)
         if door is not None:
             await asyncio.to_thread(door.close)
-
-
-class SparkPart(Feed):
-    """One part of a plan on Spark, with what a component has: it takes items on ports, and emits.
-
-    Parameters
-    ----------
-    host
-        The Spark side of the peer, which all its parts share.
-    application, operator
-        Whose, and the operator that stands for the part.
-    keys
-        Secrets by name.
-    failed
-        Called on the loop with what went wrong.
-    prepared
-        Called on the loop when the query runs.
-    executed
-        Called on the loop after each micro-batch with its tuples and seconds.
-    room
-        Called on the loop when it takes tuples again.
-    since
-        Place in its stream behind which its results begin.
-    """
-
-    def __init__(
-        self,
-        ready: Callable[[], None],
-        clock: Callable[[], float],
-        *,
-        encode: Callable[[Chunk], None] | None,
-        most: int,
-        since: Point = ORIGIN,
-        host: SparkHost,
-        application: str,
-        operator: Operator,
-        keys: Mapping[str, bytes],
-        failed: Callable[[BaseException], None],
-        prepared: Callable[[], None],
-        executed: Callable[[int, float], None],
-        room: Callable[[], None],
-    ) -> None:
-        super().__init__(ready, clock, encode=encode, most=most, since=since)
-        self._host = host
-        self._application = application
-        self._operator = operator
-        self._keys = keys
-        self._failed = failed
-        self._prepared = prepared
-        self._executed = executed
-        self._made_room = room
-        self._query: PartQuery | None = None
-        self._space = threading.Condition()
-        self._waiting = 0  # bytes that are pending
-        self._stopping: asyncio.Task[None] | None = None
-
-    # -- as logic ------------------------------------------------------------------------------------------------
-
-    @property
-    def late(self) -> int:
-        """Tuples that came after a punctuation that promised there would be none."""
-        return self._query.late if self._query is not None else 0
-
-    @property
-    def full(self) -> bool:
-        """Whether it should get nothing more at the moment."""
-        return self._query is not None and self._query.full
-
-    @property
-    def state_bytes(self) -> int:
-        """Bytes of tuples that the query has not committed, and of results that have not been emitted."""
-        return self._waiting + (self._query.held if self._query is not None else 0)
-
-    def needs(self, port: int, item: Item) -> float:
-        """Tuples are kept, and copied where a punctuation parts them."""
-        return 2.0 * item.nbytes if isinstance(item, Batch) else 0.0
-
-    def take(self, port: int, item: Item) -> Iterator[Item]:
-        """Keep tuples until the query has read and committed them, and let its watermark follow punctuations."""
-        if self._query is not None:
-            self._query.append(port, item)
-        return iter(())
-
-    def save(self) -> Saved:
-        """Refuse: what it keeps is with Spark."""
-        raise ValueError("a part on Spark keeps its state with Spark; expected an operator of peers")
-
-    def restore(self, saved: Saved, /) -> None:
-        """Refuse: what it keeps is with Spark."""
-        raise ValueError("a part on Spark keeps its state with Spark; expected an operator of peers")
-
-    # -- as feed -------------------------------------------------------------------------------------------------
-
-    def prepare(self) -> None:
-        """Start the query."""
-        from spark_stream.query import Part, PartQuery  # noqa: PLC0415 - only who uses Spark needs it
-
-        plan, members = part_of(self._operator)
-        part = Part(self._application, self._operator.id, plan, members, self._operator.inputs)
-        query = self._query = PartQuery(
-            part,
-            self._host.session,
-            self._host.door(),
-            lambda: self._host.folder(query.name),  # no other attempt has it
-            keys=self._keys,
-            on_items=self._arrived,
-            on_ready=lambda: self._on_loop(self._prepared),
-            on_failed=lambda reason: self._on_loop(self.fail, reason),
-            on_progress=lambda progress: self._on_loop(self._progress, progress),
-            on_room=lambda: self._on_loop(self._made_room),
-            leave=self._host.leave,
-        )
-        self._host.parts.add(self)
-        query.start()
-
-    def emitted(self, chunk: Chunk) -> None:
-        """Let the query commit more."""
-        with self._space:
-            self._waiting -= chunk.size
-            self._space.notify_all()
-
-    def stop(self) -> None:
-        """End the query and emit nothing more."""
-        super().stop()
-        self._host.parts.discard(self)
-        with self._space:
-            self._space.notify_all()
-        if self._query is not None and self._stopping is None:
-            self._stopping = self._host.loop.create_task(asyncio.to_thread(self._query.stop))
-
-    async def closed(self) -> None:
-        """Return when the query has ended."""
-        if self._stopping is not None:
-            await self._stopping
-
-    def fail(self, reason: str) -> None:
-        """Give the application up."""
-        if not self.stopped:
-            self._failed(ValueError(reason))
-
-    def _arrived(self, items: list[Item]) -> None:
-        """Results of the query, on a thread that waits while too many have not been emitted."""
-        for item in items:
-            chunks = self._cut(item, item.born)
-            size = sum(chunk.size for chunk in chunks)
-            with self._space:
-                self._space.wait_for(lambda: self.stopped or self._waiting < OUTPUT_BYTES)
-                self._waiting += size
-            self._on_loop(self._put, chunks)
-
-    def _put(self, chunks: list[Chunk]) -> None:
-        if not self.stopped:
-            self.pending.extend(chunks)
-            self.ready()
-
-    def _progress(self, progress: Progress) -> None:
-        if not self.stopped:
-            self._host.measured(progress.seconds)
-            self._executed(progress.rows, progress.seconds)
-
-    def _on_loop(self, callback: Callable[..., None], *arguments: Any) -> None:
-        try:
-            self._host.loop.call_soon_threadsafe(callback, *arguments)
-        except RuntimeError:  # the loop was closed without closing the host
-            return

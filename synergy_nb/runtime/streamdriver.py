@@ -225,6 +225,11 @@ class StreamDriver:
         if not self._closed:
             self._carry_out(self.hosting.give_up(application, operator, error, self._clock()))
 
+    def committed(self, component: Component) -> None:
+        """Another engine that executes a component has committed or handed over more."""
+        if not self._closed:
+            self._carry_out(self.hosting.committed(component, self._clock()))
+
     def pause(self, component: Component, paused: bool) -> None:
         """Have a component take nothing more at the moment, or go on."""
         if not self._closed and component.paused != paused:

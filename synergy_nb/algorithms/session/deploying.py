@@ -27,6 +27,7 @@ from synergy_nb.algorithms.session.records import Member
 from synergy_nb.dataflow.streams.deployments import Borrowed, Deployment, Feed, Lent, Place
 from synergy_nb.graph import Use
 from synergy_nb.peer import Peer
+from synergy_nb.plan.parts import PART
 from synergy_nb.plan.sharing import TAP, provider
 
 __all__ = ["EPOCHS", "Deploying", "needed_by", "version_of"]
@@ -153,6 +154,7 @@ class Deploying:
             tuple(feeds),
             self._readers(graph.application, operator, graph.peers[operator]),
             asked.kind == "sink",
+            asked.kind == PART,
         )
 
     def _left(self, known: Deployment, sinks: Collection[str]) -> Deployment:

@@ -9,6 +9,9 @@ Both answer (:class:`Followed`). Then everybody learns the graph with the follow
 executes and sends nothing. When its driver says that it could go on alone, the origin makes it the component: everybody
 learns a graph with the component at its new peer, one epoch later, and the old peer gives its share back.
 
+A part on Spark has nobody who follows it, as Spark keeps its state: the peer that it goes to keeps a copy, which says
+where that is, and its driver says so when it could go on there.
+
 Questions are asked again every second. Where a peer refuses, does not answer, or the follower is not ready in time, the
 follower is taken back, with one more change of the graph, and whoever asked is told why. So it is where a peer dies;
 only if that is the peer where the component was, and nobody has a backup of it, the follower is asked whether it is
@@ -29,7 +32,7 @@ from synergy_nb.graph import Report
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.peer import Message, Peer, Timer
 from synergy_nb.plan import Plan
-from synergy_nb.plan.parts import expanded, parts_of
+from synergy_nb.plan.parts import PART, expanded, part_of, parts_of
 from synergy_nb.plan.sharing import TAP
 
 __all__ = ["Moves"]
@@ -87,6 +90,8 @@ class Moves:
         the message is too late.
     harm
         What an operator of a member would do to applications here that came first; empty if they bear it.
+    spark
+        Whether this peer has Spark.
     lost
         Called with (application, address) where a peer has died: lets others take over, or ends the application; gives
         whether it goes on.
@@ -101,6 +106,7 @@ class Moves:
         owned: Mapping[str, Owned],
         joined: Callable[[str, Graph, str], Member | None],
         harm: Callable[[Member, str], str],
+        spark: Callable[[], bool],
         lost: Callable[[str, str], bool],
     ) -> None:
         self.peer = peer
@@ -110,6 +116,7 @@ class Moves:
         self.owned = owned
         self.joined = joined
         self.harm = harm
+        self.spark = spark
         self.lost = lost
         self._moves: dict[str, _Move] = {}
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {
@@ -125,7 +132,7 @@ class Moves:
         if owned is None or not owned.running:
             raise ValueError(f"application: {application!r}; expected one that runs and was submitted at this peer")
         graph = owned.graph
-        _check_operator(Plan.from_bytes(graph.plan), operator)
+        operator = _component(Plan.from_bytes(graph.plan), operator)
         if to == graph.peers[operator]:
             raise ValueError(f"to: {to!r}; {operator} is there already; expected another peer")
         if not to or self.membership.is_dead(to):
@@ -303,6 +310,8 @@ class Moves:
 
     def _take(self, member: Member, graph: Graph, operator: str) -> str:
         """Follow a component that is to move here; empty, or why that cannot be."""
+        if member.plan.operators[operator].kind == PART and not self.spark():
+            return "it has no Spark"
         if operator not in member.deployed:
             refusal = self.harm(member, operator) or self.changes.commit(graph, member.plan, operator)
             if refusal:
@@ -329,15 +338,19 @@ class Moves:
         return True
 
 
-def _check_operator(plan: Plan, operator: str) -> None:
-    """Raise ValueError, in words for people, unless an operator of a plan can move."""
-    spark = {name for part, members in parts_of(plan).items() for name in (part, *members)}
-    asked = plan.operators.get(operator)
+def _component(plan: Plan, operator: str) -> str:
+    """The component that executes an operator of a plan; raises ValueError, in words for people, unless it can move."""
     what = f"operator: {operator!r}"
-    if operator in spark:
-        raise ValueError(f"{what} is executed on Spark; expected one that peers execute")
+    for name, members in parts_of(plan).items():
+        if operator in (name, *members):
+            inside = part_of(plan.operators[name])[0].operators
+            read = [each for each in members if inside[each].kind == "source"]
+            if read:
+                raise ValueError(f"{what} is executed on Spark, which reads {', '.join(read)} itself; expected another")
+            return name
+    asked = plan.operators.get(operator)
     if asked is None:
-        may = [name for name, each in plan.operators.items() if each.kind not in ("sink", TAP) and name not in spark]
+        may = [name for name, each in plan.operators.items() if each.kind not in ("sink", TAP)]
         raise ValueError(f"{what}; expected one of {', '.join(may)}")
     if asked.kind == "sink":
         raise ValueError(f"{what} is a sink, and stays where its results are collected; expected another operator")
@@ -346,3 +359,4 @@ def _check_operator(plan: Plan, operator: str) -> None:
     connector = asked.params.get("connector")
     if asked.kind == "source" and connector in UNREPEATABLE:
         raise ValueError(f"{what} is a source that cannot be read again ({connector}); expected another operator")
+    return operator

@@ -80,6 +80,8 @@ class Session(Protocol):
         Times.
     streams
         Where streams are offered to others; None where they are not.
+    spark
+        Whether this peer has Spark, for parts that move to it.
 
     Attributes
     ----------
@@ -100,6 +102,7 @@ class Session(Protocol):
         membership: Membership,
         config: SessionConfig | None = None,
         streams: Streams | None = None,
+        spark: Callable[[], bool] = bool,
     ) -> None:
         super().__init__(peer)
         self.ledger = ledger
@@ -120,7 +123,15 @@ class Session(Protocol):
         self.commitments = Commitments(peer, self.changes, self.impacts, self._joined)
         self.takeovers = TakeOvers(peer, membership, self.changes, self.config, self._owned, self._cannot_go_on)
         self.moves = Moves(
-            peer, membership, self.changes, self.config, self._owned, self._joined, self.impacts.harm, self._peer_lost
+            peer,
+            membership,
+            self.changes,
+            self.config,
+            self._owned,
+            self._joined,
+            self.impacts.harm,
+            spark,
+            self._peer_lost,
         )
         self.traced = TRACED
         self.handlers = {

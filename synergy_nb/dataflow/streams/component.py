@@ -11,6 +11,9 @@ up to the last chunk that anybody depends on, and is *free* from there on.
 
 Its *snapshots* are cuts between two executions. Once all who keep copies have one, it is *stable*: the inputs up to
 it will not be asked for again.
+
+A component that another engine executes (:class:`~synergy_nb.dataflow.streams.execution.Engine`) hands its inputs to
+that, and needs them until the engine has committed them. Its snapshots say how far the engine is, and hold no state.
 """
 
 from __future__ import annotations
@@ -19,13 +22,14 @@ import enum
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
+from synergy_nb.dataflow.logic import Saved
 from synergy_nb.dataflow.measuring import Measured
 from synergy_nb.dataflow.memory import Memory, Share
 from synergy_nb.dataflow.packing import coalesce
 from synergy_nb.dataflow.streams.deployments import Feed, Place, Role
-from synergy_nb.dataflow.streams.execution import Logic, Outcome, Work
+from synergy_nb.dataflow.streams.execution import Committed, Engine, Logic, Outcome, Work
 from synergy_nb.dataflow.streams.log import LIMITS, Limits, StreamLog
 from synergy_nb.dataflow.streams.merge import Entry, InOrder
 from synergy_nb.dataflow.streams.values import (
@@ -65,6 +69,7 @@ class Cut(NamedTuple):
     end: Point
     order: tuple[Run, ...]
     causes: tuple[Determinant, ...]
+    step: int = -1  # of another engine
 
 
 class Component(Measured):
@@ -127,6 +132,7 @@ class Component(Measured):
         self.logic = logic
         self.limit = math.inf
         self.remaining = 0.0
+        self.limits = limits
         self.log = StreamLog(limits=limits)
         self._client = Reader(application, operator, CLIENT, peer)  # who collects what it makes, if it is a sink
         self.ports = [InOrder(ORIGIN if feed.application == application else None) for feed in place.inputs]
@@ -140,6 +146,7 @@ class Component(Measured):
         self.expecting = False  # knows its readers
         self.dirty = True  # has changed since its last snapshot
         self.unsaved = 0  # bytes that it has executed since its last snapshot
+        self.saving: Callable[[], Saved] = Saved  # gives its operator's state for the snapshot that is being made
         self.number = -1  # of its last snapshot
         self.stable = ORIGIN  # place in its output that a snapshot on all copies covers
         self.known = ORIGIN  # place in its output up to which it has heard in which order inputs were read
@@ -158,8 +165,13 @@ class Component(Measured):
 
     @property
     def ordered(self) -> bool:
-        """Whether what it makes depends on the order in which it reads its inputs."""
-        return len(self.ports) > 1
+        """Whether what it makes depends on the order in which it reads its inputs; another engine notes that itself."""
+        return len(self.ports) > 1 and not self.elsewhere
+
+    @property
+    def engine(self) -> Engine | None:
+        """Another engine that executes it, if one does."""
+        return cast("Engine", self.logic) if self.elsewhere else None
 
     def reader(self, port: int) -> Reader:
         """What it is as a reader."""
@@ -314,7 +326,9 @@ class Component(Measured):
                 self.unsaved += chunk.size
         self.dirty = True
         self.produce(outcome.chunks, outcome.finished)
-        if not self.copies:
+        if self.elsewhere:
+            self.committed()
+        elif not self.copies:
             for each in self.ports:
                 each.durable = each.consumed
 
@@ -346,6 +360,36 @@ class Component(Measured):
         self.departures.add(rows, now)
         self.log.append(chunks)
 
+    def committed(self) -> None:
+        """See how far another engine is that executes it: inputs are kept from there on, if that is not too much."""
+        engine = self.engine
+        if engine is None:
+            return
+        known = engine.committed
+        most = self.limits.retain // 2
+        for port, place in zip(self.ports, known.inputs, strict=True):
+            if engine.loose > most or (not self.copies and engine.state_bytes > most // 2):
+                port.durable = port.consumed
+            elif not self.copies:
+                port.durable = max(port.durable, place)
+        engine.copied(copies=bool(self.copies), safe=self._keeps(known))
+
+    def _keeps(self, known: Committed) -> bool:
+        """Whether all inputs that another engine may ask for again are kept."""
+        return all(place.covers(port.durable) for port, place in zip(self.ports, known.inputs, strict=True))
+
+    @property
+    def _is_resumable(self) -> bool:
+        """Whether somebody could go on from a snapshot that is made now."""
+        engine = self.engine
+        if engine is None:
+            return True
+        if not self._keeps(engine.committed):
+            return False
+        engine.copied(copies=True, safe=True)  # it commits nothing more on its own
+        known = engine.committed
+        return known.whole and self.log.end.covers(known.end) and self._keeps(known)
+
     # -- snapshots -----------------------------------------------------------------------------------------------
 
     def capture(self) -> None:
@@ -354,6 +398,12 @@ class Component(Measured):
         self.dirty = False
         self.unsaved = 0
         self.number += 1
+        if self.engine is not None:
+            known = self.engine.committed
+            self.saving = known.state
+            self._cuts[self.number] = Cut(known.inputs, known.end, (), tuple(self.causes), known.step)
+            return
+        self.saving = Saved if self.logic is None else self.logic.save
         self._cuts[self.number] = Cut(
             tuple(port.consumed for port in self.ports), self.log.end, tuple(self.order), tuple(self.causes)
         )
@@ -367,7 +417,7 @@ class Component(Measured):
         """Whether a snapshot can be made now."""
         if not self.copies or self.running or self.failed or self.steps is not None:
             return False
-        return all(port.joined for port in self.ports)
+        return all(port.joined for port in self.ports) and self._is_resumable
 
     def copied(self, peer: str, number: int) -> bool:
         """A peer has a snapshot; True if inputs need no longer be kept up to some place."""
@@ -381,10 +431,11 @@ class Component(Measured):
         self.copies = {peer: self.copies.get(peer, -1) for peer in peers}
         self.dirty = True
         self._settle()
+        self.committed()
 
     def _settle(self) -> bool:
         if not self.copies:
-            for port in self.ports:
+            for port in self.ports if not self.elsewhere else ():
                 port.durable = port.consumed
             return True
         number = min(self.copies.values())
@@ -396,6 +447,8 @@ class Component(Measured):
             port.durable = max(port.durable, place)
         for old in [old for old in self._cuts if old < number]:
             del self._cuts[old]
+        if self.engine is not None:
+            self.engine.kept(cut.step)
         return True
 
     # -- replay --------------------------------------------------------------------------------------------------

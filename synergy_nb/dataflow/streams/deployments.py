@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import difflib
 import enum
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import msgspec
 
-__all__ = ["DISCIPLINES", "Borrowed", "Deployment", "Feed", "Lent", "Place", "Role"]
+__all__ = ["DISCIPLINES", "Borrowed", "Deployment", "Feed", "Lent", "Place", "Role", "producer"]
 
 #: Orders in which queued tuples are served.
 DISCIPLINES: Final = ("fcfs", "edf", "least_slack")
@@ -99,6 +100,8 @@ class Place(msgspec.Struct, frozen=True):
         Inputs of other applications that share its stream.
     sink
         Whether a client collects what it makes.
+    elsewhere
+        Whether another engine executes it: nobody can follow it, but go on where the engine is.
     """
 
     active: str
@@ -108,6 +111,7 @@ class Place(msgspec.Struct, frozen=True):
     inputs: tuple[Feed, ...] = ()
     lent: tuple[Lent, ...] = ()
     sink: bool = False
+    elsewhere: bool = False
 
     @property
     def copies(self) -> tuple[str, ...]:
@@ -183,3 +187,34 @@ class Deployment(msgspec.Struct, frozen=True):
             for port, feed in enumerate(place.inputs)
             if feed.operator == operator and feed.application == self.application
         ]
+
+
+def producer(
+    deployments: Mapping[str, Deployment], reader: str, application: str, operator: str
+) -> tuple[str, int] | None:
+    """Peer and epoch of a component whose stream an application reads, as far as a peer knows.
+
+    Parameters
+    ----------
+    deployments
+        Application to the deployment that the peer knows.
+    reader
+        Application that reads.
+    application, operator
+        Component that makes the stream.
+    """
+    found: list[tuple[int, str]] = []
+    known = deployments.get(application)
+    place = known.places.get(operator) if known is not None else None
+    if place is not None:
+        found.append((place.epoch, place.active))
+    if reader != application and reader in deployments:
+        found += [
+            (each.epoch, each.peer)
+            for each in deployments[reader].borrowed
+            if (each.application, each.operator) == (application, operator)
+        ]
+    if not found:
+        return None
+    epoch, peer = max(found)
+    return peer, epoch

@@ -70,8 +70,7 @@ class Capture(msgspec.Struct, frozen=True, eq=False):
 
     def save(self) -> Saved:
         """The state of the component, which is not copied."""
-        logic = self.component.logic
-        return Saved(b"", {}) if logic is None else logic.save()
+        return self.component.saving()
 
     def size(self, saved: Saved) -> int:
         """Bytes of the tables that have to be encoded."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.copies import Copy
-from synergy_nb.dataflow.streams.deployments import Role
+from synergy_nb.dataflow.streams.deployments import Role, producer
 from synergy_nb.dataflow.streams.frames import Ack, Data, Frame, Subscribe, Unsubscribe
 from synergy_nb.dataflow.streams.log import Cursor
 from synergy_nb.dataflow.streams.merge import Taken
@@ -128,7 +128,7 @@ class Exchange:
         self._hosting.touch(component.application, component.operator)
         sources = self._sources.setdefault(component, [Source() for _ in component.feeds])
         for feed, port, source in zip(component.feeds, component.ports, sources, strict=True):
-            found = self._hosting.producer(component.application, feed.application, feed.operator)
+            found = producer(self._hosting.deployments, component.application, feed.application, feed.operator)
             if found is None:  # nobody makes it any more, or not yet
                 source.peer = ""
                 continue

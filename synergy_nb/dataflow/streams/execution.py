@@ -23,7 +23,7 @@ from synergy_nb.dataflow.tuples import Batch, Item
 if TYPE_CHECKING:
     from synergy_nb.dataflow.streams.component import Component
 
-__all__ = ["Logic", "Outcome", "Work"]
+__all__ = ["Committed", "Engine", "Logic", "Outcome", "Work"]
 
 
 class Logic(logic.Logic, Protocol):
@@ -34,6 +34,52 @@ class Logic(logic.Logic, Protocol):
 
     def restore(self, saved: logic.Saved, /) -> None:
         """Go on where the instance was that saved this."""
+
+
+class Committed(NamedTuple):
+    """How far another engine is with a component that it executes.
+
+    Parameters
+    ----------
+    inputs
+        Places up to which it will not ask for its inputs again.
+    end
+        Place in the output up to which it has handed over what it made.
+    step
+        Number of the last of its steps that it has handed over.
+    whole
+        Whether it cannot have committed more steps than that.
+    state
+        Makes what another instance needs to go on from here.
+    """
+
+    inputs: tuple[Point, ...]
+    end: Point
+    step: int
+    whole: bool
+    state: Callable[[], logic.Saved]
+
+
+class Engine(Logic, Protocol):
+    """Logic of a component that another engine executes, which keeps and commits its state by itself.
+
+    The engine may go on where a peer has died. So it commits a step of a component that has copies only when all of
+    them have what came of the step.
+    """
+
+    @property
+    def committed(self) -> Committed:
+        """How far it is."""
+
+    @property
+    def loose(self) -> int:
+        """Bytes of its inputs that it cannot commit before more of them has come."""
+
+    def copied(self, *, copies: bool, safe: bool) -> None:
+        """Whether anybody keeps a copy of the component, and whether it has to wait for them with each step."""
+
+    def kept(self, step: int) -> None:
+        """All copies have what came of its steps up to this one."""
 
 
 class Outcome(msgspec.Struct):

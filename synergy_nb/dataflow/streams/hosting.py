@@ -169,6 +169,16 @@ class Hosting:
             return None
         return component if component.elsewhere or (application, operator) in self.opened else None
 
+    def committed(self, component: Component, now: float) -> list[Effect]:
+        """Another engine that executes a component has committed or handed over more."""
+        if self.hosts(component) and not component.failed:
+            component.committed()
+            component.dirty = True
+            self.exchange.consumed(component, now)
+            if component.copies:
+                self.snapshots.soon(component, now, hurry=True)
+        return self._done(now)
+
     def pause(self, component: Component, paused: bool, now: float) -> list[Effect]:
         """Have a component take nothing more at the moment, or go on."""
         component.paused = paused
@@ -341,31 +351,6 @@ class Hosting:
         """Where a component is, as far as this peer knows."""
         deployment = self.deployments.get(application)
         return deployment.places.get(operator) if deployment is not None else None
-
-    def producer(self, reader: str, application: str, operator: str) -> tuple[str, int] | None:
-        """Peer and epoch of a component whose stream an application reads, as far as this peer knows.
-
-        Parameters
-        ----------
-        reader
-            Application that reads.
-        application, operator
-            Component that makes the stream.
-        """
-        found: list[tuple[int, str]] = []
-        place = self.place(application, operator)
-        if place is not None:
-            found.append((place.epoch, place.active))
-        if reader != application and reader in self.deployments:
-            found += [
-                (each.epoch, each.peer)
-                for each in self.deployments[reader].borrowed
-                if (each.application, each.operator) == (application, operator)
-            ]
-        if not found:
-            return None
-        epoch, peer = max(found)
-        return peer, epoch
 
     def arrival(self) -> int:
         """Number of the next arrival."""

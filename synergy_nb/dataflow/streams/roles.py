@@ -8,8 +8,9 @@ earlier epochs still say.
 A *backup* keeps a copy. A *follower* is a backup that executes: it restores the first snapshot that comes and reads the
 inputs from there on, in the order in which the active component reads them, which it hears with each chunk. Whichever
 is made active goes on from what it has: a backup restores its snapshot and reads again what came after it; a follower
-is as far as the component that it replaces. Where there are several inputs it first asks everybody who may depend on
-their order, see :mod:`~synergy_nb.dataflow.streams.recovery`.
+is as far as the component that it replaces. What another engine executes nobody follows: its copies know how far the
+engine is, and whoever is made active has the engine go on from there. Where there are several inputs it first asks
+everybody who may depend on their order, see :mod:`~synergy_nb.dataflow.streams.recovery`.
 """
 
 from __future__ import annotations
@@ -273,7 +274,7 @@ class Roles:
         hosting, copy, place = self._hosting, self.copies[key], self._hosting.place(*key)
         if place is None or key in hosting.components or copy.state is None:
             return
-        if place.follower == hosting.peer and place.inputs:
+        if place.follower == hosting.peer and place.inputs and not place.elsewhere:
             follower = self._made(key, place, Role.FOLLOWER, copy)
             if follower is not None:
                 follower.free = not follower.ordered

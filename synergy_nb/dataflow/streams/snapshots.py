@@ -67,9 +67,20 @@ class Snapshots:
         self._hosting = hosting
         self._kept: dict[Component, _Kept] = {}
 
-    def soon(self, component: Component, at: float) -> None:
-        """Save a component at a time in seconds, or as soon as it does nothing and its copies have what was before."""
+    def soon(self, component: Component, at: float, *, hurry: bool = False) -> None:
+        """Save a component at a time in seconds, or as soon as it does nothing and its copies have what was before.
+
+        Parameters
+        ----------
+        component
+            Component to save.
+        at
+            Time in seconds.
+        hurry
+            Whether to save it at once, as somebody waits for that.
+        """
         kept = self._kept.setdefault(component, _Kept())
+        kept.hurry = kept.hurry or hurry
         kept.wish = at if kept.wish is None else min(at, kept.wish)
         self._hosting.touch(component.application, component.operator)
 

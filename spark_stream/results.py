@@ -1,0 +1,149 @@
+"""What comes of a query on Spark: what its tasks bring, how far that was handed over, and its stream. No IO here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import polars as pl
+import pyarrow as pa
+
+from spark_stream.ages import Ages
+from spark_stream.spool import WARM
+from spark_stream.tables import from_spark
+from synergy_nb.dataflow.operators.base import OUTPUT_ROWS
+from synergy_nb.dataflow.tuples import END, START, Batch, Item, conform
+
+__all__ = ["NONE", "Handed", "Refused", "Results", "Slice"]
+
+
+class Refused(RuntimeError):
+    """What Spark asks for is not given: the query has ended, was started anew, or asks for what was committed."""
+
+
+class Handed(NamedTuple):
+    """How far the results of a query have been handed over.
+
+    Parameters
+    ----------
+    batch
+        Number of the last micro-batch that was; -1 before the first.
+    position
+        Rows of the result up to it.
+    emitted
+        Time in microseconds below which the result is complete.
+    covered
+        Time in microseconds that the inputs had passed with it.
+    readers
+        Port and tap of each reader that the query has, and the time in microseconds up to which it had read.
+    """
+
+    batch: int
+    position: int
+    emitted: int
+    covered: int
+    readers: tuple[tuple[int, int, int], ...]
+
+
+NONE: Final = Handed(-1, 0, START, START, ())
+
+
+class Slice(NamedTuple):
+    """What one task reads of what lies between two offsets.
+
+    Parameters
+    ----------
+    first, rows
+        Number of its first row, and how many.
+    mark
+        Whether the punctuation goes with it.
+    """
+
+    first: int
+    rows: int
+    mark: bool
+
+
+class Results:
+    """The results of one query: what its tasks have brought, and what of it becomes its stream.
+
+    Parameters
+    ----------
+    columns
+        Columns of the result with their types.
+    windowed
+        Whether it is a stream of windows.
+    lag
+        Microseconds by which the slowest operator with state is behind the watermark of the inputs; None: none has any.
+    arrange
+        Puts the rows of a micro-batch in order; by default they are put in the order of their event times.
+    since
+        What had been handed over before.
+
+    Attributes
+    ----------
+    position
+        Rows up to the last micro-batch.
+    emitted
+        Time in microseconds below which it is complete.
+    """
+
+    def __init__(
+        self,
+        columns: Mapping[str, str],
+        *,
+        windowed: bool,
+        lag: int | None,
+        arrange: Callable[[pl.DataFrame], pl.DataFrame] | None,
+        since: Handed,
+    ) -> None:
+        self.position = since.position
+        self.emitted = since.emitted
+        self._columns = dict(columns)
+        self._windowed = windowed
+        self._lag = lag
+        self._arrange = arrange
+        self._puts: dict[str, list[pa.RecordBatch]] = {}
+
+    def put(self, put: str, batches: list[pa.RecordBatch]) -> None:
+        """Keep what a task has brought."""
+        self._puts[put] = batches
+
+    def forget(self, puts: Sequence[str] | None = None) -> None:
+        """Forget what tasks have brought; None: all of it."""
+        for put in tuple(self._puts) if puts is None else puts:
+            self._puts.pop(put, None)
+
+    def taken(self, puts: Sequence[str]) -> list[list[pa.RecordBatch] | None]:
+        """What tasks have brought; None for what never came. Whatever else is here is of tasks that failed."""
+        found = [self._puts.pop(put, None) for put in puts]
+        self._puts.clear()
+        return found
+
+    def effective(self, covered: int) -> int:
+        """Before which nothing follows any more when what covers a time has taken effect.
+
+        Spark's watermark counts in milliseconds.
+        """
+        if covered <= WARM:
+            return START
+        if self._lag is None or covered == END:
+            return covered
+        return (covered - self._lag) // 1000 * 1000
+
+    def items(self, written: list[pa.RecordBatch], ages: Ages) -> list[Item]:
+        """Results as batches in the order of their event times; the peer's other business goes on meanwhile."""
+        if not written:
+            return []
+        table = from_spark(written)
+        table = table.sort("time", maintain_order=True) if self._arrange is None else self._arrange(table)
+        table = conform(table, self._columns)
+        first: Any = table.get_column("time").cast(pl.Int64).min()
+        if first is not None and first < self.emitted:
+            raise ValueError(f"column 'time': {first} µs since 1970; expected at least {self.emitted}, as promised")
+        items: list[Item] = []
+        for part, born in ages.parted(table, windowed=self._windowed):
+            for rows in part.iter_slices(OUTPUT_ROWS):
+                items.append(Batch(rows, self.position, born))
+                self.position += rows.height
+        return items

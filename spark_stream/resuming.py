@@ -1,0 +1,54 @@
+"""What a query needs to go on at another peer, beside the checkpoint that Spark keeps of it.
+
+A query that moves has the same name, and so the same checkpoint. Spark itself ends a run of a query when another one
+begins with its checkpoint. So that the one that was ended does not begin once more, the folder of a query on this
+machine says whose it is: that of the latest epoch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+import msgspec
+
+from spark_stream.results import NONE, Handed
+from spark_stream.spool import Offset
+from synergy_nb.dataflow.streams.values import Point
+
+__all__ = ["Resumption", "claim", "is_claimed"]
+
+_EPOCH = "epoch"  # file in the folder of a query
+
+
+class Resumption(msgspec.Struct, frozen=True):
+    """How far a query is.
+
+    Parameters
+    ----------
+    name
+        Name of the query.
+    handed
+        Results that it has handed over.
+    inputs
+        Of each input from peers, the offset that Spark has committed, and the place from which on it is still needed.
+    """
+
+    name: str
+    handed: Handed = NONE
+    inputs: tuple[tuple[Offset, Point], ...] = ()
+
+
+def claim(folder: Path, epoch: int) -> None:
+    """Note that the query of a folder is now that of an epoch."""
+    draft = folder / f"{_EPOCH}.{os.getpid()}"
+    draft.write_text(str(epoch), "ascii")
+    draft.replace(folder / _EPOCH)
+
+
+def is_claimed(folder: Path, epoch: int) -> bool:
+    """Whether a later epoch has noted that the query is its own."""
+    with contextlib.suppress(OSError, ValueError):
+        return int((folder / _EPOCH).read_text("ascii")) > epoch
+    return False
