@@ -158,6 +158,7 @@ class PartQuery:
     ) -> None:
         self.part = part
         self.name = _named(part) if since is None else since.name
+        self._spoken = f"{self.name}-{epoch}" if epoch else self.name  # one that was here before may not have ended yet
         self._since = Resumption(self.name) if since is None else since
         self._epoch = epoch
         self._left = False  # whether another peer may go on with it
@@ -333,7 +334,7 @@ class PartQuery:
         options = {
             "door": self._door.address,
             "token": self._door.token,
-            "query": self.name,
+            "query": self._spoken,
             "run": str(exchange.begin(operators.END_TIME)),
         }
         taps = {name: count() for name in self._ports}
@@ -345,7 +346,7 @@ class PartQuery:
             keys=self._keys,
             ordered=True,
         )
-        writer = result.writeStream.format(FORMAT).options(**options).queryName(self.name).outputMode("append")
+        writer = result.writeStream.format(FORMAT).options(**options).queryName(self._spoken).outputMode("append")
         writer = writer.option("checkpointLocation", self._checkpoint(session))
         query = writer.trigger(processingTime="0 seconds").start()
         with self._state:
@@ -367,7 +368,7 @@ class PartQuery:
         part, plan, members = self.part, self.part.plan, [self.part.plan.operators[name] for name in self.part.members]
         stateful = any(operator.kind in STATEFUL for operator in members)
         exchange = Exchange(
-            self.name,
+            self._spoken,
             plan.schema(part.operator),
             windowed=plan.window(part.operator) is not None,
             lag=operators.lag(plan, part.members, part.operator) if stateful else None,
@@ -393,10 +394,10 @@ class PartQuery:
         exchange.warm()
         self._door.admit(exchange)
         with self._state:
-            self._exchange = exchange
             early, self._early = self._early, []
             for port, item in early:
                 exchange.append(port, item)
+            self._exchange = exchange  # what comes from here on comes behind that
             stopped = self._stopped.is_set()
             self._stagers += staging
             for stager in staging:

@@ -1,0 +1,205 @@
+"""Parts on Spark as components of a peer, with a query that does what a test says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from spark_stream import query
+from spark_stream.results import Handed, Refused
+from spark_stream.spool import FIRST, Offset
+from synergy_nb.dataflow.streams.values import ORIGIN, Point
+from synergy_nb.dataflow.tuples import Batch, Item, Punctuation
+from synergy_nb.plan import source
+from synergy_nb.plan.parts import place
+from synergy_nb.runtime.requests import SparkNews
+from synergy_nb.runtime.spark import SparkHost
+from synergy_nb.runtime.sparkpart import SparkPart
+from tests.two_hosts import play, table
+from tests.waiting import until
+
+COMMITTED = ((Offset(3, 500), Point(3, 500)),)
+
+
+class Query:
+    """What a part asks of its query."""
+
+    made: list[Query]
+    full, held, late, loose = False, 0, 0, 0
+
+    def __init__(self, *_: Any, since: Any, epoch: int, **calls: Callable[..., Any]) -> None:
+        self.name = "app-count-0" if since is None else since.name
+        self.since, self.epoch = since, epoch
+        self.calls = calls
+        self.committed = ((FIRST, ORIGIN),) if since is None else since.inputs
+        self.left: bool | None = None
+        self.made.append(self)
+
+    def start(self) -> None:
+        """It runs."""
+
+    def abandon(self, *, left: bool) -> None:
+        self.left = left
+
+    def stop(self) -> None:
+        """It ends."""
+
+
+@pytest.fixture(autouse=True)
+def made(monkeypatch: pytest.MonkeyPatch) -> list[Query]:
+    """The queries that were made."""
+    Query.made = []
+    monkeypatch.setattr(query, "PartQuery", Query)
+    return Query.made
+
+
+class Part:
+    """A part, whose query hands micro-batches over in a thread."""
+
+    def __init__(self, url: str = "sc://here:1", *, epoch: int = 0) -> None:
+        loop = asyncio.get_running_loop()
+        host = SparkHost(loop, lambda: 9.0, lambda *_, **__: None)
+        host.told(SparkNews("ready", url, url))
+        self.told = 0
+        self.threads = ThreadPoolExecutor(2)
+        stream = source("python", name="n", columns={"link": "str"}, rate=1.0, id="n")
+        plan = place(stream.aggregate("link", "1 s", n="count(*)", id="count").sink(), {"count"}, 0.1)
+        self.part = SparkPart(
+            lambda: None,
+            lambda: 9.0,
+            encode=None,
+            most=1 << 20,
+            host=host,
+            application="app",
+            operator=plan.operators["count"],
+            keys={},
+            failed=lambda _: None,
+            prepared=lambda: None,
+            executed=lambda _rows, _seconds: None,
+            room=lambda: None,
+            committed=self._tell,
+            epoch=epoch,
+        )
+
+    def _tell(self) -> None:
+        self.told += 1
+
+    def hand(self, batch: int, *items: Item) -> asyncio.Future[None]:
+        """The query hands a micro-batch over; done when Spark may commit it."""
+        calls = Query.made[-1].calls
+
+        def work() -> None:
+            calls["on_items"](list(items))
+            position = self.part.place.position
+            calls["on_handed"](Handed(batch, position, 0, 0, ((0, 0, 0),)))
+
+        return asyncio.get_running_loop().run_in_executor(self.threads, work)
+
+    def emit(self) -> None:
+        """All that waits goes to the log."""
+        while self.part.pending:
+            self.part.emitted(self.part.pending.popleft())
+
+    async def close(self) -> None:
+        self.part.stop()
+        await self.part.closed()
+        self.threads.shutdown()
+
+
+def rows(first: int, number: int) -> Batch:
+    return Batch(table(first, number), first, 1.0)
+
+
+def test_without_copies_spark_commits_as_soon_as_results_are_handed_over() -> None:
+    async def scenario() -> None:
+        part = Part()
+        part.part.prepare()
+        await part.hand(0, rows(0, 3))
+        assert part.part.committed[1:4] == (ORIGIN, -1, False), "it may have committed what has not been emitted"
+        part.emit()
+        assert part.part.committed[1:4] == (Point(3, ORIGIN.until), 0, True)
+        await part.close()
+        assert Query.made[0].left is False
+
+    play(scenario)
+
+
+def test_with_copies_spark_commits_when_all_know_of_the_results() -> None:
+    async def scenario() -> None:
+        part = Part()
+        part.part.prepare()
+        part.part.copied(copies=True, safe=True)
+        handed = part.hand(0, rows(0, 3), Punctuation(500, 3, 1.0))
+        await until(lambda: len(part.part.pending) == 2)
+        part.emit()
+        await until(lambda: part.part.committed.step == 0)
+        assert part.part.committed.whole
+        assert not handed.done()
+        part.part.kept(0)
+        await handed
+        last = part.hand(1, rows(3, 1))
+        await until(lambda: len(part.part.pending) == 1)
+        await part.close()
+        with pytest.raises(Refused, match="micro-batch 1: the part has left this peer"):
+            await last
+        assert Query.made[0].left, "another peer goes on with its checkpoint"
+
+    play(scenario)
+
+
+def test_who_has_no_copy_any_more_is_not_waited_for() -> None:
+    async def scenario() -> None:
+        part = Part()
+        part.part.prepare()
+        part.part.copied(copies=True, safe=True)
+        handed = part.hand(0)
+        await until(lambda: part.part.committed.step == 0)
+        assert not handed.done()
+        part.part.copied(copies=False, safe=True)
+        await handed
+        await part.close()
+
+    play(scenario)
+
+
+def test_a_part_goes_on_with_the_query_of_another_peer() -> None:
+    async def scenario() -> None:
+        one, other = Part(), Part(epoch=1)
+        one.part.prepare()
+        Query.made[0].committed = COMMITTED
+        await one.hand(0, rows(0, 3))
+        one.emit()
+        saved = one.part.save()
+        other.part.restore(saved)
+        assert other.part.committed.inputs == (Point(3, 500),)
+        other.part.prepare(Point(3, 7))
+        query = Query.made[1]
+        assert (query.name, query.epoch) == (Query.made[0].name, 1)
+        assert (query.since.handed.batch, query.since.inputs) == (0, COMMITTED)
+        assert other.part.committed[:4] == ((Point(3, 500),), Point(3, 7), 0, True)
+        await other.hand(1, rows(3, 2))
+        assert [chunk.start for chunk in other.part.pending] == [Point(3, 7)]
+        assert other.part.save() == saved, "what it has not emitted is not known elsewhere"
+        await one.close()
+        await other.close()
+
+    play(scenario)
+
+
+def test_a_part_does_not_go_on_with_another_spark() -> None:
+    async def scenario() -> None:
+        one, other, new = Part(), Part("sc://there:2"), Part("sc://there:2")
+        one.part.prepare()
+        new.part.restore(one.part.save())  # it has done nothing yet
+        await one.hand(0)
+        await until(lambda: one.part.committed.step == 0)
+        with pytest.raises(ValueError, match="part 'count' is on Spark at sc://here:1; this peer has sc://there:2"):
+            other.part.restore(one.part.save())
+        for each in (one, other, new):
+            await each.close()
+
+    play(scenario)
