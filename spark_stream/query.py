@@ -268,7 +268,8 @@ class PartQuery:
                 self._door.dismiss(self._exchange)
             for stager in self._stagers:
                 stager.join()
-            if self._folder is not None and not (self._left or is_claimed(self._folder, self._epoch)):
+            left = self._left and not (self._exchange is not None and self._exchange.ended)
+            if self._folder is not None and not (left or is_claimed(self._folder, self._epoch)):
                 shutil.rmtree(self._folder, ignore_errors=True)
 
     def _run(self) -> None:

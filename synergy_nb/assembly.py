@@ -25,7 +25,7 @@ from synergy_nb.overlay.streams import PROFILED, Streams
 from synergy_nb.peer import Codec, Peer
 from synergy_nb.placements import check_placement, replicates
 from synergy_nb.plan import Plan
-from synergy_nb.plan.parts import PART, Profile, credible, parts_of, profiled
+from synergy_nb.plan.parts import PART, Profile, credible, parts_of, place, profiled
 from synergy_nb.plan.sharing import TAP
 from synergy_nb.replicated import Replicated
 
@@ -194,7 +194,7 @@ class SynergyPeer:
     def submit(self, request: str, plan: Plan, placement: str = "composed") -> None:
         """Start an application from this peer: composed, with what is for Spark as parts on Spark, or placed.
 
-        A plan that asks for availability has its replicas placed for that, on peers alone.
+        A plan that asks for availability has its replicas placed for that; of it only what is bound to Spark is there.
 
         Raises
         ------
@@ -205,7 +205,7 @@ class SynergyPeer:
         if replicates(plan):
             if self.replicated is None:
                 raise ValueError("qos.availability: this peer places no replicas; expected none")
-            self.replicated.submit(request, plan)
+            self.replicated.submit(request, self._bound(request, plan))
             return
         self.composition.also = () if self.spark is None else (PART,)
         self.composition.submit(request, plan, placed=placement != "composed")
@@ -221,6 +221,18 @@ class SynergyPeer:
         if self.on_parts is not None and parts_of(choice.plan):
             self.on_parts(request)
         return [choice.plan, *([choice.otherwise] if choice.otherwise is not None else [])]
+
+    def _bound(self, request: str, plan: Plan) -> Plan:
+        """A plan with what is bound to Spark as parts; everything else is for peers."""
+        named = {name for name, operator in plan.operators.items() if operator.engine == "spark"}
+        if not named:
+            return plan
+        placed = place(plan, named, engines.MICRO_BATCH if self.spark is None else self.spark.micro_batch)
+        reasons = {name: ["spark", engines.WHY] for name in sorted(named)}
+        self.peer.record("engines_chosen", request, reasons=reasons, parts=parts_of(placed))
+        if self.on_parts is not None:
+            self.on_parts(request)
+        return placed
 
     def _processing(self, plan: Plan, operator: str) -> float:
         """Processing time τ of a component here: of a part on Spark, by the micro-batches that this peer measures."""

@@ -14,11 +14,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 PACKETS = {"connector": "packets", "seed": 4, "rate": 500.0, "duration": 8.0}
 
 
-def sums(engine: str, *, speed: float, delay: str | None = None) -> Plan:
+def sums(engine: str, *, speed: float, delay: str | None = None, availability: str | None = None) -> Plan:
     """Bytes by source of link B in every second."""
     stream = source("packets", seed=4, rate="500 tuples/s", duration="8 s", speed=speed)
     kept = stream.filter("link = 'B'", engine="peer")
-    return kept.aggregate("source", "1 s", total="sum(bytes)", engine=engine).sink("sums", delay=delay)
+    return kept.aggregate("source", "1 s", total="sum(bytes)", engine=engine).sink(
+        "sums", delay=delay, availability=availability
+    )
 
 
 def expected() -> pl.DataFrame:
@@ -48,6 +50,33 @@ def test_a_server_that_is_killed_costs_no_row_and_doubles_none(spark_peers: Clus
     assert ordered(application.results()).equals(expected())
     kinds = set(Counter(event.kind for event in spark_peers.events()) - before)
     assert {"spark_died", "spark_ready", "part_prepared"} <= kinds
+
+
+def elsewhere(cluster: Cluster, peer: str) -> str:
+    """Another peer."""
+    return next(name for name in cluster.peers if name != peer)
+
+
+def test_a_part_on_spark_moves_while_it_works_and_back_again(spark_peers: Cluster) -> None:
+    application = spark_peers.submit(sums("spark", speed=1.0), timeout=240.0)
+    first = application.explain().peers["aggregate"]
+    other = elsewhere(spark_peers, first)
+    spark_peers.move(application, "aggregate", other)
+    assert application.explain().peers["aggregate"] == other
+    spark_peers.move(application, "aggregate", first)
+    assert ordered(application.results()).equals(expected())
+
+
+def test_a_part_on_spark_goes_on_at_its_backup_when_its_peer_is_killed(quick_java: None) -> None:
+    with Cluster(4, cores=4.0) as cluster:
+        application = cluster.submit(sums("spark", speed=1.0, availability="degree 2"), timeout=240.0)
+        peers = application.explain().peers
+        stay = {peers["source"], peers["sink"]}
+        if peers["aggregate"] in stay:
+            cluster.move(application, "aggregate", next(name for name in cluster.peers if name not in stay))
+        cluster.kill(application.explain().peers["aggregate"])
+        assert ordered(application.results()).equals(expected())
+        assert application.status == "finished"
 
 
 def test_a_limit_that_a_micro_batch_breaks_is_refused_with_the_numbers(spark_peers: Cluster) -> None:

@@ -75,7 +75,7 @@ def check_together(checked: Checked, qos: QoS, problems: list[Problem]) -> None:
             problems.append(Problem(name, "name", given, expected))
         elif given is not None:
             fed[given] = name
-        if operator.engine == "spark" and (qos.degree is not None or qos.availability is not None):
-            problems.append(
-                Problem(name, "engine", "spark", "peer or auto beside qos.availability: parts on Spark have no backups")
-            )
+        replicated = qos.degree is not None or qos.availability is not None
+        if replicated and operator.engine == "spark" and operator.kind == "source":
+            expected = "peer or auto beside qos.availability: what Spark reads itself no other peer can go on with"
+            problems.append(Problem(name, "engine", "spark", expected))

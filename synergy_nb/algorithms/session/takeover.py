@@ -28,6 +28,8 @@ from synergy_nb.algorithms.session.records import Owned
 from synergy_nb.graph import Report
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.peer import Message, Peer, Timer
+from synergy_nb.plan import Plan
+from synergy_nb.plan.parts import expanded
 
 __all__ = ["TakeOvers"]
 
@@ -145,7 +147,8 @@ class TakeOvers:
         graph = self.owned[application].graph
         self.changes.publish(application)
         self.peer.record("taken_over", application, peers=graph.peers, backups=graph.backups, epoch=graph.epoch)
-        self.peer.instruct(Report(application, "running", "", graph.peers, graph.backups))
+        peers = expanded(Plan.from_bytes(graph.plan), graph.peers)
+        self.peer.instruct(Report(application, "running", "", peers, graph.backups))
 
     def _too_late(self, application: str, epoch: int) -> None:
         owned, pending = self.owned.get(application), self._pending.get(application)
