@@ -498,9 +498,10 @@ def test_a_damaged_file_is_read_or_refused(query: Plan, at: int, junk: str) -> N
 
 def test_what_does_not_go_together_is_said_with_the_rest() -> None:
     rows = [source("python", id=name, name="n", columns={"v": "int"}) for name in ("a", "b")]
-    stream = rows[0].union(rows[1]).filter("vv > 1", engine="spark")
+    trace = source("trace", path="a.csv", format="csv", columns={"v": "int"}, engine="spark", id="t")
+    stream = rows[0].union(rows[1]).union(trace).filter("vv > 1", engine="spark")
     found = problems_of(lambda: stream.sink(availability="degree 2"))
-    assert [(each.operator, each.field) for each in found] == [("filter", "where"), ("b", "name"), ("filter", "engine")]
+    assert [(each.operator, each.field) for each in found] == [("filter", "where"), ("b", "name"), ("t", "engine")]
 
 
 def test_operators_that_will_not_fit_into_their_memory_are_told_together() -> None:
