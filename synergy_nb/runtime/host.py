@@ -230,7 +230,7 @@ class Host:
         if component.kind == "sink":
             limit = None if component.limit == math.inf else component.limit
             self._sinks.add(Sink(component.application, component.operator, limit=limit, now=self._clock()))
-        if isinstance(component.logic, SparkPart):
+        if isinstance(component.logic, SparkPart) and not component.failed:
             self._driver.feeds[component] = component.logic
             component.logic.prepare(component.log.end)
         self._runtime.record("component_deployed", component.application, operator=component.operator)
