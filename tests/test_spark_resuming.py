@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import msgspec
 import polars as pl
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_stream.door import Door
 from spark_stream.exchange import Exchange
+from spark_stream.query import Part, PartQuery
 from spark_stream.results import NONE, Handed, Refused
 from spark_stream.spool import FIRST, Offset, Spool
 from spark_stream.tables import MARK, arrow_schema
 from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, Point, chunks_of
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
+from synergy_nb.plan import source
 from tests.test_spark_door import COLUMNS, END_TIME, batch, numbers
 
 STEPS = ("planned", "read", "handed", "committed")  # how far Spark comes with a micro-batch before its query is stopped
@@ -156,3 +161,39 @@ def test_a_query_goes_on_at_another_peer_wherever_it_is_stopped(data: st.DataObj
     batches = [chunk.item for chunks in inputs for chunk in chunks if isinstance(chunk.item, Batch)]
     assert sorted(row for rows in spark.rows for row in rows) == sorted(numbers([each.table for each in batches]))
     assert sorted(known) == list(range(sum(each.rows for each in batches)))
+
+
+def test_what_comes_while_a_query_gets_ready_comes_behind_what_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = source("python", name="n", columns={"n": "int", "text": "str"}, rate=1.0, id="s")
+    plan = stream.filter("n >= 0", engine="spark", id="f").sink()
+    taken: list[int] = []
+    query = PartQuery(
+        Part("app", "f", plan, ("f",), ("s",)),
+        lambda: None,  # type: ignore[arg-type, return-value]
+        Door(),
+        lambda: None,
+        keys={},
+        on_items=lambda _: None,
+        on_ready=lambda: None,
+        on_failed=lambda _: None,
+        on_progress=lambda _: None,
+        on_room=lambda: None,
+    )
+    query.append(0, batch([1, 2]))
+    query.append(0, Punctuation(5, 2, 0.0))
+    other = threading.Thread(target=query.append, args=(0, batch([6], 2)))
+    append = Exchange.append
+
+    def slowly(exchange: Exchange, port: int, item: Item) -> None:
+        if not taken:
+            other.start()
+        taken.append(item.position)
+        append(exchange, port, item)
+
+    monkeypatch.setattr(Exchange, "append", slowly)
+    exchange = query._prepare()
+    other.join()
+    assert taken == [0, 2, 2]
+    assert exchange.late == 0
+    assert isinstance(exchange.inlets[0], Spool)
+    assert exchange.inlets[0].loose > 0, "what came last is behind the punctuation"
