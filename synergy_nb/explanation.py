@@ -155,6 +155,10 @@ class Explanation:
                 self._from[detail["operator"]] = before = self._name(detail["at"])
                 took = seconds(detail["seconds"])
                 self.moves.append(f"{detail['operator']} from {before} to {self._name(detail['to'])} in {took}")
+            elif event.kind == "stream_moved":
+                self._moved = self._graph(detail["peers"])
+                before, to = self._name(detail["at"]), self._name(detail["to"])
+                self.moves.append(f"{detail['operator']} of {detail['of']}, which it shares, from {before} to {to}")
             elif event.kind == "move_given_up":
                 why = self.readable(detail["reason"])
                 self.moves.append(f"{detail['operator']} did not move to {self._name(detail['to'])}: {why}")

@@ -188,12 +188,22 @@ class Use(NamedTuple):
         Address of the peer that it is on.
     epoch
         Number of components that have been in its place before.
+    origin
+        Address of the peer that leads the application, and says where the component goes; empty where it has ended.
+    copies
+        Addresses of the peers that back it up, or follow it.
     """
 
     application: str
     operator: str
     peer: str
     epoch: int = 0
+    origin: str = ""
+    copies: tuple[str, ...] = ()
+
+    def left_alone(self) -> Use:
+        """The component as it goes on when its application has ended: it stays where it is."""
+        return self._replace(origin="", copies=())
 
 
 class ComponentGraph(msgspec.Struct, frozen=True):

@@ -211,8 +211,12 @@ def test_who_shares_a_stream_is_told_where_its_reader_has_moved() -> None:
     assert (borrowed.application, borrowed.operator, borrowed.peer) == ("a", "large", first["large"])
     outcome = move(ring, "large", to, "a", "peer-3")
     ring.run(3.0)
-    assert outcome == [f"large at {first['large']}: its stream is shared by b"]
-    assert ring.deployed[first["large"], "a", "large"].follower == ""
+    assert outcome == [""]
+    (lent,) = ring.deployments[to, "a"].places["large"].lent
+    assert (lent.operator, lent.peer, lent.epoch) == ("counts", to, 1)
+    assert [(each.peer, each.epoch) for each in ring.deployments[to, "b"].borrowed] == [(to, 1)]
+    assert {to, "peer-5"} <= set(ring.deployments[to, "a"].witnesses)
+    assert ring.deployments[to, "a"].requires == {"b": ring.deployments[to, "b"].version}
     free = next(peer for peer in sorted(ring.synergy) if peer not in {*first.values(), *second.values(), to})
     outcome = move(ring, "counts", free, "a", "peer-3")
     ring.run(3.0)

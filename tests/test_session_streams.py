@@ -45,12 +45,16 @@ class Streams(StreamWorld):
         super().__init__(seed, peers)
         self.ring = ring
         self.inputs = inputs
+        self.told_plans: dict[str, bytes] = {}
 
     def told(self, address: str, deployment: Deployment) -> None:
         """A peer's driver carries out an instruction."""
         application = deployment.application
-        if application not in self._plans:
-            plan = self._plans[application] = Plan.from_bytes(deployment.plan)
+        if deployment.plan != self.told_plans.get(application):  # what it shares, it may have to make itself
+            self.told_plans[application] = deployment.plan
+            self._plans[application] = Plan.from_bytes(deployment.plan)
+        if application not in self._inputs:
+            plan = self._plans[application]
             self._inputs[application] = self.inputs
             for sink in plan.sinks:
                 self._results[application, sink] = []

@@ -320,7 +320,8 @@ def test_answers_of_an_earlier_version_do_not_count() -> None:
     assert "w" in recovery.missing
     for version, missing in ((2, True), (3, False)):
         recovery.missing = {"w", "s"}
-        peers.say("w", "y", Determinants(Stream("app", "u"), version, ()))
+        question = recovery.recall(peers.now)[0].question
+        peers.say("w", "y", Determinants(Stream("app", "u"), version, (), question))
         assert ("w" in recovery.missing) is missing
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 
+import msgspec
 import pytest
 
 from synergy_nb.algorithms.availability import PlacementConfig
@@ -12,7 +13,7 @@ from synergy_nb.algorithms.session.messages import TakeOver
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.dataflow.streams.deployments import Deployment, Role
 from synergy_nb.explanation import Explanation
-from synergy_nb.graph import ComponentGraph, Hop
+from synergy_nb.graph import ComponentGraph, Hop, Use
 from synergy_nb.placements import check_placement
 from synergy_nb.plan import Plan, source
 from synergy_nb.widgets.report import report as page_of
@@ -195,15 +196,28 @@ def test_who_takes_several_over_loses_the_backup_of_none() -> None:
     assert roles == [[Role.ACTIVE, Role.ACTIVE]]
 
 
-def test_streams_of_what_may_move_are_not_shared() -> None:
+def test_streams_are_offered_with_whoever_may_take_over_what_makes_them() -> None:
     ring = Ring(6, seed=1)
     established(ring)
-    assert not any(kind == "stream" for each in ring.synergy.values() for _, kind in _registered(each))
+    source, before = Use("r", "source", "peer-1", 0, "peer-0"), BACKUPS["o0"]
+    assert _offered(ring)["peer-2"] == [
+        (Use("r", "o0", "peer-2", 0, "peer-0", before), source),
+        (Use("r", "o0", "peer-2", 0, "peer-0", before), Use("r", "o1", "peer-2", 0, "peer-0", before), source),
+    ]
+    ring.crash("peer-2")
+    ring.run(6.0)
+    taken = [Use("r", name, "peer-3", 1, "peer-0", ("peer-4",)) for name in ("o0", "o1")]
+    assert _offered(ring)["peer-3"] == [(taken[0], source), (*taken, source)]
 
 
-def _registered(each: object) -> list[tuple[str, str]]:
-    directory = each.directory  # type: ignore[attr-defined]
-    return [(entry.name, entry.kind) for entry in directory.registered]
+def _offered(ring: Ring) -> dict[str, list[tuple[Use, ...]]]:
+    """What each peer says of the streams that others may share: all that they are made by."""
+    found: dict[str, list[tuple[Use, ...]]] = {}
+    for address, each in ring.synergy.items():
+        entries = [entry for entry in each.directory.registered if entry.kind == "stream"]
+        made = [msgspec.json.decode(str(entry.attributes["uses"]), type=tuple[Use, ...]) for entry in entries]
+        found[address] = sorted(made, key=len)
+    return found
 
 
 # -- from a plan that asks for availability --------------------------------------------------------------------------

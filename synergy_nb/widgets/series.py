@@ -209,6 +209,7 @@ class Readings:
             "taking_over": self._taking_over,
             "taken_over": self._taken_over,
             "moved": self._moved,
+            "stream_moved": self._moved,
             "move_given_up": self._move_given_up,
             "component_deployed": self._deployed,
             "component_undeployed": self._undeployed,
@@ -397,9 +398,7 @@ class Readings:
         run = self.run(event.subject)
         run.status, run.reason, run.began = "running", "", event.time
         run.shared = {tap: (of, name) for tap, (of, name) in event.detail.get("shared", {}).items()}
-        run.uses = {
-            tap: [(of, name, peer) for of, name, peer in uses] for tap, uses in event.detail.get("uses", {}).items()
-        }
+        run.uses = {tap: list(made) for tap, made in event.detail.get("uses", {}).items()}
 
     def _replicated(self, event: Event) -> None:
         run = self.run(event.subject)
@@ -430,9 +429,11 @@ class Readings:
 
     def _moved(self, event: Event) -> None:
         self._graph(event)
-        detail = event.detail
-        said = f"{detail['operator']} moved from {detail['at']} to {detail['to']}"
-        self.run(event.subject).mark(event.time, "good", "moved", said)
+        run, detail = self.run(event.subject), event.detail
+        shared = f" of {detail['of']}, which it shares," if "of" in detail else ""
+        run.uses = {tap: list(made) for tap, made in detail.get("uses", run.uses).items()}
+        said = f"{detail['operator']}{shared} moved from {detail['at']} to {detail['to']}"
+        run.mark(event.time, "good", "" if shared else "moved", said)
 
     def _move_given_up(self, event: Event) -> None:
         run, detail = self.run(event.subject), event.detail
@@ -485,6 +486,7 @@ OF_APPLICATIONS: Final = frozenset(
         "taking_over",
         "taken_over",
         "moved",
+        "stream_moved",
         "move_given_up",
         "component_deployed",
         "component_undeployed",

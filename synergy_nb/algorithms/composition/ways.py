@@ -56,7 +56,7 @@ def sharing_way(
             return False
         for entry in found.get(plan.stream_name(operator), ()):
             made_by = _made_by(entry)
-            if made_by and not any(is_dead(use.peer) for use in made_by):
+            if made_by and not any(is_dead(peer) for use in made_by for peer in _needed(use)):
                 at = str(entry.attributes["application"]), str(entry.attributes["operator"])
                 providers.setdefault(operator, {})[entry.host] = at
                 shared.setdefault(operator, {})[entry.host] = made_by
@@ -67,6 +67,11 @@ def sharing_way(
         return None
     way = reduced(plan, {point: providers[point] for point in points})
     return Way(way, {point: shared[point] for point in points if point in way.operators})
+
+
+def _needed(use: Use) -> tuple[str, ...]:
+    """Peers that have to agree that a component is used."""
+    return (use.peer, *use.copies, *((use.origin,) if use.origin else ()))
 
 
 def _may_share(plan: Plan, operator: str, *, everything: bool) -> bool:

@@ -3,6 +3,10 @@
 A graph's *epoch* counts its changes. The origin says the latest graph more than once (:class:`Moved`), and it does no
 harm when it comes again. Who adopts it promises the links of its components anew where what they read has moved, gives
 back what is no longer here, and has its driver do what the new graph says. A peer that has no part in it leaves.
+
+A peer that keeps a copy of a shared component joins those who share it by this message. A peer where a shared component
+was stays with them until it hears from its own application that the component is elsewhere: until then it may still be
+the one that others copy, and has to keep what those who share it have not read.
 """
 
 from __future__ import annotations
@@ -10,10 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
-from synergy_nb.algorithms.session.components import Components
 from synergy_nb.algorithms.session.deploying import Deploying
 from synergy_nb.algorithms.session.messages import Graph, Lost, Moved
-from synergy_nb.algorithms.session.records import Member, Owned
+from synergy_nb.algorithms.session.records import Member, Owned, maker_of
 from synergy_nb.ledger import Ledger
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.peer import Message, Peer
@@ -30,12 +33,24 @@ class Changes:
 
     Parameters
     ----------
-    peer, ledger, membership, components, deploying
+    peer, ledger, membership, deploying
         Parts of the peer that changes work with.
     owned, members
         Applications that it leads, and in which it takes part.
+    joined
+        Gives the part of this peer in the application of (sender, graph, name of a message), which may be new; None if
+        the message is refused.
     leave
         Called with an application of which nothing is at this peer any more.
+
+    Attributes
+    ----------
+    on_published : list of callables (application)
+        Told of each change of an application that this peer leads.
+    on_settled : list of callables (application)
+        Told when a component of an application that this peer leads has moved, has stayed, or has been taken over.
+    on_joined : list of callables (application)
+        Told of each application that this peer joins because it keeps copies of what that one shares.
     """
 
     def __init__(
@@ -43,20 +58,24 @@ class Changes:
         peer: Peer,
         ledger: Ledger,
         membership: Membership,
-        components: Components,
         deploying: Deploying,
         owned: Mapping[str, Owned],
         members: Mapping[str, Member],
+        joined: Callable[[str, Graph, str], Member | None],
         leave: Callable[[str], None],
     ) -> None:
         self.peer = peer
         self.ledger = ledger
         self.membership = membership
-        self.components = components
+        self.components = deploying.components
         self.deploying = deploying
         self.owned = owned
         self.members = members
+        self.joined = joined
         self.leave = leave
+        self.on_published: list[Callable[[str], None]] = []
+        self.on_settled: list[Callable[[str], None]] = []
+        self.on_joined: list[Callable[[str], None]] = []
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {Moved: self._moved}
 
     # -- at the origin -----------------------------------------------------------------------------------------------
@@ -64,7 +83,7 @@ class Changes:
     def change(self, application: str, graph: Graph) -> None:
         """Make a graph that of an application which this peer leads, and watch whoever takes part in it."""
         owned = self.owned[application]
-        before, after = set(owned.graph.addresses), set(graph.addresses)
+        before, after = set(owned.graph.watched), set(graph.watched)
         owned.graph = graph
         for address in sorted(after - before):
             self.membership.watch(address)
@@ -75,6 +94,13 @@ class Changes:
         """Tell everybody who takes part of the graph of an application, and ``also`` others."""
         graph = self.owned[application].graph
         self._publish(application, graph, sorted({*graph.addresses, *also}), TIMES)
+        for listener in self.on_published:
+            listener(application)
+
+    def settled(self, application: str) -> None:
+        """Nothing of an application that this peer leads is on its way any more."""
+        for listener in self.on_settled:
+            listener(application)
 
     def _publish(self, application: str, graph: Graph, addresses: Collection[str], times: int) -> None:
         owned = self.owned.get(application)
@@ -114,20 +140,21 @@ class Changes:
         """Go over to a graph of an application in which this peer takes part."""
         before, member.graph = member.graph, graph
         application, address = graph.application, self.peer.address
-        if address not in graph.addresses and address != graph.origin:
-            self.leave(application)
-            return
         member.backed = True  # what it backs up from now on is promised below
         member.operators = {name for name, peer in graph.peers.items() if peer == address}
+        users: set[str] = set()
         for operator in sorted(member.deployed):
             if operator not in member.operators and graph.followers.get(operator) != address:
                 member.deployed.discard(operator)
-                self.components.discard(application, operator)
+                users |= self.components.discard(application, operator)
             elif any(before.peers[up] != graph.peers[up] for up in member.plan.upstream(operator)):
                 self._recommit(member, operator)
         backed_up = before.backed_up(address)
         for operator in graph.backed_up(address):
             if operator not in backed_up or before.peers[operator] != graph.peers[operator]:
+                self.keep(member, operator)
+        for operator in backed_up:
+            if operator not in member.deployed and address not in graph.backups.get(operator, ()):
                 self.keep(member, operator)
         copied = {*graph.backed_up(address), *(name for name, peer in graph.followers.items() if peer == address)}
         member.ready &= copied
@@ -135,7 +162,39 @@ class Changes:
         self.components.follow(graph)
         if member.running:
             self.components.offer(application, member.offered)
-        self.deploying.tell(application)
+        self._share(member, anew=graph.epoch > before.epoch)
+        self.deploying.lend_on(application)
+        self.deploying.tell(application)  # what has moved has not ended, so who leaves is told where it is now
+        for user in sorted({application, *users}):
+            if user in self.members and self._departs(self.members[user]):
+                self.leave(user)
+
+    def _departs(self, member: Member) -> bool:
+        """Whether a peer has no part in an application any more, nor anything that this one may still read."""
+        graph, address = member.graph, self.peer.address
+        if address in graph.addresses or address == graph.origin:
+            return False
+        for owner, operator in self.components.used_by(graph.application):
+            known = self.members.get(owner)
+            if owner == graph.application or known is None or known.ended:
+                continue
+            if known.graph.peers.get(operator) == address:
+                return False
+        return True
+
+    def _share(self, member: Member, *, anew: bool) -> None:
+        """Take the taps that are here now, and use what the application shares here; what has ended is lost."""
+        graph, address = member.graph, self.peer.address
+        for tap in graph.shared:
+            maker = maker_of(graph, member.plan, tap) if tap in member.operators else None
+            if maker is not None and tap not in member.deployed:
+                self.ledger.commit(graph.application, tap, 0.0, {})
+                member.deployed.add(tap)
+                self.components.add(graph, member.plan, tap)
+        for use in graph.uses:
+            if use.peer == address and not self.components.use(use[:2], graph.application) and anew:
+                reason = f"{use.operator} of {use.application} at {address} has ended"
+                self.peer.send(graph.origin, Lost(graph.application, graph.attempt, reason, graph.epoch))
 
     def keep(self, member: Member, operator: str) -> None:
         """Promise an operator what its backup at this peer takes in, or nothing if it has none."""
@@ -157,6 +216,13 @@ class Changes:
         return self.ledger.commit(graph.application, operator, 0.0, {link: plan.bandwidth(operator)})
 
     def _moved(self, sender: str, message: Moved) -> None:
-        member = self.member_of(message.graph)
+        graph, address = message.graph, self.peer.address
+        member = self.member_of(graph)
+        if member is None and graph.application not in self.members and address in graph.spare | graph.sharing:
+            member = self.joined(sender, graph, "Moved")
+            if member is not None:
+                member.started = True  # the application runs
         if member is not None and not member.ended:
-            self.adopt(member, message.graph)
+            self.adopt(member, graph)
+            for listener in self.on_joined:
+                listener(graph.application)

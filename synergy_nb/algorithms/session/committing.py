@@ -13,11 +13,11 @@ from typing import Any
 from synergy_nb.algorithms.session.changing import Changes
 from synergy_nb.algorithms.session.impact import Impacts
 from synergy_nb.algorithms.session.messages import Confirm, Confirmed, Graph, Refused, Share
-from synergy_nb.algorithms.session.records import Member
+from synergy_nb.algorithms.session.records import Member, maker_of
 from synergy_nb.peer import Message, Peer
 from synergy_nb.plan import Plan
 from synergy_nb.plan.parts import PART
-from synergy_nb.plan.sharing import TAP, provider
+from synergy_nb.plan.sharing import TAP
 
 __all__ = ["Commitments"]
 
@@ -32,6 +32,9 @@ class Commitments:
     joined
         Gives the part of this peer in the application of (sender, graph, name of a message), which may be new; None if
         the message is refused.
+    admit
+        As the origin of other applications, takes note of who shares them; gives a tap and the reason why that cannot
+        be, or empty texts.
 
     Attributes
     ----------
@@ -45,6 +48,7 @@ class Commitments:
         changes: Changes,
         impacts: Impacts,
         joined: Callable[[str, Graph, str], Member | None],
+        admit: Callable[[Graph], tuple[str, str]],
     ) -> None:
         self.peer = peer
         self.changes = changes
@@ -53,16 +57,19 @@ class Commitments:
         self.ledger = changes.ledger
         self.impacts = impacts
         self.joined = joined
+        self.admit = admit
         self.on_deploy: Callable[[Plan, str], None] = lambda _plan, _operator: None
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {Confirm: self._confirm, Share: self._share}
 
     def _share(self, sender: str, message: Share) -> None:
-        graph = message.graph
-        member = self.joined(sender, graph, "Share")
-        if member is None:
-            return
-        tap, refusal = self.deploying.lend(member)
-        refusal = refusal or self.changes.back_up(member)
+        graph, address = message.graph, self.peer.address
+        tap, refusal = self.admit(graph) if address in graph.lenders else ("", "")
+        if not refusal and address in graph.addresses:
+            member = self.joined(sender, graph, "Share")
+            if member is None:
+                return
+            tap, refusal = self.deploying.lend(member)
+            refusal = refusal or self.changes.back_up(member)
         if refusal:
             self.peer.send(graph.origin, Refused(graph.application, graph.attempt, tap, refusal))
             return
@@ -87,8 +94,8 @@ class Commitments:
         links = {(graph.peers[up], up): plan.bandwidth(up) for up in plan.upstream(operator)}
         remote = {link: bandwidth for link, bandwidth in links.items() if link[0] != peer.address}
         asked = plan.operators[operator]
-        tapped = provider(asked, peer.address) if asked.kind == TAP else None
-        if asked.kind == TAP and (tapped is None or tapped not in self.components):
+        tapped = maker_of(graph, plan, operator) if asked.kind == TAP else None
+        if asked.kind == TAP and (tapped is None or tapped[:2] not in self.components):
             refusal = "the stream has ended"
         else:
             refusal = self.impacts.harm(member, operator)

@@ -132,6 +132,8 @@ class Components:
 
     def _join(self, name: ComponentId, application: str) -> None:
         component = self._components[name]
+        if application in component.users:
+            return
         component.users.add(application)
         self._used.setdefault(application, set()).add(name)
         self._touch(component)
@@ -178,15 +180,17 @@ class Components:
                     component.uses = uses
                     component.offered = False  # it is offered anew, as it is now
 
-    def discard(self, application: str, operator: str) -> None:
-        """A component of an application that goes on is no longer here."""
+    def discard(self, application: str, operator: str) -> set[str]:
+        """A component of an application that goes on is no longer here; gives the applications that used it."""
         name = application, operator
         component = self._components.get(name)
-        if component is not None:
-            for user in component.users:
-                self._used[user].discard(name)
-            self._touch(component)
-            self._remove(name)
+        if component is None:
+            return set()
+        for user in component.users:
+            self._used[user].discard(name)
+        self._touch(component)
+        self._remove(name)
+        return component.users
 
     def leave(self, application: str, keep: Collection[str]) -> set[str]:
         """An application has gone: components that nobody uses any more go with it.
@@ -216,11 +220,21 @@ class Components:
             self._used[application].discard(name)
             if component.users:
                 self._touch(component)
+                if owner == application:
+                    self._leave_alone(application, component)
             else:
                 self._remove(name)
         if not self._used.get(application):
             self._used.pop(application, None)
         return owners
+
+    def _leave_alone(self, application: str, component: Component) -> None:
+        """The application of a component has ended, and others go on using it: nobody leads it any more."""
+        uses = (use.left_alone() if use.application == application else use for use in component.uses)
+        component.uses = tuple(sorted(uses))
+        if component.offered:
+            component.offered = False
+            self.offer(application, (component.operator,))
 
     def _remove(self, name: ComponentId) -> None:
         component = self._components.pop(name)

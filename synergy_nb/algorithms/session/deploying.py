@@ -8,27 +8,30 @@ who shares the streams of its components here. Of the operators of this peer it 
 no tuple can meet a component whose inputs are not confirmed.
 
 A tap is no component. Whoever reads it reads the component that makes the stream (``borrowed``), and the peer of that
-component lists these readers (``lent``) from when their application runs.
+component lists these readers (``lent``) from when their application runs. Peers that keep copies of the component know
+the graphs of those who share its stream, too, so whoever takes its place lists the readers at once. All peers of those
+who share may depend on the order in which it reads its inputs (``witnesses``, ``requires``), and say what they know of
+that once they read from where it is (``uses``).
 
 An application that has ended here leaves the components that others share, where components upstream and downstream of
 them are as far as these others need them, and its sinks as long as somebody may collect results. A sink of it reads
-nothing any more. Where nothing is left, the deployment has no places.
+nothing any more, and nobody keeps copies. Where nothing is left, the deployment has no places.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
 from synergy_nb.algorithms.session.components import ComponentId, Components
 from synergy_nb.algorithms.session.messages import Graph
-from synergy_nb.algorithms.session.records import Member
+from synergy_nb.algorithms.session.records import Member, maker_of
 from synergy_nb.dataflow.streams.deployments import Borrowed, Deployment, Feed, Lent, Place
 from synergy_nb.graph import Use
 from synergy_nb.peer import Peer
 from synergy_nb.plan.parts import PART
-from synergy_nb.plan.sharing import TAP, provider
+from synergy_nb.plan.sharing import TAP
 
 __all__ = ["EPOCHS", "Deploying", "needed_by", "version_of"]
 
@@ -66,27 +69,51 @@ class Deploying:
         self._told: dict[str, Deployment] = {}  # the last one of each application that has any places
         self._reads: dict[str, dict[ComponentId, list[Lent]]] = {}  # by application, which streams of others it reads
         self._lent: dict[ComponentId, dict[str, tuple[Lent, ...]]] = {}  # by stream, who reads it
+        self._shares: dict[str, Graph] = {}  # of those who share streams, the graph by which owners were told
+        self._sharers: dict[str, set[str]] = {}  # by owner of streams, who shares them, directly or not
 
     def tell(self, application: str) -> None:
         """Have the driver do what is to be done for an application, if that has changed."""
         member, known = self.members.get(application), self._told.get(application)
+        owners = self._share(application, None if member is None or member.ended else member.graph)
         if member is not None and not member.ended:
             deployment = self._of(member)
         elif known is not None:
             deployment = self._left(known, frozenset() if member is None else member.deployed)
         else:
-            return
-        if deployment == known or (known is None and not deployment.places):
-            return
-        if deployment.places:
-            self._told[application] = deployment
-        else:
-            del self._told[application]
-        self.peer.instruct(deployment)
-        for lender in self._note(deployment):
-            self.tell(lender)
+            deployment = None
+        if deployment is not None and deployment != known and (known is not None or deployment.places):
+            if deployment.places:
+                self._told[application] = deployment
+            else:
+                del self._told[application]
+            self.peer.instruct(deployment)
+            owners |= self._note(deployment)
+        for owner in sorted(owners - {application}):
+            self.tell(owner)
 
-    def _note(self, deployment: Deployment) -> list[str]:
+    def _share(self, application: str, graph: Graph | None) -> set[str]:
+        """Note whose streams an application shares; gives those for whom that has changed."""
+        before = self._shares.pop(application, None)
+        if graph is not None and graph.shared:
+            self._shares[application] = graph
+        if before is graph or (before is None and application not in self._shares):
+            return set()
+        owners = {use.application for known in (before, graph) if known is not None for use in known.uses}
+        for owner in owners:
+            self._sharers.setdefault(owner, set()).discard(application)
+        for use in () if graph is None else graph.uses:
+            self._sharers[use.application].add(application)
+        for owner in owners:
+            if not self._sharers[owner]:
+                del self._sharers[owner]
+        return owners
+
+    def sharers(self, application: str) -> list[str]:
+        """Applications in which this peer takes part that share streams of another one, directly or not."""
+        return sorted(self._sharers.get(application, ()))
+
+    def _note(self, deployment: Deployment) -> set[str]:
         """Note which streams of others an application reads; gives whose readers have changed."""
         application = deployment.application
         reads: dict[ComponentId, list[Lent]] = {}
@@ -105,37 +132,41 @@ class Deploying:
                 readers[application] = tuple(reads[maker])
             elif not readers:
                 del self._lent[maker]
-        changed = {maker[0] for maker in before.keys() | reads.keys() if before.get(maker) != reads.get(maker)}
-        return sorted(changed)
+        return {maker[0] for maker in before.keys() | reads.keys() if before.get(maker) != reads.get(maker)}
 
     # -- what the driver is told -------------------------------------------------------------------------------------
 
     def _of(self, member: Member) -> Deployment:
         """The deployment of an application that has not ended here."""
         graph, plan = member.graph, member.plan
-        makers = {tap: provider(plan.operators[tap], graph.peers[tap]) for tap in graph.shared}
+        makers = {tap: maker_of(graph, plan, tap) for tap in graph.shared}
+        witnesses, requires = self._dependent(graph.application)
         places = {
             operator: self._place(member, operator, makers)
             for operator, asked in plan.operators.items()
             if asked.kind != TAP and (graph.peers[operator] != self.peer.address or operator in member.deployed)
         }
-        borrowed = [
-            Borrowed(*use)
-            for tap, maker in makers.items()
-            for use in graph.shared[tap]
-            if use[:2] == maker and use.peer == graph.peers[tap]
-        ]
+        borrowed = [_borrowed(maker) for maker in makers.values() if maker is not None]
         return Deployment(
             graph.application,
             version_of(graph),
             places,
             tuple(borrowed),
             running=member.started,
+            witnesses=witnesses,
+            requires=requires,
+            uses=_epochs(graph.uses),
             plan=graph.plan,
             discipline=graph.discipline,
         )
 
-    def _place(self, member: Member, operator: str, makers: Mapping[str, tuple[str, str] | None]) -> Place:
+    def _dependent(self, application: str) -> tuple[tuple[str, ...], dict[str, int]]:
+        """Peers that depend on what is made here, as their applications share it; and the versions of these."""
+        graphs = [self._shares[name] for name in self.sharers(application)]
+        peers = {address for graph in graphs for address in graph.addresses}
+        return tuple(sorted(peers)), {graph.application: version_of(graph) for graph in graphs}
+
+    def _place(self, member: Member, operator: str, makers: Mapping[str, Use | None]) -> Place:
         graph, asked, address = member.graph, member.plan.operators[operator], self.peer.address
         backups, follower = graph.backups.get(operator, ()), graph.followers.get(operator, "")
         if not member.backed:
@@ -145,7 +176,7 @@ class Deploying:
         feeds = []
         for up in asked.inputs:
             maker = makers.get(up)
-            feeds.append(Feed(graph.application, up) if maker is None else Feed(*maker))
+            feeds.append(Feed(graph.application, up) if maker is None else Feed(*maker[:2]))
         return Place(
             graph.peers[operator],
             graph.epochs.get(operator, 0),
@@ -160,25 +191,24 @@ class Deploying:
     def _left(self, known: Deployment, sinks: Collection[str]) -> Deployment:
         """What stays of an application that has ended here: what others use, and results."""
         application = known.application
-        used = [component for (owner, _), component in self.components.items() if owner == application]
-        needed = {
-            operator
-            for component in used
-            for user in component.users
-            if user != application
-            for owner, operator in needed_by(self.members[user].graph)
-            if owner == application
-        }
+        uses = {use[:2]: use for user in self.sharers(application) for use in self._shares[user].uses}
+        needed = {operator for owner, operator in uses if owner == application}
         places: dict[str, Place] = {}
         for operator, place in known.places.items():
             if operator in needed:
-                places[operator] = msgspec.structs.replace(
-                    place, lent=self._readers(application, operator, place.active)
-                )
+                lent = self._readers(application, operator, place.active)
+                places[operator] = msgspec.structs.replace(place, lent=lent, backups=(), follower="")
             elif operator in sinks and place.active == self.peer.address:
                 places[operator] = msgspec.structs.replace(place, inputs=())
-        borrowed = known.borrowed if needed else ()
-        return msgspec.structs.replace(known, places=places, borrowed=borrowed)
+        streams = [(each.application, each.operator) for each in known.borrowed] if needed else []
+        return msgspec.structs.replace(
+            known,
+            places=places,
+            borrowed=tuple(_borrowed(uses[stream]) for stream in streams if stream in uses),
+            witnesses=(),
+            requires={},
+            uses=_epochs(use for use in uses.values() if use.application in known.uses) if needed else {},
+        )
 
     # -- streams that are shared -------------------------------------------------------------------------------------
 
@@ -200,7 +230,35 @@ class Deploying:
             return "has moved"
         return "" if self.components.use(use[:2], application) else "has ended"
 
+    def lend_on(self, owner: str) -> None:
+        """Components of an application are new here: who shares them uses them from now on."""
+        for name in self.sharers(owner):
+            for use in self._shares[name].uses:
+                if use.application == owner:
+                    self.components.use(use[:2], name)
+
+    def deserted(self, application: str, operator: str) -> str:
+        """An application that has ended and whose components read a stream of this peer for others; or empty."""
+        gone = (name for name in self._lent.get((application, operator), ()) if self._ended(name))
+        return next(gone, "")
+
+    def _ended(self, application: str) -> bool:
+        member = self.members.get(application)
+        return member is None or member.ended
+
     def _readers(self, application: str, operator: str, peer: str) -> tuple[Lent, ...]:
         """Who of other applications reads the stream of a component, if that is of this peer."""
         found = self._lent.get((application, operator)) if peer == self.peer.address else None
         return tuple(each for name in sorted(found) for each in found[name]) if found else ()
+
+
+def _borrowed(use: Use) -> Borrowed:
+    return Borrowed(use.application, use.operator, use.peer, use.epoch)
+
+
+def _epochs(uses: Iterable[Use]) -> dict[str, dict[str, int]]:
+    """Application and operator to the epochs of components."""
+    found: dict[str, dict[str, int]] = {}
+    for use in uses:
+        found.setdefault(use.application, {})[use.operator] = use.epoch
+    return found

@@ -8,17 +8,21 @@ import msgspec
 
 from synergy_nb.graph import Use
 from synergy_nb.peer import Message, Traced
+from synergy_nb.plan import Plan
+from synergy_nb.plan.parts import PART
 
 __all__ = [
     "TRACED",
     "Begin",
     "Confirm",
     "Confirmed",
+    "Elsewhere",
     "End",
     "Feedback",
     "Follow",
     "Followed",
     "Graph",
+    "Heeded",
     "Lost",
     "Measured",
     "Moved",
@@ -44,7 +48,8 @@ class Graph(msgspec.Struct, frozen=True, gc=False, array_like=True):
     discipline
         Order in which queued tuples are served.
     shared
-        Tap to the components of other applications that its stream is made by.
+        Tap to the components of other applications that its stream is made by; among them the one that makes it, which
+        is where ``peers`` has the tap.
     reached
         Operator to the seconds from a source until a tuple is done, as probes found it.
     backups
@@ -77,7 +82,8 @@ class Graph(msgspec.Struct, frozen=True, gc=False, array_like=True):
     @property
     def beside(self) -> set[str]:
         """Peers that do something for the application besides executing its components."""
-        return self.sharing | {peer for peers in self.backups.values() for peer in peers} | {*self.followers.values()}
+        backups = {peer for peers in self.backups.values() for peer in peers}
+        return self.sharing | self.spare | backups | {*self.followers.values()}
 
     @property
     def addresses(self) -> list[str]:
@@ -86,15 +92,36 @@ class Graph(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     def at(self, address: str) -> list[str]:
         """What of it is at a peer, for people."""
-        own = sorted(operator for operator, peer in self.peers.items() if peer == address)
-        uses = [use for uses in self.shared.values() for use in uses]
-        used = {f"{use.operator} of {use.application}" for use in uses if use.peer == address}
+        own = sorted(
+            operator for operator, peer in self.peers.items() if peer == address and operator not in self.shared
+        )
+        used = {f"{use.operator} of {use.application}" for use in self.uses if use.peer == address}
         return own + sorted(used)
+
+    @property
+    def uses(self) -> list[Use]:
+        """All components of other applications that this one uses."""
+        return sorted({use for uses in self.shared.values() for use in uses})
 
     @property
     def sharing(self) -> set[str]:
         """Peers with components of other applications that this one uses."""
         return {use.peer for uses in self.shared.values() for use in uses}
+
+    @property
+    def spare(self) -> set[str]:
+        """Peers that back up or follow components of other applications that this one uses."""
+        return {peer for uses in self.shared.values() for use in uses for peer in use.copies}
+
+    @property
+    def lenders(self) -> set[str]:
+        """Origins of the other applications whose components this one uses, as far as these have not ended."""
+        return {use.origin for uses in self.shared.values() for use in uses if use.origin}
+
+    @property
+    def watched(self) -> list[str]:
+        """Every peer whose death the origin has to know of."""
+        return sorted({*self.addresses, *self.lenders})
 
 
 class Confirm(Message, frozen=True):
@@ -106,7 +133,10 @@ class Confirm(Message, frozen=True):
 
 
 class Share(Message, frozen=True):
-    """Keep, as long as an application runs, what it uses of others at the receiver, and its backups there."""
+    """Keep, as long as an application runs, what it uses of others at the receiver, and its backups there.
+
+    The origin of an application of which components are used says from then on where these are.
+    """
 
     graph: Graph
 
@@ -114,7 +144,8 @@ class Share(Message, frozen=True):
 class Confirmed(Message, frozen=True):
     """A source of the application and everything downstream of it is deployed.
 
-    Where ``operator`` is the sender's address: what the application uses of others there, and its backups, will stay.
+    Where ``operator`` is the sender's address: what the application uses of others there, and its backups, will stay,
+    and it will be told where that goes.
     """
 
     application: str
@@ -161,11 +192,15 @@ class End(Message, frozen=True):
 
 
 class Lost(Message, frozen=True):
-    """A component failed, or a peer no longer has the session."""
+    """A component failed, or a peer no longer has the session.
+
+    ``epoch`` is that of the graph that cannot be kept, or negative: it is about any.
+    """
 
     application: str
     attempt: int
     reason: str
+    epoch: int = -1
 
 
 class TakeOver(Message, frozen=True):
@@ -185,10 +220,14 @@ class Taken(Message, frozen=True):
 
 
 class Follow(Message, frozen=True):
-    """Follow ``operator``, which is to move to the receiver; or let it be followed, where the receiver executes it."""
+    """Follow ``operator``, which is to move to the receiver; or let it be followed, where the receiver executes it.
+
+    The follower is not ready before it knows the graphs of ``sharers``, who read the stream of the component.
+    """
 
     graph: Graph
     operator: str
+    sharers: tuple[str, ...] = ()
 
 
 class Followed(Message, frozen=True):
@@ -206,6 +245,38 @@ class Moved(Message, frozen=True):
     """Components are elsewhere from now on, or followed by others."""
 
     graph: Graph
+
+
+class Elsewhere(Message, frozen=True):
+    """Tell the origin of an application that shares streams of ``owner`` where the components of that are.
+
+    Parameters
+    ----------
+    application, attempt
+        Application that shares, and which try to set it up.
+    owner, epoch
+        Application whose components these are, and the epoch of its graph.
+    uses
+        All components of the owner that are not sinks.
+    ended
+        Whether the owner has ended: what is shared of it stays where it is.
+    """
+
+    application: str
+    attempt: int
+    owner: str
+    epoch: int
+    uses: tuple[Use, ...]
+    ended: bool
+
+
+class Heeded(Message, frozen=True):
+    """The graph of an application that shares streams of ``owner`` is as the sender was told at ``epoch``."""
+
+    application: str
+    attempt: int
+    owner: str
+    epoch: int
 
 
 #: What the journal tells of each message where it tells of messages; feedback, which comes every second, is left out.
@@ -228,6 +299,8 @@ TRACED: Final[Traced] = {
         {"operator": message.operator, "ready": message.ready, "refusal": message.refusal},
     ),
     Moved: lambda message: (message.graph.application, {"epoch": message.graph.epoch}),
+    Elsewhere: lambda message: (message.application, {"owner": message.owner, "ended": message.ended}),
+    Heeded: lambda message: (message.application, {"owner": message.owner}),
 }
 
 
@@ -253,3 +326,7 @@ class SessionConfig(msgspec.Struct, frozen=True):
     lease: float = 10.0
     prepare: float = 120.0
     moving: float = 60.0
+
+    def preparation(self, plan: Plan) -> float:
+        """Seconds more that the set-up of a plan may take."""
+        return self.prepare if any(each.kind == PART for each in plan.operators.values()) else 0.0

@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 A move is a take-over without a death. The origin asks the peer that a component goes to, and the one where it is
 (:class:`Follow`), with a graph in which the component has a *follower*. The peer that it goes to joins the session,
-commits what the component takes there, and has its driver follow; the other one agrees unless others share the stream.
+commits what the component takes there, and has its driver follow; the other one agrees.
 Both answer (:class:`Followed`). Then everybody learns the graph with the follower, which executes what the component
 executes and sends nothing. When its driver says that it could go on alone, the origin makes it the component: everybody
 learns a graph with the component at its new peer, one epoch later, and the old peer gives its share back.
@@ -16,6 +16,9 @@ Questions are asked again every second. Where a peer refuses, does not answer, o
 follower is taken back, with one more change of the graph, and whoever asked is told why. So it is where a peer dies;
 only if that is the peer where the component was, and nobody has a backup of it, the follower is asked whether it is
 ready, and takes over if it is.
+
+Others may share the stream of the component. The follower is not ready before it knows their graphs, and so who reads;
+their origins hear where it is when it is there (:mod:`~synergy_nb.algorithms.session.sharers`).
 """
 
 from __future__ import annotations
@@ -95,6 +98,11 @@ class Moves:
     lost
         Called with (application, address) where a peer has died: lets others take over, or ends the application; gives
         whether it goes on.
+
+    Attributes
+    ----------
+    sharers : callable (application, operator) -> tuple of str
+        Applications that share the stream of a component of an application that this peer leads.
     """
 
     def __init__(
@@ -118,11 +126,18 @@ class Moves:
         self.harm = harm
         self.spark = spark
         self.lost = lost
+        self.sharers: Callable[[str, str], tuple[str, ...]] = lambda _application, _operator: ()
         self._moves: dict[str, _Move] = {}
+        changes.on_joined.append(self._shared)
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {
             Follow: self._follow,
             Followed: self._followed,
         }
+
+    @property
+    def pending(self) -> frozenset[str]:
+        """Applications of which a component is moving."""
+        return frozenset(self._moves)
 
     # -- at the origin -----------------------------------------------------------------------------------------------
 
@@ -158,8 +173,12 @@ class Moves:
         """Ask those who have not agreed, or the follower whether it is ready; now and every so often."""
         if self._moves.get(application) is move:
             for address in sorted(move.waiting or {move.to}):
-                self.peer.send(address, Follow(move.graph, move.operator))
+                self._say(application, move, address)
             self.peer.after(AGAIN, self._ask, application, move)
+
+    def _say(self, application: str, move: _Move, address: str) -> None:
+        sharers = () if move.orphaned else self.sharers(application, move.operator)
+        self.peer.send(address, Follow(move.graph, move.operator, sharers))
 
     def _followed(self, sender: str, message: Followed) -> None:
         application = message.application
@@ -170,7 +189,7 @@ class Moves:
         elif move is None or (owned.graph.attempt, move.graph.epoch) != (message.attempt, message.epoch):
             self.peer.send(sender, Moved(owned.graph))  # it may not know that the move has been given up
         elif message.refusal:
-            self._give_up(application, f"{move.operator} at {sender}: {message.refusal}")
+            self.give_up(application, f"{move.operator} at {sender}: {message.refusal}")
         elif move.orphaned:
             if sender == move.to:
                 self._inherit(application, move, ready=message.ready)
@@ -187,7 +206,7 @@ class Moves:
         self.changes.change(application, move.graph)
         self.changes.publish(application)
         self._limit(application, move, self.config.moving)
-        self.peer.send(move.to, Follow(move.graph, move.operator))
+        self._say(application, move, move.to)
 
     def _finish(self, application: str, move: _Move) -> None:
         """The follower is ready: make it the component."""
@@ -210,6 +229,7 @@ class Moves:
         self._record_moved(application, move, peers)
         self.peer.instruct(Report(application, "running", "", peers, graph.backups))
         move.moved("")
+        self.changes.settled(application)
 
     def _record_moved(self, application: str, move: _Move, peers: Mapping[str, str]) -> None:
         seconds = self.peer.now - move.began
@@ -223,8 +243,8 @@ class Moves:
         if move.timer is not None:
             move.timer.cancel()
 
-    def _give_up(self, application: str, reason: str) -> None:
-        """Take the follower back."""
+    def give_up(self, application: str, reason: str) -> None:
+        """Take the follower back: the component stays where it is."""
         move = self._moves[application]
         self._forget(application, move)
         self.changes.change(application, msgspec.structs.replace(move.before, epoch=move.graph.epoch + 1))
@@ -233,12 +253,13 @@ class Moves:
         move.moved(reason)
         if move.orphaned:
             self.lost(application, move.old)
+        self.changes.settled(application)
 
     def _too_late(self, application: str, move: _Move) -> None:
         if self._moves.get(application) is move:
             silent = " and ".join(sorted(move.waiting))
             waited = f"{silent} did not answer" if silent else f"{move.operator} at {move.to} was not ready"
-            self._give_up(application, f"{waited} in time")
+            self.give_up(application, f"{waited} in time")
 
     def died(self, application: str, address: str) -> bool:
         """A peer has died. True if what is to be done about it is decided when the follower has answered."""
@@ -250,15 +271,15 @@ class Moves:
         if address == move.old and move.following and alone and not dead(move.to):
             move.orphaned = True
             self._limit(application, move, self.config.setup)
-            self.peer.send(move.to, Follow(move.graph, move.operator))
+            self._say(application, move, move.to)
             return True
-        self._give_up(application, f"peer {address} died")
+        self.give_up(application, f"peer {address} died")
         return application not in self.owned
 
     def _inherit(self, application: str, move: _Move, *, ready: bool) -> None:
         """Where the component was, the peer has died: let its follower take over, if it can."""
         if not ready:
-            self._give_up(application, f"peer {move.old} died before {move.operator} at {move.to} was ready")
+            self.give_up(application, f"peer {move.old} died before {move.operator} at {move.to} was ready")
             return
         self._forget(application, move)
         backups = {**move.before.backups, move.operator: (move.to,)}
@@ -290,11 +311,15 @@ class Moves:
             member, refusal = known, self._let_go(known, graph, operator)
         else:
             member = self.joined(sender, graph, "Follow")
+            if member is not None:
+                member.awaited[operator] = message.sharers
             refusal = "it has no part in the application" if member is None else self._take(member, graph, operator)
         self._answer(sender, graph, operator, member, refusal)
 
     def _answer(self, origin: str, graph: Graph, operator: str, member: Member | None, refusal: str) -> None:
         ready = member is not None and operator in member.ready
+        if member is not None:
+            ready = ready and all(name in self.changes.members for name in member.awaited.get(operator, ()))
         self.peer.send(origin, Followed(graph.application, graph.attempt, graph.epoch, operator, ready, refusal))
 
     def _let_go(self, member: Member | None, graph: Graph, operator: str) -> str:
@@ -302,9 +327,9 @@ class Moves:
         component = self.changes.components.get((graph.application, operator))
         if member is None or member.ended or component is None:
             return "it is not there"
-        others = sorted(component.users - {graph.application})
-        if others:
-            return f"its stream is shared by {', '.join(others)}"
+        reader = self.changes.deploying.deserted(graph.application, operator)
+        if reader:
+            return f"its stream is read by {reader}, which has ended and goes on for others"
         self.changes.adopt(member, graph)
         return ""
 
@@ -328,6 +353,13 @@ class Moves:
         member.ready.add(operator)
         if member.graph.followers.get(operator) == self.peer.address:
             self._answer(member.graph.origin, member.graph, operator, member, "")
+
+    def _shared(self, application: str) -> None:
+        """This peer knows one more of those who share what it follows."""
+        for use in self.changes.members[application].graph.uses if application in self.changes.members else ():
+            member = self.changes.members.get(use.application)
+            if member is not None and member.graph.followers.get(use.operator) == self.peer.address:
+                self._answer(member.graph.origin, member.graph, use.operator, member, "")
 
     def failed(self, member: Member, operator: str, reason: str) -> bool:
         """Tell the origin that a follower here has failed, which harms nobody; False if it is none."""

@@ -10,13 +10,14 @@ from synergy_nb.peer import Timer
 from synergy_nb.plan import Plan
 from synergy_nb.plan.sharing import TAP, taps_of
 
-__all__ = ["Member", "Owned", "made_by", "plan_of"]
+__all__ = ["Member", "Owned", "made_by", "maker_of", "placed", "plan_of"]
 
 
 class Member:
     """This peer's part of an application."""
 
     __slots__ = (
+        "awaited",
         "backed",
         "confirmed",
         "delay",
@@ -42,6 +43,7 @@ class Member:
         self.confirmed: dict[str, set[str]] = {}
         self.deployed: set[str] = set()
         self.preparing: set[str] = set()  # of these, parts on Spark that are not ready
+        self.awaited: dict[str, tuple[str, ...]] = {}  # by operator that is followed here, who shares its stream
         self.ready: set[str] = set()  # operators whose copy here could take over
         self.faults: dict[str, str] = {}  # operators that are followed here in vain, and why
         self.delay = -1.0
@@ -60,9 +62,7 @@ class Member:
 
     @property
     def offered(self) -> list[str]:
-        """Operators here whose streams others may use: none that may be taken over, and no follower."""
-        if self.graph.backups:
-            return []
+        """Operators here whose streams others may use; no follower."""
         here = self.operators & self.deployed
         return [operator for operator in here if self.plan.operators[operator].kind not in ("sink", TAP)]
 
@@ -90,13 +90,28 @@ def plan_of(graph: Graph) -> Plan:
     return plan
 
 
+def maker_of(graph: Graph, plan: Plan, tap: str) -> Use | None:
+    """The component that makes the stream of a tap; its name stays when it moves."""
+    makers = {(application, operator) for application, operator in plan.operators[tap].params["providers"].values()}
+    found = [use for use in graph.shared[tap] if use[:2] in makers]
+    return next((use for use in found if use.peer == graph.peers[tap]), None)
+
+
+def placed(graph: Graph, operator: str) -> Use:
+    """Where a component of an application is, who keeps copies of it, and who says where it goes."""
+    follower = graph.followers.get(operator)
+    copies = (*graph.backups.get(operator, ()), *(() if follower is None else (follower,)))
+    return Use(graph.application, operator, graph.peers[operator], graph.epochs.get(operator, 0), graph.origin, copies)
+
+
 def made_by(graph: Graph, plan: Plan, operator: str) -> tuple[Use, ...]:
     """All components that the stream of an operator is made by, those of other applications among them."""
     found: set[Use] = set()
     waiting = [operator]
     while waiting:
         name = waiting.pop()
-        found.add(Use(graph.application, name, graph.peers[name], graph.epochs.get(name, 0)))
+        if name not in graph.shared:
+            found.add(placed(graph, name))
         found.update(graph.shared.get(name, ()))
         waiting.extend(plan.upstream(name))
     return tuple(sorted(found))

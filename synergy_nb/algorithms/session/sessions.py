@@ -49,6 +49,7 @@ from synergy_nb.algorithms.session.messages import (
 )
 from synergy_nb.algorithms.session.moving import Moves
 from synergy_nb.algorithms.session.records import Member, Owned, plan_of
+from synergy_nb.algorithms.session.sharers import Sharers
 from synergy_nb.algorithms.session.takeover import TakeOvers
 from synergy_nb.graph import ComponentGraph, Report, Use
 from synergy_nb.ledger import Ledger
@@ -57,7 +58,7 @@ from synergy_nb.overlay.recent import Latest
 from synergy_nb.overlay.streams import Streams
 from synergy_nb.peer import Peer, Protocol
 from synergy_nb.plan import Plan
-from synergy_nb.plan.parts import PART, expanded
+from synergy_nb.plan.parts import expanded
 from synergy_nb.plan.sharing import provider
 
 __all__ = ["Session"]
@@ -118,9 +119,8 @@ class Session(Protocol):
         self.impacts = Impacts(self.components, self._members, ledger)
         self.deploying = Deploying(peer, self.components, self._members)
         self.changes = Changes(
-            peer, ledger, membership, self.components, self.deploying, self._owned, self._members, self._depart
+            peer, ledger, membership, self.deploying, self._owned, self._members, self._joined, self._depart
         )
-        self.commitments = Commitments(peer, self.changes, self.impacts, self._joined)
         self.takeovers = TakeOvers(peer, membership, self.changes, self.config, self._owned, self._cannot_go_on)
         self.moves = Moves(
             peer,
@@ -133,6 +133,10 @@ class Session(Protocol):
             spark,
             self._peer_lost,
         )
+        self.sharers = Sharers(
+            peer, membership, self.changes, self.config, self._owned, self.takeovers, self.moves, self._cannot_go_on
+        )
+        self.commitments = Commitments(peer, self.changes, self.impacts, self._joined, self.sharers.admit)
         self.traced = TRACED
         self.handlers = {
             Confirmed: self._source_confirmed,
@@ -145,6 +149,7 @@ class Session(Protocol):
             **self.changes.handlers,
             **self.takeovers.handlers,
             **self.moves.handlers,
+            **self.sharers.handlers,
         }
 
     # -- for composition and the driver ------------------------------------------------------------------------------
@@ -178,14 +183,14 @@ class Session(Protocol):
             chosen.reached(plan),
             dict(backups or {}),
         )
-        owned = self._owned[application] = Owned(graph, {*plan.sources, *graph.beside}, established)
-        seconds = self.config.setup + self._preparation(plan)
+        owned = self._owned[application] = Owned(graph, {*plan.sources, *graph.beside, *graph.lenders}, established)
+        seconds = self.config.setup + self.config.preparation(plan)
         owned.timer = self.peer.after(
             seconds, self._setup_failed, application, attempt, "no answer from every source in time"
         )
-        for address in graph.addresses:
+        for address in graph.watched:
             self.membership.watch(address)
-        for address in sorted(graph.beside):
+        for address in sorted(graph.beside | graph.lenders):
             self.peer.send(address, Share(graph))
         for sink in plan.sinks:
             self.peer.send(graph.peers[sink], Confirm(graph, sink, ""))
@@ -292,10 +297,6 @@ class Session(Protocol):
 
     # -- set-up ------------------------------------------------------------------------------------------------------
 
-    def _preparation(self, plan: Plan) -> float:
-        """Seconds more that set-up may take."""
-        return self.config.prepare if any(each.kind == PART for each in plan.operators.values()) else 0.0
-
     def _refuse(self, application: str, what: str, sender: str, reason: str) -> None:
         self.peer.record("message_refused", application, message=what, sender=sender, reason=reason)
 
@@ -318,7 +319,7 @@ class Session(Protocol):
                 return None
             if member is not None:
                 self._leave(application, "a later attempt")
-            heard = self.peer.now + self._preparation(plan)
+            heard = self.peer.now + self.config.preparation(plan)
             member = self._members[application] = Member(graph, plan, self.peer.address, heard)
             member.timer = self.peer.after(self.config.lease, self._check_lease, application)
             if graph.origin != self.peer.address:
@@ -346,6 +347,7 @@ class Session(Protocol):
         self.peer.record("application_running", graph.application, peers=peers, shared=shared, uses=uses)
         self.peer.instruct(Report(graph.application, "running", "", peers, graph.backups))
         owned.established("")
+        self.sharers.resume(graph.application)
 
     def _begin(self, sender: str, message: Begin) -> None:
         member = self._members.get(message.application)
@@ -400,8 +402,9 @@ class Session(Protocol):
 
     def _lost(self, sender: str, message: Lost) -> None:
         owned = self._owned.get(message.application)
-        if owned is not None and sender in owned.graph.addresses:  # else what was there has moved elsewhere
-            self._cannot_go_on(message.application, message.attempt, message.reason)
+        if owned is None or 0 <= message.epoch < owned.graph.epoch or sender not in owned.graph.addresses:
+            return  # what was there has moved elsewhere
+        self._cannot_go_on(message.application, message.attempt, message.reason)
 
     def _cannot_go_on(self, application: str, attempt: int, reason: str) -> None:
         owned = self._owned.get(application)
@@ -416,6 +419,8 @@ class Session(Protocol):
         for application in list(self._owned):
             if not self.moves.died(application, address):
                 self._peer_lost(application, address)
+            if application in self._owned:
+                self.sharers.died(application, address)
         for application, member in list(self._members.items()):
             if member.graph.origin == address:
                 self.peer.record("session_expired", application, origin=address)
@@ -445,17 +450,20 @@ class Session(Protocol):
         del self._owned[application]
         self.takeovers.end(application)
         self.moves.end(application)
-        for address in graph.addresses:
+        for address in graph.watched:
             self.membership.unwatch(address)
+        for address in graph.addresses:
             if address != self.peer.address:
                 self.peer.send(address, End(application, graph.attempt, reason))
         if application in self._members:
             self._leave(application, reason, keep_sinks=keep_sinks)
         else:
             self._over.raise_to(application, (graph.attempt, math.inf))
+        self.sharers.ended(graph)
         self.on_end(application)
 
     def _end(self, sender: str, message: End) -> None:
+        self.sharers.gone(message.application, message.attempt)
         member = self._members.get(message.application)
         if member is None:
             self._over.raise_to(message.application, (message.attempt, math.inf))

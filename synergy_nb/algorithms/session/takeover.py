@@ -12,7 +12,8 @@ again.
 A component that is replaced begins an epoch of its stream, so readers know whom to listen to. A death while a take-over
 is under way begins the next one from the graph that was being set up. An application ends, by name, when a component
 has no backup left, when a backup cannot take over, or when that takes too long; sources, sinks and the origin have no
-backups.
+backups. Who shares a stream of another application waits for the origin of that one
+(:mod:`~synergy_nb.algorithms.session.sharers`).
 """
 
 from __future__ import annotations
@@ -57,6 +58,11 @@ class TakeOvers:
         Applications that it leads.
     lost
         Called with (application, attempt, reason) when an application that this peer leads cannot go on.
+
+    Attributes
+    ----------
+    awaits : callable (application) -> bool
+        Whether all that an application of this peer shares of others is there, or may be taken over by these.
     """
 
     def __init__(
@@ -74,6 +80,7 @@ class TakeOvers:
         self.config = config
         self.owned = owned
         self.lost = lost
+        self.awaits: Callable[[str], bool] = lambda _application: True
         self._pending: dict[str, _Pending] = {}
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {
             TakeOver: self._take_over,
@@ -91,17 +98,19 @@ class TakeOvers:
         """Have the backups of what was on a dead peer take over; False if not all of it has any that lives."""
         owned = self.owned[application]
         graph = owned.graph
-        if not owned.running or address in graph.sharing:
+        if not owned.running or not self.awaits(application):
             return False
         dead = self.membership.is_dead
         alive = {name: tuple(each for each in peers if not dead(each)) for name, peers in graph.backups.items()}
         moved: dict[str, str] = {}
         for operator, peer in graph.peers.items():
-            if dead(peer):
+            if dead(peer) and operator not in graph.shared:  # those who share it wait for its own origin
                 if not alive.get(operator):
                     return False
                 moved[operator], *rest = alive[operator]
                 alive[operator] = tuple(rest)
+        if not moved and alive == graph.backups:
+            return True
         epochs = {**graph.epochs, **{name: graph.epochs.get(name, 0) + 1 for name in moved}}
         pending = self._pending.pop(application, None)
         if pending is not None:  # what it was to move is in the graph already, and may have to be asked for again
@@ -149,6 +158,7 @@ class TakeOvers:
         self.peer.record("taken_over", application, peers=graph.peers, backups=graph.backups, epoch=graph.epoch)
         peers = expanded(Plan.from_bytes(graph.plan), graph.peers)
         self.peer.instruct(Report(application, "running", "", peers, graph.backups))
+        self.changes.settled(application)
 
     def _too_late(self, application: str, epoch: int) -> None:
         owned, pending = self.owned.get(application), self._pending.get(application)

@@ -139,6 +139,9 @@ class Deployment(msgspec.Struct, frozen=True):
     requires
         Versions of the deployments of these applications that belong to this one: who knows an earlier version may
         still take what a component says that has been replaced.
+    uses
+        Application and operator to the epoch of each component of other applications that its streams are made by,
+        where these are not deployed to the same peers.
     plan
         ``Plan.to_bytes()``.
     discipline
@@ -152,6 +155,7 @@ class Deployment(msgspec.Struct, frozen=True):
     running: bool = True
     witnesses: tuple[str, ...] = ()
     requires: dict[str, int] = {}
+    uses: dict[str, dict[str, int]] = {}
     plan: bytes = b""
     discipline: str = "fcfs"
 

@@ -198,10 +198,20 @@ class Recall(msgspec.Struct, frozen=True, tag="recall"):
         Output that is going to be made.
     version
         Deployment of the application that the peer has to know, so that it refuses what earlier epochs still say.
+    question
+        Number of the question, which an answer repeats.
+    epochs
+        Operator to the epoch of its component, where there have been several: a peer that shares streams of the
+        application has to read these.
+    requires
+        Versions of the deployments of other applications that the peer has to know if it has a part in them.
     """
 
     output: Output
     version: int
+    question: int = 0
+    epochs: dict[str, int] = {}
+    requires: dict[str, int] = {}
 
 
 class Determinants(msgspec.Struct, frozen=True, tag="determinants"):
@@ -215,11 +225,14 @@ class Determinants(msgspec.Struct, frozen=True, tag="determinants"):
         Deployment of the application that the peer knows.
     found
         What it knows, by place.
+    question
+        Number of the question.
     """
 
     stream: Stream
     version: int
     found: tuple[Determinant, ...]
+    question: int = 0
 
 
 Frame: TypeAlias = Data | Ack | Subscribe | Unsubscribe | State | Want | Supply | Recall | Determinants

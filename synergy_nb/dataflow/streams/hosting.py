@@ -132,6 +132,8 @@ class Hosting:
             self.roles.converge(deployment, now)
             if not deployment.places:
                 del self.deployments[deployment.application]
+                if known is not None:
+                    self.roles.left(known)
         return self._done(now)
 
     def wants(self, application: str, operator: str) -> bool:

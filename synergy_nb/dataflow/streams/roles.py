@@ -85,8 +85,8 @@ class Roles:
                 self._expect_readers(component, deployment)
                 self._open(component, deployment)
                 hosting.exchange.flush(component, now)
-        if hosting.peer not in deployment.peers:  # it is not asked, so what it knows of orders may become wrong
-            hosting.orders.forget(application)
+        if hosting.peer not in deployment.peers and not self._uses(application):
+            hosting.orders.forget(application)  # it is not asked, so what it knows of orders may become wrong
         if not deployment.places:
             self._asked = {stream: asked for stream, asked in self._asked.items() if stream.application != application}
         for sender, question in tuple(self._asked.values()):
@@ -299,17 +299,19 @@ class Roles:
 
         Who does not know the deployment yet answers as soon as it does.
         """
-        application, stream = recall.output.application, recall.output.stream
-        known = self._hosting.deployments.get(application)
-        if known is None and self._borrows(application):  # it has no part in it but to share a stream
-            known = Deployment(application, recall.version)
+        stream, deployments = recall.output.stream, self._hosting.deployments
+        known, using = deployments.get(stream.application), self._uses(stream.application)
+        if known is None and (using or recall.requires):  # it has no part in it but to share a stream
+            known = Deployment(stream.application, recall.version)
         if known is None:
             return  # it asks again
         self._asked[stream] = sender, recall
         if known.version < recall.version:
             return
-        for name, version in known.requires.items():
-            other = self._hosting.deployments.get(name)
+        if any(each.get(operator, epoch) < epoch for each in using for operator, epoch in recall.epochs.items()):
+            return  # what it shares may still come from a component that has been replaced
+        for name, version in (*known.requires.items(), *recall.requires.items()):
+            other = deployments.get(name)
             if other is not None and other.version < version:
                 return
         del self._asked[stream]
@@ -318,12 +320,20 @@ class Roles:
         if copy is not None and copy.state is not None:
             end = copy.state.end
             found = (*found, Determinant(stream, end, end, copy.state.order, ORIGIN))
-        self._hosting.send(sender, Determinants(stream, known.version, found))
+        self._hosting.send(sender, Determinants(stream, known.version, found, recall.question))
 
-    def _borrows(self, application: str) -> bool:
-        """Whether an application that is known here shares a stream of this one."""
+    def _uses(self, application: str) -> list[dict[str, int]]:
+        """The components of an application that others use whose deployments are known here: operators and epochs."""
         deployments = self._hosting.deployments.values()
-        return any(each.application == application for known in deployments for each in known.borrowed)
+        return [known.uses[application] for known in deployments if application in known.uses]
+
+    def left(self, deployment: Deployment) -> None:
+        """Nothing of an application is here any more, nor what is known of those whose streams it shared."""
+        hosting = self._hosting
+        for application in deployment.uses:
+            known = hosting.deployments.get(application)
+            if (known is None or hosting.peer not in known.peers) and not self._uses(application):
+                hosting.orders.forget(application)
 
     def determinants(self, sender: str, answer: Determinants) -> None:
         """An answer has come."""
