@@ -117,7 +117,7 @@ def move(*, small: bool = False) -> dict[str, Any]:
     rate, seconds, repeats = (5_000.0, 2.5, 1) if small else (200_000.0, 30.0, 2)
     before = surroundings()
     found: dict[str, dict[str, Any]] = {}
-    with tempfile.TemporaryDirectory() as folder, Cluster(4, spark=False) as cluster:
+    with tempfile.TemporaryDirectory() as folder, Cluster(4, cores=2.0, spark=False) as cluster:
         path = Path(folder) / "tuples.parquet"
         written(path, rate, seconds)
         for case in CASES:
@@ -187,11 +187,11 @@ def _run(cluster: Cluster, path: Path, case: Case, seconds: float) -> _Run:
 
 
 def _held(cluster: Cluster, application: Application, operator: str) -> tuple[int, float]:
-    """Bytes of the state of a component, and the share of its peer's capacity that components use."""
+    """Bytes of the state of a component, and the cores that all components of its peer use."""
     for state in cluster.states().values():
         for each in state.components if state is not None else ():
             if state is not None and (each["application"], each["operator"]) == (application.id, operator):
-                return int(each["memory_bytes"]), sum(other["load"] for other in state.components) / state.cores
+                return int(each["memory_bytes"]), sum(other["load"] for other in state.components)
     return 0, 0.0
 
 
@@ -216,7 +216,7 @@ def _told(case: Case, runs: list[_Run]) -> dict[str, Any]:
         "moves": len(moves),
         "seconds": spread([ended - began for _, began, ended, _ in moves], digits=4),
         "state_bytes": states,
-        "load_of_a_peer": round(max(run.load for run in runs), 3),
+        "cores_used_at_the_peer": round(max(run.load for run in runs), 3),
         "rows": sum(table.height for run in runs for _, table in run.came),
         "lost": sum(run.lost for run in runs),
         "doubled": sum(run.doubled for run in runs),
