@@ -439,6 +439,7 @@ class PartQuery:
 
     def _watch(self, query: StreamingQuery, exchange: Exchange) -> None:
         """Look after a query until it is over."""
+        waited = False
         while not self._stopped.is_set():
             if not self._is_ready and exchange.begun(3.0 * LOOK):
                 self._is_ready = True
@@ -446,9 +447,10 @@ class PartQuery:
             ended = query.awaitTermination(LOOK)  # raises what it has failed with
             if not ended and exchange.batch > self._last:
                 self._tell(query.recentProgress)
-            if exchange.ended:
+            if exchange.ended and (self._last >= exchange.batch or waited):  # Spark tells of the last a little later
                 self._over = True
                 return
+            waited = exchange.ended
             if ended and not self._stopped.is_set():
                 raise Ended(f"query {self.name} was ended from elsewhere")
 
