@@ -8,8 +8,9 @@ import signal
 import polars as pl
 import pytest
 
-from synergy_nb import Cluster, ClusterError, Plan, source
+from synergy_nb import Application, Cluster, ClusterError, Plan, source
 from synergy_nb.plan import plan
+from synergy_nb.plan.builder import Stream
 
 
 def query(availability: str | None = "degree 2") -> Plan:
@@ -42,6 +43,53 @@ def test_an_application_goes_on_as_if_its_primaries_had_not_been_killed() -> Non
         account = application.explain()
         assert account.takeovers
         assert "from peer-3 to" in str(account)
+
+
+def counted(duration: str | None = None) -> Stream:
+    """Counts whose stream others share; all of them, or those of so long a time as fast as can be."""
+    bounded = {} if duration is None else {"duration": duration, "speed": 0.0}
+    packets = source("packets", rate="1000 tuples/s", seed=3, id="packets", at="peer-1", **bounded)
+    large = packets.filter("bytes > 100", id="large", at="peer-3")
+    return large.aggregate("source", "500 ms", n="count(*)", total="sum(bytes)", id="by", at="peer-3")
+
+
+@pytest.mark.slow
+def test_who_shares_a_stream_follows_it_when_the_peer_that_makes_it_is_killed() -> None:
+    with Cluster(6, spark=False) as cluster:
+        undisturbed = cluster.submit(counted("60 s").sink("out"), at="peer-6").results().rows()
+        owner = cluster.submit(counted().sink("out", availability="degree 2"), at="peer-1")
+        own = collected(owner, [], 20)
+        sharer = cluster.submit(counted().filter("n > 0", id="all", at="peer-4").sink("out"), at="peer-2")
+        assert sharer.explain().shared == {"by": (owner.id, "by")}
+        shared = collected(sharer, [], 10)
+        heir = owner.backups["by"][0]
+        state = cluster.states()["peer-3"]
+        assert state is not None
+        os.kill(state.pid, signal.SIGKILL)
+        while not owner.explain().takeovers:
+            own = collected(owner, own, len(own) + 1)
+        while not sharer.explain().moves:
+            shared = collected(sharer, shared, len(shared) + 1)
+        own = collected(owner, own, len(own) + 60)
+        shared = collected(sharer, shared, len(shared) + 60)
+        assert own == undisturbed[: len(own)], "nothing is lost, nothing comes twice"
+        joined = undisturbed.index(shared[0])
+        assert joined > 0
+        assert shared == undisturbed[joined : joined + len(shared)]
+        assert sharer.explain().peers["by"] == owner.explain().peers["by"] == heir
+        assert f"by of {owner.id}, which it shares, from peer-3 to {heir}" in str(sharer.explain())
+        owner.stop()
+        shared = collected(sharer, shared, len(shared) + 20)
+        assert shared == undisturbed[joined : joined + len(shared)], "it goes on when its owner has ended"
+        sharer.stop()
+
+
+def collected(application: Application, rows: list[tuple[object, ...]], count: int) -> list[tuple[object, ...]]:
+    """Rows of an application, until there are so many."""
+    results = iter(application)
+    while len(rows) < count:
+        rows = rows + next(results).rows()
+    return rows
 
 
 def test_replicas_and_another_placement_exclude_one_another() -> None:
