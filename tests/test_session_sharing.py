@@ -210,3 +210,39 @@ def run_sharing(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_who_shares_a_stream_has_all_of_it_whatever_happens(seed: int) -> None:
     run_sharing(seed)
+
+
+def run_left_alone(seed: int) -> None:
+    """The owner of a shared stream ends at any moment, also while something of it moves or is taken over."""
+    rng = random.Random(seed)
+    ring = Sharing(seed, sources=2)
+    ring.begin("peer-0", "a", owner(AT, rng.choice((1, 2))))
+    ring.run(rng.uniform(0.1, 0.3))
+    ring.begin("peer-5", "b", reader(AT, 1, "peer-6"))
+    ring.run(rng.uniform(0.1, 0.5))
+    for _ in range(rng.randint(0, 2)):
+        ring.asked("a", rng.choice(("u", "end")), rng.choice(sorted(ring.synergy)))
+        ring.run(rng.choice((0.02, 0.1, 0.5)))
+    if rng.random() < 0.3 and bearable(ring, ring.where("a", "end")):
+        victim = ring.where("a", "end")
+        if victim not in {"peer-0", "peer-1", "peer-5", "peer-6"}:
+            ring.crash(victim)
+            ring.run(rng.choice((3.0, 4.0)))
+    ring.simulation.call("peer-0", ring.synergy["peer-0"].stop, "a")
+    rows = set(ring.in_order("b"))
+    for source in ("s0", "s1"):
+        table = ring.streams.inputs[source].rows()
+        found = [row for row in table if row in rows]
+        assert found
+        assert found == table[len(table) - len(found) :], f"b has not all of {source}"
+    ring.simulation.call("peer-5", ring.synergy["peer-5"].stop, "b")
+    ring.run(20.0)
+    assert not any(each.ledger.requests or each.session.applications for each in ring.synergy.values())
+    assert not ring.deployments
+    for each in ring.synergy.values():
+        assert not each.membership._watched
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_stream_goes_on_for_who_shares_it_when_its_owner_ends(seed: int) -> None:
+    run_left_alone(seed)
