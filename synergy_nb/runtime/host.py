@@ -156,6 +156,7 @@ class Host:
             spark=spark,
         )
         self._plans: dict[bytes, Plan] = {}
+        self._started: set[Component] = set()  # parts with sources that have been told to begin
         self._warm: set[str] = set()  # kinds of operators that have run
         self._sinks = Sinks(runtime.loop, runtime.clock, runtime.record, measured, measure_s)
         self._standstill_s = standstill_s
@@ -189,6 +190,9 @@ class Host:
         for operator, component in after.items():
             if before.get(operator) is not component:
                 self._begun(component)
+            if instruction.running and component.elsewhere and not component.feeds and component not in self._started:
+                self._started.add(component)  # a part with a source that Spark reads
+                self._runtime.record("source_started", component.application, operator=operator)
         if self._watcher is None and any(place.lent for place in instruction.places.values()):
             self._watcher = self._runtime.loop.call_later(self._standstill_s / 4, self._watch)
 
@@ -236,6 +240,7 @@ class Host:
         self._runtime.record("component_deployed", component.application, operator=component.operator)
 
     def _gone(self, component: Component) -> None:
+        self._started.discard(component)
         self._driver.drop(component)
         sink = self._sinks.get(component.application, component.operator)
         if sink is not None:
