@@ -371,7 +371,7 @@ HELLO = {"version": PROTOCOL_VERSION, "sender": B, "ordinal": 5}
 @pytest.mark.parametrize(
     ("hello", "reason"),
     [
-        ({**HELLO, "version": 99}, "link protocol version 99; this peer speaks 1"),
+        ({**HELLO, "version": 99}, "link protocol version 99; this peer speaks 2"),
         ({**HELLO, "sender": 3}, "hello: sender is 3; expected str"),
         ({**HELLO, "sender": ""}, "hello: sender is empty"),
         ({**HELLO, "ordinal": "x"}, "hello: ordinal is 'x'; expected int"),
@@ -399,8 +399,8 @@ def test_a_wrong_hello_is_refused_by_name(hello: dict[str, Any], reason: str) ->
     ("answer", "reason"),
     [
         (None, f"not a Synergy peer: no handler {HANDLER!r}"),
-        ({"refused": "link protocol version 1; this peer speaks 2"}, "this peer speaks 2"),
-        ({"welcome": 2, "ordinal": 1}, "not a Synergy peer"),
+        ({"refused": "link protocol version 2; this peer speaks 3"}, "this peer speaks 3"),
+        ({"welcome": 99, "ordinal": 1}, "not a Synergy peer"),
     ],
 )
 def test_an_opener_names_what_it_met(answer: Any, reason: str) -> None:

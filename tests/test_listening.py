@@ -22,12 +22,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from synergy_nb.runtime import listening
+from synergy_nb.runtime.framing import LENGTH
 from synergy_nb.runtime.link import Limits, LinkFull, RemoteError
 from synergy_nb.runtime.listening import BoundedComm, Bounds, WrongLength, _taken_apart, bound
 from synergy_nb.runtime.plugin import client_links, install, runtime_of
 from tests.memory_comm import Net, run
 from tests.test_plugin import FACTORY, certificates, event
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, until
 
 QUICK = Bounds(patience=0.25)
 
@@ -150,7 +151,7 @@ def test_a_lie_before_the_handshake_is_refused_before_anything_is_allocated(
         made.append(size)
         return memoryview(bytearray(size))
 
-    monkeypatch.setattr(listening, "_buffer", buffer)
+    monkeypatch.setattr(listening, "buffer", buffer)
 
     async def scenario(world: World) -> None:
         assert await world.send(lie) == b"", "it is closed"
@@ -223,7 +224,7 @@ def test_a_message_that_the_memory_has_no_room_for_is_refused(monkeypatch: pytes
             raise MemoryError
         return memoryview(bytearray(size))
 
-    monkeypatch.setattr(listening, "_buffer", buffer)
+    monkeypatch.setattr(listening, "buffer", buffer)
 
     async def scenario(world: World) -> None:
         assert await world.send(message(HANDSHAKE), q(1 << 30)) == b""
@@ -341,9 +342,13 @@ def test_a_peer_journals_what_it_refuses_and_goes_on() -> None:
             links = client_links(client.connection_args)
             try:
                 assert await links.request(worker.address, "ping", b"x") == b"x"
-                (comm,) = (comm for comm in worker._comms if worker._comms[comm] == "synergy_link")
-                assert isinstance(comm, BoundedComm)
-                assert comm.longest == Limits().longest < Bounds().message
+                (link,) = links._links.values()
+                await link.comm.stream.write(LENGTH.pack(1 << 40))  # type: ignore[union-attr]
+                refused = await event(runtime, "frame_refused", 2)
+                said = f"a message that says it has 1099511627776 bytes; expected at most {Limits().longest}"
+                assert (refused.subject, refused.detail) == (links.address, {"reason": said})
+                await until(lambda: not links.connected())
+                assert await links.request(worker.address, "ping", b"x") == b"x"  # over another one
             finally:
                 await links.close()
 

@@ -5,7 +5,7 @@ Theory of operation
 :class:`Links` belongs to one peer (or to a client, such as a notebook) and lives on one event loop. It knows nothing of
 Dask: it is given ``connect(address) -> comm`` for outgoing connections, and the driver hands it incoming ones by
 :meth:`Links.accept`. A comm is whatever has ``read``, ``write``, ``abort`` and ``closed`` as Dask's have; a tuple of
-frames is one message on it.
+frames is one message on it, which goes over the comm's stream if it has one (:mod:`~synergy_nb.runtime.framing`).
 
 Frames: ``bytes`` is a control message; ``(channel, payload)`` is data; ``(1, id, operation, payload)`` a request;
 ``(2, id, succeeded, payload)`` its answer. All frames of a link stay in the order in which they were put on it: data
@@ -31,6 +31,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+from synergy_nb.runtime.framing import framed
 from synergy_nb.runtime.wire import (
     FRAME_OVERHEAD,
     Comm,
@@ -54,7 +55,7 @@ __all__ = [
     "Shape",
 ]
 
-PROTOCOL_VERSION: Final = 1
+PROTOCOL_VERSION: Final = 2
 HANDLER: Final = "synergy_link"  # name of the handler that a peer adds to its Dask worker
 REQUEST, ANSWER = 1, 2
 
@@ -244,8 +245,7 @@ class Links:
         if link is None:
             link = self._links[sender] = self._new(sender)
         welcome = {"welcome": PROTOCOL_VERSION, "address": self.address, "ordinal": self._ordinal()}
-        self._adopt(link, comm, ordinal, welcome)
-        await self._read(link, comm)
+        await self._read(link, self._adopt(link, comm, ordinal, welcome))
 
     async def close(self) -> None:
         """Let queued frames leave for a moment, then end all links and tasks."""
@@ -290,9 +290,12 @@ class Links:
             asyncio.get_running_loop().call_soon(self._fail, link, "not connected, and no address to connect to")
         return link
 
-    def _adopt(self, link: _Link, comm: Comm, theirs: int, first: Any = None) -> None:
+    def _adopt(self, link: _Link, comm: Comm, theirs: int, welcome: Any = None) -> Comm:
+        """Use a comm for a link; returns what frames are read from."""
         link.comm, link.theirs, link.opener = comm, theirs, None
-        link.writer = self._task(self._write(link, comm, first), f"link to {link.to}: write")
+        frames = framed(comm, self.limits)
+        link.writer = self._task(self._write(link, frames, welcome), f"link to {link.to}: write")
+        return frames
 
     def _fail(self, link: _Link, reason: str, *, report: bool = True) -> None:
         if self._links.get(link.to) is not link:
@@ -341,8 +344,8 @@ class Links:
         if link.comm is not None:  # the other's attempt came first
             comm.abort()
         elif isinstance(answer, Mapping) and answer.get("welcome") == PROTOCOL_VERSION:
-            self._adopt(link, comm, int(answer["ordinal"]))
-            link.reader = self._task(self._read(link, comm), f"link to {link.to}: read")
+            frames = self._adopt(link, comm, int(answer["ordinal"]))
+            link.reader = self._task(self._read(link, frames), f"link to {link.to}: read")
         else:
             comm.abort()
             refused = answer.get("refused") if isinstance(answer, Mapping) else None
@@ -374,9 +377,11 @@ class Links:
 
     # -- inside: writing -----------------------------------------------------------------------------------------
 
-    async def _write(self, link: _Link, comm: Comm, first: Any) -> None:
+    async def _write(self, link: _Link, frames: Comm, welcome: Any) -> None:
         try:
-            await link.write(comm, first)
+            if welcome is not None and link.comm is not None:
+                await link.comm.write(welcome)
+            await link.write(frames)
         except (OSError, AttributeError) as error:  # AttributeError: a comm closed under the writer
             self._fail(link, f"cannot write: {error}")
 

@@ -6,8 +6,8 @@ of a message. :func:`bound` lets the listeners of a server take comms that read 
 * *Before the handshake* nobody is known. The one message that is expected then has at most ``Bounds.handshake`` bytes,
   is plain data (Dask would take pickled objects), and has to be there within ``Bounds.patience`` seconds.
 * *Afterwards* a message has at most ``Bounds.message`` bytes, the memory of the machine, as Dask may be used for other
-  work; a link of ours has fewer (``BoundedComm.longest``). Between two messages a comm may be silent for as long as it
-  likes, but a message that has begun goes on within ``Bounds.patience`` seconds.
+  work; what goes over a link of ours is bounded in :mod:`~synergy_nb.runtime.framing`. Between two messages a comm may
+  be silent for as long as it likes, but a message that has begun goes on within ``Bounds.patience`` seconds.
 
 What is refused closes its connection, and is reported with the reason. The number of frames and each of their lengths
 have to agree with the length of the message in front of them, so a buffer is made only of a length that was checked. A
@@ -35,7 +35,7 @@ from distributed.comm.tcp import TCP, TLS, TCPListener, TLSListener, convert_str
 from distributed.comm.utils import from_frames
 from distributed.system import MEMORY_LIMIT
 
-__all__ = ["BoundedComm", "Bounds", "Reported", "bound", "without_pages"]
+__all__ = ["PIECE", "BoundedComm", "Bounds", "Reported", "WrongLength", "bound", "buffer", "check", "without_pages"]
 
 LENGTH: Final = struct.Struct("Q")  # of a message, and of each frame in it; in the order of the machine, as Dask has it
 AT_ONCE: Final = 10  # refusals that are told of in a row
@@ -117,16 +117,10 @@ class BoundedComm(TCP):
         Bounds on its messages, and the callable that is told of messages beyond them.
     arguments
         Positional arguments of Dask's ``TCP`` comm.
-
-    Attributes
-    ----------
-    longest : int
-        Bytes of a message after the handshake; whoever knows what the comm is for may lower it.
     """
 
     def __init__(self, *arguments: Any, bounds: Bounds, refused: Refused) -> None:
         super().__init__(*arguments)
-        self.longest = bounds.message
         self._bounds = bounds
         self._refused = refused
 
@@ -181,7 +175,7 @@ class BoundedComm(TCP):
     async def _frames(self, stream: Any, *, first: bool) -> list[memoryview]:
         """The frames of the next message; buffers are made for lengths that have been checked."""
         if not first:
-            return await self._message(stream, self.longest)
+            return await self._message(stream, self._bounds.message)
         async with asyncio.timeout(self._bounds.patience):
             return await self._message(stream, self._bounds.handshake)
 
@@ -190,20 +184,20 @@ class BoundedComm(TCP):
         if len(head) < LENGTH.size:
             head += await self._soon(stream.read_bytes(LENGTH.size - len(head)))
         (size,) = LENGTH.unpack(head)
-        _check(size, most)
+        check(size, most)
         frames, lengths = _taken_apart(await self._filled(stream, size))
         if lengths:
-            _check(size + sum(lengths), most)
+            check(size + sum(lengths), most)
             for length in lengths:
                 frames.append(await self._filled(stream, length))
         return frames
 
     async def _filled(self, stream: Any, size: int) -> memoryview:
         """A buffer with the next bytes."""
-        buffer = _buffer(size)
+        filled = buffer(size)
         for begin in range(0, size, PIECE):
-            await self._soon(stream.read_into(buffer[begin : begin + PIECE]))
-        return buffer
+            await self._soon(stream.read_into(filled[begin : begin + PIECE]))
+        return filled
 
     async def _soon(self, read: Awaitable[Any]) -> Any:
         """What is read, if that is there in time; most is there already, and needs no timer."""
@@ -272,7 +266,7 @@ def _handshake(frames: list[memoryview]) -> dict[str, Any]:
     return msgspec.msgpack.decode(frames[0], type=dict[str, Any])
 
 
-def _buffer(size: int) -> memoryview:
+def buffer(size: int) -> memoryview:
     """A buffer whose bytes take memory when something is written to them; writable, as arrays are made on top of it."""
     return np.empty(size, "u1").data
 
@@ -304,6 +298,13 @@ def _taken_apart(message: memoryview) -> tuple[list[memoryview], list[int]]:
     return frames, []
 
 
-def _check(size: int, most: int) -> None:
+def check(size: int, most: int) -> None:
+    """See that a length is within a bound.
+
+    Raises
+    ------
+    WrongLength
+        If it is not.
+    """
     if size > most:
         raise WrongLength(f"that says it has {size} bytes; expected at most {most}")

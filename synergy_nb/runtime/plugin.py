@@ -128,7 +128,6 @@ class SynergyPlugin(WorkerPlugin):
         if self.runtime is None:
             comm.abort()
         else:
-            comm.longest = self._limits.longest
             await self.runtime.links.accept(comm, hello if isinstance(hello, Mapping) else {})
         return Status.dont_reply
 

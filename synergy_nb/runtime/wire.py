@@ -78,6 +78,8 @@ class Limits(msgspec.Struct, frozen=True):
         Requests that are answered at the same time.
     flush
         Seconds that closing waits for queued frames to leave.
+    patience
+        Seconds within which a message that has begun must bring 256 KiB more or end.
     """
 
     connect: float = 2.5
@@ -88,6 +90,7 @@ class Limits(msgspec.Struct, frozen=True):
     message: int = 1 << 30
     serving: int = 256
     flush: float = 0.5
+    patience: float = 30.0
 
     @property
     def longest(self) -> int:
@@ -172,12 +175,10 @@ class Outgoing:
         self.control = self.data = 0
         self.idle.set()
 
-    async def write(self, comm: Comm, first: Any = None) -> None:
-        """Write ``first``, then whatever is put here, for ever; raises ``OSError`` when the comm fails."""
+    async def write(self, comm: Comm) -> None:
+        """Write whatever is put here, for ever; raises ``OSError`` when the comm fails."""
         queue, limits = self._queue, self._limits
         flushed: Awaitable[Any] | None = None
-        if first is not None:
-            await comm.write(first)
         while True:
             if not queue:
                 if not self._delayed:
