@@ -37,7 +37,7 @@ from spark_stream.tables import POSITION, arrow_schema
 from synergy_nb.dataflow.streams.values import ORIGIN, Point
 from synergy_nb.dataflow.tuples import Batch, Item
 from synergy_nb.plan import Operator, Plan
-from synergy_nb.plan.parts import STATEFUL
+from synergy_nb.plan.parts import has_state
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession
@@ -367,7 +367,7 @@ class PartQuery:
         from spark_stream import operators  # noqa: PLC0415 - imports Spark
 
         part, plan, members = self.part, self.part.plan, [self.part.plan.operators[name] for name in self.part.members]
-        stateful = any(operator.kind in STATEFUL for operator in members)
+        stateful = any(has_state(operator) for operator in members)
         exchange = Exchange(
             self._spoken,
             plan.schema(part.operator),

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from spark_stream.expressions import Untranslatable, aggregate, translate
 from spark_stream.tables import MARK, POSITION
 from synergy_nb.dataflow.operators.windows import microseconds
+from synergy_nb.plan.catalogue import KINDS
 from synergy_nb.plan.engines import off_spark
 
 if TYPE_CHECKING:
     from synergy_nb.plan import Operator, Plan
 
-__all__ = ["KINDS", "supported", "supported_source"]
-
-#: Kinds of operators that there are on Spark, sources aside.
-KINDS: Final = frozenset(
-    {"aggregate", "compare", "count", "decrypt", "distinct", "encrypt", "filter", "join", "project", "sample", "sort",
-     "union"}
-)  # fmt: skip
+__all__ = ["supported", "supported_source"]
 
 
 def supported(operator: Operator, plan: Plan, inside: Collection[str] = ()) -> str:
@@ -37,8 +32,6 @@ def supported(operator: Operator, plan: Plan, inside: Collection[str] = ()) -> s
     reason = off_spark(operator.kind, operator.params)
     if reason or operator.kind == "source":
         return reason
-    if operator.kind not in KINDS:
-        return f"Spark has no operator {operator.kind}"
     schemas = [plan.schema(name) for name in operator.inputs]
     taken = {name for schema in schemas for name in schema if name in (MARK, POSITION)}
     if taken:
@@ -58,15 +51,18 @@ def supported(operator: Operator, plan: Plan, inside: Collection[str] = ()) -> s
 
 
 def _translated(operator: Operator, plan: Plan) -> None:
-    params = operator.params
-    if operator.kind == "filter":
-        translate(params["where"], plan.schema(operator.inputs[0]), "bool")
-    elif operator.kind == "project":
-        for text in params["columns"].values():
-            translate(text, plan.schema(operator.inputs[0]))
-    elif operator.kind == "aggregate":
-        for name, text in params["values"].items():
-            aggregate(text, plan.schema(operator.inputs[0]), plan.schema(operator.id)[name])
+    schema = plan.schema(operator.inputs[0])
+    for name, parameter in KINDS[operator.kind].parameters.items():
+        value = operator.params.get(name)
+        match parameter.type.name:
+            case "condition":
+                translate(value, schema, "bool")
+            case "expressions":
+                for text in value.values():
+                    translate(text, schema)
+            case "calls":
+                for column, text in value.items():
+                    aggregate(text, schema, plan.schema(operator.id)[column])
 
 
 def supported_source(operator: Operator, local: bool) -> str:

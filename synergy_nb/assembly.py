@@ -25,32 +25,12 @@ from synergy_nb.overlay.streams import PROFILED, Streams
 from synergy_nb.peer import Codec, Peer
 from synergy_nb.placements import check_placement, replicates
 from synergy_nb.plan import Plan
+from synergy_nb.plan.catalogue import ALL_COMPONENTS
 from synergy_nb.plan.parts import PART, Profile, credible, parts_of, place, profiled
 from synergy_nb.plan.sharing import TAP
 from synergy_nb.replicated import Replicated
 
-__all__ = ["ALL_COMPONENTS", "PeerConfig", "SynergyPeer", "prepare"]
-
-ALL_COMPONENTS = (
-    "aggregate",
-    "compare",
-    "count",
-    "decrypt",
-    "delay",
-    "distinct",
-    "encrypt",
-    "filter",
-    "join",
-    "project",
-    "sample",
-    "sink",
-    "sort",
-    "source:packets",
-    "source:peers",
-    "source:python",
-    "source:trace",
-    "union",
-)
+__all__ = ["PeerConfig", "SynergyPeer", "prepare"]
 
 
 class PeerConfig(msgspec.Struct, frozen=True):

@@ -6,8 +6,8 @@ Windows in the SQL are written as literally as can be: a table of all windows, j
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ import pytest
 
 from synergy_nb.dataflow.tuples import TYPES, Batch
 from synergy_nb.plan import Plan, Stream, source
+from synergy_nb.plan.catalogue import KINDS
 from synergy_nb.traces import read
 from tests.feeding import rows_of, through
 
@@ -320,6 +321,20 @@ CASES = {
     "delay": Case(lambda: P().delay("1 ms"), "SELECT * EXCLUDE pos FROM in0 ORDER BY pos"),
     "sink": Case(P, "SELECT * EXCLUDE pos FROM in0 ORDER BY pos"),
 }  # fmt: skip
+
+
+def _of_declarations() -> Iterator[tuple[str, Case]]:
+    """The examples of declarations that say what they mean."""
+    for kind, declaration in KINDS.items():
+        example = declaration.example
+        if example is not None and example.sql:
+            others = R().project("source", link="'B'", bytes="Bytes", id="others")
+            build = partial(example.make, P(), others)
+            stateful = declaration.state != ""
+            yield f"{kind} as declared", Case(build, example.sql, example.windows, example.ordered, stateful)
+
+
+CASES |= dict(_of_declarations())
 
 
 class Built(NamedTuple):

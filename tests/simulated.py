@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from synergy_nb.assembly import ALL_COMPONENTS, PeerConfig, SynergyPeer
+from synergy_nb.assembly import PeerConfig, SynergyPeer
+from synergy_nb.plan.catalogue import ALL_COMPONENTS
 from synergy_nb.dataflow.streams.deployments import Deployment
 from synergy_nb.dataflow.streams.deployments import Place as Where
 from synergy_nb.graph import Place, Report

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from synergy_nb.plan.catalogue import FORMATS
+from synergy_nb.plan.operators.sources import FORMATS
 from synergy_nb.traces.datasets import DATASETS, fetch, find, folders, listing
 
 CONTENT = b"0.010445 2 1 2436 23 2\n" * 1000

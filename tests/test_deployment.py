@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from synergy_nb.algorithms.composition import CompositionConfig
-from synergy_nb.assembly import ALL_COMPONENTS, PeerConfig
+from synergy_nb.assembly import PeerConfig
+from synergy_nb.plan.catalogue import ALL_COMPONENTS
 from synergy_nb.plan import Plan, source
 from tests.simulated import Ring
 

@@ -15,7 +15,7 @@ from polars.testing import assert_frame_equal
 
 from synergy_nb import Feed, FeedError, plan, source
 from synergy_nb.plan import frames
-from synergy_nb.plan.catalogue import DEFAULT_RATE
+from synergy_nb.plan.operators.sources import DEFAULT_RATE
 from synergy_nb.runtime.feeds import check_rows
 from synergy_nb.runtime.rows import RowReader
 

@@ -15,10 +15,11 @@ import polars as pl
 import pytest
 
 from spark_stream.operators import END_TIME, build, kinds, lag, numbered, readings
-from spark_stream.supported import KINDS, supported
-from synergy_nb.dataflow.operators import kinds as kinds_of_peers
+from spark_stream.supported import supported
 from synergy_nb.dataflow.tuples import END, Batch, Punctuation
 from synergy_nb.plan import Plan, Stream
+from synergy_nb.plan.catalogue import KINDS
+from synergy_nb.plan.engines import off_spark
 from tests.feeding import Feed, accepted, drive, feed, fresh, micros, rows_of, through
 from tests.operator_cases import (
     CASES,
@@ -211,7 +212,7 @@ def test_what_spark_cannot_execute_says_why() -> None:
         it = built(name)
         found[name] = supported(it.plan.operators[it.operator], it.plan)
     assert {name: reason for name, reason in found.items() if reason} == UNSUPPORTED
-    assert set(kinds()) == KINDS == set(kinds_of_peers()) - {"delay", "sink"}
+    assert set(kinds()) == {kind for kind in KINDS if not off_spark(kind, {})}
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synergy_nb.dataflow.tuples import END, TYPES, Batch, Item, Punctuation
-from synergy_nb.plan.catalogue import FORMATS
+from synergy_nb.plan.operators.sources import FORMATS
 from synergy_nb.traces import info, paced, read, schema_of
 from synergy_nb.traces.tracefiles import load, sniff
 

@@ -15,14 +15,13 @@ from spark_stream.expressions import quote
 from spark_stream.operators.frames import ORDER, Work, columns_of, named, struct
 from spark_stream.operators.registry import implements
 from spark_stream.operators.windows import WINDOW_COLUMN, Windowed, windowed
+from synergy_nb.plan.catalogue import KINDS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 __all__ = ["compare", "counted_here", "distinct", "sort"]
 
-#: Kinds whose result has as many tuples in each window as their input.
-_KEEPING: Final = frozenset({"decrypt", "delay", "encrypt", "project", "sort"})
 _NIBBLES: Final = "0123456789ABCDEF"
 
 
@@ -149,7 +148,7 @@ def counted_here(work: Work) -> bool:
     origins = set()
     for stream in (first, count.inputs[0]):
         above = plan.operators[stream]
-        while above.kind in _KEEPING and "window" not in above.params:
+        while above.kind in KINDS and KINDS[above.kind].keeps_all and "window" not in above.params:
             above = plan.operators[above.inputs[0]]
         origins.add(plan.stream_name(above.id))
     return len(origins) == 1

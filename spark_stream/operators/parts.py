@@ -16,6 +16,7 @@ from spark_stream.operators.registry import APPLIED
 from spark_stream.supported import supported
 from synergy_nb.dataflow.operators.base import WINDOW
 from synergy_nb.dataflow.operators.windows import microseconds
+from synergy_nb.plan.catalogue import KINDS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -24,12 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["apply", "build", "kinds", "lag", "numbered", "readings"]
 
-#: Kinds whose result is in the order of their first input.
-_KEEPING_ORDER: Final = frozenset({"compare", "decrypt", "distinct", "encrypt", "filter", "project", "sample"})
-#: Kinds that look at the positions of tuples in the stream that they read.
-_BY_POSITION: Final = frozenset({"encrypt", "sample"})
-#: Kinds that give the tuples of a window when the watermark has reached its end.
-_WAITING: Final = frozenset({"aggregate", "compare", "count", "distinct", "sort"})
 _RECKONING: Final = 2000  # microseconds
 
 
@@ -155,12 +150,12 @@ def numbered(plan: Plan, members: Collection[str], end: str) -> frozenset[str]:
         operator = plan.operators[name]
         if _is_read(operator, inside):
             return frozenset({name})
-        return ordered_by(operator.inputs[0]) if operator.kind in _KEEPING_ORDER else frozenset()
+        return ordered_by(operator.inputs[0]) if KINDS[operator.kind].keeps_order else frozenset()
 
     found = ordered_by(end)
     for name in members:
         operator = plan.operators[name]
-        if operator.kind == "distinct" or operator.kind in _BY_POSITION:
+        if KINDS[operator.kind].needs_order:
             found |= ordered_by(operator.inputs[0])
     return found
 
@@ -180,10 +175,10 @@ def lag(plan: Plan, members: Collection[str], end: str) -> int:
             return 0, 0
         above = [behind(upstream) for upstream in _needed(operator, plan, inside)]
         watermark, tuples = (max(each) for each in zip(*above, strict=True))
-        if operator.kind in _WAITING:
+        if KINDS[operator.kind].waits:
             tuples = max(tuples, watermark)
-        if operator.kind == "join" and not set(WINDOW) <= set(operator.params["on"]):
-            watermark += microseconds(operator.params["within"]) + _RECKONING
+        if KINDS[operator.kind].product and not set(WINDOW) <= set(operator.params["on"]):
+            watermark += microseconds(KINDS[operator.kind].span(operator.params)) + _RECKONING
         return watermark, tuples
 
     return behind(end)[1]

@@ -16,7 +16,7 @@ import msgspec
 
 from synergy_nb.plan import Plan
 from synergy_nb.plan.engines import off_spark
-from synergy_nb.plan.parts import STATEFUL, Profile, credible, place, profiled, window_bytes
+from synergy_nb.plan.parts import Profile, credible, has_state, place, profiled, window_bytes
 from synergy_nb.plan.units import format_duration
 
 __all__ = ["MICRO_BATCH", "Choice", "Offer", "choose"]
@@ -135,7 +135,7 @@ def _on_spark(plan: Plan, offer: Offer, profiles: Mapping[str, Profile]) -> tupl
         if operator.engine == "spark":
             chosen.add(name)
             reasons[name] = ("spark", WHY)
-        elif operator.engine == "peer" or operator.kind not in STATEFUL or offer.refuses(plan, name, ()):
+        elif operator.engine == "peer" or not has_state(operator) or offer.refuses(plan, name, ()):
             continue
         else:
             engine, why = _weigh(

@@ -13,18 +13,12 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from synergy_nb.plan.catalogue import KINDS
+from synergy_nb.plan.queryplan import PART
+
 __all__ = ["Memory", "MemoryExceeded", "Share", "amount"]
 
-
-_HINTS: Final = {
-    "aggregate": "shorten its window, or group by columns with fewer values",
-    "compare": "shorten the window of its input",
-    "count": "shorten its window",
-    "distinct": "shorten its window, or compare fewer columns",
-    "join": "shorten the span within which tuples are joined, or filter its inputs",
-    "sort": "shorten its window, or aggregate before it",
-    "spark": "see that its input has punctuations, or shorten its windows",
-}
+_OF_PARTS: Final = "see that its input has punctuations, or shorten its windows"
 
 
 def amount(size: float) -> str:
@@ -189,7 +183,8 @@ class Share:
         return self._error(f"{held}, and could not be given more: {found}")
 
     def _error(self, what: str) -> MemoryExceeded:
-        hint = _HINTS.get(self.kind, "make its tuples smaller")
+        remedy = KINDS[self.kind].remedy if self.kind in KINDS else _OF_PARTS if self.kind == PART else ""
+        hint = remedy or "make its tuples smaller"
         whose = f"operator {self.operator!r} ({self.kind}) of application {self.application!r}"
         more = "or give it more with memory= of the sink or of the Cluster"
         return MemoryExceeded(f"out of memory: {whose}: {what}; {hint}, {more}")

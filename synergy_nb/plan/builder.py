@@ -11,28 +11,32 @@
 "filter[link = 'B'](packets[seed=1])"
 
 A :class:`Stream` is a promise: nothing is checked until a sink makes a :class:`Plan` of it, which then names all that
-is wrong at once. The kinds of operators and their parameters are in :mod:`synergy_nb.plan.catalogue`, and told with
-examples in ``docs/plans.md``.
+is wrong at once. The kinds of operators and their parameters are in :mod:`synergy_nb.plan.catalogue`, from which the
+methods in :mod:`synergy_nb.plan.methods` are written, and told with examples in ``docs/plans.md``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from textwrap import fill, indent
 from typing import Any, Final
 
 from synergy_nb.errors import door
+from synergy_nb.plan.catalogue import KINDS
 from synergy_nb.plan.checking import Operator, QoS
+from synergy_nb.plan.methods import Methods
+from synergy_nb.plan.operators.sources import CONNECTORS
 from synergy_nb.plan.queryplan import Plan
 from synergy_nb.plan.units import nearest
 
 __all__ = ["Stream", "plan", "source"]
 
 _PROFILE: Final = ("id", "cost", "selectivity", "at", "engine")
-#: Arguments of methods that are no parameters of the operator.
-_BESIDE: Final = {"compare": ("count",), "sink": ("delay", "miss_rate", "throughput", "availability", "memory")}
+#: Arguments of the method that are no parameters of the operator.
+_OF_SINK: Final = ("delay", "miss_rate", "throughput", "availability", "memory")
 
 
-class Stream:
+class Stream(Methods):
     """The stream of an operator that is being drawn up; its methods add operators that read it.
 
     All methods take ``id`` (unique in the plan; default: the kind, numbered if there are several), ``cost`` (profiled
@@ -51,7 +55,8 @@ class Stream:
         profile: Mapping[str, Any],
         rows: Any = None,
     ):
-        valid = (*params, *_BESIDE.get(kind, ()), *_PROFILE)
+        ports = KINDS[kind].ports if kind in KINDS and KINDS[kind].inputs == (1, 2) else ()
+        valid = (*params, *ports, *(_OF_SINK if kind == "sink" else ()), *_PROFILE)
         for unknown in sorted(set(profile) - set(_PROFILE)):
             near = nearest(unknown, valid)
             hint = f"; did you mean {near!r}?" if near is not None else ""
@@ -65,213 +70,24 @@ class Stream:
         self._profile = dict(profile)
         self._rows = rows  # of a source: what it is fed with
 
-    def filter(self, where: str, **profile: Any) -> Stream:
-        """Keep the tuples for which a condition is true.
+    def operator(self, kind: str, *others: Stream, id: str | None = None, **params: Any) -> Stream:  # noqa: A002
+        """Add an operator of any kind that is declared, your own among them.
 
         Parameters
         ----------
-        where
-            SQL of the subset in ``docs/plans.md``; text in single quotes: ``"link = 'B' AND bytes > 1000"``.
-        profile
-            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
-        """
-        return Stream("filter", {"where": where}, [self], profile)
-
-    def project(
-        self, *columns: str | Mapping[str, str], id: str | None = None, cost: Any = None,  # noqa: A002 - as everywhere
-        selectivity: float | None = None, at: str | None = None, engine: str | None = None, **named: str,
-    ) -> Stream:  # fmt: skip
-        """New columns from SQL expressions; ``time`` and the bounds of windows are kept by themselves.
-
-        Parameters
-        ----------
-        columns
-            Names of columns to keep, or mappings of new column to expression (for names that are no Python names).
-        named
-            New column to expression, as in ``project("source", kB="bytes / 1000")``.
-        id, cost, selectivity, at, engine
-            See :class:`Stream`.
-        """
-        profile = _given(id=id, cost=cost, selectivity=selectivity, at=at, engine=engine)
-        return Stream("project", {"columns": _columns(columns, named)}, [self], profile)
-
-    def union(self, *others: Stream, **profile: Any) -> Stream:
-        """All tuples of this and other streams.
-
-        Parameters
-        ----------
+        kind
+            Kind of the operator.
         others
-            At least one; with the same columns, in the same order, and equal windows.
-        profile
-            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
+            Further streams that it reads.
+        id
+            Id of the operator in the plan.
+        params
+            Parameters of the operator by name.
         """
-        return Stream("union", {}, [self, *others], profile)
+        return self._then(kind, others, params, _given(id=id))
 
-    def aggregate(
-        self, by: str | Iterable[str] = (), window: Any = None, values: Mapping[str, str] | None = None, *,
-        id: str | None = None, cost: Any = None, selectivity: float | None = None,  # noqa: A002 - as everywhere
-        at: str | None = None, engine: str | None = None, **named: str,
-    ) -> Stream:  # fmt: skip
-        """One tuple a group and window.
-
-        Parameters
-        ----------
-        by
-            Columns to group by, in any order: they come out in alphabetical order. Default: one group.
-        window
-            ``"20 min"``, ``"20 min every 5 min"``, ``"2 min gap"`` (sessions) or ``"1000 rows"``; needed.
-        values, named
-            New column to aggregate call, as in ``total="sum(bytes)"``: count(*), count(x), count(distinct x), sum(x),
-            min(x), max(x) or avg(x).
-        id, cost, selectivity, at, engine
-            See :class:`Stream`.
-        """
-        columns = [by] if isinstance(by, str) else list(by)
-        params = {"by": columns, "window": window, "values": {**(values or {}), **named}}
-        profile = _given(id=id, cost=cost, selectivity=selectivity, at=at, engine=engine)
-        return Stream("aggregate", params, [self], profile)
-
-    def sort(self, *by: str, window: Any = None, **profile: Any) -> Stream:
-        """Order the tuples of each window, as in ``sort("total desc", "source")``.
-
-        Parameters
-        ----------
-        by
-            Columns, each alone or with ``desc``; the remaining columns break ties.
-        window
-            Needed where this stream has no windows yet, refused where it has.
-        profile
-            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
-        """
-        return Stream("sort", {"by": list(by), "window": window}, [self], profile)
-
-    def count(self, name: str = "n", window: Any = None, **profile: Any) -> Stream:
-        """The number of tuples of each window, as one tuple.
-
-        Parameters
-        ----------
-        name
-            Column of the number.
-        window
-            Needed where this stream has no windows yet, refused where it has.
-        profile
-            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
-        """
-        return Stream("count", {"name": name, "window": window}, [self], profile)
-
-    def compare(
-        self, value: str, fraction: Any, *, by: str | Iterable[str] | None = None, count: Stream | None = None,
-        **profile: Any,
-    ) -> Stream:  # fmt: skip
-        """Keep the tuples whose ``value`` is larger than that of more than ``fraction`` of their window's tuples.
-
-        Parameters
-        ----------
-        value
-            A column of type int, float, str or time. This stream needs windows.
-        fraction
-            ``"95 %"`` or 0.95.
-        by
-            Compare within groups of equal values of these columns.
-        count
-            A count of the same windows, if one is at hand; not with ``by``.
-        profile
-            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
-        """
-        columns = [by] if isinstance(by, str) else None if by is None else list(by)
-        params = {"value": value, "fraction": fraction, "by": columns}
-        return Stream("compare", params, [self] if count is None else [self, count], profile)
-
-    def join(self, other: Stream, on: str | Iterable[str], within: Any, suffix: str | None = None, **profile: Any
-             ) -> Stream:  # fmt: skip
-        """Pairs of tuples of this and another stream with equal columns and times that are close.
-
-        Parameters
-        ----------
-        other
-            The right stream.
-        on
-            Columns that are equal on both sides.
-        within
-            Times are at most this far apart: ``"5 s"``.
-        suffix
-            Added to a right column whose name is taken; default ``_right``.
-        profile
-            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
-        """
-        params = {"on": [on] if isinstance(on, str) else list(on), "within": within, "suffix": suffix}
-        return Stream("join", params, [self, other], profile)
-
-    def distinct(self, *on: str, window: Any = None, **profile: Any) -> Stream:
-        """The first tuple of each window for each combination of values of some columns.
-
-        Parameters
-        ----------
-        on
-            Columns; default: all but time.
-        window
-            Needed where this stream has no windows yet, refused where it has.
-        profile
-            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
-        """
-        return Stream("distinct", {"on": list(on) or None, "window": window}, [self], profile)
-
-    def sample(self, fraction: Any, seed: int = 0, **profile: Any) -> Stream:
-        """A deterministic sample of the tuples.
-
-        Parameters
-        ----------
-        fraction
-            About this share of them: ``"10 %"`` or 0.1.
-        seed
-            Another seed, another sample.
-        profile
-            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
-        """
-        return Stream("sample", {"fraction": fraction, "seed": seed}, [self], profile)
-
-    def encrypt(self, *columns: str, key: str, **profile: Any) -> Stream:
-        """Encrypt columns; they become of type bytes.
-
-        Parameters
-        ----------
-        columns
-            At least one.
-        key
-            Name of the key; the key itself is never part of a plan (``Cluster(keys=...)``, ``synergy run --key``).
-        profile
-            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
-        """
-        return Stream("encrypt", {"columns": list(columns), "key": key}, [self], profile)
-
-    def decrypt(self, columns: Mapping[str, str], *, key: str, **profile: Any) -> Stream:
-        """Decrypt columns.
-
-        Parameters
-        ----------
-        columns
-            Column to the type that it had before it was encrypted.
-        key
-            Name of the key that it was encrypted with.
-        profile
-            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
-        """
-        return Stream("decrypt", {"columns": columns, "key": key}, [self], profile)
-
-    def delay(self, cost: Any, component: str | None = None, **profile: Any) -> Stream:
-        """Pass every tuple on unchanged, late, for experiments.
-
-        Parameters
-        ----------
-        cost
-            Time that each tuple takes: ``"10 us"``.
-        component
-            Name of one of many components that stand for different work: only peers that offer ``delay:NAME`` execute
-            it, and its stream is another one than that of other names.
-        profile
-            ``id``, ``selectivity``, ``at``, see :class:`Stream`.
-        """
-        return Stream("delay", {"cost": cost, "component": component}, [self], profile)
+    def _then(self, kind: str, others: Sequence[Stream], params: Mapping[str, Any], profile: Mapping[str, Any]) -> Stream:
+        return Stream(kind, params, [self, *others], profile)
 
     def sink(
         self, name: str | None = None, *, delay: Any = None, miss_rate: Any = None, throughput: Any = None,
@@ -325,37 +141,7 @@ def source(connector: Any, **params: Any) -> Stream:
     params
         The connector's parameters, below, and ``id``, ``cost``, ``selectivity``, ``at`` as for all operators.
 
-        Of ``trace``:
-
-        - ``path``: of the file; a relative one counts from the current directory
-        - ``format``: csv, parquet, http, ncsa or tcp; all but parquet may be gzipped
-        - ``columns``: of csv and parquet, and needed there: column to type (int, float, str, bool, time, bytes)
-        - ``time``: of csv and parquet: the column that holds the event time and becomes ``time``; numbers are seconds
-          since 1970. Default: the first of time, timestamp, ts, datetime, date among ``columns``
-        - ``speed``: 1 replays in real time, 10 ten times as fast, 0 (default) as fast as possible
-        - ``strict``: refuse any malformed line (default false)
-        - ``tolerance``: share of malformed lines that are skipped (default 1 %); more are an error
-        - ``lateness``: keep the order of the file, which is at most this much out of order; default: sort by time
-        - ``rate``: tuples/s that are to be expected, for admission (default 1000)
-
-        Of ``packets``:
-
-        - ``seed`` (0), ``rate`` (1000 tuples/s), ``sources`` (64 ON/OFF sources), ``hosts`` (500), ``links`` (2, or
-          names), ``alpha`` (1.4; tail index), ``zipf`` (1.0; popularity of hosts), ``start`` (0; seconds since 1970)
-        - ``duration``, ``count``: end after so much event time, after so many packets; default: never
-        - ``speed``: as above, but 1 by default
-
-        Of ``peers``: ``interval`` between samples (1 s), ``rate`` (default: 10 tuples an interval).
-
-        Parameters for rows of your own, and for the connector ``python``:
-
-        - ``columns``: column to type; required for rows, and by default the columns of a table
-        - ``time``: the column with the event time, which is called ``time`` in the stream. Default: of a table, the
-          first of time, timestamp, ts, datetime, date that it has, or else its only column of times; otherwise ``time``
-        - ``lateness``: rows may be this much older than rows before them; what is older still is dropped and counted.
-          Default: rows that are out of order end the application (those of one table are put in order)
-        - ``name``: the name by which ``submit(..., feeds={name: rows})`` feeds it; default: the id of the source
-        - ``rate``: tuples/s that are to be expected, for admission (default 1000)
+        .. parameters
 
     Raises
     ------
@@ -378,7 +164,21 @@ def source(connector: Any, **params: Any) -> Stream:
     return Stream("source", {"connector": "python", **params}, [], profile, rows)
 
 
-@door
+@doordef _told() -> str:
+    """Parameters of all connectors, for the docstring of :func:`source`."""
+    lines: list[str] = []
+    for connector, parameters in CONNECTORS.items():
+        lines += [f"Of ``{connector}``:", ""]
+        lines += [f"- ``{name}``: {each.help} (default: {each.default_text})" for name, each in parameters.items()]
+        lines.append("")
+    wrapped = (fill(line, 108, subsequent_indent="  " * line.startswith("-")) for line in lines)
+    return indent("\n".join(wrapped), " " * 8).replace("`", "``").replace("````", "``")
+
+
+source.__doc__ = (source.__doc__ or "").replace("        .. parameters\n", _told())
+
+
+
 def plan(*plans: Plan, name: str | None = None, **qos: Any) -> Plan:
     """One plan of several sinks: ``plan(a.sink("x"), b.sink("y"), delay="2 s")``.
 
@@ -408,18 +208,6 @@ def plan(*plans: Plan, name: str | None = None, **qos: Any) -> Plan:
 
 def _given(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
-
-
-def _columns(columns: Sequence[str | Mapping[str, str]], named: Mapping[str, str]) -> dict[str, Any]:
-    from synergy_nb.plan.sql import quoted  # noqa: PLC0415 - kept beside its only use
-
-    result: dict[str, Any] = {}
-    for each in columns:
-        if isinstance(each, Mapping):
-            result.update(each)
-        else:
-            result[each] = quoted(each) if isinstance(each, str) else each
-    return {**result, **named}
 
 
 def _built(ends: Sequence[Stream], qos: Mapping[str, Any], name: str) -> Plan:
@@ -466,7 +254,7 @@ def _drafts_of(built: Plan) -> list[Stream]:
     streams: dict[str, Stream] = {}
     for name, operator in built.operators.items():
         profile = {"id": name, "engine": operator.engine, **_given(selectivity=operator.selectivity, at=operator.at)}
-        if operator.cost is not None and operator.kind != "delay":
+        if operator.cost is not None and not KINDS[operator.kind].cost_from:
             profile["cost"] = operator.cost
         streams[name] = Stream(operator.kind, operator.params, [streams[up] for up in operator.inputs], profile)
     drafts = [streams[sink] for sink in built.sinks]

@@ -9,16 +9,14 @@ from typing import Any, Final
 import msgspec
 
 from synergy_nb.errors import SynergyError
-from synergy_nb.plan.catalogue import CONNECTOR, KINDS, REQUIRED, parameters_of, parse_number
+from synergy_nb.plan.catalogue import KINDS, parameters_of
+from synergy_nb.plan.declaration import REQUIRED
 from synergy_nb.plan.engines import ENGINES, off_spark
 from synergy_nb.plan.naming import ID, is_id, suggested_id
+from synergy_nb.plan.operators.sources import CONNECTOR
 from synergy_nb.plan.schemas import Derivation, Schema, derive
-from synergy_nb.plan.units import (
-    WrongValue,
-    WrongValues,
-    nearest,
-    parse_duration,
-)
+from synergy_nb.plan.units import WrongValue, WrongValues, nearest, parse_duration
+from synergy_nb.plan.values import parse_number
 
 __all__ = [
     "Checked",
@@ -382,11 +380,12 @@ def _normal(
         refusal = off_spark(operator.kind, params)
         if refusal:
             problems.append(Problem(name, "engine", engine, f"peer or auto: {refusal}"))
-    if operator.kind == "delay" and "cost" in params:
-        cost = params["cost"]  # what it is told to take is what it costs
+    declaration = KINDS[operator.kind]
+    if declaration.cost_from in params:
+        cost = params[declaration.cost_from]  # what it is told to take is what it costs
     wrongs: list[WrongValue] = []
-    derivation = Derivation(operator.kind, params, streams, windows, wrongs, faulty)
-    schema = derive(derivation)
+    derivation = Derivation(params, streams, windows, wrongs, faulty)
+    schema = derive(derivation, declaration, parameters)
     problems.extend(Problem(name, wrong.field, wrong.value, wrong.expected, wrong.nearest) for wrong in wrongs)
     normal = Operator(name, operator.kind, derivation.params, tuple(operator.inputs), cost, selectivity, at, engine)
     return normal, schema, dict(derivation.window) if derivation.window else None

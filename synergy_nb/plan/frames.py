@@ -16,7 +16,7 @@ import polars as pl
 import pyarrow as pa
 
 from synergy_nb.errors import SynergyError
-from synergy_nb.plan.catalogue import DEFAULT_RATE
+from synergy_nb.plan.operators.sources import DEFAULT_RATE
 from synergy_nb.plan.units import nearest
 
 __all__ = ["FrameError", "declared", "described", "is_frame", "normal", "one_off", "tables"]

@@ -8,16 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Final
 
 from synergy_nb.plan.catalogue import KINDS
 from synergy_nb.plan.checking import Operator, PlanError, Problem
 from synergy_nb.plan.queryplan import Plan
 
 __all__ = ["check_memory", "kept", "on_peers"]
-
-#: Kinds whose selectivity depends on the tuples; a default says nothing of how many there will be.
-_OPEN: Final = ("aggregate", "distinct", "filter", "join")
 
 
 def kept(plan: Plan, operator: str) -> float:
@@ -78,10 +74,7 @@ def on_peers(plan: Plan, *, spark: bool) -> list[str]:
 
 def _span(operator: Operator) -> float:
     """Seconds of event time for which an operator keeps each tuple that comes, at least."""
-    if operator.kind == "join":
-        return float(operator.params["within"])
-    window = operator.params.get("window") if operator.kind == "sort" else None
-    return float(window.get("length", 0.0)) if window else 0.0
+    return KINDS[operator.kind].span(operator.params) if operator.kind in KINDS else 0.0
 
 
 def _horizon(plan: Plan, operator: str) -> float:
@@ -98,7 +91,7 @@ def _horizon(plan: Plan, operator: str) -> float:
 def _density(plan: Plan, operator: str) -> float:
     """Tuples in a second of event time, as far as stated rates and selectivities tell; 0 where they do not."""
     asked = plan.operators[operator]
-    if asked.kind not in KINDS or (asked.kind in _OPEN and asked.selectivity is None):
+    if asked.kind not in KINDS or (KINDS[asked.kind].guessed and asked.selectivity is None):
         return 0.0
     if asked.inputs:
         densities = [_density(plan, up) for up in asked.inputs]

@@ -12,17 +12,19 @@ from typing import Any, Final
 
 import msgspec
 
+from synergy_nb.plan.catalogue import KINDS
 from synergy_nb.plan.checking import Checked, Operator
+from synergy_nb.plan.operators.sources import pace_of
 from synergy_nb.plan.queryplan import PART, Plan, part_of
 
 __all__ = [
     "PART",
     "SPARK_COSTS",
-    "STATEFUL",
     "Profile",
     "cones",
     "credible",
     "expanded",
+    "has_state",
     "pace",
     "paced",
     "part_of",
@@ -36,8 +38,12 @@ __all__ = [
 #: Core-seconds that Spark takes for a tuple, measured on one machine of two cores: of operators with state (sums in
 #: windows by key: 2 cores do about 400,000 tuples/s), and of others (2 million tuples/s).
 SPARK_COSTS: Final[Mapping[bool, float]] = {True: 5e-6, False: 1e-6}
-STATEFUL: Final = frozenset({"aggregate", "compare", "count", "distinct", "join", "sort"})
 STATE_OVERHEAD: Final = 4.0  # bytes that a tuple takes in an operator's state, for each of its own
+
+
+def has_state(operator: Operator) -> bool:
+    """Whether an operator keeps tuples, or what becomes of them, for later results."""
+    return operator.kind in KINDS and KINDS[operator.kind].state != ""
 
 
 def cones(plan: Plan, on_spark: Collection[str]) -> dict[str, tuple[str, ...]]:
@@ -85,7 +91,7 @@ def place(plan: Plan, on_spark: Collection[str], latency: float) -> Plan:
         if name in parts:
             members = parts[name]
             inputs = dict.fromkeys(up for each in members for up in plan.upstream(each) if up not in members)
-            batches = 2 if any(plan.operators[each].kind in STATEFUL for each in members) else 1
+            batches = 2 if any(has_state(plan.operators[each]) for each in members) else 1
             params: dict[str, Any] = {
                 "plan": plan.to_bytes(),
                 "members": list(members),
@@ -160,7 +166,7 @@ def pace(plan: Plan, operator: str) -> float:
         seen.add(name)
         asked = plan.operators[name]
         if asked.kind == "source":
-            slowest = min(slowest, _pace_of_source(asked))
+            slowest = min(slowest, pace_of(asked.params))
         if asked.kind == PART:
             inner, members = part_of(asked)
             slowest = min((slowest, *(pace(inner, each) for each in members if not inner.upstream(each))))
@@ -175,18 +181,6 @@ def paced(plan: Plan, operator: str) -> bool:
     capacity.
     """
     return pace(plan, operator) > 0.0
-
-
-def _pace_of_source(operator: Operator) -> float:
-    match operator.params.get("connector", "trace"):
-        case "peers":
-            return 1.0
-        case "packets":
-            return float(operator.params.get("speed", 1.0))
-        case "trace":
-            return float(operator.params.get("speed", 0.0))
-        case _:
-            return 0.0
 
 
 def credible(plan: Plan, profiles: Mapping[str, Profile]) -> dict[str, Profile]:
@@ -256,7 +250,7 @@ def profiled(plan: Plan, profiles: Mapping[str, Profile]) -> Plan:
 def spark_load(plan: Plan, operator: str) -> float:
     """Cores that Spark needs for an operator; as profiled, if the plan says what a tuple costs."""
     asked = plan.operators[operator]
-    cost = asked.cost if asked.cost is not None else SPARK_COSTS[asked.kind in STATEFUL]
+    cost = asked.cost if asked.cost is not None else SPARK_COSTS[has_state(asked)]
     return plan.input_rate(operator) * cost
 
 
@@ -267,11 +261,11 @@ def window_bytes(plan: Plan, operator: str) -> float:
     once, so what reads one holds one window of it.
     """
     asked = plan.operators[operator]
-    if asked.kind not in STATEFUL:
+    if not has_state(asked):
         return 0.0
     window = asked.params.get("window") or plan.window(operator) or {}
     seconds = float(window.get("length", 0.0)) or 2 * float(asked.params.get("within", 0.0)) or _gap(window)
-    if asked.kind == "aggregate":
+    if KINDS[asked.kind].state == "groups":
         slide = float(window.get("slide", seconds)) or 1.0
         tuples = plan.rate(operator) * min(slide, seconds)  # groups of a window
         tuples *= seconds / slide  # windows that are open

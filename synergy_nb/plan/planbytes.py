@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from synergy_nb.plan.catalogue import COLUMN_BYTES, KINDS
+from synergy_nb.plan.catalogue import KINDS
 from synergy_nb.plan.checking import (
     Checked,
     Operator,
@@ -20,6 +20,7 @@ from synergy_nb.plan.checking import (
 )
 from synergy_nb.plan.queryplan import FORMAT, PART, TAP, Plan, part_of
 from synergy_nb.plan.requirements import check_qos
+from synergy_nb.plan.values import COLUMN_BYTES
 
 __all__ = ["read", "write"]
 

@@ -284,7 +284,7 @@ def _operator(name: str, spec: dict[str, Any], field: str, problems: list[Proble
     problems.extend(Problem(name, field, up, "the id of an operator, or a list of ids") for up in foreign)
     profile = {}
     for part in _PROFILE:
-        if part in spec and not (part == "cost" and kind == "delay"):
+        if part in spec and not (str(kind) in KINDS and part == KINDS[str(kind)].cost_from):
             profile[part] = spec.pop(part)
     ids = tuple(str(up) for up in ups if isinstance(up, (str, int, float)))
     return Operator(name, "" if kind is None else str(kind), spec, ids, **profile)

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from synergy_nb.plan import sql
-from synergy_nb.plan.catalogue import COLUMN_BYTES, DEFAULT_RATE, KINDS, parameters_of
+from synergy_nb.plan.catalogue import KINDS, parameters_of
 from synergy_nb.plan.checking import (
     Checked,
     Operator,
@@ -19,8 +19,11 @@ from synergy_nb.plan.checking import (
     QoS,
     check,
 )
+from synergy_nb.plan.declaration import Flow, Parameter
 from synergy_nb.plan.naming import NAME, is_name
+from synergy_nb.plan.operators.sources import rate_of
 from synergy_nb.plan.requirements import check_qos, check_together
+from synergy_nb.plan.values import COLUMN_BYTES
 
 __all__ = ["FORMAT", "PART", "TAP", "Plan", "part_of"]
 
@@ -276,8 +279,13 @@ class Plan:
                     flows[name] = taken, given, size, operator.params["load"], given * size
                     continue
                 if operator.kind == "source":
-                    taken = _source_rate(operator)
-                given = _given(operator, taken, windows.get(name, 0.0), flows)
+                    taken = rate_of(operator.params)
+                if operator.selectivity is not None:
+                    given = taken * operator.selectivity
+                else:
+                    first = flows[operator.inputs[0]][1] if operator.inputs else taken
+                    flow = Flow(taken, first, windows.get(name, 0.0))
+                    given = KINDS[operator.kind].tuples(operator.params, flow)
                 flows[name] = taken, given, size, taken * self.processing_time(name), given * size
             object.__setattr__(self, "_flows", flows)
         return flows
@@ -410,26 +418,26 @@ def _stream_name(operator: Operator, inputs: list[tuple[str, str]]) -> str:
 
 def _own_name(operator: Operator) -> str:
     """Kind and parameters; of a source, connector, parameters, and the peer where another one would give other data."""
-    if operator.kind == "filter":
-        return f"filter[{operator.params['where']}]"
+    declaration = KINDS[operator.kind]
+    if declaration.bare:
+        return f"{operator.kind}[{operator.params[declaration.bare]}]"
     parts = []
     for name, parameter in sorted(parameters_of(operator.kind, operator.params).items()):
         value = operator.params.get(name)
         if value is None or value == parameter.default or not parameter.named or name == "connector":
             continue
-        parts.append(f"{name}={_value_text(value, parameter.write, is_order=name == 'by' and operator.kind == 'sort')}")
+        parts.append(f"{name}={_value_text(value, parameter)}")
     kind: str = operator.params["connector"] if operator.kind == "source" else operator.kind
     place = f"@{sql.quoted(operator.at)}" if kind in ("trace", "python") and operator.at is not None else ""
     return f"{kind}[{', '.join(parts)}]{place}" if parts else kind + place
 
 
-def _value_text(value: Any, write: Any, *, is_order: bool) -> str:
-    if write is not None:
-        return str(write(value))
+def _value_text(value: Any, parameter: Parameter) -> str:
+    if parameter.type.text is not None:
+        return parameter.type.text(value)
+    if parameter.write is not None:
+        return str(parameter.write(value))
     if isinstance(value, list):
-        if is_order:
-            return "[" + ", ".join(sql.quoted(k.removesuffix(" desc")) + (" desc" if k.endswith(" desc") else "")
-                                   for k in value) + "]"  # fmt: skip
         return f"[{', '.join(map(sql.quoted, value))}]"
     if isinstance(value, dict):
         return "{" + ", ".join(_column_text(name, text) for name, text in value.items()) + "}"
@@ -442,30 +450,6 @@ def _column_text(name: str, text: str) -> str:
 
 
 # -- rates -----------------------------------------------------------------------------------------------------------
-
-
-def _source_rate(operator: Operator) -> float:
-    stated = operator.params.get("rate")
-    if stated is not None:
-        return float(stated)
-    return 10 / operator.params["interval"] if operator.params.get("connector") == "peers" else DEFAULT_RATE
-
-
-def _given(operator: Operator, taken: float, windows: float, flows: Mapping[str, tuple[float, ...]]) -> float:
-    """Tuples/s of the operator's stream."""
-    if operator.selectivity is not None:
-        return taken * operator.selectivity
-    params = operator.params
-    if operator.kind == "count":
-        return min(windows, taken)
-    if operator.kind == "compare":
-        return flows[operator.inputs[0]][1] * (1 - float(params["fraction"]))
-    if operator.kind == "sample":
-        return taken * float(params["fraction"])
-    given = taken * (KINDS[operator.kind].selectivity or 0.0)
-    if operator.kind == "aggregate" and params["window"]["kind"] == "sliding":
-        given *= float(params["window"]["length"]) / float(params["window"]["slide"])
-    return given
 
 
 def _windows_closed(window: Mapping[str, Any] | None) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from synergy_nb.plan.catalogue import parse_number
+from synergy_nb.plan.values import parse_number
 from synergy_nb.plan.checking import Checked, Problem, QoS
 from synergy_nb.plan.units import (
     WrongValue,

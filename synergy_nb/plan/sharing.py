@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from synergy_nb.plan.checking import Checked, Operator
+from synergy_nb.plan.operators.sources import is_endless
 from synergy_nb.plan.queryplan import TAP, Plan
 
 __all__ = ["TAP", "endless_sources", "is_live", "provider", "reduced", "sharable_points", "taps_of"]
@@ -123,7 +124,7 @@ def is_live(plan: Plan, operator: str) -> bool:
     if asked.kind == TAP:
         return True
     if asked.kind == "source":
-        return _is_endless(asked.params)
+        return is_endless(asked.params)
     return all(is_live(plan, up) for up in plan.upstream(operator))
 
 
@@ -141,10 +142,4 @@ def endless_sources(plan: Plan, operator: str) -> tuple[str, ...]:
         new = set(plan.upstream(waiting.pop())) - before
         before |= new
         waiting += new
-    return tuple(each for each in plan.sources if each in before and _is_endless(plan.operators[each].params))
-
-
-def _is_endless(params: Mapping[str, Any]) -> bool:
-    """Whether a source of these parameters never ends: measurements of peers, and packets without a last one."""
-    unbounded = params.get("count") is None and params.get("duration") is None
-    return params["connector"] == "peers" or (params["connector"] == "packets" and unbounded)
+    return tuple(each for each in plan.sources if each in before and is_endless(plan.operators[each].params))

@@ -21,6 +21,7 @@ from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.tuples import Batch, Item, Punctuation, decode, empty, encode
 from synergy_nb.overheads import HOP, REFERENCE, SOURCE, Overheads
 from synergy_nb.plan import Plan, source
+from synergy_nb.plan.catalogue import KINDS
 
 __all__ = ["Calibration", "Specimen", "specimens"]
 
@@ -67,27 +68,12 @@ class Specimen:
 
 
 def specimens() -> Iterator[Specimen]:
-    """One of each kind of operator that needs no key, the reference first."""
+    """One of each kind of operator that has an example (which needs no key), the reference first."""
     packets, others = source("packets", rate=1.0), source("packets", rate=1.0)
-    sums = packets.aggregate(by="source", window="1 s", n="sum(bytes)")
-    streams = {
-        REFERENCE: packets.filter("bytes > 0"),
-        "aggregate": sums,
-        "project": packets.project("source", bytes="bytes"),
-        "sample": packets.sample(0.999),
-        "delay": packets.delay("1 us"),
-        "union": packets.union(others),
-        "sort": packets.sort("bytes", window="1 s"),
-        "count": packets.count(window="1 s"),
-        "compare": sums.compare("n", 0.4, count=sums.count()),
-        "distinct": packets.distinct("source", window="1 s"),
-        "join": packets.join(others, on="source", within="1 s"),
-    }
-    for kind, stream in streams.items():
-        plan = stream.sink("none")
-        yield Specimen(plan, next(each.id for each in plan.operators.values() if each.kind == kind))
-    plan = packets.sink("none")
-    yield Specimen(plan, plan.sinks[0])
+    for declaration in sorted(KINDS.values(), key=lambda each: each.kind != REFERENCE):
+        if declaration.example is not None:
+            plan = declaration.example.make(packets, others).sink("none")
+            yield Specimen(plan, next(each.id for each in plan.operators.values() if each.kind == declaration.kind))
 
 
 def _two_tuples(schema: dict[str, str]) -> pl.DataFrame:

@@ -7,12 +7,11 @@ from collections.abc import Awaitable, Mapping
 from typing import Final, Protocol
 
 from synergy_nb.plan import Plan
+from synergy_nb.plan.parts import has_state
 from synergy_nb.runtime.requests import ClusterError, PeerState, unpack
 
 __all__ = ["open_windows"]
 
-#: Kinds of operators that keep tuples for a result which comes later.
-KEEPING: Final = frozenset({"aggregate", "compare", "count", "distinct", "join", "sort"})
 PATIENCE: Final = 1.0  # seconds for which a peer is asked: one that is slow delays no stop
 
 
@@ -37,7 +36,7 @@ async def open_windows(ask: Ask, application: str, plan: Plan, peers: Mapping[st
     peers
         Operator id to the address of the peer that executes it.
     """
-    keeping = {name for name, operator in plan.operators.items() if operator.kind in KEEPING}
+    keeping = {name for name, operator in plan.operators.items() if has_state(operator)}
 
     async def held(peer: str) -> dict[str, float]:
         try:

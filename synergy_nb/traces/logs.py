@@ -9,7 +9,7 @@ from typing import Final
 
 import polars as pl
 
-from synergy_nb.plan.catalogue import TRACE_SCHEMAS
+from synergy_nb.plan.operators.sources import TRACE_SCHEMAS
 from synergy_nb.traces.judging import Malformed, Tally
 from synergy_nb.traces.textfiles import whole_lines
 

@@ -25,7 +25,7 @@ import numpy as np
 import polars as pl
 
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
-from synergy_nb.plan.catalogue import TRACE_SCHEMAS
+from synergy_nb.plan.operators.sources import TRACE_SCHEMAS
 
 __all__ = ["SCHEMA", "Parameters", "generate", "hurst", "parameters", "tables"]
 

@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 
 from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
-from synergy_nb.plan.catalogue import TRACE_SCHEMAS
+from synergy_nb.plan.operators.sources import TRACE_SCHEMAS
 from synergy_nb.plan.units import nearest
 from synergy_nb.traces import packets
 from synergy_nb.traces.judging import Tally

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 import polars as pl
 
 from synergy_nb.dataflow.tuples import TYPES
-from synergy_nb.plan.catalogue import TRACE_SCHEMAS
+from synergy_nb.plan.operators.sources import TRACE_SCHEMAS
 from synergy_nb.traces.columns import clock_of, stream_schema, text_kinds
 from synergy_nb.traces.judging import EXPECTED, Malformed, Tally, typed
 from synergy_nb.traces.quoting import Quoting, quoting

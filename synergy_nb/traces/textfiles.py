@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from synergy_nb.plan.catalogue import FORMATS
+from synergy_nb.plan.operators.sources import FORMATS
 
 __all__ = ["BLOCK", "LONGEST", "beginning", "head", "pieces", "too_long", "whole_lines"]
 

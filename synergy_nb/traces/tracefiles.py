@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 import polars as pl
 
-from synergy_nb.plan.catalogue import FORMATS, TRACE_SCHEMAS
+from synergy_nb.plan.operators.sources import FORMATS, TRACE_SCHEMAS
 from synergy_nb.traces.judging import Malformed, Tally, hint
 from synergy_nb.traces.logs import LOGS, log_blocks
 from synergy_nb.traces.parquet import parquet_blocks, stored

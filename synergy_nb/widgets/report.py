@@ -18,8 +18,7 @@ from synergy_nb.account import counts
 from synergy_nb.explanation import Explanation
 from synergy_nb.journal import Event
 from synergy_nb.plan import Operator, Plan
-from synergy_nb.plan.catalogue import parameters_of
-from synergy_nb.plan.units import format_fraction
+from synergy_nb.plan.catalogue import KINDS, parameters_of
 from synergy_nb.readable import amount, cell, rate, seconds, share
 from synergy_nb.widgets.charts import Delay, delay_chart, delays
 from synergy_nb.widgets.series import Readings
@@ -204,29 +203,7 @@ def _plan(plan: Plan) -> str:
 
 def summary(operator: Operator) -> str:
     """An operator's parameters in a few words, for the second line of its box."""
-    params = operator.params
-    match operator.kind:
-        case "source":
-            said = str(params.get("path", params.get("name", ""))).rpartition("/")[2]
-            said = f"{params['connector']} {said}" if said else str(params["connector"])
-        case "filter":
-            said = params["where"]
-        case "project":
-            said = ", ".join(params["columns"])
-        case "aggregate":
-            said = ", ".join(params["values"].values())
-        case "sort":
-            said = ", ".join(params["by"])
-        case "compare":
-            said = f"{params['value']} over {format_fraction(params['fraction'])}"
-        case "sample":
-            said = format_fraction(params["fraction"])
-        case "join" | "distinct":
-            said = "on " + ", ".join(params["on"]) if params.get("on") else ""
-        case "count" | "sink":
-            said = params["name"]
-        case _:
-            said = ""
+    said = KINDS[operator.kind].brief(operator.params) if operator.kind in KINDS else ""
     return said if len(said) <= 22 else said[:21] + "…"
 
 

@@ -11,6 +11,7 @@ from synergy_nb.errors import door
 from synergy_nb.graph import Hop
 from synergy_nb.peer import Message, Traced
 from synergy_nb.plan import Plan
+from synergy_nb.plan.catalogue import KINDS
 from synergy_nb.projection import ProjectionConfig
 
 __all__ = [
@@ -42,8 +43,8 @@ def component_name(plan: Plan, operator: str) -> str:
     gives a running stream is not looked up by such a name.
     """
     asked = plan.operators[operator]
-    which = asked.params.get("connector" if asked.kind == "source" else "component")
-    return f"{asked.kind}:{which}" if which and asked.kind in ("source", "delay") else asked.kind
+    which = asked.params.get(KINDS[asked.kind].component) if asked.kind in KINDS else None
+    return f"{asked.kind}:{which}" if which else asked.kind
 
 
 class CompositionConfig(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ the same object. What holds for every operator is done here, once:
 * A fresh instance that restores what another one has saved goes on exactly as that. Saving copies nothing: the state is
   a number of tables that never change, and of two saves the second has the same tables where the state is the same.
 
-A family of operators is one module; each class says by :func:`implements` which kind of ``plan.py``'s catalogue it is.
+A family of operators is one module; each class says by :func:`implements` which declaration it is the logic of.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ import polars as pl
 
 from synergy_nb.dataflow.logic import Saved
 from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
+from synergy_nb.plan.catalogue import KINDS
 
 if TYPE_CHECKING:
     from synergy_nb.plan import Operator, Plan
@@ -364,7 +365,15 @@ _REGISTRY: dict[str, Callable[[Context], OperatorLogic]] = {}
 
 
 def implements(kind: str) -> Callable[[_Factory], _Factory]:
-    """Decorator of a class, or of a function that chooses one: this is the operator ``kind`` of the catalogue."""
+    """Decorator of a class, or of a function that chooses one: it is the logic of the operators declared as ``kind``.
+
+    Raises
+    ------
+    ValueError
+        If nothing is declared as that, or it has a logic already.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"operator kind {kind!r} is not declared; expected one of {', '.join(KINDS)}")
 
     def register(factory: _Factory) -> _Factory:
         if kind in _REGISTRY:

@@ -1,0 +1,252 @@
+"""Writes what follows from the declarations of operators: tables of docs/plans.md, and the methods of streams.
+
+    .venv/bin/python -m docs.generate
+
+A test holds that both are current (tests/test_plan_page.py).
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from synergy_nb.plan.catalogue import KINDS
+from synergy_nb.plan.declaration import REQUIRED, Declaration, Parameter
+from synergy_nb.plan.engines import off_spark
+from synergy_nb.plan.operators.sources import CONNECTORS
+from synergy_nb.plan.units import format_duration
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+PAGE: Final = ROOT / "docs" / "plans.md"
+METHODS: Final = ROOT / "synergy_nb" / "plan" / "methods.py"
+_PROFILE: Final = ("id", "cost", "selectivity", "at", "engine")
+_WIDTH: Final = 120
+
+# -- the page --------------------------------------------------------------------------------------------------------
+
+
+def page(text: str) -> str:
+    """The page with all that is between its marks written anew."""
+    parts = {
+        "operators": [overview(), *(section(each) for each in KINDS.values() if each.kind != "source")],
+        **{f"parameters of {connector}": [table(parameters)] for connector, parameters in CONNECTORS.items()},
+    }
+    for name, blocks in parts.items():
+        mark = f"<!-- {name}: written by docs/generate.py -->\n"
+        before, found, rest = text.partition(mark)
+        _, end, after = rest.partition("<!-- end -->")
+        if not found or not end:
+            raise ValueError(f"docs/plans.md: no mark {mark.strip()!r} with an end")
+        text = before + mark + "\n".join(blocks) + end + after
+    return text
+
+
+def overview() -> str:
+    """All kinds, and what is assumed of them."""
+    lines = ["| operator | cost a tuple | selectivity | keeps | replicas that read in different orders | on Spark |"]
+    lines += ["|---|---|---|---|---|---|"]
+    for each in KINDS.values():
+        if each.kind == "source":
+            continue
+        cost = "as stated" if each.cost_from else format_duration(each.cost)
+        share = "by its parameters" if each.given is not None else f"{each.selectivity:g}"
+        keeps = {"": "nothing", "tuples": "tuples", "groups": "a tuple a group"}[each.state]
+        agree = f"differ: {each.needs_order}" if each.needs_order else f"agree: {each.agrees}"
+        spark = off_spark(each.kind, {})
+        lines += [f"| `{each.kind}` | {cost} | {share} | {keeps} | {agree} | {f'no: {spark}' if spark else 'yes'} |"]
+    return "\n".join(lines) + "\n"
+
+
+def section(each: Declaration) -> str:
+    """All that there is to say about a kind of operator."""
+    code = [f"    {line}" for line in (*each.python, *each.yaml)]
+    blocks = [f"### {each.kind}\n{_wrapped(each.help)}", table(each.parameters).rstrip() if each.parameters else ""]
+    blocks += ["\n".join(code), _wrapped(each.note)]
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def table(parameters: Mapping[str, Parameter]) -> str:
+    """Parameters with what they mean and what they are by default."""
+    lines = ["| parameter | meaning | default |", "|---|---|---|"]
+    lines += [f"| `{name}` | {each.help} | {each.default_text} |" for name, each in parameters.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _wrapped(text: str) -> str:
+    return "\n".join(textwrap.wrap(text, 150, break_long_words=False, break_on_hyphens=False))
+
+
+# -- the methods -----------------------------------------------------------------------------------------------------
+
+_HEAD: Final = '''"""Methods of streams, one for each kind of operator: written by docs/generate.py from the declarations; not by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from synergy_nb.plan.builder import Stream
+
+__all__ = ["Methods"]
+
+
+class Methods:
+    """What reads a stream."""
+
+    __slots__ = ()
+
+    def _then(self, kind: str, others: Sequence[Stream], params: Mapping[str, Any], profile: Mapping[str, Any]) -> Stream:
+        """The stream of an operator that reads this stream and others."""
+        raise TypeError(f"{kind}: {self!r}; expected a stream")
+'''
+
+_TAIL: Final = '''
+
+def _names(names: str | Iterable[str] | None) -> list[str] | None:
+    return None if names is None else [names] if isinstance(names, str) else list(names)
+
+
+def _columns(columns: Sequence[str | Mapping[str, str]], named: Mapping[str, str]) -> dict[str, Any]:
+    from synergy_nb.plan.sql import quoted  # noqa: PLC0415 - kept beside its only use
+
+    result: dict[str, Any] = {}
+    for each in columns:
+        if isinstance(each, Mapping):
+            result.update(each)
+        else:
+            result[each] = quoted(each) if isinstance(each, str) else each
+    return {**result, **named}
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+'''
+
+
+def methods() -> str:
+    """The module with the methods of streams."""
+    kinds = [each for each in KINDS.values() if each.kind not in ("source", "sink")]
+    return _HEAD + "".join(f"\n{method(each)}" for each in kinds) + _TAIL
+
+
+def method(each: Declaration) -> str:
+    """The method for a kind of operator."""
+    named = any(parameter.spelling in ("columns", "values") for parameter in each.parameters.values())
+    free, keyword, values, documented = _arguments(each)
+    if named:
+        profile = ["id: str | None = None,  # noqa: A002 - as everywhere", "cost: Any = None"]
+        profile += ["selectivity: float | None = None", "at: str | None = None", "engine: str | None = None"]
+        keyword += [*profile, "**named: str"]
+        documented.append((", ".join(_PROFILE), "See :class:`~synergy_nb.plan.builder.Stream`."))
+        handed = f"_given({', '.join(f'{name}={name}' for name in _PROFILE)})"
+    else:
+        keyword.append("**profile: Any")
+        said = ", ".join(f"``{name}``" for name in _PROFILE if name != each.cost_from)
+        documented.append(("profile", f"{said}, see :class:`~synergy_nb.plan.builder.Stream`."))
+        handed = "profile"
+    if any(not argument.startswith("**") for argument in keyword) and not any(each.startswith("*") for each in free):
+        free.append("*")
+    lines = [f"    def {each.kind}(", "        self,"]
+    lines += [f"        {one}" if one.endswith("everywhere") else f"        {one}," for one in (*free, *keyword)]
+    lines = [line for line in lines if "**" not in line] + [line.rstrip(",") + "," for line in lines if "**" in line]
+    lines += ["    ) -> Stream:", *_docstring(each, documented)]
+    lines += ["        return self._then(", f'            "{each.kind}",', f"            {_others(each)},", "            {"]
+    lines += [f'                "{name}": {value},' for name, value in values.items()]
+    lines = [*lines[:-1], "            {},"] if not values else [*lines, "            },"]
+    return "\n".join([*lines, f"            {handed},", "        )", ""])
+
+
+def _arguments(each: Declaration) -> tuple[list[str], list[str], dict[str, str], list[tuple[str, str]]]:
+    """Arguments that may go without a name, and others; values of parameters; what is told of each argument."""
+    least, most = each.inputs
+    free: list[str] = []
+    keyword: list[str] = []
+    values: dict[str, str] = {}
+    documented: list[tuple[str, str]] = []
+    if most is None:
+        free.append(f"*{each.ports[0]}: Stream")
+        documented.append((each.ports[0], f"At least {least - 1} more."))
+    elif least > 1:
+        free += [f"{port}: Stream" for port in each.ports]
+        documented += [(port, "The right stream.") for port in each.ports]
+    optional = False
+    for name, parameter in each.parameters.items():
+        annotation, needed = parameter.type.annotation, parameter.default is REQUIRED
+        optional = optional or not needed
+        may = annotation if annotation == "Any" else f"{annotation} | None"
+        plain = f"{name}: {may} = None" if optional else f"{name}: {annotation}"
+        told, label = parameter.help, name
+        value = f"_names({name})" if parameter.type.name == "columns" else name
+        match parameter.spelling:
+            case "many":
+                free.append(f"*{name}: str")
+                optional = True
+                value = f"list({name})" if needed else f"list({name}) or None"
+            case "columns":
+                free.append(f"*{name}: str | Mapping[str, str]")
+                value, label = f"_columns({name}, named)", f"{name}, named"
+                optional = True
+            case "values":
+                free.append(f"{name}: Mapping[str, str] | None = None")
+                value, label = f"{{**({name} or {{}}), **named}}", f"{name}, named"
+            case "keyword":
+                keyword.append(plain if not needed else f"{name}: {annotation}")
+            case _:
+                (keyword if any(one.startswith("*") for one in free) else free).append(plain)
+        values[name] = value
+        default = "" if needed else f" Default: {parameter.default_text}."
+        documented.append((label, f"{told[0].upper()}{told[1:]}.{default}"))
+    if most is not None and least == 1 and most > 1:
+        keyword += [f"{port}: Stream | None = None" for port in each.ports]
+        documented += [(port, "Another stream, see above.") for port in each.ports]
+    return free, keyword, values, documented
+
+
+def _others(each: Declaration) -> str:
+    least, most = each.inputs
+    if most is None:
+        return each.ports[0]
+    if most == 1:
+        return "()"
+    if least > 1:
+        return f"({', '.join(each.ports)},)" if len(each.ports) == 1 else f"({', '.join(each.ports)})"
+    return f"() if {each.ports[0]} is None else ({each.ports[0]},)"
+
+
+def _docstring(each: Declaration, documented: Iterable[tuple[str, str]]) -> list[str]:
+    first, _, rest = each.help.partition(". ")
+    summary = f'"""{_plain(first)}{"." if rest or not first.endswith(".") else ""}'
+    lines = [*_lines(summary, 8), ""]
+    if rest:
+        lines += [*_lines(rest, 8), ""]
+    lines += ["        Parameters", "        ----------"]
+    for name, told in documented:
+        lines += [f"        {name}", *_lines(told, 12)]
+    return [*lines, '        """']
+
+
+def _lines(text: str, indent: int) -> list[str]:
+    return textwrap.wrap(
+        _plain(text), _WIDTH, initial_indent=" " * indent, subsequent_indent=" " * indent,
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def _plain(text: str) -> str:
+    """Markdown as reStructuredText."""
+    text = re.sub(r"\[([^\]]+)\]\(#[^)]*\)", r"\1", text)
+    return re.sub(r"`([^`]+)`", r"``\1``", text)
+
+
+def main() -> None:
+    """Write both."""
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    METHODS.write_text(methods(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""What windows come to: aggregate and count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from synergy_nb.plan.declaration import OWN_WINDOW, Declaration, Example, Flow, Parameter
+from synergy_nb.plan.schemas import IMPLICIT, Derivation, Schema, own_window
+from synergy_nb.plan.values import CALLS, NAME, WINDOW, columns
+
+__all__ = ["AGGREGATE", "COUNT"]
+
+_OF_SETS: Final = "what a window comes to does not depend on the order of its tuples, but for the rounding of floats"
+
+
+def _aggregate(it: Derivation) -> Schema:
+    columns: dict[str, str] = {}
+    for name in it.params.get("by", ()):
+        if name in IMPLICIT:
+            it.wrong("by", name, "a column other than time and the bounds of windows, which group by themselves")
+        elif it.column("by", name, it.input):
+            columns[name] = it.input[name]
+    texts: dict[str, str] = {}
+    for name, text in it.params.get("values", {}).items():
+        if name in columns:
+            it.wrong(f"values.{name}", name, "a name that is not in 'by'")
+        found = it.expression(f"values.{name}", text, aggregate=True)
+        if found is not None:
+            texts[name], columns[name] = found
+            if columns[name] == "null":
+                it.wrong(f"values.{name}", text, "a value with a type, such as CAST(NULL AS int)")
+    it.rewrite("values", texts)
+    it.window = it.params.get("window")
+    return it.output("values", columns, windowed=True)
+
+
+def _groups(params: Mapping[str, Any], flow: Flow) -> float:
+    given = flow.taken * AGGREGATE.selectivity
+    window = params["window"]
+    return given * float(window["length"]) / float(window["slide"]) if window["kind"] == "sliding" else given
+
+
+AGGREGATE: Final = Declaration(
+    kind="aggregate",
+    help="One tuple a group and window.",
+    note="**Group columns come out in alphabetical order**: here `destination`, then `source`. The order of `by` does not "
+    "change the groups, and [equal work has equal names](#names-of-streams): if it changed the columns, two people who "
+    "group by the same columns could not share a stream. The same holds for `on` of a join. A `project` behind it brings "
+    "columns into any order.",
+    python=('sums = packets.aggregate(by=["source", "destination"], window="20 min", total="sum(bytes)")',),
+    yaml=(
+        "sums: {kind: aggregate, input: packets, by: [source, destination], window: 20 min, values: {total: sum(bytes)}}",
+    ),
+    example=Example(lambda packets, _: packets.aggregate(by="source", window="1 s", n="sum(bytes)")),
+    parameters={
+        "by": Parameter(columns(0), "columns to group by", [], "none: one group"),
+        "window": Parameter(WINDOW, "see [windows](#windows)"),
+        "values": Parameter(
+            CALLS,
+            "new columns, each an aggregate call: `count(*)`, `count(x)`, `count(distinct x)`, `sum(x)`, `min(x)`, "
+            "`max(x)`, `avg(x)`",
+            spelling="values",
+        ),
+    },
+    columns=_aggregate,
+    shaping=frozenset({"by", "values"}),
+    cost=2e-6,
+    selectivity=0.1,
+    given=_groups,
+    guessed=True,
+    state="groups",
+    waits=True,
+    agrees=_OF_SETS,
+    remedy="shorten its window, or group by columns with fewer values",
+    brief=lambda params: ", ".join(params["values"].values()),
+)  # fmt: skip
+
+
+def _count(it: Derivation) -> Schema:
+    own_window(it)
+    return it.output("name", {it.params["name"]: "int"} if "name" in it.params else {}, windowed=True)
+
+
+COUNT: Final = Declaration(
+    kind="count",
+    help="The number of tuples of each window, as one tuple.",
+    python=('pairs_seen = sums.count("pairs")',),
+    yaml=("pairs_seen: {kind: count, input: sums, name: pairs}",),
+    example=Example(lambda packets, _: packets.count(window="1 s")),
+    parameters={"name": Parameter(NAME, "column of the number", "n"), "window": OWN_WINDOW},
+    columns=_count,
+    shaping=frozenset({"name"}),
+    cost=5e-7,
+    given=lambda _, flow: min(flow.windows, flow.taken),
+    state="tuples",
+    waits=True,
+    agrees=_OF_SETS,
+    remedy="shorten its window",
+    brief=lambda params: str(params["name"]),
+)

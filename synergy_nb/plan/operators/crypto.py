@@ -1,0 +1,73 @@
+"""Encryption of single columns: encrypt, decrypt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from synergy_nb.plan.declaration import Declaration, Parameter
+from synergy_nb.plan.schemas import IMPLICIT, Derivation, Schema
+from synergy_nb.plan.values import COLUMN_TYPES, NAME, columns
+
+__all__ = ["DECRYPT", "ENCRYPT"]
+
+
+def _encrypt(it: Derivation) -> Schema:
+    return _recoded(it, dict.fromkeys(it.params.get("columns", ()), "bytes"), None)
+
+
+def _decrypt(it: Derivation) -> Schema:
+    return _recoded(it, it.params.get("columns", {}), ("bytes",))
+
+
+def _recoded(it: Derivation, kinds: Mapping[str, str], needed: Sequence[str] | None) -> Schema:
+    schema = dict(it.input)
+    for name, kind in kinds.items():
+        if name in IMPLICIT:
+            it.wrong("columns", name, "a column other than time and the bounds of windows, which stay readable")
+        elif it.column("columns", name, schema, needed):
+            schema[name] = kind
+    return schema
+
+
+ENCRYPT: Final = Declaration(
+    kind="encrypt",
+    help="AES-256-GCM over single values, so that peers in between carry what they cannot read. Encrypted columns are of "
+    "type bytes.",
+    python=('sealed = packets.encrypt("source", "destination", key="mine")',),
+    yaml=("sealed: {kind: encrypt, input: packets, columns: [source, destination], key: mine}",),
+    parameters={
+        "columns": Parameter(columns(1), "columns that become unreadable", spelling="many"),
+        "key": Parameter(
+            NAME,
+            "name of a key; the secret itself is never in a plan (`Cluster(keys={\"mine\": ...})`, `synergy run --key "
+            "mine=FILE`)",
+            spelling="keyword",
+        ),
+    },
+    columns=_encrypt,
+    shaping=frozenset({"columns"}),
+    cost=5e-6,
+    keeps_all=True,
+    keeps_order=True,
+    needs_order="what a value is encrypted to depends on the position of its tuple",
+    brief=lambda params: ", ".join(params["columns"]),
+)  # fmt: skip
+
+DECRYPT: Final = Declaration(
+    kind="decrypt",
+    help="Makes encrypted columns readable again.",
+    python=('opened = sealed.decrypt({"source": "str", "destination": "str"}, key="mine")',),
+    yaml=("opened: {kind: decrypt, input: sealed, columns: {source: str, destination: str}, key: mine}",),
+    parameters={
+        "columns": Parameter(COLUMN_TYPES, "column to the type that it had before it was encrypted"),
+        "key": Parameter(NAME, "name of the key that it was encrypted with", spelling="keyword"),
+    },
+    columns=_decrypt,
+    shaping=frozenset({"columns"}),
+    cost=5e-6,
+    keeps_all=True,
+    keeps_order=True,
+    agrees="it looks at each tuple by itself",
+    brief=lambda params: ", ".join(params["columns"]),
+)

@@ -1,0 +1,92 @@
+"""Operators that bring streams together: union, join."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from synergy_nb.plan.declaration import Declaration, Example, Parameter
+from synergy_nb.plan.schemas import IMPLICIT, WINDOW_COLUMNS, Derivation, Schema, equal_windows
+from synergy_nb.plan.values import DURATION, NAME, columns
+
+__all__ = ["JOIN", "UNION"]
+
+
+def _union(it: Derivation) -> Schema:
+    first, *others = [list(schema.items()) for schema in it.inputs if schema is not None]
+    for other in others:
+        if other != first:
+            written = ", ".join(f"{name} {kind}" for name, kind in other)
+            wanted = ", ".join(f"{name} {kind}" for name, kind in first)
+            it.wrong("inputs", written, f"the columns of the first input in their order ({wanted})")
+    equal_windows(it)
+    return dict(first)
+
+
+UNION: Final = Declaration(
+    kind="union",
+    help="All tuples of two or more streams with the same columns in the same order, and equal windows.",
+    python=('all = pairs.union(packets.filter("link = \'A\'").project("source", "destination", kB="0.5"))',),
+    yaml=("all: {kind: union, inputs: [pairs, others]}",),
+    example=Example(lambda packets, others: packets.union(others)),
+    inputs=(2, None),
+    ports=("others",),
+    columns=_union,
+    shaping=frozenset({"inputs"}),
+    cost=5e-7,
+    commutative=True,
+    agrees="it passes each tuple on; only the order depends on how the inputs interleave",
+)
+
+
+def _join(it: Derivation) -> Schema:
+    left, right = (dict(schema or {}) for schema in it.inputs)
+    on = it.params.get("on", ())
+    suffix = it.params.get("suffix", "")
+    for name in on:
+        if name == "time":
+            it.wrong("on", name, "columns other than time, which 'within' compares")
+        elif it.column("on", name, left) and it.column("on", name, right) and left[name] != right[name]:
+            it.wrong("on", name, f"a column of equal type on both sides, not {left[name]} and {right[name]}")
+    windowed = set(WINDOW_COLUMNS) <= set(on)
+    if not windowed:
+        it.window = None
+    columns = {name: left[name] for name in on if name in left and name not in IMPLICIT}
+    columns.update({name: kind for name, kind in left.items() if name not in IMPLICIT})
+    for name, kind in right.items():
+        if name in IMPLICIT or name in on:
+            continue
+        taken = {column.casefold() for column in columns}
+        written = name if name.casefold() not in taken else name + suffix
+        if written.casefold() in taken and "suffix" in it.params:
+            it.wrong("suffix", suffix, f"a suffix that makes {name} unlike all columns of the left input")
+        columns[written] = kind
+    return it.output("suffix", columns, windowed=windowed)
+
+
+JOIN: Final = Declaration(
+    kind="join",
+    help="Pairs of tuples of two streams with equal columns, whose times are close; `time` is the later one. Windows are "
+    "kept only by a join on `window_start` and `window_end`.",
+    python=(
+        'replies = packets.filter("link = \'A\'").join(packets.filter("link = \'B\'"), on="source", within="2 s")',
+    ),
+    yaml=("replies: {kind: join, inputs: [on_a, on_b], on: [source], within: 2 s}",),
+    example=Example(lambda packets, others: packets.join(others, on="source", within="1 s")),
+    inputs=(2, 2),
+    ports=("other",),
+    parameters={
+        "on": Parameter(columns(1), "columns that are equal on both sides"),
+        "within": Parameter(DURATION, "times are at most this far apart: `5 s`"),
+        "suffix": Parameter(NAME, "added to a right column whose name is taken", "_right"),
+    },
+    columns=_join,
+    shaping=frozenset({"on", "suffix"}),
+    cost=4e-6,
+    guessed=True,
+    state="tuples",
+    span=lambda params: float(params["within"]),
+    product=True,
+    agrees="which tuples are pairs depends on their times and columns alone",
+    remedy="shorten the span within which tuples are joined, or filter its inputs",
+    brief=lambda params: "on " + ", ".join(params["on"]),
+)  # fmt: skip

@@ -1,0 +1,118 @@
+"""Operators that look at one tuple at a time: filter, project, sample, delay."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from synergy_nb.plan.declaration import Declaration, Example, Parameter
+from synergy_nb.plan.schemas import Derivation, Schema, is_windowed
+from synergy_nb.plan.units import format_fraction
+from synergy_nb.plan.values import CONDITION, DURATION, EXPRESSIONS, FRACTION, NAME, integer
+
+__all__ = ["DELAY", "FILTER", "PROJECT", "SAMPLE"]
+
+
+def _filter(it: Derivation) -> Schema:
+    found = it.expression("where", it.params["where"]) if "where" in it.params else None
+    if found is not None:
+        it.params["where"], kind = found
+        if kind not in ("bool", "null"):
+            it.wrong("where", it.params["where"], f"a condition, not {kind}")
+    return dict(it.input)
+
+
+FILTER: Final = Declaration(
+    kind="filter",
+    help="Keeps the tuples for which `where` is true (so not those for which it is NULL).",
+    python=("large = packets.filter(\"bytes > 1000 AND link = 'B'\")",),
+    yaml=("large: {kind: filter, input: packets, where: bytes > 1000 AND link = 'B'}",),
+    example=Example(lambda packets, _: packets.filter("bytes > 0")),
+    parameters={"where": Parameter(CONDITION, "a condition in [SQL](#expressions)")},
+    columns=_filter,
+    selectivity=0.5,
+    guessed=True,
+    bare="where",
+    keeps_order=True,
+    agrees="it looks at each tuple by itself",
+    brief=lambda params: str(params["where"]),
+)
+
+
+def _project(it: Derivation) -> Schema:
+    kinds: dict[str, str] = {}
+    texts: dict[str, str] = {}
+    for name, text in it.params.get("columns", {}).items():
+        found = it.expression(f"columns.{name}", text)
+        if found is None:
+            continue
+        texts[name], kinds[name] = found
+        if kinds[name] == "null":
+            it.wrong(f"columns.{name}", text, "a value with a type, such as CAST(NULL AS int)")
+    it.rewrite("columns", texts)
+    return it.output("columns", kinds, windowed=is_windowed(it.input))
+
+
+PROJECT: Final = Declaration(
+    kind="project",
+    help="New columns. What is not named is dropped, but for `time` and the bounds of windows, which are kept by themselves.",
+    python=('pairs = packets.project("source", "destination", kB="bytes / 1000")',),
+    yaml=(
+        "pairs: {kind: project, input: packets, columns: {source: source, destination: destination, kB: bytes / 1000}}",
+    ),
+    example=Example(lambda packets, _: packets.project("source", bytes="bytes")),
+    parameters={
+        "columns": Parameter(
+            EXPRESSIONS,
+            "new columns, each with its expression in [SQL](#expressions); a list of names keeps these columns",
+            spelling="columns",
+        )
+    },
+    columns=_project,
+    shaping=frozenset({"columns"}),
+    keeps_all=True,
+    keeps_order=True,
+    agrees="it looks at each tuple by itself",
+    brief=lambda params: ", ".join(params["columns"]),
+)  # fmt: skip
+
+SAMPLE: Final = Declaration(
+    kind="sample",
+    help="About a fraction of the tuples, chosen by their position: the same stream gives the same sample, wherever it runs.",
+    python=('some = packets.sample("10 %", seed=7)',),
+    yaml=("some: {kind: sample, input: packets, fraction: 10 %, seed: 7}",),
+    example=Example(lambda packets, _: packets.sample(0.999)),
+    parameters={
+        "fraction": Parameter(FRACTION, "share of the tuples that stays: `10 %` or 0.1"),
+        "seed": Parameter(integer(0), "another seed, another sample", 0),
+    },
+    given=lambda params, flow: flow.taken * float(params["fraction"]),
+    keeps_order=True,
+    needs_order="tuples are drawn by their positions",
+    brief=lambda params: format_fraction(params["fraction"]),
+)  # fmt: skip
+
+DELAY: Final = Declaration(
+    kind="delay",
+    help="Takes a time for every tuple and passes it on unchanged, for experiments.",
+    python=('slow = packets.delay("10 us")', 'own = packets.delay("10 us", component="c17")'),
+    yaml=(
+        "slow: {kind: delay, input: packets, cost: 10 us}",
+        "own: {kind: delay, input: packets, cost: 10 us, component: c17}",
+    ),
+    example=Example(lambda packets, _: packets.delay("1 us")),
+    parameters={
+        "cost": Parameter(DURATION, "time that each tuple takes: `10 us`"),
+        "component": Parameter(
+            NAME,
+            "name of one of many components that stand for different work: only peers that offer the component `delay:` "
+            "and that name execute it, and its stream is another one than that of other names",
+            None,
+            "any peer",
+        ),
+    },
+    cost_from="cost",
+    component="component",
+    keeps_all=True,
+    agrees="it passes each tuple on",
+    off_spark=lambda _: "it is there to keep a peer busy",
+)  # fmt: skip

@@ -1,0 +1,292 @@
+"""Sources: the connectors by which streams begin, with their parameters and columns; and the sink, where they end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+from synergy_nb.plan.declaration import Declaration, Example, Parameter
+from synergy_nb.plan.schemas import Derivation, Schema
+from synergy_nb.plan.units import WrongValue, nearest
+from synergy_nb.plan.values import (
+    COLUMN,
+    COLUMN_TYPES,
+    DURATION,
+    FACTOR,
+    FLAG,
+    FRACTION,
+    NAME,
+    POSITIVE,
+    RATE,
+    TEXT,
+    TYPES,
+    ValueType,
+    choice,
+    integer,
+    listed,
+    number,
+)
+
+__all__ = [
+    "CONNECTOR",
+    "CONNECTORS",
+    "DEFAULT_RATE",
+    "FORMATS",
+    "SINK",
+    "SOURCE",
+    "TRACE_SCHEMAS",
+    "is_endless",
+    "pace_of",
+    "rate_of",
+]
+
+#: Tuples/s that a source is expected to give unless it says otherwise.
+DEFAULT_RATE: Final = 1000.0
+#: Formats of traces.
+FORMATS: Final = ("csv", "http", "ncsa", "parquet", "tcp")
+#: Columns of the sources whose columns are fixed.
+TRACE_SCHEMAS: Final[Mapping[str, Mapping[str, str]]] = {
+    "http": {"time": "time", "host": "str", "file": "str", "directory": "str", "operation": "str", "request": "str"},
+    "ncsa": {
+        "time": "time", "host": "str", "file": "str", "directory": "str", "request": "str", "status": "int",
+        "bytes": "int",
+    },
+    "tcp": {
+        "time": "time", "source": "str", "destination": "str", "source_port": "int", "destination_port": "int",
+        "bytes": "int",
+    },
+    "packets": {
+        "time": "time", "link": "str", "source": "str", "destination": "str", "source_port": "int",
+        "destination_port": "int", "bytes": "int",
+    },
+    "peers": {"time": "time", "peer": "str", "metric": "str", "target": "str", "value": "float"},
+}  # fmt: skip
+_TIME_NAMES: Final = ("time", "timestamp", "ts", "datetime", "date")
+
+
+def _links(value: Any) -> list[str]:
+    """Names of links; a number stands for A, B, ..."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return [chr(65 + index) for index in range(integer(1, 26).parse(value))]
+    links = listed(value, "a number of links from 1 to 26, or their names")
+    if not links:
+        raise WrongValue(value, "at least one link")
+    return links
+
+
+def _connector(value: Any) -> str:
+    """The connector of a source; formats of traces and paths are often taken for one."""
+    if not isinstance(value, str):
+        raise WrongValue(value, CONNECTOR)
+    if value in CONNECTORS:
+        return value
+    expected = f"one of {', '.join(CONNECTORS)}"
+    extension = value.lower().removesuffix(".gz").rpartition(".")[2]
+    if value.lower() in FORMATS:
+        example = f"source('trace', path='...', format='{value.lower()}')"
+        raise WrongValue(value, f"{expected}; {value.lower()} is a format of connector trace, as in {example}")
+    if "/" in value or extension in (*FORMATS, "log", "txt"):
+        form = extension if extension in FORMATS else "..."
+        raise WrongValue(value, f"{expected}; a file is read by source('trace', path='{value}', format='{form}')")
+    near = nearest(value, CONNECTORS)
+    raise WrongValue(value, CONNECTOR if near is None else expected, near)
+
+
+_EXPECTED_RATE: Final = Parameter(
+    RATE, "tuples/s that are expected of it, for admission", None, "1000 tuples/s", named=False
+)
+_SPEED: Final = "how event time passes: 1 in real time, 10 ten times as fast, 0 as fast as possible"
+
+#: Parameters of a source, by its connector.
+CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
+    "trace": {
+        "path": Parameter(
+            TEXT,
+            "the file. A relative path counts from the current directory of the command or notebook that starts the "
+            "peers, not from the plan file; each peer that may run the source must see it",
+        ),
+        "format": Parameter(choice(*FORMATS), "`csv`, `parquet`, `http`, `ncsa` or `tcp`; all but Parquet may be gzipped"),
+        "columns": Parameter(
+            COLUMN_TYPES,
+            "column to type, of csv and parquet and only there; columns that are not named are not read",
+            None,
+            "needed for csv and parquet",
+        ),
+        "time": Parameter(
+            COLUMN,
+            "the column with the event time, of csv and parquet and only there; in the stream it is called `time`",
+            None,
+            "the first of `time`, `timestamp`, `ts`, `datetime`, `date` among `columns`, else `time`",
+        ),
+        "speed": Parameter(FACTOR, _SPEED, 0.0),
+        "strict": Parameter(FLAG, "whether a single malformed line is an error", False),
+        "tolerance": Parameter(
+            FRACTION, "share of malformed lines that are skipped, with a warning; more of them are an error", 0.01
+        ),
+        "lateness": Parameter(
+            DURATION,
+            "keep the order of the file; a tuple that is further behind an earlier one than this is an error. Without "
+            "it tuples are sorted by time, those of equal time in the order of the file",
+            None,
+            "none: sorted",
+        ),
+        "rate": _EXPECTED_RATE,
+    },
+    "packets": {
+        "seed": Parameter(integer(0), "seed of all randomness: equal parameters, equal packets", 0),
+        "rate": Parameter(RATE, "mean packets a second of event time", DEFAULT_RATE),
+        "sources": Parameter(integer(1, 100_000), "ON/OFF sources that are added up", 64),
+        "hosts": Parameter(integer(2, 1_000_000), "hosts", 500),
+        "links": Parameter(
+            ValueType("names", _links), "names of links, or how many (called A, B, ...)", ["A", "B"]
+        ),
+        "duration": Parameter(POSITIVE, "event time after which the stream ends", None, "never"),
+        "speed": Parameter(FACTOR, _SPEED, 1.0),
+        "count": Parameter(integer(1), "packets after which the stream ends", None, "never"),
+        "alpha": Parameter(
+            number(1.01, 1.99),
+            "tail index of the ON and OFF periods, 1.01 to 1.99; the Hurst parameter is (3 - alpha) / 2",
+            1.4,
+        ),
+        "zipf": Parameter(number(0.0, 10.0), "exponent of the popularity of hosts", 1.0),
+        "start": Parameter(number(-1e10, 1e11), "event time of the beginning, seconds since 1970", 0.0),
+    },
+    "peers": {
+        "interval": Parameter(POSITIVE, "time between two samples", 1.0),
+        "rate": _EXPECTED_RATE._replace(absent="10 tuples an interval"),
+    },
+    "python": {
+        "name": Parameter(
+            NAME,
+            "name under which `submit(..., feeds={name: rows})` feeds the source; for rows that `source` is given, "
+            "the id of the source",
+        ),
+        "columns": Parameter(
+            COLUMN_TYPES, "column to type; other columns of the rows are left out. Those of a table are its own"
+        ),
+        "time": Parameter(
+            COLUMN,
+            "the column with the event time, which is called `time` in the stream; of a table, the first of `time`, "
+            "`timestamp`, `ts`, `datetime`, `date` that it has, or else its only column of times",
+            "time",
+            named=False,
+        ),
+        "lateness": Parameter(
+            DURATION,
+            "rows may be this much older than the latest row before them, `2 s`; what is older still is dropped",
+            None,
+            "none: a row that is out of order ends the application",
+        ),
+        "rate": _EXPECTED_RATE,
+    },
+}  # fmt: skip
+
+#: Words for the connectors that there are, with the way to tables and functions of one's own.
+CONNECTOR: Final = (
+    f"one of {', '.join(CONNECTORS)}; a file can use trace, packets and peers, while tables and functions of your own "
+    "are sources in Python: source(table), or source(rows(), columns={'user': 'str'})"
+)
+
+
+def rate_of(params: Mapping[str, Any]) -> float:
+    """Tuples/s that a source of these parameters is expected to give."""
+    stated = params.get("rate")
+    if stated is not None:
+        return float(stated)
+    return 10 / params["interval"] if params.get("connector") == "peers" else DEFAULT_RATE
+
+
+def is_endless(params: Mapping[str, Any]) -> bool:
+    """Whether a source of these parameters never ends: measurements of peers, and packets without a last one."""
+    unbounded = params.get("count") is None and params.get("duration") is None
+    return params["connector"] == "peers" or (params["connector"] == "packets" and unbounded)
+
+
+def pace_of(params: Mapping[str, Any]) -> float:
+    """Seconds of event time that pass in a second; 0 of a source without a pace, which its readers hold back."""
+    match params.get("connector", "trace"):
+        case "peers":
+            return 1.0
+        case "packets":
+            return float(params.get("speed", 1.0))
+        case "trace":
+            return float(params.get("speed", 0.0))
+        case _:
+            return 0.0
+
+
+def _source(it: Derivation) -> Schema | None:
+    params = it.params
+    if SOURCE.shaping & set(it.faulty):
+        return None
+    connector: str = params["connector"]
+    if connector in ("packets", "peers"):
+        return dict(TRACE_SCHEMAS[connector])
+    if connector == "python":
+        columns = {name: kind for name, kind in params["columns"].items() if (name, kind) != ("time", "time")}
+        clock: str = params["time"]
+        if clock != "time" and columns.pop(clock, "time") == "bytes":
+            it.wrong("time", clock, "a column of type time, int, float or str, not bytes")
+        return it.output("columns", columns, windowed=False)
+    trace_format: str = params["format"]
+    if trace_format in TRACE_SCHEMAS:
+        for field in ("columns", "time"):
+            if field in params:
+                it.wrong(field, params[field], f"no {field}: the columns of format {trace_format} are fixed")
+        return dict(TRACE_SCHEMAS[trace_format])
+    if "columns" not in params:
+        example = 'columns={"user": "str", "amount": "float"}'
+        it.wrong(
+            "columns",
+            None,
+            f"columns with their types ({', '.join(TYPES)}), which format {trace_format} needs, as in {example}",
+        )
+        return None
+    columns = dict(params["columns"])
+    clock = params.setdefault("time", next((name for name in _TIME_NAMES if name in columns), "time"))
+    if columns.pop(clock, "time") not in ("time", "int", "float"):
+        it.wrong("time", clock, f"a column of type time, int or float, not {params['columns'][clock]}")
+    return it.output("columns", columns, windowed=False)
+
+
+def _off_spark(params: Mapping[str, Any]) -> str:
+    connector = params.get("connector")
+    if connector not in ("trace", "packets"):
+        return f"tuples of connector {connector} come from peers"
+    if params.get("speed", 1.0 if connector == "packets" else 0.0) > 0:
+        return "a stream that is replayed at a speed is timed by a peer"
+    if connector == "packets" and params.get("count") is None and params.get("duration") is None:
+        return "a stream without an end is made by a peer"
+    return ""
+
+
+def _brief(params: Mapping[str, Any]) -> str:
+    said = str(params.get("path", params.get("name", ""))).rpartition("/")[2]
+    return f"{params['connector']} {said}" if said else str(params["connector"])
+
+
+SOURCE: Final = Declaration(
+    kind="source",
+    help="Where a stream begins.",
+    inputs=(0, 0),
+    parameters={"connector": Parameter(ValueType("connector", _connector, choices=tuple(CONNECTORS)), "what gives the tuples")},
+    columns=_source,
+    shaping=frozenset({"connector", "format", "columns", "time"}),
+    component="connector",
+    agrees="replicas of a source read the same tuples",
+    off_spark=_off_spark,
+    brief=_brief,
+)  # fmt: skip
+
+SINK: Final = Declaration(
+    kind="sink",
+    help="Hands the stream over under its `name`. In Python it makes the plan and takes the requirements as well.",
+    python=('query = slow.sink("everything", delay="2 s")',),
+    yaml=("everything: {kind: sink, input: slow, name: everything}",),
+    parameters={"name": Parameter(NAME, "name of the result", "result")},
+    example=Example(lambda packets, _: packets),
+    agrees="it passes each tuple on",
+    off_spark=lambda _: "results are kept by a peer",
+    brief=lambda params: str(params["name"]),
+)
