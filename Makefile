@@ -9,12 +9,13 @@ ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint lab bench clean
+.PHONY: help demo test lint written lab bench clean
 
 help:
 	@echo "make demo    compose and run the top-k traffic query on 8 local peers, and check its rows"
 	@echo "make test    style, types and the whole test suite"
 	@echo "make lint    style and types only"
+	@echo "make written what follows from the declarations of operators: tables of docs/plans.md, methods of streams"
 	@echo "make lab     JupyterLab on 127.0.0.1, at the quickstart"
 	@echo "make bench   every measurement, beside the systems compared"
 	@echo "make clean   remove .venv, caches and builds"
@@ -31,6 +32,10 @@ lint:
 
 test: lint
 	@$(PY) -m pytest --numprocesses 2 $(ARGS)
+
+written:
+	@.ci/setup test
+	@$(PY) -m docs.generate
 
 lab:
 	@.ci/setup lab

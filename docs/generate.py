@@ -11,7 +11,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from synergy_nb.plan.catalogue import KINDS
 from synergy_nb.plan.declaration import REQUIRED, Declaration, Parameter
@@ -81,7 +81,8 @@ def _wrapped(text: str) -> str:
 
 # -- the methods -----------------------------------------------------------------------------------------------------
 
-_HEAD: Final = '''"""Methods of streams, one for each kind of operator: written by docs/generate.py from the declarations; not by hand."""
+_HEAD: Final = '''\
+"""Methods of streams, one for each kind of operator: docs/generate.py writes them from the declarations."""
 
 from __future__ import annotations
 
@@ -99,12 +100,14 @@ class Methods:
 
     __slots__ = ()
 
-    def _then(self, kind: str, others: Sequence[Stream], params: Mapping[str, Any], profile: Mapping[str, Any]) -> Stream:
+    def _then(
+        self, kind: str, others: Sequence[Stream], params: Mapping[str, Any], profile: Mapping[str, Any]
+    ) -> Stream:
         """The stream of an operator that reads this stream and others."""
         raise TypeError(f"{kind}: {self!r}; expected a stream")
 '''
 
-_TAIL: Final = '''
+_TAIL: Final = """
 
 def _names(names: str | Iterable[str] | None) -> list[str] | None:
     return None if names is None else [names] if isinstance(names, str) else list(names)
@@ -124,7 +127,7 @@ def _columns(columns: Sequence[str | Mapping[str, str]], named: Mapping[str, str
 
 def _given(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
-'''
+"""
 
 
 def methods() -> str:
@@ -141,23 +144,28 @@ def method(each: Declaration) -> str:
         profile = ["id: str | None = None,  # noqa: A002 - as everywhere", "cost: Any = None"]
         profile += ["selectivity: float | None = None", "at: str | None = None", "engine: str | None = None"]
         keyword += [*profile, "**named: str"]
-        documented.append((", ".join(_PROFILE), "See :class:`~synergy_nb.plan.builder.Stream`."))
+        documented.append((", ".join(_PROFILE), "See :class:`Stream`."))
         handed = f"_given({', '.join(f'{name}={name}' for name in _PROFILE)})"
     else:
         keyword.append("**profile: Any")
-        said = ", ".join(f"``{name}``" for name in _PROFILE if name != each.cost_from)
-        documented.append(("profile", f"{said}, see :class:`~synergy_nb.plan.builder.Stream`."))
+        said = ", ".join(f"`{name}`" for name in _PROFILE if name != each.cost_from)
+        documented.append(("profile", f"{said}, see :class:`Stream`."))
         handed = "profile"
     if any(not argument.startswith("**") for argument in keyword) and not any(each.startswith("*") for each in free):
         free.append("*")
-    lines = [f"    def {each.kind}(", "        self,"]
-    lines += [f"        {one}" if one.endswith("everywhere") else f"        {one}," for one in (*free, *keyword)]
-    lines = [line for line in lines if "**" not in line] + [line.rstrip(",") + "," for line in lines if "**" in line]
-    lines += ["    ) -> Stream:", *_docstring(each, documented)]
-    lines += ["        return self._then(", f'            "{each.kind}",', f"            {_others(each)},", "            {"]
-    lines += [f'                "{name}": {value},' for name, value in values.items()]
-    lines = [*lines[:-1], "            {},"] if not values else [*lines, "            },"]
-    return "\n".join([*lines, f"            {handed},", "        )", ""])
+    arguments = ["self", *free, *keyword]
+    comments = any("#" in argument for argument in arguments)
+    lines = [f"    def {each.kind}({', '.join(arguments)}) -> Stream:"]
+    if comments or len(lines[0]) > _WIDTH:
+        each_line = (one if "#" in one else f"{one}," for one in arguments)
+        lines = [f"    def {each.kind}(", *(f"        {one}" for one in each_line), "    ) -> Stream:"]
+    pairs = [f'"{name}": {value}' for name, value in values.items()]
+    called = [f'"{each.kind}"', _others(each), f"{{{', '.join(pairs)}}}", handed]
+    call = f"        return self._then({', '.join(called)})"
+    lines += [*_docstring(each, documented), call]
+    if len(call) > _WIDTH:
+        lines[-1:] = ["        return self._then(", *(f"            {one}," for one in called), "        )"]
+    return "\n".join([*lines, ""])
 
 
 def _arguments(each: Declaration) -> tuple[list[str], list[str], dict[str, str], list[tuple[str, str]]]:
@@ -239,7 +247,7 @@ def _lines(text: str, indent: int) -> list[str]:
 def _plain(text: str) -> str:
     """Markdown as reStructuredText."""
     text = re.sub(r"\[([^\]]+)\]\(#[^)]*\)", r"\1", text)
-    return re.sub(r"`([^`]+)`", r"``\1``", text)
+    return re.sub(r"(?<!:)`([^`]+)`", r"``\1``", text)
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from synergy_nb.plan import sql
 
-__all__ = ["MEANING", "TYPES", "Untranslatable", "aggregate", "literal", "quote", "translate"]
+__all__ = ["MEANING", "TYPES", "Untranslatable", "aggregate", "decaying", "literal", "quote", "translate"]
 
 #: What a session must be set to for expressions to mean here what they mean on peers.
 MEANING: Final[Mapping[str, str]] = {
@@ -142,6 +142,19 @@ def aggregate(text: str, schema: Mapping[str, str], kind: str) -> str:
         written = f"{call}({value})"
         written = f"CAST({written} AS DOUBLE)" if own == "int" and kind == "float" else written
     return _bounded(written)
+
+
+def decaying(text: str, schema: Mapping[str, str]) -> tuple[str, str] | None:
+    """What an aggregate call does with values, and the Spark SQL of these as floats; None if they do not decay."""
+    node = sql.parse(text, schema, aggregate=True)
+    if node.key not in ("count", "sum", "avg") or node.this.key == "distinct":
+        return None
+    if node.this.key == "star":
+        return "count", "1.0D"
+    value, own = _write(node.this, schema)
+    if node.key == "count":  # of whatever type
+        return "count", f"CASE WHEN {value} IS NOT NULL THEN 1.0D END"
+    return node.key, _bounded(f"CAST({_null('int') if own == 'null' else value} AS DOUBLE)")
 
 
 def _bounded(text: str) -> str:

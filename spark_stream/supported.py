@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from spark_stream.expressions import Untranslatable, aggregate, translate
 from spark_stream.tables import MARK, POSITION
@@ -53,7 +53,7 @@ def supported(operator: Operator, plan: Plan, inside: Collection[str] = ()) -> s
 def _translated(operator: Operator, plan: Plan) -> None:
     schema = plan.schema(operator.inputs[0])
     for name, parameter in KINDS[operator.kind].parameters.items():
-        value = operator.params.get(name)
+        value: Any = operator.params.get(name)
         match parameter.type.name:
             case "condition":
                 translate(value, schema, "bool")

@@ -141,6 +141,18 @@ BOUNDED = (
     f"FROM {COUNTED})"
 )
 
+DECAYED = {
+    "n": "count(*)", "k": "count(most)", "load": "sum(total)", "mean": "avg(total)", "heavy": "sum(most)",
+    "high": "max(total)", "sources": "count(distinct source)",
+}  # fmt: skip
+#: A tuple of age a, by the time of the result, counts for half of what it would count 10 s later.
+SHARE = "pow(2.0, (epoch_us(time) - epoch_us(e) + 1) / 10000000.0)"
+DECAYED_SQL = (
+    f"sum({SHARE}), coalesce(sum({SHARE}) FILTER (most IS NOT NULL), 0.0), sum({SHARE} * total), "
+    f"sum({SHARE} * total) / sum({SHARE}) FILTER (total IS NOT NULL), sum({SHARE} * most), max(total), "
+    "count(DISTINCT source)"
+)
+
 CASES = {
     "filter": Case(
         lambda: P().filter("bytes % 2 = 0 AND (link = 'B' OR port IN (80, 22))"),
@@ -203,6 +215,24 @@ CASES = {
         lambda: sums().aggregate(window="7 rows", ends="max(window_end)", last="max(time)"),
         "SELECT e - INTERVAL 1 MICROSECOND, s, e, max(window_end), max(time) "
         f"FROM {BOUNDED.format(n=7)} GROUP BY g, s, e ORDER BY g",
+        stateful=True,
+    ),
+    "aggregate that decays": Case(
+        lambda: sums().aggregate(by=["link"], window="30 s every 10 s", values=DECAYED, half_life="10 s"),
+        f"SELECT {WINDOWED}, link, {DECAYED_SQL} {IN_WINDOW} GROUP BY s, e, link ORDER BY e, link NULLS LAST",
+        (30, 10), stateful=True,
+    ),
+    "aggregate of sessions that decays": Case(
+        lambda: sums().aggregate(by=["link", "source"], window="10000001 us gap", values=DECAYED, half_life="10 s"),
+        f"SELECT {WINDOWED}, link, source, {DECAYED_SQL} FROM "
+        + sessions_by("link", "source").replace("1500 MILLI", "10000001 MICRO").replace("1500000", "10000001")
+        + " GROUP BY s, e, link, source ORDER BY e, s, link NULLS LAST, source",
+        stateful=True,
+    ),
+    "aggregate of rows that decays": Case(
+        lambda: sums().aggregate(by=["link"], window="30 rows", values=DECAYED, half_life="10 s"),
+        f"SELECT e - INTERVAL 1 MICROSECOND, s, e, link, {DECAYED_SQL} FROM {BOUNDED.format(n=30)} "
+        "GROUP BY g, s, e, link ORDER BY g, link NULLS LAST",
         stateful=True,
     ),
     "sort": Case(
@@ -300,6 +330,45 @@ CASES = {
         lambda: ties().project("link", "port").distinct(),
         "SELECT * EXCLUDE pos FROM in0 "
         "QUALIFY row_number() OVER (PARTITION BY window_end, link, port ORDER BY pos) = 1 ORDER BY window_end, pos",
+        stateful=True,
+    ),
+    "top of sessions": Case(
+        lambda: P().filter("bytes > 0").top(2, "bytes desc", "link", per=["link", "ok"], window="1500 ms gap"),
+        f"SELECT {WINDOWED}, link, source, port, bytes, weight, ok FROM {SESSION} QUALIFY row_number() OVER "
+        "(PARTITION BY e, link, ok ORDER BY bytes DESC, source, port NULLS LAST, weight NULLS LAST) <= 2 "
+        "ORDER BY e, bytes DESC, link NULLS LAST, source, port NULLS LAST, weight NULLS LAST, ok NULLS LAST",
+        stateful=True,
+    ),
+    "top of rows": Case(
+        lambda: P().top(3, "source", window="25 rows"),
+        f"SELECT {WINDOWED}, link, source, port, bytes, weight, ok FROM {BOUNDED.format(n=25)} QUALIFY row_number() "
+        "OVER (PARTITION BY g ORDER BY source, link NULLS LAST, port NULLS LAST, bytes NULLS LAST, weight NULLS LAST, "
+        "ok NULLS LAST) <= 3 "
+        "ORDER BY g, source, link NULLS LAST, port NULLS LAST, bytes NULLS LAST, weight NULLS LAST, "
+        "ok NULLS LAST",
+        stateful=True,
+    ),
+    "top of windows": Case(
+        lambda: sums().top(2, "total desc", "source desc"),
+        "SELECT * EXCLUDE pos FROM in0 QUALIFY row_number() OVER (PARTITION BY window_end ORDER BY total DESC "
+        "NULLS LAST, source DESC, link NULLS LAST) <= 2 "
+        "ORDER BY window_end, total DESC NULLS LAST, source DESC, link NULLS LAST",
+        stateful=True,
+    ),
+    "percentile of sessions": Case(
+        lambda: P().filter("bytes > 0").percentile("weight", 0.5, by=["link", "ok"], window="1500 ms gap", name="half"),
+        f"SELECT {WINDOWED}, link, ok, quantile_disc(weight, 0.5) FROM {SESSION} GROUP BY s, e, link, ok "
+        "ORDER BY e, link NULLS LAST, ok NULLS LAST",
+        stateful=True,
+    ),
+    "percentile of rows": Case(
+        lambda: P().percentile("source", 0.25, window="40 rows"),
+        f"SELECT {WINDOWED}, quantile_disc(source, 0.25) FROM {BOUNDED.format(n=40)} GROUP BY g, s, e ORDER BY g",
+        stateful=True,
+    ),
+    "percentile of windows": Case(
+        lambda: sums().percentile("total", 1.0, by="source"),
+        "SELECT time, window_start, window_end, source, max(total) FROM in0 GROUP BY ALL ORDER BY window_end, source",
         stateful=True,
     ),
     "sample": Case(

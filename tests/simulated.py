@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from synergy_nb.assembly import PeerConfig, SynergyPeer
-from synergy_nb.plan.catalogue import ALL_COMPONENTS
 from synergy_nb.dataflow.streams.deployments import Deployment
 from synergy_nb.dataflow.streams.deployments import Place as Where
 from synergy_nb.graph import Place, Report
@@ -14,6 +13,7 @@ from synergy_nb.overlay.assembled import assemble
 from synergy_nb.peer import Peer
 from synergy_nb.placements import decided
 from synergy_nb.plan import Plan
+from synergy_nb.plan.catalogue import ALL_COMPONENTS
 from synergy_nb.simulator.kernel import Network, Simulation, Uniform
 
 SETTLED = 12.0  # virtual seconds after which the directory knows all components of a fresh ring

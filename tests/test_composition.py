@@ -12,12 +12,12 @@ from synergy_nb.algorithms.composition.adaptive import History, adapted
 from synergy_nb.algorithms.composition.messages import Probe, Release, Request, encode_request
 from synergy_nb.algorithms.session.messages import Confirm, Graph
 from synergy_nb.assembly import PeerConfig, SynergyPeer
-from synergy_nb.plan.catalogue import ALL_COMPONENTS
 from synergy_nb.dataflow.streams.deployments import Deployment
 from synergy_nb.explanation import Explanation
 from synergy_nb.graph import Hop
 from synergy_nb.peer import Effect, Instruct, Record, Send
 from synergy_nb.plan import Plan, source
+from synergy_nb.plan.catalogue import ALL_COMPONENTS
 from tests.simulated import Ring
 
 

@@ -36,11 +36,7 @@ WRONG: list[tuple[str, Callable[[], Plan], str]] = [
     (
         "unknown kind",
         one("fliter", where="bytes > 1"),
-        (
-            "operator 'x', kind: 'fliter'; expected one of source, filter, "
-            "project, union, aggregate, sort, count, compare, join, distinct, sample, encrypt, decrypt, delay, "
-            "sink; did you mean 'filter'?"
-        ),
+        f"operator 'x', kind: 'fliter'; expected one of {', '.join(KINDS)}; did you mean 'filter'?",
     ),
     (
         "unknown parameter",

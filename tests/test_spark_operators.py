@@ -201,6 +201,9 @@ UNSUPPORTED = {
     "aggregate of rows of windows": "Spark has no windows of a number of rows",
     "sort of rows": "Spark has no windows of a number of rows",
     "distinct of rows": "Spark has no windows of a number of rows",
+    "aggregate of rows that decays": "Spark has no windows of a number of rows",
+    "top of rows": "Spark has no windows of a number of rows",
+    "percentile of rows": "Spark has no windows of a number of rows",
     "delay": "it is there to keep a peer busy",
     "sink": "results are kept by a peer",
 }

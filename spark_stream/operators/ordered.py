@@ -1,4 +1,4 @@
-"""Operators that see all rows of a window at once: sort, compare, distinct.
+"""Operators that see all rows of a window at once: sort, compare, distinct, top, percentile.
 
 Spark gives groups no order, so a window's rows are collected, ordered and written out again; the order goes along in
 ``ORDER``. All rows of a window are closed by the same micro-batch.
@@ -7,12 +7,12 @@ Spark gives groups no order, so a window's rows are collected, ordered and writt
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyspark.sql.connect import functions as sf
 
 from spark_stream.expressions import quote
-from spark_stream.operators.frames import ORDER, Work, columns_of, named, struct
+from spark_stream.operators.frames import ORDER, UNORDERED, Work, columns_of, named, struct
 from spark_stream.operators.registry import implements
 from spark_stream.operators.windows import WINDOW_COLUMN, Windowed, windowed
 from synergy_nb.plan.catalogue import KINDS
@@ -20,7 +20,7 @@ from synergy_nb.plan.catalogue import KINDS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["compare", "counted_here", "distinct", "sort"]
+__all__ = ["compare", "counted_here", "distinct", "percentile", "sort", "top"]
 
 _NIBBLES: Final = "0123456789ABCDEF"
 
@@ -48,9 +48,26 @@ def _keys(by: Sequence[str], schema: Mapping[str, str]) -> dict[str, bool]:
     return {**keys, **{name: False for name in columns_of(schema) if name not in keys}}
 
 
-@implements("sort")
-def sort(work: Work) -> DataFrame:
-    """The tuples of each window in order; NULL is last in either direction, the remaining columns break ties."""
+class _Sorting(NamedTuple):
+    """How the rows of a window are sorted.
+
+    Parameters
+    ----------
+    parts
+        SQL of the fields by which structs of rows are in order, all columns among them.
+    places
+        Number of the field that holds a column.
+    """
+
+    parts: list[str]
+    places: dict[str, int]
+
+    def columns(self, work: Work) -> dict[str, str]:
+        """SQL of the columns of a result, from rows in `` row``."""
+        return {name: f"` row`.c{self.places[name]}" for name in columns_of(work.output)}
+
+
+def _sorting(work: Work) -> _Sorting:
     schema = work.schemas[0]
     parts: list[str] = []
     places: dict[str, int] = {}
@@ -64,11 +81,54 @@ def sort(work: Work) -> DataFrame:
     for name in turned:
         places[name] = len(parts)
         parts.append(quote(name))
-    windows = windowed(work)
-    rows = windows.by().agg(named(f"sort_array(collect_list({struct(parts)}))", " rows"))
+    return _Sorting(parts, places)
+
+
+@implements("sort")
+def sort(work: Work) -> DataFrame:
+    """The tuples of each window in order; NULL is last in either direction, the remaining columns break ties."""
+    sorting, windows = _sorting(work), windowed(work)
+    rows = windows.by().agg(named(f"sort_array(collect_list({struct(sorting.parts)}))", " rows"))
     rows = rows.select(sf.col(quote(WINDOW_COLUMN)), sf.expr("posexplode(` rows`)").alias(" place", " row"))
-    columns = {name: f"` row`.c{places[name]}" for name in columns_of(work.output)}
-    return windows.finished(rows, columns, "CAST(` place` AS BIGINT)")
+    return windows.finished(rows, sorting.columns(work), "CAST(` place` AS BIGINT)")
+
+
+@implements("top")
+def top(work: Work) -> DataFrame:
+    """The first tuples of each window or group, in the order of a sort."""
+    sorting, per = _sorting(work), list(work.params.get("per") or ())
+    windows = _for_groups(work, per)
+    groups = windows.by([named(quote(name), f" per {name}") for name in per])
+    first = f"slice(sort_array(collect_list({struct(sorting.parts)})), 1, {work.params['k']})"
+    rows = groups.agg(named(first, " rows")).select(sf.col(quote(WINDOW_COLUMN)), named("explode(` rows`)", " row"))
+    return windows.finished(rows, sorting.columns(work), "` row`")
+
+
+@implements("percentile")
+def percentile(work: Work) -> DataFrame:
+    """The value at a place among those of each window and group."""
+    by, name = list(work.params.get("by") or ()), work.params["name"]
+    windows = _for_groups(work, by)
+    groups = windows.by([named(quote(column), f" by {column}") for column in by])
+    rows = groups.agg(named(f"sort_array(collect_list({quote(work.params['value'])}))", " values"))
+    place = f"ceil({float(work.params['fraction'])!r}D * CAST(size(` values`) AS DOUBLE))"
+    found = {column: quote(f" by {column}") for column in by}
+    found[name] = f"get(` values`, CAST(greatest({place}, 1L) AS INT) - 1)"
+    order = struct(part for column in by for part in (f"{found[column]} IS NULL", found[column])) if by else UNORDERED
+    return windows.finished(rows, {column: found[column] for column in columns_of(work.output)}, order)
+
+
+def _for_groups(work: Work, by: Sequence[str]) -> Windowed:
+    """The input with its windows, to be grouped; sessions are those of the whole stream, not of each group."""
+    windows = windowed(work)
+    if not by or (work.params.get("window") or {}).get("kind") != "session":
+        return windows
+    names = columns_of(work.schemas[0])
+    rows = windows.by().agg(named(f"collect_list({struct(map(quote, names))})", " rows"))
+    rows = rows.select(sf.col(quote(WINDOW_COLUMN)), named("explode(` rows`)", " row"))
+    columns = [named(f"` row`.c{number}", name) for number, name in enumerate(names)]
+    window = sf.col(quote(WINDOW_COLUMN))
+    return windows._replace(frame=rows.select(window, *columns), window=window, keys=())
 
 
 @implements("distinct")

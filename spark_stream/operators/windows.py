@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pyspark.sql.connect import functions as sf
 
 from spark_stream.expressions import aggregate as call
-from spark_stream.expressions import quote
+from spark_stream.expressions import decaying, quote
 from spark_stream.operators.frames import (
     CLOCK,
     EVENT_TIME,
@@ -117,15 +117,37 @@ def _under(stream: DataFrame, bounds: str, name: str) -> Windowed:
 @implements("aggregate")
 def aggregate(work: Work) -> DataFrame:
     """One tuple a group and window, ordered by group."""
-    by, values = list(work.params["by"]), work.params["values"]
+    by, values, half_life = list(work.params["by"]), work.params["values"], work.params.get("half_life")
     windows = windowed(work)
     groups = windows.by([sf.col(quote(name)) for name in by])
-    calls = {name: call(text, work.schemas[0], work.output[name]) for name, text in values.items()}
-    rows = groups.agg(*(named(text, f" value {number}") for number, text in enumerate(calls.values())))
-    results = {name: quote(f" value {number}") for number, name in enumerate(calls)}
+    kept: list[Column] = []
+    results: dict[str, str] = {}
+    for number, (name, text) in enumerate(values.items()):
+        column = f" value {number}"
+        weighed = None if half_life is None else decaying(text, work.schemas[0])
+        if weighed is None:
+            kept.append(named(call(text, work.schemas[0], work.output[name]), column))
+            results[name] = quote(column)
+        else:
+            what, value = weighed
+            pair = struct(["unix_micros(`time`)", value])
+            kept.append(named(f"collect_list(CASE WHEN {value} IS NOT NULL THEN {pair} END)", column))
+            results[name] = _decayed(what, quote(column), windows, microseconds(half_life or 0.0))
+    rows = groups.agg(*kept)
     columns = {name: results.get(name, quote(name)) for name in columns_of(work.output)}
     order = struct(part for name in by for part in (f"{quote(name)} IS NULL", quote(name))) if by else UNORDERED
     return windows.finished(rows, columns, order)
+
+
+def _decayed(what: str, pairs: str, windows: Windowed, half_life: int) -> str:
+    """SQL for a sum, a count or an average of pairs of time and value, of which each counts by its age."""
+    result = f"(unix_micros({quote(WINDOW_COLUMN)}.end) - {windows.end + 1}L)"
+    share = f"pow(2.0D, CAST(p.c0 - {result} AS DOUBLE) / {max(half_life, 1)}.0D)"
+    weight = f"aggregate({pairs}, 0.0D, (a, p) -> a + {share})"
+    if what == "count":
+        return weight
+    total = f"aggregate({pairs}, 0.0D, (a, p) -> a + p.c1 * {share})"
+    return f"CASE WHEN size({pairs}) > 0 THEN {total if what == 'sum' else f'{total} / {weight}'} END"
 
 
 @implements("count")

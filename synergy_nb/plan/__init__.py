@@ -8,8 +8,8 @@ writes YAML, ``sql`` and ``sqltypes`` are the subset of SQL for expressions, ``u
 from __future__ import annotations
 
 from synergy_nb.plan.builder import Stream, plan, source
-from synergy_nb.plan.values import parse_window
 from synergy_nb.plan.checking import Operator, PlanError, Problem, QoS
 from synergy_nb.plan.queryplan import FORMAT, Plan
+from synergy_nb.plan.values import parse_window
 
 __all__ = ["FORMAT", "Operator", "Plan", "PlanError", "Problem", "QoS", "Stream", "parse_window", "plan", "source"]

@@ -86,7 +86,9 @@ class Stream(Methods):
         """
         return self._then(kind, others, params, _given(id=id))
 
-    def _then(self, kind: str, others: Sequence[Stream], params: Mapping[str, Any], profile: Mapping[str, Any]) -> Stream:
+    def _then(
+        self, kind: str, others: Sequence[Stream], params: Mapping[str, Any], profile: Mapping[str, Any]
+    ) -> Stream:
         return Stream(kind, params, [self, *others], profile)
 
     def sink(
@@ -164,7 +166,7 @@ def source(connector: Any, **params: Any) -> Stream:
     return Stream("source", {"connector": "python", **params}, [], profile, rows)
 
 
-@doordef _told() -> str:
+def _told() -> str:
     """Parameters of all connectors, for the docstring of :func:`source`."""
     lines: list[str] = []
     for connector, parameters in CONNECTORS.items():
@@ -178,7 +180,7 @@ def source(connector: Any, **params: Any) -> Stream:
 source.__doc__ = (source.__doc__ or "").replace("        .. parameters\n", _told())
 
 
-
+@door
 def plan(*plans: Plan, name: str | None = None, **qos: Any) -> Plan:
     """One plan of several sinks: ``plan(a.sink("x"), b.sink("y"), delay="2 s")``.
 

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from synergy_nb.plan.declaration import Declaration, Parameter
-from synergy_nb.plan.operators import aggregates, crypto, joins, ordered, rows, sources
+from synergy_nb.plan.operators import aggregates, crypto, joins, ordered, rows
 from synergy_nb.plan.operators.sources import CONNECTORS, SINK, SOURCE
 
 __all__ = ["ALL_COMPONENTS", "KINDS", "declare", "parameters_of"]

@@ -75,6 +75,7 @@ __all__ = [
 
 _LONGEST: Final = 10_000  # characters of one expression
 _ENGINE_TYPE: Final = {"int": "BIGINT", "float": "DOUBLE", "str": "STRING", "bool": "BOOLEAN"}
+_EXACT: Final = 2**53
 _FLIPPED: Final = {"lt": "gt", "lte": "gte", "gt": "lt", "gte": "lte", "eq": "eq", "neq": "neq"}
 _SIGNS: Final = {"add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%"}
 _BARE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -114,7 +115,7 @@ def canonical(expression: exp.Expression | str, schema: Mapping[str, str] | None
 
     Keywords are upper case, functions lower case, operands of AND, OR, ``+``, ``*``, ``=`` and ``<>`` in order
     (those of a longer sum or product only between integers: floating-point addition is not associative), literals on
-    the right of comparisons, IN lists sorted.
+    the right of comparisons and there without a fraction that is 0, IN lists sorted.
 
     Parameters
     ----------
@@ -255,6 +256,9 @@ def _normal(node: Any, kinds: Mapping[int, str]) -> Any:
             node.set(name, [_normal(part, kinds) if isinstance(part, exp.Expression) else part for part in argument])
         elif isinstance(argument, exp.Expression) and name != "to" and key != "column":
             node.set(name, _normal(argument, kinds))
+    if key in ("between", "in", *COMPARISONS):
+        for name, argument in list(node.args.items()):
+            node.set(name, [_whole(part) for part in argument] if isinstance(argument, list) else _whole(argument))
     if key in ("add", "mul", *COMPARISONS) and (_order(node.expression), key in ("lt", "lte")) < (
         _order(node.this),
         key in ("gt", "gte"),
@@ -278,6 +282,22 @@ def _normal(node: Any, kinds: Mapping[int, str]) -> Any:
         if inner.key in ("eq", "neq"):
             return (exp.NEQ if inner.key == "eq" else exp.EQ)(this=inner.this, expression=inner.expression)
     return node
+
+
+def _whole(node: Any) -> Any:
+    """A number that is compared, as an integer if it is one: 'bytes > 9.0' is 'bytes > 9'.
+
+    Up to 2**53 each integer is a float of its own, so a column of either type compares equally with both.
+    """
+    from sqlglot import exp  # noqa: PLC0415
+
+    number = node.this if getattr(node, "key", "") == "neg" else node
+    if getattr(number, "key", "") != "literal" or number.is_string or not float(number.name).is_integer():
+        return node
+    if float(number.name) >= _EXACT:
+        return node
+    whole = exp.Literal.number(int(float(number.name)))
+    return whole if number is node or whole.name == "0" else exp.Neg(this=whole)
 
 
 def _chain(node: Any, key: str, kinds: Mapping[int, str]) -> list[Any]:

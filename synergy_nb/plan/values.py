@@ -322,7 +322,6 @@ def _order(value: Any) -> list[str]:
     return keys
 
 
-
 def _order_text(keys: list[str]) -> str:
     from synergy_nb.plan.sql import quoted  # noqa: PLC0415 - in this direction, text only
 

@@ -20,9 +20,9 @@ import numpy as np
 import polars as pl
 
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
-from synergy_nb.plan.values import TYPES
 from synergy_nb.plan.frames import is_frame, one_off
 from synergy_nb.plan.units import duration, nearest
+from synergy_nb.plan.values import TYPES
 from synergy_nb.readable import seconds
 from synergy_nb.runtime.rows import FeedError, RowReader
 

@@ -36,6 +36,7 @@ from synergy_nb.dataflow.operators.windows import (
     SessionWindows,
     TimeWindows,
     Windows,
+    microseconds,
     window_of,
 )
 from synergy_nb.dataflow.tuples import END, START, Batch, empty
@@ -45,6 +46,8 @@ __all__ = ["SessionAggregate", "WindowAggregate", "aggregate", "count"]
 PANE: Final = "@pane"
 FIRST: Final = "@first"
 LAST: Final = "@last"
+#: Time of a result, in microseconds: the last of its window.
+RESULT: Final = pl.col("window_end").cast(pl.Int64) - 1
 REDUCING: Final = 3.0  # bytes that reducing needs for each byte of rows
 MERGING: Final = 3.0  # bytes that merging needs for each byte of partial results
 GATHERED: Final = 32_768  # rows of small batches that are reduced in one call
@@ -73,13 +76,15 @@ class WindowAggregate(OperatorLogic):
         self._windows = windows
         self._overlap = windows.overlap
         self._by = list(by)
-        self._values = Values(values, schema, context.output)
+        self._values = Values(values, schema, context.output, _half_life(context))
         self._pane: pl.Expr | None = None
         if isinstance(windows, TimeWindows):
             pane = windows.pane
             self._pane = (pl.col("time").cast(pl.Int64) // pane * pane).alias(PANE)
+            self._moment = pl.col(PANE) + (pane - 1)
             bounds = {PANE: "int"}
         else:
+            self._moment = pl.col(LAST) if self._sessions else RESULT
             bounds = dict.fromkeys((FIRST, LAST), "int") if self._sessions else dict.fromkeys(WINDOW, "time")
         self._keys = [*bounds, *self._by]
         kinds = {**bounds, **{name: schema[name] for name in self._by}}
@@ -158,7 +163,7 @@ class WindowAggregate(OperatorLogic):
         for tables, after, until in windows.portions(self._merged, PANE, self._forwarded, low, self.piece_bytes):
             closed = {name: windows.spread(table, PANE, after, until) for name, table in tables.items()}
             sets = {name: closed[f"set {name}"].select(*keys, MEMBER).unique() for name in self._sets}
-            merged = values.merge(closed["partials"], keys)
+            merged = values.merge(values.aged(closed["partials"], RESULT - self._moment), keys)
             finished = values.finish(merged, sets, keys)
             yield _ordered(finished, self.context.output, ["window_end", "window_start", *self._by])
         self._keep({name: windows.keep(table, PANE, low) for name, table in self._merged.items()})
@@ -197,7 +202,7 @@ class WindowAggregate(OperatorLogic):
 
     def _reduce(self, rows: pl.DataFrame) -> None:
         prepared = self._located(self._values.prepare(rows))
-        frames = [self._values.reduce(prepared, self._keys)]
+        frames = [self._values.reduce(prepared, self._keys, self._moment)]
         frames += [self._values.members(prepared, self._keys, name) for name in self._sets]
         tables = [frame.collect() for frame in frames]
         for fresh, table in zip(self._fresh.values(), tables, strict=True):
@@ -277,7 +282,9 @@ class SessionAggregate(WindowAggregate):
         self._due = self._next_due(low)
         keys = [*WINDOW, *self._by]
         finished = self._values.finish(
-            closed["partials"], {name: closed[f"set {name}"].select(*keys, MEMBER) for name in self._sets}, keys
+            self._values.aged(closed["partials"], RESULT - self._moment),
+            {name: closed[f"set {name}"].select(*keys, MEMBER) for name in self._sets},
+            keys,
         )
         return (_ordered(finished, self.context.output, ["window_end", "window_start", *self._by]),)
 
@@ -305,7 +312,7 @@ class SessionAggregate(WindowAggregate):
         sessions = runs.select(*self._by, *was, *now).unique()
         for name, rows in self._merged.items():
             if name == "partials":
-                lazy = self._values.merge(runs, self._keys)
+                lazy = self._values.merge(self._values.aged(runs, pl.col(LAST) - pl.col(was[1])), self._keys)
             else:
                 members = rows.lazy().rename(dict(zip(now, was, strict=True)))
                 lazy = members.join(sessions, on=[*self._by, *was], nulls_equal=True).select(self._empty[name].columns)
@@ -336,7 +343,7 @@ class CountWindowAggregate(Buffered):
     def __init__(self, context: Context, by: Sequence[str], values: Mapping[str, str]) -> None:
         super().__init__(context)
         self._by = list(by)
-        self._values = Values(values, context.inputs[0], context.output)
+        self._values = Values(values, context.inputs[0], context.output, _half_life(context))
         self._sets = self._values.sets(context.inputs[0])
 
     def prepare(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -348,13 +355,19 @@ class CountWindowAggregate(Buffered):
         keys = [ORDINAL, *WINDOW, *self._by]
         prepared = rows.lazy()
         sets = {name: self._values.members(prepared, keys, name) for name in self._sets}
-        finished = self._values.finish(self._values.reduce(prepared, keys), sets, keys)
+        finished = self._values.finish(self._values.reduce(prepared, keys, RESULT), sets, keys)
         return _ordered(finished, self.context.output, [ORDINAL, *self._by])
 
 
 def _ordered(rows: pl.LazyFrame, output: Mapping[str, str], order: Sequence[str]) -> pl.DataFrame:
     time = (pl.col("window_end") - pl.duration(microseconds=1)).alias("time")
     return rows.sort(order, nulls_last=True).select(time, *(name for name in output if name != "time")).collect()
+
+
+def _half_life(context: Context) -> int | None:
+    """Microseconds after which a tuple counts half, if it ever does."""
+    half_life = context.params.get("half_life")
+    return None if half_life is None else max(microseconds(half_life), 1)
 
 
 def _over_windows(context: Context, by: Sequence[str], values: Mapping[str, str]) -> OperatorLogic:

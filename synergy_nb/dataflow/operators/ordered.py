@@ -1,4 +1,4 @@
-"""Operators that see all rows of a window at once: sort, compare, distinct.
+"""Operators that see all rows of a window at once: sort, compare, distinct, top, percentile.
 
 They work on the windows of their input, or on their own; all leave window by window, in order of ``window_end``.
 """
@@ -13,7 +13,7 @@ from synergy_nb.dataflow.operators.base import WINDOW, Context, implements, kept
 from synergy_nb.dataflow.operators.windows import Buffered, SessionWindows, TimeWindows
 from synergy_nb.dataflow.tuples import END, Batch, empty
 
-__all__ = ["Compare", "Distinct", "Sort"]
+__all__ = ["Compare", "Distinct", "Percentile", "Sort", "Top"]
 
 
 def _windowed(rows: pl.DataFrame, output: Mapping[str, str]) -> pl.DataFrame:
@@ -150,3 +150,57 @@ class Compare(Buffered):
         super().load(tables)
         if self._counts is not None:
             (self._counts,) = tables["counts"]
+
+
+@implements("top")
+class Top(Sort):
+    """Keeps the first k rows of each window, or of each of its groups, in the order of a sort."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._k = int(context.params["k"])
+        self._per = list(context.params.get("per") or ())
+        self._within = [*self.groups, *self._per]
+
+    def finish(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The first rows in order."""
+        return super().finish(self._first(rows, self._within))
+
+    def compact(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The first rows of each pane, which is all that any window may need."""
+        if isinstance(self._windows, SessionWindows):
+            return rows  # each of them may be what holds a session together
+        if isinstance(self._windows, TimeWindows):
+            pane = (pl.col("time").cast(pl.Int64) // self._windows.pane).alias("@pane")
+            return self._first(rows.with_columns(pane), ["@pane", *self._per]).drop("@pane")
+        return self._first(rows, [*WINDOW, *self._per])
+
+    def _first(self, rows: pl.DataFrame, within: Sequence[str]) -> pl.DataFrame:
+        count = len(self.groups)
+        order, descending = self._order[count:], self._descending[count:]
+        ordered = rows.sort(order, descending=descending, nulls_last=True, maintain_order=True)
+        return ordered.filter(pl.int_range(pl.len()).over(within) < self._k)
+
+
+@implements("percentile")
+class Percentile(Buffered):
+    """One row a window and group, with the least value that at least the given fraction of the values do not exceed.
+
+    Of n values in order, that is the one at place ``ceil(fraction * n)``, from 1.
+    """
+
+    finishing = 6.0
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._by = list(context.params.get("by") or ())
+        values = pl.col(context.params["value"]).drop_nulls()
+        place = (values.len().cast(pl.Float64) * float(context.params["fraction"])).ceil().cast(pl.Int64) - 1
+        found = values.sort().get(pl.max_horizontal(place, pl.lit(0)), null_on_oob=True)
+        self._found = found.alias(context.params["name"])
+
+    def finish(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """One row a window and group, by group."""
+        keys = [*dict.fromkeys([*self.groups, "window_end", "window_start"]), *self._by]
+        found = rows.group_by(keys).agg(self._found).sort([*self.groups, *self._by], nulls_last=True)
+        return _windowed(found, self.context.output)

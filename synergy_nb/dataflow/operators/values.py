@@ -15,6 +15,7 @@ from synergy_nb.plan import sql
 __all__ = ["MEMBER", "Values"]
 
 MEMBER: Final = "@member"
+WEIGHT: Final = "@weight"
 
 
 class Values:
@@ -28,9 +29,19 @@ class Values:
         Schema of the input.
     kinds
         Types of the output columns.
+    half_life
+        Microseconds after which a tuple counts half in sums, counts and averages; None: all count alike.
     """
 
-    def __init__(self, values: Mapping[str, str], schema: Mapping[str, str], kinds: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        values: Mapping[str, str],
+        schema: Mapping[str, str],
+        kinds: Mapping[str, str],
+        half_life: int | None = None,
+    ) -> None:
+        self._half_life = half_life
+        self._decaying: list[str] = []  # columns of partial results that grow less with time
         self._arguments: dict[str, pl.Expr] = {}  # column to what it holds; computed before grouping
         self._types: dict[str, str] = {}
         self._partials: dict[str, tuple[pl.Expr, pl.Expr, str]] = {}  # column: reduce, merge, type
@@ -47,6 +58,8 @@ class Values:
 
     def _compile(self, name: str, node: Any, schema: Mapping[str, str]) -> pl.Expr:
         key = node.key
+        if key == "count" and node.this.key == "star" and self._half_life is not None:
+            return self._decayed("len", "*", pl.col(WEIGHT))
         if key == "count" and node.this.key == "star":
             return self._partial("len", "*", pl.len().cast(pl.Int64), pl.Expr.sum, "int")
         distinct = node.this.key == "distinct"
@@ -61,6 +74,12 @@ class Values:
             most = pl.Expr.nan_max if kind == "float" else pl.Expr.max
             return self._partial("max", column, most(value), most, kind)
         number = self._partial("count", column, value.count().cast(pl.Int64), pl.Expr.sum, "int")
+        if self._half_life is not None:
+            weight = self._decayed("count", column, pl.col(WEIGHT).filter(value.is_not_null()))
+            if key == "count":
+                return weight
+            total = self._decayed("sum", column, value.cast(pl.Float64) * pl.col(WEIGHT))
+            return pl.when(number > 0).then(total if key == "sum" else total / weight)
         if key == "count":
             return number
         total = self._partial("sum", column, value.sum(), pl.Expr.sum, kind)
@@ -77,6 +96,13 @@ class Values:
         self._arguments[column] = expression.alias(column)
         self._types[column] = kind
         return column, kind
+
+    def _decayed(self, what: str, column: str, weighed: pl.Expr) -> pl.Expr:
+        """The sum of what tuples count for; it is that of a moment, and grows less from then on."""
+        found = self._partial(f"decayed {what}", column, weighed.sum(), pl.Expr.sum, "float")
+        name = found.meta.output_name()
+        self._decaying = list(dict.fromkeys([*self._decaying, name]))
+        return found
 
     def _partial(self, what: str, column: str, reduce: pl.Expr, merge: Any, kind: str) -> pl.Expr:
         name = f"@{what} {column}"
@@ -96,9 +122,21 @@ class Values:
         """``rows`` with the arguments of all calls as columns."""
         return rows.lazy().with_columns(*self._arguments.values()) if self._arguments else rows.lazy()
 
-    def reduce(self, prepared: pl.LazyFrame, keys: Sequence[str]) -> pl.LazyFrame:
-        """Partial results by ``keys``."""
+    def reduce(self, prepared: pl.LazyFrame, keys: Sequence[str], moment: pl.Expr) -> pl.LazyFrame:
+        """Partial results by ``keys``; those that decay are of a ``moment`` in microseconds, and no tuple is later."""
+        if self._half_life is not None:
+            prepared = prepared.with_columns(self._share(moment - pl.col("time").cast(pl.Int64)).alias(WEIGHT))
         return prepared.group_by(keys).agg(reduce for reduce, _, _ in self._partials.values())
+
+    def aged(self, partials: pl.LazyFrame, age: pl.Expr) -> pl.LazyFrame:
+        """Partial results of a moment that is by ``age``, in microseconds, later than theirs."""
+        if not self._decaying:
+            return partials
+        return partials.with_columns(pl.col(self._decaying) * self._share(age))
+
+    def _share(self, age: pl.Expr) -> pl.Expr:
+        """What a tuple of an age, in microseconds, counts for."""
+        return pl.lit(2.0).pow(-age.cast(pl.Float64) / float(self._half_life or 1))
 
     def merge(self, partials: pl.LazyFrame, keys: Sequence[str]) -> pl.LazyFrame:
         """Partial results of equal ``keys`` as one."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from synergy_nb.plan.declaration import OWN_WINDOW, Declaration, Example, Flow, Parameter
 from synergy_nb.plan.schemas import IMPLICIT, Derivation, Schema, own_window
-from synergy_nb.plan.values import CALLS, NAME, WINDOW, columns
+from synergy_nb.plan.values import CALLS, NAME, POSITIVE, WINDOW, columns
 
 __all__ = ["AGGREGATE", "COUNT"]
 
@@ -30,9 +30,16 @@ def _aggregate(it: Derivation) -> Schema:
             texts[name], columns[name] = found
             if columns[name] == "null":
                 it.wrong(f"values.{name}", text, "a value with a type, such as CAST(NULL AS int)")
+            elif "half_life" in it.params and _decays(texts[name]):
+                columns[name] = "float"
     it.rewrite("values", texts)
     it.window = it.params.get("window")
     return it.output("values", columns, windowed=True)
+
+
+def _decays(call: str) -> bool:
+    """Whether a canonical call counts or adds up tuples, each of which may count for less than one."""
+    return call.startswith(("sum(", "count(")) and not call.startswith("count(DISTINCT")
 
 
 def _groups(params: Mapping[str, Any], flow: Flow) -> float:
@@ -44,13 +51,25 @@ def _groups(params: Mapping[str, Any], flow: Flow) -> float:
 AGGREGATE: Final = Declaration(
     kind="aggregate",
     help="One tuple a group and window.",
-    note="**Group columns come out in alphabetical order**: here `destination`, then `source`. The order of `by` does not "
+    note="**Group columns come out in alphabetical order**: here `destination`, then `source`. The order of `by` does "
+    "not "
     "change the groups, and [equal work has equal names](#names-of-streams): if it changed the columns, two people who "
-    "group by the same columns could not share a stream. The same holds for `on` of a join. A `project` behind it brings "
+    "group by the same columns could not share a stream. The same holds for `on` of a join. A `project` behind it "
+    "brings "
     "columns into any order.",
-    python=('sums = packets.aggregate(by=["source", "destination"], window="20 min", total="sum(bytes)")',),
+    python=(
+        'sums = packets.aggregate(by=["source", "destination"], window="20 min", total="sum(bytes)")',
+        'recent = packets.aggregate(window="1 min every 10 s", load="sum(bytes)", half_life="5 s")',
+    ),
     yaml=(
-        "sums: {kind: aggregate, input: packets, by: [source, destination], window: 20 min, values: {total: sum(bytes)}}",
+        (
+            "sums: {kind: aggregate, input: packets, by: [source, destination], window: 20 min, "
+            "values: {total: sum(bytes)}}"
+        ),
+        (
+            "recent: {kind: aggregate, input: packets, window: 1 min every 10 s, values: {load: sum(bytes)}, "
+            "half_life: 5 s}"
+        ),
     ),
     example=Example(lambda packets, _: packets.aggregate(by="source", window="1 s", n="sum(bytes)")),
     parameters={
@@ -62,9 +81,18 @@ AGGREGATE: Final = Declaration(
             "`max(x)`, `avg(x)`",
             spelling="values",
         ),
+        "half_life": Parameter(
+            POSITIVE,
+            "time after which a tuple counts half in `sum`, `count` and `avg`: one of age a, by the time of the "
+            "result, "
+            "counts 0.5 ^ (a / `half_life`). Sums and counts are then floats",
+            None,
+            "none: all tuples of a window count alike",
+            spelling="keyword",
+        ),
     },
     columns=_aggregate,
-    shaping=frozenset({"by", "values"}),
+    shaping=frozenset({"by", "values", "half_life"}),
     cost=2e-6,
     selectivity=0.1,
     given=_groups,
@@ -74,7 +102,7 @@ AGGREGATE: Final = Declaration(
     agrees=_OF_SETS,
     remedy="shorten its window, or group by columns with fewer values",
     brief=lambda params: ", ".join(params["values"].values()),
-)  # fmt: skip
+)
 
 
 def _count(it: Derivation) -> Schema:

@@ -32,7 +32,8 @@ def _recoded(it: Derivation, kinds: Mapping[str, str], needed: Sequence[str] | N
 
 ENCRYPT: Final = Declaration(
     kind="encrypt",
-    help="AES-256-GCM over single values, so that peers in between carry what they cannot read. Encrypted columns are of "
+    help="AES-256-GCM over single values, so that peers in between carry what they cannot read. Encrypted columns are "
+    "of "
     "type bytes.",
     python=('sealed = packets.encrypt("source", "destination", key="mine")',),
     yaml=("sealed: {kind: encrypt, input: packets, columns: [source, destination], key: mine}",),
@@ -40,7 +41,7 @@ ENCRYPT: Final = Declaration(
         "columns": Parameter(columns(1), "columns that become unreadable", spelling="many"),
         "key": Parameter(
             NAME,
-            "name of a key; the secret itself is never in a plan (`Cluster(keys={\"mine\": ...})`, `synergy run --key "
+            'name of a key; the secret itself is never in a plan (`Cluster(keys={"mine": ...})`, `synergy run --key '
             "mine=FILE`)",
             spelling="keyword",
         ),
@@ -52,7 +53,7 @@ ENCRYPT: Final = Declaration(
     keeps_order=True,
     needs_order="what a value is encrypted to depends on the position of its tuple",
     brief=lambda params: ", ".join(params["columns"]),
-)  # fmt: skip
+)
 
 DECRYPT: Final = Declaration(
     kind="decrypt",

@@ -65,7 +65,8 @@ def _join(it: Derivation) -> Schema:
 
 JOIN: Final = Declaration(
     kind="join",
-    help="Pairs of tuples of two streams with equal columns, whose times are close; `time` is the later one. Windows are "
+    help="Pairs of tuples of two streams with equal columns, whose times are close; `time` is the later one. Windows "
+    "are "
     "kept only by a join on `window_start` and `window_end`.",
     python=(
         'replies = packets.filter("link = \'A\'").join(packets.filter("link = \'B\'"), on="source", within="2 s")',
@@ -89,4 +90,4 @@ JOIN: Final = Declaration(
     agrees="which tuples are pairs depends on their times and columns alone",
     remedy="shorten the span within which tuples are joined, or filter its inputs",
     brief=lambda params: "on " + ", ".join(params["on"]),
-)  # fmt: skip
+)

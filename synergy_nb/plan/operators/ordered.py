@@ -1,4 +1,4 @@
-"""Operators that see all tuples of a window at once: sort, compare, distinct."""
+"""Operators that see all tuples of a window at once: sort, compare, distinct, top, percentile."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from synergy_nb.plan.schemas import (
     with_windows,
 )
 from synergy_nb.plan.units import format_fraction
-from synergy_nb.plan.values import COLUMN, FRACTION, ORDER, columns
+from synergy_nb.plan.values import COLUMN, FRACTION, NAME, ORDER, columns, integer
 
-__all__ = ["COMPARE", "DISTINCT", "SORT"]
+__all__ = ["COMPARE", "DISTINCT", "PERCENTILE", "SORT", "TOP"]
 
 
 def _sort(it: Derivation) -> Schema:
@@ -78,7 +78,8 @@ def _compare(it: Derivation) -> Schema:
 
 COMPARE: Final = Declaration(
     kind="compare",
-    help="Keeps the tuples whose column `value` is larger than that of more than `fraction` of all tuples of their window. "
+    help="Keeps the tuples whose column `value` is larger than that of more than `fraction` of all tuples of their "
+    "window. "
     "The input must have windows; its order is kept. A second input, in Python `count=`, may be a count of the same "
     "windows, so that they need not be counted again.",
     python=('top = sums.compare("total", "95 %")',),
@@ -106,7 +107,7 @@ COMPARE: Final = Declaration(
     agrees="which tuples of a window stay does not depend on their order",
     remedy="shorten the window of its input",
     brief=lambda params: f"{params['value']} over {format_fraction(params['fraction'])}",
-)  # fmt: skip
+)
 
 
 def _counted(packets: Any) -> Any:
@@ -146,4 +147,101 @@ DISTINCT: Final = Declaration(
     needs_order="of tuples that are alike, the first one stays",
     remedy="shorten its window, or compare fewer columns",
     brief=lambda params: "on " + ", ".join(params["on"]) if params.get("on") else "",
+)
+
+
+def _top(it: Derivation) -> Schema:
+    for name in it.params.get("per", ()):
+        it.column("per", name, it.input)
+    return _sort(it)
+
+
+TOP: Final = Declaration(
+    kind="top",
+    help="The first few tuples of each window in the order of some columns; the remaining columns break ties.",
+    python=('busiest = sums.top(10, "total desc")', 'busiest_by_source = sums.top(1, "total desc", per="source")'),
+    yaml=(
+        "busiest: {kind: top, input: sums, k: 10, by: [total desc]}",
+        "busiest_by_source: {kind: top, input: sums, k: 1, by: [total desc], per: [source]}",
+    ),
+    example=Example(
+        lambda packets, _: packets.top(2, "bytes desc", per="link", window="10 s every 5 s"),
+        "SELECT e - INTERVAL 1 MICROSECOND AS time, s, e, in0.* EXCLUDE (time, pos) FROM in0 JOIN w ON time >= s AND "
+        "time < e QUALIFY row_number() OVER (PARTITION BY e, link ORDER BY bytes DESC NULLS LAST, source, port NULLS "
+        "LAST, weight NULLS LAST, ok NULLS LAST, pos) <= 2 ORDER BY e, bytes DESC NULLS LAST, link NULLS LAST, source, "
+        "port NULLS LAST, weight NULLS LAST, ok NULLS LAST",
+        (10, 5),
+    ),
+    parameters={
+        "k": Parameter(integer(1), "number of tuples that stay"),
+        "by": Parameter(ORDER, "columns, each alone (ascending) or with `desc`", spelling="many"),
+        "per": Parameter(
+            columns(0),
+            "that many for each combination of values of these columns",
+            [],
+            "none: of the whole window",
+            spelling="keyword",
+        ),
+        "window": OWN_WINDOW,
+    },
+    columns=_top,
+    cost=2e-6,
+    given=lambda params, flow: min(flow.taken, flow.windows * params["k"]),
+    state="tuples",
+    span=_window_length,
+    waits=True,
+    agrees="the tuples of a window are the same in any order of arrival, and so is their order then",
+    remedy="shorten its window, or aggregate before it",
+    brief=lambda params: f"{params['k']} by {', '.join(params['by'])}",
+)
+
+
+def _percentile(it: Derivation) -> Schema:
+    own_window(it)
+    columns: dict[str, str] = {}
+    for name in it.params.get("by", ()):
+        if name in IMPLICIT:
+            it.wrong("by", name, "a column other than time and the bounds of windows, which group by themselves")
+        elif it.column("by", name, it.input):
+            columns[name] = it.input[name]
+    value = it.params.get("value")
+    if value is not None and it.column("value", value, it.input, ORDERED) and "name" in it.params:
+        if it.params["name"] in columns:
+            it.wrong("name", it.params["name"], "a name that is not in 'by'")
+        columns[it.params["name"]] = it.input[value]
+    return it.output("name", columns, windowed=True)
+
+
+PERCENTILE: Final = Declaration(
+    kind="percentile",
+    help="A percentile of each window, or of each group within it, as one tuple: the least value that is not exceeded "
+    "by "
+    "`fraction` of the values. It is one of the values, as with `quantile_disc` in SQL; NULLs do not count.",
+    python=('p95 = packets.percentile("bytes", "95 %", by="link", window="1 min")',),
+    yaml=("p95: {kind: percentile, input: packets, value: bytes, fraction: 95 %, by: [link], window: 1 min}",),
+    example=Example(
+        lambda packets, _: packets.percentile("bytes", "60 %", by="link", window="10 s"),
+        "SELECT e - INTERVAL 1 MICROSECOND AS time, s, e, link, (list(bytes ORDER BY bytes) FILTER (bytes IS NOT NULL))"
+        "[greatest(ceil(0.6::DOUBLE * count(bytes)), 1)::BIGINT] FROM in0 JOIN w ON time >= s AND time < e "
+        "GROUP BY s, e, link ORDER BY e, link NULLS LAST",
+        (10, 10),
+    ),
+    parameters={
+        "value": Parameter(COLUMN, "a column of type int, float, str or time"),
+        "fraction": Parameter(FRACTION, "`95 %` or 0.95; 50 % is the median"),
+        "by": Parameter(columns(0), "columns to group by", [], "none: one group", spelling="keyword"),
+        "name": Parameter(NAME, "column of the percentile", "percentile", spelling="keyword"),
+        "window": OWN_WINDOW._replace(spelling="keyword"),
+    },
+    columns=_percentile,
+    shaping=frozenset({"value", "by", "name"}),
+    cost=2e-6,
+    selectivity=0.1,
+    guessed=True,
+    state="tuples",
+    span=_window_length,
+    waits=True,
+    agrees="the values of a window are the same in any order of arrival",
+    remedy="shorten its window",
+    brief=lambda params: f"{format_fraction(params['fraction'])} of {params['value']}",
 )

@@ -54,7 +54,8 @@ def _project(it: Derivation) -> Schema:
 
 PROJECT: Final = Declaration(
     kind="project",
-    help="New columns. What is not named is dropped, but for `time` and the bounds of windows, which are kept by themselves.",
+    help="New columns. What is not named is dropped, but for `time` and the bounds of windows, which are kept by "
+    "themselves.",
     python=('pairs = packets.project("source", "destination", kB="bytes / 1000")',),
     yaml=(
         "pairs: {kind: project, input: packets, columns: {source: source, destination: destination, kB: bytes / 1000}}",
@@ -73,11 +74,12 @@ PROJECT: Final = Declaration(
     keeps_order=True,
     agrees="it looks at each tuple by itself",
     brief=lambda params: ", ".join(params["columns"]),
-)  # fmt: skip
+)
 
 SAMPLE: Final = Declaration(
     kind="sample",
-    help="About a fraction of the tuples, chosen by their position: the same stream gives the same sample, wherever it runs.",
+    help="About a fraction of the tuples, chosen by their position: the same stream gives the same sample, wherever it "
+    "runs.",
     python=('some = packets.sample("10 %", seed=7)',),
     yaml=("some: {kind: sample, input: packets, fraction: 10 %, seed: 7}",),
     example=Example(lambda packets, _: packets.sample(0.999)),
@@ -89,7 +91,7 @@ SAMPLE: Final = Declaration(
     keeps_order=True,
     needs_order="tuples are drawn by their positions",
     brief=lambda params: format_fraction(params["fraction"]),
-)  # fmt: skip
+)
 
 DELAY: Final = Declaration(
     kind="delay",
@@ -104,7 +106,8 @@ DELAY: Final = Declaration(
         "cost": Parameter(DURATION, "time that each tuple takes: `10 us`"),
         "component": Parameter(
             NAME,
-            "name of one of many components that stand for different work: only peers that offer the component `delay:` "
+            "name of one of many components that stand for different work: only peers that offer the component "
+            "`delay:` "
             "and that name execute it, and its stream is another one than that of other names",
             None,
             "any peer",
@@ -115,4 +118,4 @@ DELAY: Final = Declaration(
     keeps_all=True,
     agrees="it passes each tuple on",
     off_spark=lambda _: "it is there to keep a peer busy",
-)  # fmt: skip
+)

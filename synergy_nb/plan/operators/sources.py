@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -49,19 +48,33 @@ FORMATS: Final = ("csv", "http", "ncsa", "parquet", "tcp")
 TRACE_SCHEMAS: Final[Mapping[str, Mapping[str, str]]] = {
     "http": {"time": "time", "host": "str", "file": "str", "directory": "str", "operation": "str", "request": "str"},
     "ncsa": {
-        "time": "time", "host": "str", "file": "str", "directory": "str", "request": "str", "status": "int",
+        "time": "time",
+        "host": "str",
+        "file": "str",
+        "directory": "str",
+        "request": "str",
+        "status": "int",
         "bytes": "int",
     },
     "tcp": {
-        "time": "time", "source": "str", "destination": "str", "source_port": "int", "destination_port": "int",
+        "time": "time",
+        "source": "str",
+        "destination": "str",
+        "source_port": "int",
+        "destination_port": "int",
         "bytes": "int",
     },
     "packets": {
-        "time": "time", "link": "str", "source": "str", "destination": "str", "source_port": "int",
-        "destination_port": "int", "bytes": "int",
+        "time": "time",
+        "link": "str",
+        "source": "str",
+        "destination": "str",
+        "source_port": "int",
+        "destination_port": "int",
+        "bytes": "int",
     },
     "peers": {"time": "time", "peer": "str", "metric": "str", "target": "str", "value": "float"},
-}  # fmt: skip
+}
 _TIME_NAMES: Final = ("time", "timestamp", "ts", "datetime", "date")
 
 
@@ -106,7 +119,9 @@ CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
             "the file. A relative path counts from the current directory of the command or notebook that starts the "
             "peers, not from the plan file; each peer that may run the source must see it",
         ),
-        "format": Parameter(choice(*FORMATS), "`csv`, `parquet`, `http`, `ncsa` or `tcp`; all but Parquet may be gzipped"),
+        "format": Parameter(
+            choice(*FORMATS), "`csv`, `parquet`, `http`, `ncsa` or `tcp`; all but Parquet may be gzipped"
+        ),
         "columns": Parameter(
             COLUMN_TYPES,
             "column to type, of csv and parquet and only there; columns that are not named are not read",
@@ -138,9 +153,7 @@ CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
         "rate": Parameter(RATE, "mean packets a second of event time", DEFAULT_RATE),
         "sources": Parameter(integer(1, 100_000), "ON/OFF sources that are added up", 64),
         "hosts": Parameter(integer(2, 1_000_000), "hosts", 500),
-        "links": Parameter(
-            ValueType("names", _links), "names of links, or how many (called A, B, ...)", ["A", "B"]
-        ),
+        "links": Parameter(ValueType("names", _links), "names of links, or how many (called A, B, ...)", ["A", "B"]),
         "duration": Parameter(POSITIVE, "event time after which the stream ends", None, "never"),
         "speed": Parameter(FACTOR, _SPEED, 1.0),
         "count": Parameter(integer(1), "packets after which the stream ends", None, "never"),
@@ -180,7 +193,7 @@ CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
         ),
         "rate": _EXPECTED_RATE,
     },
-}  # fmt: skip
+}
 
 #: Words for the connectors that there are, with the way to tables and functions of one's own.
 CONNECTOR: Final = (
@@ -270,14 +283,18 @@ SOURCE: Final = Declaration(
     kind="source",
     help="Where a stream begins.",
     inputs=(0, 0),
-    parameters={"connector": Parameter(ValueType("connector", _connector, choices=tuple(CONNECTORS)), "what gives the tuples")},
+    parameters={
+        "connector": Parameter(
+            ValueType("connector", _connector, choices=tuple(CONNECTORS)), "where the tuples come from"
+        ),
+    },
     columns=_source,
     shaping=frozenset({"connector", "format", "columns", "time"}),
     component="connector",
     agrees="replicas of a source read the same tuples",
     off_spark=_off_spark,
     brief=_brief,
-)  # fmt: skip
+)
 
 SINK: Final = Declaration(
     kind="sink",

@@ -1,0 +1,361 @@
+"""Methods of streams, one for each kind of operator: docs/generate.py writes them from the declarations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from synergy_nb.plan.builder import Stream
+
+__all__ = ["Methods"]
+
+
+class Methods:
+    """What reads a stream."""
+
+    __slots__ = ()
+
+    def _then(
+        self, kind: str, others: Sequence[Stream], params: Mapping[str, Any], profile: Mapping[str, Any]
+    ) -> Stream:
+        """The stream of an operator that reads this stream and others."""
+        raise TypeError(f"{kind}: {self!r}; expected a stream")
+
+    def filter(self, where: str, **profile: Any) -> Stream:
+        """Keeps the tuples for which ```where``` is true (so not those for which it is NULL).
+
+        Parameters
+        ----------
+        where
+            A condition in SQL.
+        profile
+            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
+        """
+        return self._then("filter", (), {"where": where}, profile)
+
+    def project(
+        self,
+        *columns: str | Mapping[str, str],
+        id: str | None = None,  # noqa: A002 - as everywhere
+        cost: Any = None,
+        selectivity: float | None = None,
+        at: str | None = None,
+        engine: str | None = None,
+        **named: str,
+    ) -> Stream:
+        """New columns.
+
+        What is not named is dropped, but for ``time`` and the bounds of windows, which are kept by themselves.
+
+        Parameters
+        ----------
+        columns, named
+            New columns, each with its expression in SQL; a list of names keeps these columns.
+        id, cost, selectivity, at, engine
+            See :class:`Stream`.
+        """
+        return self._then(
+            "project",
+            (),
+            {"columns": _columns(columns, named)},
+            _given(id=id, cost=cost, selectivity=selectivity, at=at, engine=engine),
+        )
+
+    def sample(self, fraction: Any, seed: int | None = None, **profile: Any) -> Stream:
+        """About a fraction of the tuples, chosen by their position: the same stream gives the same sample, wherever it
+        runs.
+
+        Parameters
+        ----------
+        fraction
+            Share of the tuples that stays: ``10 %`` or 0.1.
+        seed
+            Another seed, another sample. Default: 0.
+        profile
+            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
+        """
+        return self._then("sample", (), {"fraction": fraction, "seed": seed}, profile)
+
+    def delay(self, cost: Any, component: str | None = None, **profile: Any) -> Stream:
+        """Takes a time for every tuple and passes it on unchanged, for experiments.
+
+        Parameters
+        ----------
+        cost
+            Time that each tuple takes: ``10 us``.
+        component
+            Name of one of many components that stand for different work: only peers that offer the component ``delay:``
+            and that name execute it, and its stream is another one than that of other names. Default: any peer.
+        profile
+            ``id``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
+        """
+        return self._then("delay", (), {"cost": cost, "component": component}, profile)
+
+    def union(self, *others: Stream, **profile: Any) -> Stream:
+        """All tuples of two or more streams with the same columns in the same order, and equal windows.
+
+        Parameters
+        ----------
+        others
+            At least 1 more.
+        profile
+            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
+        """
+        return self._then("union", others, {}, profile)
+
+    def join(
+        self,
+        other: Stream,
+        on: str | Iterable[str],
+        within: Any,
+        suffix: str | None = None,
+        **profile: Any,
+    ) -> Stream:
+        """Pairs of tuples of two streams with equal columns, whose times are close; ```time``` is the later one.
+
+        Windows are kept only by a join on ``window_start`` and ``window_end``.
+
+        Parameters
+        ----------
+        other
+            The right stream.
+        on
+            Columns that are equal on both sides.
+        within
+            Times are at most this far apart: ``5 s``.
+        suffix
+            Added to a right column whose name is taken. Default: ``_right``.
+        profile
+            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
+        """
+        return self._then("join", (other,), {"on": _names(on), "within": within, "suffix": suffix}, profile)
+
+    def aggregate(
+        self,
+        by: str | Iterable[str] | None = None,
+        window: Any = None,
+        values: Mapping[str, str] | None = None,
+        *,
+        half_life: Any = None,
+        id: str | None = None,  # noqa: A002 - as everywhere
+        cost: Any = None,
+        selectivity: float | None = None,
+        at: str | None = None,
+        engine: str | None = None,
+        **named: str,
+    ) -> Stream:
+        """One tuple a group and window.
+
+        Parameters
+        ----------
+        by
+            Columns to group by. Default: none: one group.
+        window
+            See windows.
+        values, named
+            New columns, each an aggregate call: ``count(*)``, ``count(x)``, ``count(distinct x)``, ``sum(x)``,
+            ``min(x)``, ``max(x)``, ``avg(x)``.
+        half_life
+            Time after which a tuple counts half in ``sum``, ``count`` and ``avg``: one of age a, by the time of the
+            result, counts 0.5 ^ (a / ``half_life``). Sums and counts are then floats. Default: none: all tuples of a
+            window count alike.
+        id, cost, selectivity, at, engine
+            See :class:`Stream`.
+        """
+        return self._then(
+            "aggregate",
+            (),
+            {"by": _names(by), "window": window, "values": {**(values or {}), **named}, "half_life": half_life},
+            _given(id=id, cost=cost, selectivity=selectivity, at=at, engine=engine),
+        )
+
+    def count(self, name: str | None = None, window: Any = None, **profile: Any) -> Stream:
+        """The number of tuples of each window, as one tuple.
+
+        Parameters
+        ----------
+        name
+            Column of the number. Default: ``n``.
+        window
+            Needed if the input has no windows, refused if it has: see windows. Default: those of the input.
+        profile
+            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
+        """
+        return self._then("count", (), {"name": name, "window": window}, profile)
+
+    def sort(self, *by: str, window: Any = None, **profile: Any) -> Stream:
+        """Orders the tuples of each window; the remaining columns break ties.
+
+        Parameters
+        ----------
+        by
+            Columns, each alone (ascending) or with ``desc``.
+        window
+            Needed if the input has no windows, refused if it has: see windows. Default: those of the input.
+        profile
+            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
+        """
+        return self._then("sort", (), {"by": list(by), "window": window}, profile)
+
+    def compare(
+        self,
+        value: str,
+        fraction: Any,
+        *,
+        by: str | Iterable[str] | None = None,
+        count: Stream | None = None,
+        **profile: Any,
+    ) -> Stream:
+        """Keeps the tuples whose column ```value```` is larger than that of more than ````fraction``` of all tuples of
+        their window.
+
+        The input must have windows; its order is kept. A second input, in Python ``count=``, may be a count of the same
+        windows, so that they need not be counted again.
+
+        Parameters
+        ----------
+        value
+            A column of type int, float, str or time.
+        fraction
+            ``95 %`` or 0.95.
+        by
+            Compare within groups of equal values of these columns; not beside a count. Default: none: the whole window.
+        count
+            Another stream, see above.
+        profile
+            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
+        """
+        return self._then(
+            "compare",
+            () if count is None else (count,),
+            {"value": value, "fraction": fraction, "by": _names(by)},
+            profile,
+        )
+
+    def distinct(self, *on: str, window: Any = None, **profile: Any) -> Stream:
+        """The first tuple of each window for each combination of values of some columns.
+
+        Parameters
+        ----------
+        on
+            Columns whose values are compared. Default: all but time.
+        window
+            Needed if the input has no windows, refused if it has: see windows. Default: those of the input.
+        profile
+            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
+        """
+        return self._then("distinct", (), {"on": list(on) or None, "window": window}, profile)
+
+    def top(
+        self,
+        k: int,
+        *by: str,
+        per: str | Iterable[str] | None = None,
+        window: Any = None,
+        **profile: Any,
+    ) -> Stream:
+        """The first few tuples of each window in the order of some columns; the remaining columns break ties.
+
+        Parameters
+        ----------
+        k
+            Number of tuples that stay.
+        by
+            Columns, each alone (ascending) or with ``desc``.
+        per
+            That many for each combination of values of these columns. Default: none: of the whole window.
+        window
+            Needed if the input has no windows, refused if it has: see windows. Default: those of the input.
+        profile
+            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
+        """
+        return self._then("top", (), {"k": k, "by": list(by), "per": _names(per), "window": window}, profile)
+
+    def percentile(
+        self,
+        value: str,
+        fraction: Any,
+        *,
+        by: str | Iterable[str] | None = None,
+        name: str | None = None,
+        window: Any = None,
+        **profile: Any,
+    ) -> Stream:
+        """A percentile of each window, or of each group within it, as one tuple: the least value that is not exceeded
+        by ```fraction``` of the values.
+
+        It is one of the values, as with ``quantile_disc`` in SQL; NULLs do not count.
+
+        Parameters
+        ----------
+        value
+            A column of type int, float, str or time.
+        fraction
+            ``95 %`` or 0.95; 50 % is the median.
+        by
+            Columns to group by. Default: none: one group.
+        name
+            Column of the percentile. Default: ``percentile``.
+        window
+            Needed if the input has no windows, refused if it has: see windows. Default: those of the input.
+        profile
+            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
+        """
+        return self._then(
+            "percentile",
+            (),
+            {"value": value, "fraction": fraction, "by": _names(by), "name": name, "window": window},
+            profile,
+        )
+
+    def encrypt(self, *columns: str, key: str, **profile: Any) -> Stream:
+        """AES-256-GCM over single values, so that peers in between carry what they cannot read.
+
+        Encrypted columns are of type bytes.
+
+        Parameters
+        ----------
+        columns
+            Columns that become unreadable.
+        key
+            Name of a key; the secret itself is never in a plan (``Cluster(keys={"mine": ...})``, ``synergy run --key
+            mine=FILE``).
+        profile
+            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
+        """
+        return self._then("encrypt", (), {"columns": list(columns), "key": key}, profile)
+
+    def decrypt(self, columns: Mapping[str, str], *, key: str, **profile: Any) -> Stream:
+        """Makes encrypted columns readable again.
+
+        Parameters
+        ----------
+        columns
+            Column to the type that it had before it was encrypted.
+        key
+            Name of the key that it was encrypted with.
+        profile
+            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
+        """
+        return self._then("decrypt", (), {"columns": columns, "key": key}, profile)
+
+
+def _names(names: str | Iterable[str] | None) -> list[str] | None:
+    return None if names is None else [names] if isinstance(names, str) else list(names)
+
+
+def _columns(columns: Sequence[str | Mapping[str, str]], named: Mapping[str, str]) -> dict[str, Any]:
+    from synergy_nb.plan.sql import quoted  # noqa: PLC0415 - kept beside its only use
+
+    result: dict[str, Any] = {}
+    for each in columns:
+        if isinstance(each, Mapping):
+            result.update(each)
+        else:
+            result[each] = quoted(each) if isinstance(each, str) else each
+    return {**result, **named}
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
