@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from synergy_nb.readable import seconds, share
+from synergy_nb.events import GraphSelected, ProbeDropped, ReplicaDecided
+from synergy_nb.readable import counted, seconds, share
 
 if TYPE_CHECKING:
     from synergy_nb.explanation import Explanation
@@ -67,32 +68,36 @@ def lines(explanation: Explanation) -> list[str]:
         told.append("  placed: " + explanation.placed.replace("\n", "\n    "))
     told.extend(f"  taken over: {move}" for move in explanation.takeovers)
     told.extend(f"  moved: {move}" for move in explanation.moves)
+    told.extend(f"  moving: {name} from {at} to {to}" for name, (at, to) in explanation.moving.items())
+    told.extend(
+        f"  too late: {counted(rows, 'row')} at {name}, dropped" for name, rows in explanation.late.items() if rows
+    )
     if explanation.left:
         told.append(f"  degree {explanation.degree} asked; {counts(explanation.left)}")
     if explanation.uncovered:
         told.append(f"  {explanation.coverage}")
     told.extend(f"  error: {explanation.told(each)}" for each in explanation.troubles[-SHOWN:])
-    told.extend(f"  deployed: {', '.join(each['operators'])}, {STAGES[each['stage']]}" for each in explanation.deployed)
+    told.extend(f"  deployed: {', '.join(each.operators)}, {STAGES[each.stage]}" for each in explanation.deployed)
     told.extend(
-        f"  probes: {attempt['paths']} paths returned, {attempt['dropped']} dropped; "
-        f"{attempt['graphs']} complete graphs, {attempt['qualified']} qualified"
-        + ("" if attempt["complete"] else " (time ran out)")
+        f"  probes: {attempt.paths} paths returned, {attempt.dropped} dropped; "
+        f"{attempt.graphs} complete graphs, {attempt.qualified} qualified"
+        + ("" if attempt.complete else " (time ran out)")
         for attempt in explanation.attempts
     )
     if explanation.accepted:
         where: dict[str, dict[str, int]] = {}
         for probe in explanation.accepted:
-            passed = where.setdefault(probe["operator"], {})
-            passed[probe["at"]] = passed.get(probe["at"], 0) + 1
+            passed = where.setdefault(probe.operator, {})
+            passed[probe.peer] = passed.get(probe.peer, 0) + 1
         told.append("  accepted: " + "; ".join(f"{o} {_counted(passed)}" for o, passed in where.items()))
     if explanation.selected is not None:
-        delay = explanation.selected["delay_s"]
+        delay = explanation.selected.delay_s
         close = _close(explanation.asked.get("delay"), explanation.selected)
-        told.append(f"  chosen: φ = {explanation.selected['phi']:.4g}, projected delay {seconds(delay)}{close}")
-        width = max(map(len, explanation.selected["peers"]))
+        told.append(f"  chosen: φ = {explanation.selected.phi:.4g}, projected delay {seconds(delay)}{close}")
+        width = max(map(len, explanation.selected.peers))
         told.extend(
             f"    {operator:<{width}}  {explanation.peers.get(operator, peer)}: {explanation.why(operator)}"
-            for operator, peer in explanation.selected["peers"].items()
+            for operator, peer in explanation.selected.peers.items()
         )
     told.extend(
         f"  projected: {name}: {seconds(each['before'])} now, {seconds(each['after'])} with it, of "
@@ -102,67 +107,70 @@ def lines(explanation: Explanation) -> list[str]:
     others = [
         graph
         for graph in explanation.graphs
-        if explanation.selected is None or graph["peers"] != explanation.selected["peers"]
+        if explanation.selected is None or graph.peers != explanation.selected.peers
     ]
-    others.sort(key=lambda graph: float("inf") if graph["phi"] is None else graph["phi"])
+    others.sort(key=lambda graph: float("inf") if graph.phi is None else graph.phi)
     for graph in others[:4]:
-        verdict = graph["unqualified"] or f"φ = {graph['phi']:.4g}"
-        places = ", ".join(f"{operator}@{peer}" for operator, peer in graph["peers"].items())
-        told.append(f"  not chosen: {verdict}, {seconds(graph['delay_s'])}: {places}")
+        verdict = graph.unqualified or f"φ = {graph.phi:.4g}"
+        places = ", ".join(f"{operator}@{peer}" for operator, peer in graph.peers.items())
+        told.append(f"  not chosen: {verdict}, {seconds(graph.delay_s)}: {places}")
     if len(others) > 4:
         told.append(f"  and {len(others) - 4} more graphs")
     told.extend(
-        f"  dropped: {drop['operator']} at {drop['at']}: {drop['condition']}: "
-        + (explanation.readable(drop.get("detail", "")) or _compared(drop))
+        f"  dropped: {drop.operator} at {drop.at}: {drop.condition}: "
+        + (explanation.readable(drop.explanation) or _compared(drop))
         for drop in explanation.dropped[:8]
     )
     if explanation.delay is not None:
         told.append(f"  {explanation.delay}")
+    told.extend(
+        f"  attempt failed: {reason}"
+        for reason in dict.fromkeys(explanation.tried)
+        if reason not in explanation.outcome and reason not in explanation.refused
+    )
     told.extend(f"  refused at set-up: {reason}" for reason in explanation.refused)
     told.extend(
         f"  not placed at first: {reason}" for reason in explanation.unplaced[:4] if explanation.replicated is not None
     )
     if explanation.replicated is not None:
-        exact = explanation.replicated["availability"]
+        exact = explanation.replicated.availability
         reached = "" if exact is None else f", available with probability {exact:.6g}"
-        told.append(f"  replicas: degree {explanation.replicated['degree']}{reached}")
-    told.extend(
-        f"    {each['operator']} ({each['role']}) at {each['at']}: {why_there(each)}" for each in explanation.replicas
-    )
+        told.append(f"  replicas: degree {explanation.replicated.degree}{reached}")
+    told.extend(f"    {each.operator} ({each.role}) at {each.at}: {why_there(each)}" for each in explanation.replicas)
     return told
 
 
-def _close(limit: float | None, selected: Mapping[str, Any]) -> str:
+def _close(limit: float | None, selected: GraphSelected) -> str:
     """What is projected above the limit of a plan that is admitted all the same; empty otherwise."""
-    kept, late = selected.get("kept_s"), selected.get("late")
+    kept, late = selected.kept_s, selected.late
     if limit is None or kept is None or kept <= limit:
         return ""
     many = "" if late is None else f"; {share(1.0 - late)} of the tuples within {seconds(kept)}"
     return f"{many}, close enough to the limit of {seconds(limit)}"
 
 
-def _compared(drop: Mapping[str, Any]) -> str:
+def _compared(drop: ProbeDropped) -> str:
     """What a condition asked for, and what there was."""
-    if drop["condition"] == "delay":
-        over = f", more than {share(drop['tolerated'])} over" if drop.get("tolerated") else ""
-        return f"{seconds(drop['asked'])} asked, {seconds(drop['available'])} projected{over}"
-    return f"{drop['asked']:.4g} asked, {drop['available']:.4g} there"
+    if drop.condition == "delay":
+        over = f", more than {share(drop.tolerated)} over" if drop.tolerated else ""
+        return f"{seconds(drop.asked)} asked, {seconds(drop.available)} projected{over}"
+    return f"{drop.asked:.4g} asked, {drop.available:.4g} there"
 
 
-def why_there(replica: Mapping[str, Any]) -> str:
+def why_there(replica: ReplicaDecided) -> str:
     """Why a replica is where it is."""
-    if replica["candidates"] == 1:
+    if replica.candidates == 1:
         reason = "its only candidate"
-    elif replica["used"]:
+    elif replica.used:
         reason = "the application uses that peer already"
     else:
         reason = "no peer that the application uses could take it; the nearest of the others that could"
-        reason = reason if replica["passed"] else "the nearest that could"
-    if replica.get("apart"):
+        reason = reason if replica.passed else "the nearest that could"
+    if replica.apart:
         reason += ", where it can be without a source, a sink or the origin"
-    if replica["latency_s"]:
-        reason += f", {seconds(replica['latency_s'])} away"
-    passed = dict.fromkeys(f"{peer} ({why})" for peer, why in replica["passed"])
+    if replica.latency_s:
+        reason += f", {seconds(replica.latency_s)} away"
+    passed = dict.fromkeys(f"{peer} ({why})" for peer, why in replica.passed)
     return f"{reason}; passed over: {', '.join(passed)}" if passed else reason
 
 

@@ -13,6 +13,7 @@ from synergy_nb.algorithms import engines
 from synergy_nb.algorithms.availability import Placement, PlacementConfig
 from synergy_nb.algorithms.composition import Composition, CompositionConfig, Probing, component_name
 from synergy_nb.algorithms.session import Session, SessionConfig
+from synergy_nb.events import ApplicationStopped, EnginesChosen
 from synergy_nb.graph import Report
 from synergy_nb.ledger import Ledger
 from synergy_nb.overlay.directory import Directory
@@ -196,8 +197,7 @@ class SynergyPeer:
         known = _unstated(plan, profiles)
         choice = engines.choose(profiled(plan, known), self.spark, profiles)
         if choice.reasons:
-            reasons = {operator: list(why) for operator, why in choice.reasons.items()}
-            self.peer.record("engines_chosen", request, reasons=reasons, parts=parts_of(choice.plan))
+            self.peer.record(EnginesChosen, request, reasons=choice.reasons, parts=parts_of(choice.plan))
         if self.on_parts is not None and parts_of(choice.plan):
             self.on_parts(request)
         return [choice.plan, *([choice.otherwise] if choice.otherwise is not None else [])]
@@ -208,8 +208,8 @@ class SynergyPeer:
         if not named:
             return plan
         placed = place(plan, named, engines.MICRO_BATCH if self.spark is None else self.spark.micro_batch)
-        reasons = {name: ["spark", engines.WHY] for name in sorted(named)}
-        self.peer.record("engines_chosen", request, reasons=reasons, parts=parts_of(placed))
+        reasons = dict.fromkeys(sorted(named), ("spark", engines.WHY))
+        self.peer.record(EnginesChosen, request, reasons=reasons, parts=parts_of(placed))
         if self.on_parts is not None:
             self.on_parts(request)
         return placed
@@ -252,7 +252,7 @@ class SynergyPeer:
         cancelled = cancelled or (self.replicated is not None and self.replicated.cancel(application))
         stopped = self.session.stop(application)
         if cancelled and not stopped:
-            self.peer.record("application_stopped", application, reason="")
+            self.peer.record(ApplicationStopped, application, reason="")
             self.peer.instruct(Report(application, "stopped"))
         return cancelled or stopped
 

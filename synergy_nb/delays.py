@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from synergy_nb.events import ProbeAccepted
 from synergy_nb.overheads import HOP, LINK, SOURCE, Overhead, Overheads
 from synergy_nb.plan import Plan
 from synergy_nb.readable import counted, seconds
@@ -122,26 +123,26 @@ def _refused(plan: Plan, account: Explanation) -> tuple[Sequence[str], Sequence[
     """
     found: list[tuple[int, float, Sequence[str], Sequence[str], float]] = []
     for drop in account.dropped:
-        if drop["condition"] != "delay" or drop["operator"] not in plan.operators:
+        if drop.condition != "delay" or drop.operator not in plan.operators:
             continue
-        route = next(route for route in plan.routes if drop["operator"] in route)
-        route = route[: route.index(drop["operator"]) + 1]
+        route = next(route for route in plan.routes if drop.operator in route)
+        route = route[: route.index(drop.operator) + 1]
         passed = [each for each in account.accepted if len(route) > 1 and _fits(each, route)]
-        path = min(passed, key=lambda each: float(each["so_far_s"]), default=None)
-        places = [drop["at"]] * len(route) if path is None else [*path["via"], path["at"], drop["at"]]
-        before = 0.0 if path is None else float(path["so_far_s"])
-        found.append((-len(route), float(drop["available"]), route, places, before))
+        path = min(passed, key=lambda each: each.so_far_s, default=None)
+        places = [drop.at] * len(route) if path is None else [*path.via, path.peer, drop.at]
+        before = 0.0 if path is None else path.so_far_s
+        found.append((-len(route), drop.available, route, places, before))
     for graph in account.graphs:
-        if graph["unqualified"].startswith("delay") and all(graph["peers"].keys() >= {*route} for route in plan.routes):
+        if graph.unqualified.startswith("delay") and all(graph.peers.keys() >= {*route} for route in plan.routes):
             route = max(plan.routes, key=len)
-            places = [graph["peers"][name] for name in route]
-            found.append((-len(plan.operators) - 1, float(graph["delay_s"]), route, places, 0.0))
+            places = [graph.peers[name] for name in route]
+            found.append((-len(plan.operators) - 1, graph.delay_s, route, places, 0.0))
     if not found:
         return None
     _, total, farthest, where, before = min(found, key=lambda each: each[:2])
     return farthest, where, total, before
 
 
-def _fits(accepted: Mapping[str, Any], route: Sequence[str]) -> bool:
+def _fits(accepted: ProbeAccepted, route: Sequence[str]) -> bool:
     """Whether an accepted probe is one for the operator before the last of a route, and came along the route."""
-    return accepted["operator"] == route[-2] and len(accepted["via"]) == len(route) - 2
+    return accepted.operator == route[-2] and len(accepted.via) == len(route) - 2

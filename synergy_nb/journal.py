@@ -1,50 +1,26 @@
 """The one record of what happened and why.
 
-Peers never write files or print: they emit :class:`Event` values, and the driver that runs them appends these to a
-:class:`Journal`. ``explain()``, the HTML report, widgets and notebooks read journals and nothing else, so what they
-show for a run on Dask workers and for a simulated one is the same.
+Peers never write files or print: they emit events (:mod:`synergy_nb.events`), and the driver that runs them appends
+these to a :class:`Journal`. ``explain()``, the HTML report, widgets and notebooks read journals and nothing else, so
+what they show for a run on Dask workers and for a simulated one is the same.
 """
 
 from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import chain
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar, overload
 
 import msgspec
 
-__all__ = ["Event", "Journal"]
+from synergy_nb.events import BASE, Event, declared, decode_events, encode_events
+
+__all__ = ["Journal"]
 
 PAGE: Final = 1024  # events that are encoded together
-
-
-class Event(msgspec.Struct, frozen=True):
-    """One past fact.
-
-    Parameters
-    ----------
-    time
-        Seconds on the clock of the driver (the peer's clock on Dask workers, virtual time in the simulator).
-    peer
-        Address of the peer at which it happened.
-    kind
-        A short past fact, such as ``probe_dropped``.
-    subject
-        The request, application or peer it is about; empty when it is about the peer itself.
-    detail
-        Named values, all of them plain (numbers, strings, lists, dictionaries).
-    sequence
-        Position in the journal that holds the event; assigned when it is appended.
-    """
-
-    time: float
-    peer: str
-    kind: str
-    subject: str = ""
-    detail: dict[str, Any] = {}
-    sequence: int = -1
+E = TypeVar("E", bound=Event)
 
 
 class _Page(NamedTuple):
@@ -56,7 +32,7 @@ class _Page(NamedTuple):
 
     def events(self) -> list[Event]:
         """These events, decoded."""
-        return msgspec.msgpack.decode(self.data, type=list[Event])
+        return decode_events(self.data)
 
 
 class Journal:
@@ -72,10 +48,11 @@ class Journal:
 
     Examples
     --------
+    >>> from synergy_nb.events import SourceStarted
     >>> journal = Journal()
-    >>> _ = journal.append(Event(0.5, "peer-1", "probe_sent", "r1", {"operator": "filter"}))
-    >>> [event.kind for event in journal.about("r1")]
-    ['probe_sent']
+    >>> _ = journal.append(SourceStarted(0.5, "peer-1", "r1", operator="packets"))
+    >>> [event.operator for event in journal.about("r1", SourceStarted)]
+    ['packets']
     """
 
     def __init__(self, capacity: int = 100_000, volume: int | None = None) -> None:
@@ -116,7 +93,7 @@ class Journal:
     def _pack(self, volume: int) -> None:
         """Encode the older half of what is not encoded yet, and forget what is too much."""
         older = [self._events.popleft() for _ in range(PAGE)]
-        page = _Page(PAGE, frozenset(event.subject for event in older), msgspec.msgpack.encode(older))
+        page = _Page(PAGE, frozenset(event.subject for event in older), encode_events(older))
         self._pages.append(page)
         self._packed += page.held
         self._bytes += len(page.data)
@@ -140,26 +117,40 @@ class Journal:
         found.extend(self._events[index] for index in range(max(first - number, 0), max(stop - number, 0)))
         return found
 
-    def about(self, subject: str, kinds: Iterable[str] | None = None) -> list[Event]:
-        """Events of one request, application or peer, oldest first, optionally only of some kinds."""
-        wanted = None if kinds is None else frozenset(kinds)
+    @overload
+    def about(self, subject: str) -> list[Event]: ...
+    @overload
+    def about(self, subject: str, kind: type[E]) -> list[E]: ...
+    def about(self, subject: str, kind: type[Event] = Event) -> list[Any]:
+        """Events of one request, application or peer, oldest first, optionally only of one type and those below it."""
         first = self._next - len(self)
         pages = (page.events() for page in self._pages if subject in page.subjects)
         return [
             event
             for event in chain(chain.from_iterable(pages), self._events)
-            if event.subject == subject and event.sequence >= first and (wanted is None or event.kind in wanted)
+            if event.subject == subject and event.sequence >= first and isinstance(event, kind)
         ]
 
     def to_json_lines(self) -> str:
         """The journal as one JSON object a line."""
-        return "".join(json.dumps(msgspec.to_builtins(event), sort_keys=True) + "\n" for event in self)
+        return "".join(json.dumps(_plain(event), sort_keys=True) + "\n" for event in self)
 
     @classmethod
     def from_json_lines(cls, text: str, capacity: int = 100_000) -> Journal:
         """Read what :meth:`to_json_lines` wrote; sequence numbers are assigned anew."""
         journal = cls(capacity)
+        kinds = {str(kind.__struct_config__.tag): kind for kind in declared()}
         for line in text.splitlines():
             if line.strip():
-                journal.append(msgspec.json.decode(line, type=Event))
+                row = json.loads(line)
+                kind = kinds[row.pop("kind")]
+                fields = {**row.pop("detail"), **row}
+                array = [kind.__struct_config__.tag, *(fields[name] for name in kind.__struct_fields__)]
+                journal.append(msgspec.convert(array, kind))
         return journal
+
+
+def _plain(event: Event) -> dict[str, Any]:
+    """An event as plain values."""
+    shared = {name: getattr(event, name) for name in BASE}
+    return {"kind": event.kind, **shared, "detail": msgspec.to_builtins(event.detail)}

@@ -25,11 +25,11 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias, Union
+from typing import Any, Concatenate, Final, ParamSpec, TypeAlias, Union
 
 import msgspec
 
-from synergy_nb.journal import Event
+from synergy_nb.events import Event, MessageReceived, MessageRefused
 
 __all__ = [
     "Codec",
@@ -46,6 +46,7 @@ __all__ = [
     "key_of",
 ]
 
+P = ParamSpec("P")
 # what msgspec raises for damaged bytes: text that is not UTF-8 and endless nesting have errors of their own
 UNDECODABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 KEY_DIGITS: Final = 32  # 128 bits in base 16 (section 2.3.3: keys by SHA-1; Pastry's ids have 128 bits)
@@ -176,7 +177,7 @@ class Timer:
 
 
 Traced: TypeAlias = Mapping[type[Message], Callable[[Any], tuple[str, dict[str, Any]]]]
-"""Message type to what gives its subject and details for the journal."""
+"""Message type to what gives its subject and content for the journal."""
 
 
 class Protocol:
@@ -277,7 +278,7 @@ class Peer:
         self._effects = effects
         handler = self._handlers.get(type(message))
         if handler is None:
-            self.record("message_refused", sender, message=type(message).__name__, reason="unknown message")
+            self.record(MessageRefused, sender, message=type(message).__name__, reason="unknown message")
         else:
             handler(sender, message)
         if self._local:
@@ -333,8 +334,8 @@ class Peer:
         told: Callable[[Any], tuple[str, dict[str, Any]]],
     ) -> Callable[[str, Any], None]:
         def handle(sender: str, message: Message) -> None:
-            subject, detail = told(message)
-            self.record("message", subject, message=name, sender=sender, **detail)
+            subject, content = told(message)
+            self.record(MessageReceived, subject, message=name, sender=sender, content=content)
             handler(sender, message)
 
         return handle
@@ -350,7 +351,7 @@ class Peer:
         """Hand a message that another protocol unwrapped (a routed one) to the protocol that owns it, now."""
         handler = self._handlers.get(type(message))
         if handler is None:
-            self.record("message_refused", sender, message=type(message).__name__, reason="unknown message")
+            self.record(MessageRefused, sender, message=type(message).__name__, reason="unknown message")
         else:
             handler(sender, message)
 
@@ -358,9 +359,9 @@ class Peer:
         """Ask the driver to do something on this machine."""
         self._effects.append(Instruct(instruction))
 
-    def record(self, kind: str, subject: str = "", **detail: Any) -> None:
-        """Write a past fact to the journal."""
-        self._effects.append(Record(Event(self.now, self.address, kind, subject, detail)))
+    def record(self, kind: Callable[Concatenate[float, str, P], Event], /, *fields: P.args, **named: P.kwargs) -> None:
+        """Write an event to the journal: its type, its subject and its own fields; time and peer are added here."""
+        self._effects.append(Record(kind(self.now, self.address, *fields, **named)))
 
     def after(self, delay: float, callback: Callable[..., None], *arguments: Any) -> Timer:
         """Call ``callback(*arguments)`` in ``delay`` seconds; ties keep the order in which they were set."""

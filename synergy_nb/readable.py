@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-__all__ = ["amount", "cell", "counted", "rate", "seconds", "share", "size", "window"]
+__all__ = ["amount", "cell", "counted", "rate", "readable", "seconds", "share", "size", "window"]
 
 
 def seconds(value: float | None) -> str:
@@ -105,3 +106,14 @@ def cell(value: Any) -> str:
     if isinstance(value, bytes):
         return f"{value[:8].hex()}{'…' if len(value) > 8 else ''} ({len(value)} bytes)"
     return str(value)
+
+
+def readable(text: str, names: Mapping[str, str]) -> str:
+    """A text with names for addresses, the longest first: one address may begin with another.
+
+    >>> readable("a/1 and a/10", {"a/1": "one", "a/10": "ten"})
+    'one and ten'
+    """
+    for address in sorted(names, key=len, reverse=True):
+        text = text.replace(address, names[address])
+    return text

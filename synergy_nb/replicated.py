@@ -13,6 +13,7 @@ import msgspec
 
 from synergy_nb.algorithms.availability import Placement
 from synergy_nb.algorithms.session import Session
+from synergy_nb.events import ApplicationRejected, RequestSubmitted
 from synergy_nb.graph import ComponentGraph, Hop, ReplicaGraph, Report
 from synergy_nb.peer import Peer
 from synergy_nb.plan import Plan
@@ -40,7 +41,7 @@ class Replicated:
         """Place and start the application that ``plan`` asks for; what comes of it is reported to the driver."""
         qos = plan.qos
         asked = {name: value for name, value in msgspec.structs.asdict(qos).items() if value is not None}
-        self.peer.record("request_submitted", request, plan=plan.name, operators=list(plan.operators), qos=asked)
+        self.peer.record(RequestSubmitted, request, plan=plan.name, operators=list(plan.operators), qos=asked)
 
         def placed(graph: ReplicaGraph | None, reason: str) -> None:
             if graph is None:
@@ -82,5 +83,5 @@ class Replicated:
             self.placement.release(application)
 
     def _reject(self, request: str, reason: str) -> None:
-        self.peer.record("application_rejected", request, reason=reason)
+        self.peer.record(ApplicationRejected, request, reason=reason)
         self.peer.instruct(Report(request, "rejected", reason))

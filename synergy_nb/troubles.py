@@ -9,26 +9,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from synergy_nb.journal import Event
-
-__all__ = ["TROUBLES", "Trouble", "gathered", "observers", "trouble"]
-
-#: Kinds of events that may tell of an error.
-TROUBLES: Final = frozenset(
-    {
-        "data_refused",
-        "frame_refused",
-        "link_down",
-        "link_error",
-        "link_full",
-        "link_refused",
-        "message_refused",
-        "peer_error",
-        "route_dropped",
-    }
+from synergy_nb.events import (
+    DataRefused,
+    Event,
+    FrameRefused,
+    FrameUnhandled,
+    HandlerFailed,
+    Handlers,
+    LinkBroken,
+    LinkOverflowed,
+    LinkRefused,
+    LinkResumed,
+    MessageRefused,
+    RouteDropped,
+    SparkDied,
+    SparkFailed,
 )
-REFUSED: Final = frozenset({"unknown message", "malformed message"})  # others come late, as messages may
+from synergy_nb.readable import counted
+
+__all__ = ["SENTENCES", "Trouble", "gathered", "joined", "observers", "trouble"]
+
 NAMED: Final = 3  # peers that a sentence names; of more it gives the number
+#: Every :class:`~synergy_nb.events.PeerTrouble` to the function that says it in a sentence.
+SENTENCES: Final = Handlers()
 
 
 class Trouble(NamedTuple):
@@ -42,36 +45,75 @@ class Trouble(NamedTuple):
 
 
 def trouble(event: Event) -> str:
-    """What went wrong, in a sentence without the peer that it happened to; empty if nothing did.
+    """What went wrong, in a sentence without the peer that it happened to; empty if the event tells of no error.
 
     Examples
     --------
-    >>> trouble(Event(1.0, "a", "peer_error", "Probe", {"error": "KeyError: 'filter'"}))
+    >>> trouble(HandlerFailed(1.0, "a", "Probe", error="KeyError: 'filter'"))
     "handling Probe raised KeyError: 'filter'"
     """
-    subject, detail = event.subject, event.detail
-    reason = str(detail.get("reason") or detail.get("error") or "")
-    match event.kind:
-        case "peer_error":
-            return f"handling {subject} raised {reason}"
-        case "link_down" if "://" in subject and not reason.startswith("replaced"):  # links of clients come and go
-            return f"the link to {subject} broke: {_broken(reason)}"
-        case "link_error":
-            return f"what {subject} sent could not be handled: {reason}"
-        case "link_refused":
-            return f"a link with {subject} was refused: {reason}"
-        case "link_full":
-            return f"messages to {subject} were dropped: {detail.get('queued')} bytes waited already"
-        case "frame_refused":
-            return f"bytes from {subject} were refused: {reason}"
-        case "data_refused":
-            return f"data on channel {subject} were refused: {reason}"
-        case "message_refused" if reason in REFUSED:
-            what = detail.get("message")
-            return f"a message of {subject} was refused: {reason}{f': {what}' if what else ''}"
-        case "route_dropped":
-            return f"a message to key {subject} was dropped: {reason}"
-    return ""
+    say = SENTENCES.get(type(event))
+    return "" if say is None else str(say(event))
+
+
+@SENTENCES.add
+def _handler_failed(event: HandlerFailed) -> str:
+    return f"handling {event.subject} raised {event.error}"
+
+
+@SENTENCES.add
+def _link_broken(event: LinkBroken) -> str:
+    return f"the link to {event.subject} broke: {_broken(event.reason)}"
+
+
+@SENTENCES.add
+def _frame_unhandled(event: FrameUnhandled) -> str:
+    return f"what {event.subject} sent could not be handled: {event.error}"
+
+
+@SENTENCES.add
+def _link_refused(event: LinkRefused) -> str:
+    return f"a link with {event.subject} was refused: {event.reason}"
+
+
+@SENTENCES.add
+def _link_overflowed(event: LinkOverflowed) -> str:
+    return f"messages to {event.subject} were dropped: {event.queued} bytes waited already"
+
+
+@SENTENCES.add
+def _link_resumed(event: LinkResumed) -> str:
+    return f"messages to {event.subject} are sent again, after {counted(event.dropped, 'message')} had been dropped"
+
+
+@SENTENCES.add
+def _frame_refused(event: FrameRefused) -> str:
+    return f"bytes from {event.subject} were refused: {event.reason}"
+
+
+@SENTENCES.add
+def _data_refused(event: DataRefused) -> str:
+    return f"data from {event.subject} were refused: {event.reason}"
+
+
+@SENTENCES.add
+def _message_refused(event: MessageRefused) -> str:
+    return f"a message of {event.subject} was refused: {event.reason}{event.message and f': {event.message}'}"
+
+
+@SENTENCES.add
+def _route_dropped(event: RouteDropped) -> str:
+    return f"a message to key {event.subject} was dropped: {event.reason}"
+
+
+@SENTENCES.add
+def _spark_died(event: SparkDied) -> str:
+    return f"the Spark server died and is started again: {event.cause}"
+
+
+@SENTENCES.add
+def _spark_failed(event: SparkFailed) -> str:
+    return f"there is no Spark server: {event.cause}"
 
 
 def _broken(reason: str) -> str:
@@ -91,7 +133,7 @@ def gathered(events: Iterable[Event]) -> list[Trouble]:
     """Errors in the order of their first occurrence, each once, with all the peers that met it."""
     found: dict[str, Trouble] = {}
     for event in events:
-        said = trouble(event) if event.kind in TROUBLES else ""
+        said = trouble(event)
         if said:
             found[said] = joined(found.get(said), event, said)
     return list(found.values())

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
+from synergy_nb.events import Event
 from synergy_nb.peer import Message, Peer, Protocol
 from synergy_nb.runtime.driver import PeerRuntime
 
@@ -47,6 +48,33 @@ class Stranger(Message, frozen=True):
     """A message that no peer knows."""
 
 
+class Greeted(Event, frozen=True, gc=False):
+    """Somebody said hello."""
+
+    number: int
+
+
+class Echoed(Event, frozen=True, gc=False):
+    """The answer came."""
+
+    number: int
+
+
+class DeployAsked(Event, frozen=True, gc=False):
+    """The host is to deploy the subject."""
+
+
+class DeployDone(Event, frozen=True, gc=False):
+    """The host has deployed the subject."""
+
+
+class DataArrived(Event, frozen=True, gc=False):
+    """A frame came, of so many bytes."""
+
+    channel: str
+    size: int
+
+
 class Talk(Protocol):
     """The protocol of the tests."""
 
@@ -55,11 +83,11 @@ class Talk(Protocol):
         self.handlers = {Hello: self.hello, Echo: self.echo, Fail: self.fail, Deployed: self.deployed}
 
     def hello(self, sender: str, message: Hello) -> None:
-        self.peer.record("hello", sender, number=message.number)
+        self.peer.record(Greeted, sender, number=message.number)
         self.peer.send(sender, Echo(message.number))
 
     def echo(self, sender: str, message: Echo) -> None:
-        self.peer.record("echo", sender, number=message.number)
+        self.peer.record(Echoed, sender, number=message.number)
 
     def fail(self, sender: str, message: Fail) -> None:
         raise RuntimeError("this handler fails")
@@ -76,10 +104,10 @@ class Talk(Protocol):
 
     def deploy(self, what: str) -> None:
         self.peer.instruct(Deploy(what))
-        self.peer.record("deploy_asked", what)
+        self.peer.record(DeployAsked, what)
 
     def deployed(self, sender: str, message: Deployed) -> None:
-        self.peer.record("deployed", message.what)
+        self.peer.record(DeployDone, message.what)
 
 
 class RecordingHost:
@@ -96,7 +124,7 @@ class RecordingHost:
         self.runtime.report(Deployed(instruction.what))
 
     def on_data(self, sender: str, channel: str, payload: bytes) -> None:
-        self.runtime.record("data", sender, channel=channel, size=len(payload))
+        self.runtime.record(DataArrived, sender, channel=channel, size=len(payload))
         if channel == "echo":
             self.runtime.links.send_data(sender, "echoed", payload)
 

@@ -7,6 +7,7 @@ import selectors
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
+from synergy_nb.events import Event
 from synergy_nb.runtime.link import HANDLER, Links
 
 T = TypeVar("T")
@@ -144,6 +145,11 @@ class Net:
     ) -> tuple[Links, Mapping[str, Log]]:
         """New links at ``address``, and logs of their callbacks: message, data, down, record."""
         logs = {name: Log() for name in ("message", "data", "down", "record")}
+
+        def record(kind: Callable[..., Event], /, *fields: Any, **named: Any) -> None:
+            event = kind(0.0, address, *fields, **named)
+            logs["record"](event.kind, event.subject, event.detail)
+
         links = self.links[address] = Links(
             address,
             self.connector(address),
@@ -151,7 +157,7 @@ class Net:
             on_data=logs["data"],
             on_down=logs["down"],
             on_request=answer,
-            record=logs["record"],
+            record=record,
             **options,
         )
         return links, logs

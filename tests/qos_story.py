@@ -7,8 +7,26 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from synergy_nb import source
-from synergy_nb.journal import Event, Journal
+from synergy_nb.events import (
+    ApplicationRunning,
+    ComponentDeployed,
+    ComponentMeasurements,
+    Event,
+    GraphSelected,
+    PeerDeclaredDead,
+    PeerMeasured,
+    PeerStarted,
+    PlacementCompleted,
+    ReplicasLost,
+    RequestSubmitted,
+    SinkMeasured,
+    TakenOver,
+    TakeoverBegun,
+)
+from synergy_nb.journal import Journal
 from synergy_nb.plan import Plan
 
 __all__ = ["NAMES", "PEERS", "START", "measured", "qos", "replicated", "story", "top_pairs"]
@@ -29,11 +47,13 @@ def top_pairs() -> Plan:
 
 def qos(time: float, p50: float | None, p99: float | None, tuples: int, **others: Any) -> Event:
     """What a sink writes at every measurement; ``tuples`` are all so far."""
-    detail = {
+    fields: dict[str, Any] = {
         "operator": "sink",
         "delay_p50_s": p50,
+        "delay_p95_s": p99,
         "delay_p99_s": p99,
         "delay_mean_s": p50,
+        "delay_max_s": p99,
         "miss_rate": None if p50 is None else 0.0,
         "limit_s": 1.0,
         "tuples_per_s": 200.0,
@@ -42,7 +62,7 @@ def qos(time: float, p50: float | None, p99: float | None, tuples: int, **others
         "finished": False,
     }
     application = others.pop("application", "top-1")
-    return Event(time, PEERS[0], "qos", application, {**detail, **others})
+    return SinkMeasured(time, PEERS[0], application, **{**fields, **others})
 
 
 def measured(
@@ -53,22 +73,21 @@ def measured(
     components: Sequence[Mapping[str, Any]] = (),
 ) -> Event:
     """What a peer of half a core writes every second."""
-    stats = [
-        {
-            "application": "top-1",
-            "rate": 100.0,
-            "output_rate": 50.0,
-            "load": 0.02,
-            "processing_s": 2e-6,
-            "queueing_s": 4e-4,
-            "queue_tuples": 3,
-            "late": 0,
-            **component,
-        }
-        for component in components
-    ]
-    detail = {"cpu": cpu, "memory": 170 << 20, "promised": promised, "cores": 0.5, "components": stats}
-    return Event(time, peer, "measured", "", detail)
+    fields: dict[str, Any] = {
+        "application": "top-1",
+        "kind": "filter",
+        "rate": 100.0,
+        "output_rate": 50.0,
+        "load": 0.02,
+        "processing_s": 2e-6,
+        "queueing_s": 4e-4,
+        "queue_tuples": 3,
+        "memory_bytes": 0,
+        "memory_share": None,
+        "late": 0,
+    }
+    stats = [ComponentMeasurements(**{**fields, **component}) for component in components]
+    return PeerMeasured(time, peer, "", cpu=cpu, memory=170 << 20, cores=0.5, promised=promised, components=stats)
 
 
 def story(seconds: int = 60, *, journal: Journal | None = None, application: str = "top-1", seed: int = 1) -> Journal:
@@ -78,14 +97,15 @@ def story(seconds: int = 60, *, journal: Journal | None = None, application: str
     operators = list(top_pairs().operators)
     graph = {operator: PEERS[number % len(PEERS)] for number, operator in enumerate(operators)}
     for address in PEERS:
-        journal.append(Event(START - 5, address, "peer_started", address, {"name": NAMES[address]}))
-    asked = {"plan": "top pairs", "operators": operators, "qos": {"delay": 1.0, "miss_rate": 0.05}}
-    journal.append(Event(START - 0.2, PEERS[0], "request_submitted", application, asked))
-    chosen = {"peers": graph, "phi": 0.1, "delay_s": 0.005}
-    journal.append(Event(START - 0.1, PEERS[0], "graph_selected", application, chosen))
+        journal.append(PeerStarted(START - 5, address, address, name=NAMES[address]))
+    asked = {"delay": 1.0, "miss_rate": 0.05}
+    journal.append(
+        RequestSubmitted(START - 0.2, PEERS[0], application, plan="top pairs", operators=operators, qos=asked)
+    )
+    journal.append(GraphSelected(START - 0.1, PEERS[0], application, peers=graph, phi=0.1, delay_s=0.005))
     for operator, address in graph.items():
-        journal.append(Event(START - 0.05, address, "component_deployed", application, {"operator": operator}))
-    journal.append(Event(START, PEERS[0], "application_running", application, {"peers": graph}))
+        journal.append(ComponentDeployed(START - 0.05, address, application, operator=operator))
+    journal.append(ApplicationRunning(START, PEERS[0], application, peers=graph))
     total = 0
     for half in range(1, 2 * seconds + 1):
         time = START + half / 2
@@ -107,22 +127,25 @@ def replicated(seconds: int = 10) -> Journal:
     keepers = {"filter": 3, "aggregate": 1, "sort": 4, "count": 0, "compare": 2}
     backups = {name: [PEERS[keeper]] for name, keeper in keepers.items()}
     death = START + seconds / 2
-    placed = {"attempt": 1, "degree": 2, "primaries": graph, "backups": backups, "availability": 0.999}
-    told = [
-        Event(START - 0.15, PEERS[0], "placement_completed", "top-1", placed),
-        Event(death, PEERS[0], "peer_declared_dead", graph["filter"]),
-        Event(death, PEERS[0], "replicas_lost", "top-1", {"at": graph["filter"], "replicas": {}}),
+    placed = PlacementCompleted(
+        START - 0.15, PEERS[0], "top-1", attempt=1, degree=2, primaries=graph, backups=backups, availability=0.999
+    )
+    told: list[Event] = [
+        placed,
+        PeerDeclaredDead(death, PEERS[0], graph["filter"], incarnation=0),
+        ReplicasLost(death, PEERS[0], "top-1", at=graph["filter"], replicas={}),
     ]
     moved = {**graph, "filter": backups["filter"][0]}
     left = {**backups, "filter": [], "aggregate": []}
-    taking = {"dead": graph["filter"], "operators": {"filter": moved["filter"]}, "epoch": 1}
-    told.append(Event(death, PEERS[0], "taking_over", "top-1", taking))
-    told.append(Event(death + 0.2, moved["filter"], "component_deployed", "top-1", {"operator": "filter"}))
-    told.append(Event(death + 0.3, PEERS[0], "taken_over", "top-1", {"peers": moved, "backups": left, "epoch": 1}))
+    taking = {"filter": moved["filter"]}
+    told.append(TakeoverBegun(death, PEERS[0], "top-1", dead=graph["filter"], operators=taking, epoch=1))
+    told.append(ComponentDeployed(death + 0.2, moved["filter"], "top-1", operator="filter"))
+    told.append(TakenOver(death + 0.3, PEERS[0], "top-1", peers=moved, backups=left, epoch=1))
     written = [event for event in story(seconds) if event.time < death or event.peer != graph["filter"]]
-    written = [event for event in written if event.kind != "graph_selected"]  # it was placed, not composed
+    written = [event for event in written if not isinstance(event, GraphSelected)]  # it was placed, not composed
     for event in sorted((*written, *told), key=lambda event: event.time):
-        peers = event.detail.get("peers")
-        detail = {**event.detail, "peers": {**peers, "sink": PEERS[0]}} if peers else event.detail
-        journal.append(Event(event.time, event.peer, event.kind, event.subject, detail))
+        if isinstance(event, ApplicationRunning | TakenOver):
+            journal.append(msgspec.structs.replace(event, peers={**event.peers, "sink": PEERS[0]}))
+        else:
+            journal.append(event)
     return journal

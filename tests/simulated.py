@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, overload
 
 from synergy_nb.assembly import PeerConfig, SynergyPeer
 from synergy_nb.dataflow.streams.deployments import Deployment
 from synergy_nb.dataflow.streams.deployments import Place as Where
+from synergy_nb.events import Event
 from synergy_nb.graph import Place, Report
-from synergy_nb.journal import Event
 from synergy_nb.overlay.assembled import assemble
 from synergy_nb.peer import Peer
 from synergy_nb.placements import decided
@@ -16,6 +17,7 @@ from synergy_nb.plan import Plan
 from synergy_nb.plan.catalogue import ALL_COMPONENTS
 from synergy_nb.simulator.kernel import Network, Simulation, Uniform
 
+E = TypeVar("E", bound=Event)
 SETTLED = 12.0  # virtual seconds after which the directory knows all components of a fresh ring
 
 
@@ -119,9 +121,13 @@ class Ring:
         found = self.reports.get(request)
         return found[-1].status if found else "composing"
 
-    def events(self, request: str, kind: str | None = None) -> list[Event]:
+    @overload
+    def events(self, request: str) -> list[Event]: ...
+    @overload
+    def events(self, request: str, kind: type[E]) -> list[E]: ...
+    def events(self, request: str, kind: type[Any] = Event) -> list[Any]:
         """What the journal holds about a request."""
-        return self.simulation.journal.about(request, None if kind is None else [kind])
+        return self.simulation.journal.about(request, kind)
 
     def overbooked(self) -> Mapping[str, str]:
         """Peers that promised more than they have."""

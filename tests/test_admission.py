@@ -13,6 +13,7 @@ from synergy_nb.dataflow.measures import UnitCost
 from synergy_nb.dataflow.memory import Memory
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.deployments import Place, Role
+from synergy_nb.events import GraphSelected
 from synergy_nb.experiments.admissions import random_plan
 from synergy_nb.experiments.admissions_simulated import simulated
 from synergy_nb.experiments.answers import Answer, summarised
@@ -58,7 +59,7 @@ def test_a_limit_that_leaves_room_for_it_is_admitted_and_the_projection_has_it()
     ring = measured_ring(1, 0.002)
     ring.submit("peer-1", "r", filtered("50 ms"))
     assert ring.until_decided("r").status == "running"
-    chosen = ring.events("r", "graph_selected")[0].detail
+    chosen = ring.events("r", GraphSelected)[0].detail
     assert 0.004 < chosen["delay_s"] < chosen["kept_s"] < 0.05
     assert chosen["late"] == 0.05
 
@@ -98,7 +99,7 @@ def test_tuples_wait_for_those_they_come_with() -> None:
             synergy.probing.overheads.together = together
         ring.submit("peer-1", name, plan)
         assert ring.until_decided(name).status == "running"
-        delays.append(ring.events(name, "graph_selected")[0].detail["delay_s"])
+        delays.append(ring.events(name, GraphSelected)[0].detail["delay_s"])
         ring.simulation.call("peer-1", ring.synergy["peer-1"].stop, name)
         ring.run(2.0)
     assert delays[1] - delays[0] == pytest.approx(2000 * 0.005 * 100e-6, rel=0.05)

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from synergy_nb.assembly import PeerConfig
+from synergy_nb.events import PlacementCompleted, PlacementReleased
 from synergy_nb.plan import Plan, source
 from tests.placing import Placements
 
@@ -83,7 +84,7 @@ def check(world: Placements) -> None:
             continue
         assert not world.placement(at).pending
         graph, _ = world.outcomes.get(request, (None, ""))
-        released = bool(world.events(request, "placement_released"))
+        released = bool(world.events(request, PlacementReleased))
         assert released or request in world.outcomes, "a request was never decided"
         assert (request in standing) == (graph is not None and not released)
     for request, graph in standing.items():
@@ -91,7 +92,7 @@ def check(world: Placements) -> None:
         assert graph.primaries.keys() == plan.operators.keys()
         assert graph.backups.keys() == {name for name in plan.operators if plan.operators[name].kind not in
                                         ("source", "sink")}  # fmt: skip
-        (done, *_) = reversed(world.events(request, "placement_completed"))
+        (done, *_) = reversed(world.events(request, PlacementCompleted))
         assert all(len(peers) == done.detail["degree"] for peers in graph.replicas.values())
 
 

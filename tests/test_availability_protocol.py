@@ -26,6 +26,21 @@ from synergy_nb.algorithms.availability.messages import (
 from synergy_nb.algorithms.availability.selection import agreed, ordered
 from synergy_nb.algorithms.availability.surveying import Link
 from synergy_nb.assembly import PeerConfig
+from synergy_nb.events import (
+    CandidatePassed,
+    DegreeChosen,
+    MessageOutdated,
+    MessageRefused,
+    PlacementAttemptFailed,
+    PlacementCompleted,
+    PlacementNegotiated,
+    ReplicaAccepted,
+    ReplicaDecided,
+    ReplicaDenied,
+    ReplicaPlaced,
+    ReplicasLeft,
+    ReplicasLost,
+)
 from synergy_nb.explanation import Explanation
 from synergy_nb.graph import ReplicaGraph
 from synergy_nb.ledger import Ledger
@@ -155,14 +170,14 @@ def test_the_upper_host_decides_on_a_join_after_negotiation() -> None:
     world = ring(cores=0.11)  # two components a peer, so the branches are apart
     graph = world.placed("peer-8", diamond(), degree=2)
     events = world.events("r1")
-    asked = [event for event in events if event.kind == "placement_negotiated"]
+    asked = [event for event in events if isinstance(event, PlacementNegotiated)]
     assert [(event.peer, event.detail["upstream"], event.detail["to"]) for event in asked] == [
         (graph.primaries["c2"], "c2", graph.primaries["b"])
     ]
     (decided,) = (
         event
         for event in events
-        if event.kind == "replica_decided" and (event.detail["operator"], event.detail["role"]) == ("u", "primary")
+        if isinstance(event, ReplicaDecided) and (event.detail["operator"], event.detail["role"]) == ("u", "primary")
     )
     assert decided.peer == graph.primaries["b"]
     assert decided.time > asked[0].time
@@ -177,9 +192,9 @@ def test_a_host_that_is_not_known_is_reached_by_the_origin() -> None:
     lower = begin("peer-9", "s2").delay(LOAD, id="b").delay(LOAD, id="c")
     world = ring()
     graph = world.placed("peer-4", upper.union(lower, id="u").sink("out"), degree=2)
-    negotiated = world.events("r1", "placement_negotiated")
+    negotiated = world.events("r1", PlacementNegotiated)
     assert [(event.peer, event.detail["to"]) for event in negotiated] == [("peer-9", "peer-4")]
-    (decided,) = (event for event in world.events("r1", "replica_decided") if event.detail["operator"] == "u"
+    (decided,) = (event for event in world.events("r1", ReplicaDecided) if event.detail["operator"] == "u"
                   and event.detail["role"] == "primary")  # fmt: skip
     assert decided.peer == graph.primaries["a"] == "peer-1"
     assert graph.primaries["u"] in {"peer-1", "peer-9", "peer-2", "peer-8"}
@@ -217,7 +232,7 @@ def test_a_primary_needs_processing_and_a_backup_none() -> None:
     graph = world.placed("peer-3", chain(2, at="peer-2"), degree=3)
     assert sorted(graph.primaries[name] for name in ("o0", "o1")) == ["peer-0", "peer-1"]
     assert any("peer-2" in peers or "peer-3" in peers for peers in graph.backups.values())
-    denied = {event.detail["reason"] for event in world.events("r1", "replica_denied")}
+    denied = {event.detail["reason"] for event in world.events("r1", ReplicaDenied)}
     assert any(reason.startswith("processing capacity: 0.0") for reason in denied)
     world.run(2.0)
     assert world.wrong_books() == []
@@ -238,7 +253,7 @@ def test_a_primary_needs_bandwidth_downstream() -> None:
     narrow(world, {(3, 4): 1000.0})  # from where the source is to where the sink is
     graph = world.placed("peer-4", chain(1), degree=1)
     assert graph.primaries["o0"] == "peer-2"
-    (denied,) = world.events("r1", "replica_denied")
+    (denied,) = world.events("r1", ReplicaDenied)
     assert denied.peer == "peer-3"
     assert denied.detail["reason"] == "bandwidth downstream: no peer for sink can be given 1600 bytes/s"
 
@@ -248,7 +263,7 @@ def test_a_primary_needs_bandwidth_to_its_backups() -> None:
     narrow(world, {(3, to): 1000.0 for to in (0, 1, 4)})
     graph = world.placed("peer-2", chain(1), degree=3)
     assert graph.primaries["o0"] != "peer-3"
-    (denied,) = world.events("r1", "replica_denied")
+    (denied,) = world.events("r1", ReplicaDenied)
     assert denied.detail["reason"] == "bandwidth to backups: 1 of 2 peers can be given 1600 bytes/s"
 
 
@@ -339,7 +354,7 @@ def test_a_candidate_that_has_died_gives_way_to_the_next_one() -> None:
     ((graph, reason),) = world.decided("r1")
     assert graph is not None, reason
     assert "peer-2" not in graph.peers
-    passed = {(event.detail["at"], event.detail["reason"]) for event in world.events("r1", "candidate_passed")}
+    passed = {(event.detail["at"], event.detail["reason"]) for event in world.events("r1", CandidatePassed)}
     assert ("peer-2", "no answer") in passed
     world.run(2.0)
     assert world.wrong_books() == []
@@ -349,12 +364,12 @@ def test_a_host_that_dies_on_the_way_ends_the_attempt_and_the_next_goes_without_
     world = ring(cores=0.11)
     world.place("peer-8", "r1", chain(5), degree=2)
     until(world, "replica_placed", operator="o2", role="primary")
-    (host,) = (event.peer for event in world.events("r1", "replica_placed") if event.detail["operator"] == "o2")
+    (host,) = (event.peer for event in world.events("r1", ReplicaPlaced) if event.detail["operator"] == "o2")
     world.crash(host)
     ((graph, reason),) = world.decided("r1")
     assert graph is not None, reason
     assert host not in graph.peers
-    assert [event.detail["reason"] for event in world.events("r1", "placement_attempt_failed")] == [f"{host} died"]
+    assert [event.detail["reason"] for event in world.events("r1", PlacementAttemptFailed)] == [f"{host} died"]
     world.run(16.0)
     assert world.wrong_books() == []
 
@@ -363,7 +378,7 @@ def test_a_peer_that_hangs_after_it_accepted_is_left_out() -> None:
     world = ring(cores=0.06)
     world.place("peer-8", "r1", chain(2), degree=1)
     until(world, "replica_accepted", operator="o1")
-    (host,) = (event.peer for event in world.events("r1", "replica_accepted") if event.detail["operator"] == "o1")
+    (host,) = (event.peer for event in world.events("r1", ReplicaAccepted) if event.detail["operator"] == "o1")
     world.simulation.hang(host, 40.0)
     ((graph, reason),) = world.decided("r1")
     assert graph is not None, reason
@@ -392,7 +407,7 @@ def test_what_a_dead_origin_has_placed_is_given_back() -> None:
     world.crash("peer-8")
     world.run(31.0)
     assert all(not each.ledger.requests for each in world.synergy.values())
-    assert {event.detail["reason"] for event in world.events("r1", "replicas_left")} == {
+    assert {event.detail["reason"] for event in world.events("r1", ReplicasLeft)} == {
         "its origin has not been heard of"
     }
 
@@ -402,7 +417,7 @@ def test_replicas_that_are_lost_are_told_of() -> None:
     world.placed("peer-8", chain(2), degree=2)
     world.crash("peer-2")
     world.run(6.0)
-    (lost,) = (event.detail for event in world.events("r1", "replicas_lost") if event.peer == "peer-8")
+    (lost,) = (event.detail for event in world.events("r1", ReplicasLost) if event.peer == "peer-8")
     assert lost == {"at": "peer-2", "replicas": {"o0": "backup", "o1": "backup"}}
 
 
@@ -411,7 +426,7 @@ def test_failure_gives_back_everything_and_says_where_it_failed() -> None:
     reason = world.refused("peer-0", chain(12), degree=2)
     assert reason.startswith("no peer for the primary of o")
     assert "processing capacity" in reason
-    assert len(world.events("r1", "placement_attempt_failed")) == PlacementConfig().attempts
+    assert len(world.events("r1", PlacementAttemptFailed)) == PlacementConfig().attempts
     world.run(16.0)
     assert world.wrong_books({}) == []
     assert not world.placement("peer-0").pending
@@ -466,7 +481,7 @@ def test_an_availability_that_is_asked_for_gives_the_degree() -> None:
     world = ring(failure=0.1)
     graph = world.placed("peer-8", chain(4), target=0.995)
     assert {len(peers) for peers in graph.replicas.values()} == {3}
-    (done,) = world.events("r1", "placement_completed")
+    (done,) = world.events("r1", PlacementCompleted)
     assert done.detail["availability"] == pytest.approx(0.999)
     assert availability(graph, IndependentFailures(dict.fromkeys(world.synergy, 0.1))) == pytest.approx(0.999)
 
@@ -475,9 +490,9 @@ def test_where_peers_have_no_room_for_all_the_degree_is_raised_until_the_target_
     world = ring(failure=0.1, cores=0.06)  # a component a peer, so two replicas of each fail more often than of all
     graph = world.placed("peer-8", chain(4), target=0.989)
     assert {len(peers) for peers in graph.replicas.values()} == {3}
-    (failed,) = world.events("r1", "placement_attempt_failed")
+    (failed,) = world.events("r1", PlacementAttemptFailed)
     assert failed.detail["reason"].endswith("is less than 0.989, for peers had no room for more")
-    (chosen,) = world.events("r1", "degree_chosen")
+    (chosen,) = world.events("r1", DegreeChosen)
     assert chosen.detail["degree"] == 2
     world.run(2.0)
     assert world.wrong_books() == []
@@ -575,8 +590,8 @@ def test_a_message_that_makes_no_sense_is_refused_by_name(task: bytes, operator:
     ):
         effects = peer.receive("peer-0", message, world.simulation.now)
         (event,) = (effect.event for effect in effects)  # type: ignore[union-attr]
-        assert event.kind == "message_refused"
-        assert event.detail["message"] == type(message).__name__
+        assert isinstance(event, MessageRefused)
+        assert event.message == type(message).__name__
         assert event.detail["reason"].startswith(reason)
     wrong = PlacementNegotiation(1, task_of(chain(2)), "o1", "o0", graph, ())
     (effect,) = peer.receive("peer-0", wrong, world.simulation.now)
@@ -604,7 +619,7 @@ def test_late_messages_of_an_attempt_change_nothing() -> None:
     peer.receive("peer-0", PlacementWithdrawn("r1", 6, ""), now)
     assert not ledger.requests
     assert answer(world, "peer-1", decide[2]) is None  # it is over
-    refused = [event.detail["reason"] for event in world.simulation.journal if event.kind == "message_refused"]
+    refused = [event for event in world.simulation.journal if isinstance(event, MessageRefused | MessageOutdated)]
     assert refused == []  # those were handed to the peer without the simulation
     assert answer(world, "peer-0", PlacementReport(9, "unknown", 1, "", graph), sender="peer-1") == ""
 
@@ -625,7 +640,7 @@ def test_the_journal_tells_why_each_replica_is_where_it_is() -> None:
     account = Explanation("r1", world.events("r1"), {f"peer-{n}": f"P{n}" for n in range(10)})
     assert account.outcome == "placed"
     assert account.replicated is not None
-    assert account.replicated["backups"]["o0"] == ["P2"]
+    assert account.replicated.backups["o0"] == ["P2"]
     assert account.why_replica("o0", "P3") == "the nearest that could"
     assert account.why_replica("o1", "P3") == "the application uses that peer already"
     assert account.why_replica("o2", "P2") == (
@@ -666,7 +681,7 @@ def test_all_messages_survive_the_wire() -> None:
     world.refused("peer-8", chain(30), request="r2", degree=2)
     world.run(31.0)
     assert world.wrong_books() == []
-    assert not [event for event in world.simulation.journal if event.kind == "message_refused"]
+    assert not [event for event in world.simulation.journal if isinstance(event, MessageRefused | MessageOutdated)]
 
 
 def test_what_is_held_counts_beside_what_the_request_holds_already() -> None:
@@ -727,7 +742,7 @@ def test_the_same_protocol_places_on_live_peers() -> None:
             roles = host.synergy.placement.hosting.roles("r1")
             assert roles == graph.at(runtime.address)
         account = Explanation("r1", [event for runtime in runtimes for event in runtime.journal], {})
-        assert len([each for each in account.replicas if each["role"] == "backup"]) == 6
+        assert len([each for each in account.replicas if each.role == "backup"]) == 6
         for runtime in runtimes:
             await runtime.close()
         await net.close()

@@ -108,7 +108,7 @@ def test_what_a_notebook_shows(cluster: Cluster) -> None:
     assert "peer-2" in cluster._repr_html_()
     account = application.explain()
     assert account.selected is not None
-    assert account.selected["peers"] == application.graph
+    assert account.selected.peers == application.graph
     assert "in the graph of least φ" in str(account)
     assert "chosen: φ" in account._repr_html_()
     application.stop()

@@ -13,6 +13,16 @@ from synergy_nb.algorithms.composition.messages import Probe, Release, Request, 
 from synergy_nb.algorithms.session.messages import Confirm, Graph
 from synergy_nb.assembly import PeerConfig, SynergyPeer
 from synergy_nb.dataflow.streams.deployments import Deployment
+from synergy_nb.events import (
+    GraphEvaluated,
+    GraphSelected,
+    MessageOutdated,
+    MessageReceived,
+    MessageRefused,
+    ProbeAccepted,
+    ProbeDropped,
+    ProbingEnded,
+)
 from synergy_nb.explanation import Explanation
 from synergy_nb.graph import Hop
 from synergy_nb.peer import Effect, Instruct, Record, Send
@@ -60,10 +70,10 @@ def test_the_graph_of_least_phi_is_chosen() -> None:
     ring = Ring(8, seed=3)
     ring.submit("peer-0", "r", diamond())
     ring.until_decided("r")
-    graphs = [event.detail for event in ring.events("r", "graph_evaluated")]
-    chosen = ring.events("r", "graph_selected")[0].detail
+    graphs = ring.events("r", GraphEvaluated)
+    chosen = ring.events("r", GraphSelected)[0]
     assert len(graphs) > 1
-    assert chosen["phi"] == min(graph["phi"] for graph in graphs if graph["phi"] is not None)
+    assert chosen.phi == min(graph.phi for graph in graphs if graph.phi is not None)
 
 
 def test_what_is_not_chosen_is_given_back_at_once() -> None:
@@ -116,8 +126,8 @@ def test_too_little_capacity_is_refused_with_the_numbers() -> None:
     assert report.status == "rejected"
     assert "processing capacity" in report.reason
     assert "where 0.1 cores is needed" in report.reason
-    drops = ring.events("r", "probe_dropped")
-    assert {event.detail["condition"] for event in drops} == {"processing capacity"}
+    drops = ring.events("r", ProbeDropped)
+    assert {event.condition for event in drops} == {"processing capacity"}
     ring.run(1.0)
     assert not any(each.ledger.requests for each in ring.synergy.values())
 
@@ -275,7 +285,8 @@ def test_an_explanation_says_each_reason_once() -> None:
     assert account.why("sink") == "its only candidate"
     for operator in ("source", "o0", "o1", "o2"):
         assert account.why(operator).count("peer-0 (processing capacity)") <= 1
-    assert any(account.dropped.count(drop) > 1 for drop in account.dropped)
+    drops = [(drop.operator, drop.at, drop.condition) for drop in account.dropped]
+    assert any(drops.count(drop) > 1 for drop in drops)
 
 
 # -- what other peers may send ---------------------------------------------------------------------------------------
@@ -293,7 +304,7 @@ def probe(query: Plan, attempt: int = 1, **changed: Any) -> Probe:
 def refusals(effects: list[Effect]) -> list[str]:
     """Reasons of refused messages; there must be no other effect of any."""
     events = [effect.event for effect in effects if isinstance(effect, Record)]
-    found = [event.detail["reason"] for event in events if event.kind == "message_refused"]
+    found = [event.reason for event in events if isinstance(event, MessageRefused | MessageOutdated)]
     assert not found or not any(isinstance(effect, Send) for effect in effects)
     return found
 
@@ -410,13 +421,13 @@ def test_an_explanation_says_what_is_done_about_each_requirement() -> None:
     assert set(account.asked) == {"delay", "miss_rate", "throughput_tuples", "availability"}
     assert "delay at most 2 s, measured" in str(account)
     assert "availability of 0.99: as many replicas as that takes" in str(account)
-    assert {replica["operator"] for replica in account.replicas} >= {"filter"}
+    assert {replica.operator for replica in account.replicas} >= {"filter"}
     del asked["availability"]
     ring.submit("peer-0", "s", source("python", name="n", columns={"v": "float"}).sink("out", **asked))
     assert ring.until_decided("s").status == "running"
     account = Explanation("s", ring.events("s"), {})
     assert "delay at most 2 s, checked by every probe" in str(account)
-    assert {probe["operator"] for probe in account.accepted} == {"source", "sink"}
+    assert {probe.operator for probe in account.accepted} == {"source", "sink"}
 
 
 def test_an_adaptive_ratio_follows_what_requests_need() -> None:
@@ -438,21 +449,21 @@ def test_a_decision_can_be_stepped_through_message_by_message() -> None:
     ring.submit("peer-1", "r", chain(operators=2))
     assert ring.until_decided("r").status == "running"
     ring.run(0.5)
-    told = ring.events("r", "message")
+    told = ring.events("r", MessageReceived)
     assert {"Probe", "Acknowledged", "Returned", "Release", "Confirm", "Confirmed", "Begin"} <= {
-        event.detail["message"] for event in told
+        event.message for event in told
     }
-    accepted = [(event.peer, event.detail["operator"]) for event in ring.events("r", "probe_accepted")]
-    probes = [event for event in told if event.detail["message"] == "Probe"]
-    assert {(event.peer, event.detail["operator"]) for event in probes} == set(accepted)
+    accepted = [(event.peer, event.operator) for event in ring.events("r", ProbeAccepted)]
+    probes = [event for event in told if event.message == "Probe"]
+    assert {(event.peer, event.content["operator"]) for event in probes} == set(accepted)
     for event in probes:  # each came from where its path ends
-        via = event.detail["via"]
-        assert event.detail["sender"] == (via[-1][1] if via else "peer-1")
-        assert event.detail["sent"] <= event.time
-    returned = [event for event in told if event.detail["message"] == "Returned"]
-    (ended,) = ring.events("r", "probing_ended")
-    assert len(returned) == ended.detail["paths"]
-    confirmed = [event.detail["operator"] for event in told if event.detail["message"] == "Confirm"]
+        via = event.content["via"]
+        assert event.sender == (via[-1][1] if via else "peer-1")
+        assert event.content["sent"] <= event.time
+    returned = [event for event in told if event.message == "Returned"]
+    (ended,) = ring.events("r", ProbingEnded)
+    assert len(returned) == ended.paths
+    confirmed = [event.content["operator"] for event in told if event.message == "Confirm"]
     assert confirmed == ["sink", "o1", "o0", "source"]
 
 
@@ -460,4 +471,4 @@ def test_messages_are_not_told_of_where_nobody_wants_them() -> None:
     ring = Ring(4, seed=5, config=lambda n: PeerConfig(name=f"peer-{n}", seed=n, tracing=False))
     ring.submit("peer-1", "r", chain(operators=2))
     assert ring.until_decided("r").status == "running"
-    assert not ring.events("r", "message")
+    assert not ring.events("r", MessageReceived)

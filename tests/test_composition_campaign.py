@@ -7,6 +7,7 @@ import random
 import pytest
 
 from synergy_nb.assembly import PeerConfig
+from synergy_nb.events import ApplicationRunning, RequestSubmitted
 from synergy_nb.plan import Plan, source
 from tests.simulated import Ring
 
@@ -108,7 +109,7 @@ def check(ring: Ring, requests: list[str]) -> None:
         assert not each.composition.pending
     for request in requests:
         decided = ring.status(request)
-        origin_alive = any(event.peer in ring.synergy for event in ring.events(request, "request_submitted"))
+        origin_alive = any(event.peer in ring.synergy for event in ring.events(request, RequestSubmitted))
         assert decided != "composing" or not origin_alive, "a request was never decided"
 
 
@@ -131,7 +132,7 @@ def test_the_schedules_share_streams() -> None:
     shared = 0
     for seed in range(6):
         ring, requests = run(seed)
-        shared += sum(bool(event.detail["shared"]) for r in requests for event in ring.events(r, "application_running"))
+        shared += sum(bool(event.detail["shared"]) for r in requests for event in ring.events(r, ApplicationRunning))
     assert shared >= 6
 
 

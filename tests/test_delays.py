@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from synergy_nb.delays import refused_delay
+from synergy_nb.events import Event, GraphEvaluated, ProbeAccepted, ProbeDropped, RequestSubmitted
 from synergy_nb.explanation import Explanation
-from synergy_nb.journal import Event
 from synergy_nb.plan import Plan, source
 
 NAMES = {"a": "peer-1", "b": "peer-2"}
@@ -21,16 +21,17 @@ def plan() -> Plan:
 
 
 def asked() -> Event:
-    return Event(0.0, "a", "request_submitted", "r", {"qos": {"delay": 0.005}})
+    return RequestSubmitted(0.0, "a", "r", qos={"delay": 0.005}, plan="", operators=())
 
 
 def accepted(peer: str, operator: str, via: list[str], so_far: float) -> Event:
-    return Event(1.0, peer, "probe_accepted", "r", {"operator": operator, "via": via, "so_far_s": so_far})
+    return ProbeAccepted(
+        1.0, peer, "r", operator=operator, via=via, so_far_s=so_far, capacity=0.0, bandwidth=None, impacts=()
+    )
 
 
 def dropped(peer: str, operator: str, delay: float, condition: str = "delay") -> Event:
-    detail = {"operator": operator, "at": peer, "condition": condition, "asked": 0.005, "available": delay}
-    return Event(2.0, "a", "probe_dropped", "r", detail)
+    return ProbeDropped(2.0, "a", "r", operator=operator, at=peer, condition=condition, asked=0.005, available=delay)
 
 
 def test_the_parts_are_those_of_the_path_and_make_up_the_sum() -> None:
@@ -59,8 +60,9 @@ def test_the_parts_are_those_of_the_path_and_make_up_the_sum() -> None:
 
 def test_a_complete_graph_that_is_too_slow_is_told_too() -> None:
     peers = dict.fromkeys(("source", "filter", "sink"), "a")
-    graph = {"peers": peers, "phi": None, "delay_s": 0.008, "unqualified": "delay 0.008 s exceeds 0.005 s (2.2)"}
-    events = [asked(), Event(2.0, "a", "graph_evaluated", "r", graph)]
+    failed = "delay 0.008 s exceeds 0.005 s (2.2)"
+    graph = GraphEvaluated(2.0, "a", "r", peers=peers, phi=None, delay_s=0.008, unqualified=failed)
+    events = [asked(), graph]
     found = refused_delay(plan(), Explanation("r", events, NAMES), MEASURED)
     assert found is not None
     assert (found.operator, found.total, found.crossings) == ("sink", 0.008, 0)

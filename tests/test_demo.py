@@ -22,8 +22,8 @@ from synergy_nb.cli.commands import app
 from synergy_nb.demo import inputs, job, oracle
 from synergy_nb.demo.inputs import Input
 from synergy_nb.demo.page import busiest
+from synergy_nb.events import GraphSelected
 from synergy_nb.explanation import Explanation
-from synergy_nb.journal import Event
 from synergy_nb.traces import tracefiles
 
 KEYS = {"input", "placement", "rows", "rows_sample", "check", "qos", "tuples_per_s", "peers", "setup_s"}
@@ -305,7 +305,7 @@ def test_rows_that_differ_are_a_failure(monkeypatch: pytest.MonkeyPatch, tmp_pat
     given = inputs.generated({"seed": 1, "count": 100})
     plan = inputs.query(given, 0.0)
     placed = dict.fromkeys(plan.operators, "peer-1")
-    selected = Event(1.0, "peer-1", "graph_selected", "r1", {"peers": placed, "phi": 0.5, "delay_s": 0.01})
+    selected = GraphSelected(1.0, "peer-1", "r1", peers=placed, phi=0.5, delay_s=0.01)
     one = (datetime(1995, 8, 22), datetime(1995, 8, 22, 0, 20), "a", "b", 3)  # noqa: DTZ001
 
     def run(*_: object, **__: object) -> job.Outcome:

@@ -6,6 +6,7 @@ import pytest
 
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.assembly import PeerConfig
+from synergy_nb.events import DeploymentConsidered, ProbeAccepted
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.catalogue import ALL_COMPONENTS
 from tests.simulated import Ring
@@ -54,7 +55,7 @@ def test_a_missing_component_goes_where_least_has_to_travel(plan: Plan, beside: 
     report = made.until_decided("r")
     assert report.status == "running", report.reason
     assert report.peers["missing"] == report.peers[beside]
-    assert made.events("r", "deploying")[0].detail == {"operators": ["missing"], "stage": 1}
+    assert made.events("r", DeploymentConsidered)[0].detail == {"operators": ["missing"], "stage": 1}
     made.run(3.0)
     found: list[object] = []
     made.simulation.call("peer-7", made.synergy["peer-7"].directory.lookup, ["distinct"], found.append)
@@ -67,7 +68,7 @@ def test_what_was_only_tried_is_not_registered_and_gives_back_what_it_held() -> 
     made.submit("peer-0", "r", middle(0.5))
     report = made.until_decided("r")
     made.run(10.0)
-    tried = {event.peer for event in made.events("r", "probe_accepted") if event.detail["operator"] == "missing"}
+    tried = {event.peer for event in made.events("r", ProbeAccepted) if event.detail["operator"] == "missing"}
     assert len(tried) > 1
     having = {address for address, each in made.synergy.items() if "distinct" in each.probing.offers}
     assert having == {report.peers["missing"]}
@@ -93,7 +94,7 @@ def test_the_other_side_is_tried_when_the_preferred_one_is_full() -> None:
     report = made.until_decided("r")
     assert report.status == "running", report.reason
     assert report.peers["missing"] == report.peers["after"]
-    assert [event.detail["stage"] for event in made.events("r", "deploying")] == [1, 2]
+    assert [event.detail["stage"] for event in made.events("r", DeploymentConsidered)] == [1, 2]
 
 
 def test_candidates_that_are_all_full_give_way_to_a_new_component() -> None:
@@ -109,7 +110,7 @@ def test_candidates_that_are_all_full_give_way_to_a_new_component() -> None:
     report = made.until_decided("r")
     assert report.status == "running", report.reason
     assert report.peers["full"] in ("peer-1", "peer-5", "peer-3", "peer-7")
-    assert made.events("r", "deploying")[0].detail["operators"] == ["full"]
+    assert made.events("r", DeploymentConsidered)[0].detail["operators"] == ["full"]
 
 
 def test_a_complete_graph_is_the_last_resort() -> None:
@@ -139,7 +140,7 @@ def test_a_deployed_component_is_found_by_the_next_request() -> None:
     made.submit("peer-4", "s", last())
     report = made.until_decided("s")
     assert report.status == "running", report.reason
-    assert not made.events("s", "deploying")
+    assert not made.events("s", DeploymentConsidered)
 
 
 @pytest.mark.parametrize("policy", ["nearest", "random"])

@@ -15,6 +15,7 @@ from polars.testing import assert_frame_equal
 
 from synergy_nb import Cluster, ClusterError, Feed, FeedError, NotAdmitted, PlanError, connect_cluster, source
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
+from synergy_nb.events import LateRows
 from synergy_nb.runtime.feeds import BATCH_ROWS, check_rows, items, supply
 from synergy_nb.runtime.rows import RowReader
 from tests.waiting import DEADLINE
@@ -357,7 +358,7 @@ def test_late_rows_are_dropped_counted_and_journaled(cluster: Cluster) -> None:
     assert application.results()["n"].to_list() == [3, 1]
     assert application.qos()["late"] == 2
     assert "late at source: 2 rows dropped" in repr(application)
-    told = [event.detail for event in application.events() if event.kind == "late_rows"]
+    told = [event.detail for event in application.events() if isinstance(event, LateRows)]
     assert told[-1] == {"operator": "source", "dropped": 2}
 
 

@@ -8,15 +8,23 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import pytest
 
 from synergy_nb import Cluster, source, start_cluster
-from synergy_nb.journal import Event, Journal
+from synergy_nb.events import ApplicationFinished, ApplicationStopped, Event, PeerMeasured, PeerSilent, encode_events
+from synergy_nb.journal import Journal
 from synergy_nb.runtime import following
 from synergy_nb.runtime.following import Follower, follow
 from synergy_nb.runtime.link import LinkDown
 from synergy_nb.runtime.requests import Follow, Followed, pack, unpack
 from tests.waiting import DEADLINE, turns, until
+
+
+class Noted(Event, frozen=True, gc=False):
+    """Something that a test says."""
+
+    what: str
 
 
 class Peers:
@@ -30,9 +38,9 @@ class Peers:
         self.portion = 3
         self.links = self
 
-    def write(self, name: str, time: float, kind: str) -> None:
+    def write(self, name: str, time: float, what: str) -> None:
         address = self.peers[name]
-        self.journals[address][1].append(Event(time, address, kind))
+        self.journals[address][1].append(Noted(time, address, "", what))
 
     def restart(self, name: str) -> None:
         self.journals[self.peers[name]] = (f"{self.peers[name]} 2", Journal())
@@ -48,7 +56,7 @@ class Peers:
         since = asked.since if asked.journal == name else 0
         events = journal.since(since, self.portion)
         reached = events[-1].sequence + 1 if events else since
-        return pack(Followed(name, reached, reached < journal.next_sequence, events))
+        return pack(Followed(name, reached, reached < journal.next_sequence, msgspec.Raw(encode_events(events))))
 
 
 async def told(follower: Follower, condition: Callable[[], object]) -> None:
@@ -64,7 +72,8 @@ async def told(follower: Follower, condition: Callable[[], object]) -> None:
 
 
 def kinds(follower: Follower) -> list[str]:
-    return [event.kind for event in follower.journal]
+    """Kinds of the events, and of those that a test wrote what it noted."""
+    return [event.what if isinstance(event, Noted) else event.kind for event in follower.journal]
 
 
 async def followed(peers: Peers) -> Follower:
@@ -134,7 +143,7 @@ def test_a_peer_that_dies_is_silent_once_and_answers_again(fault: type[Exception
         del peers.down["mem://a"]
         await told(follower, lambda: "back" in kinds(follower))
         assert kinds(follower).count("peer_silent") == kinds(follower).count("peer_answers") == 1
-        silent = next(event for event in follower.journal if event.kind == "peer_silent")
+        silent = next(event for event in follower.journal if isinstance(event, PeerSilent))
         assert (silent.subject, silent.peer) == ("mem://a", "")
         await follower.close()
 
@@ -247,27 +256,29 @@ def test_peers_measure_themselves_while_they_are_followed(cluster: Cluster) -> N
     stay = follower.listen(lambda: None)
     assert follow(cluster) is follower
     assert {event.kind for event in follower.journal} >= {"peer_started"}  # what had been before is there at once
-    heard(follower, lambda events: len({event.peer for event in events if event.kind == "measured"}) == 2)
-    measured = next(event for event in follower.journal if event.kind == "measured")
+    heard(follower, lambda events: len({event.peer for event in events if isinstance(event, PeerMeasured)}) == 2)
+    measured = next(event for event in follower.journal if isinstance(event, PeerMeasured))
     assert measured.subject == ""
-    assert measured.detail["components"] == []
-    assert measured.detail["cpu"] >= 0
-    assert measured.detail["memory"] > 1 << 20
-    assert measured.detail["promised"] == 0
-    assert measured.detail["cores"] > 0
+    assert measured.components == []
+    assert measured.cpu >= 0
+    assert measured.memory > 1 << 20
+    assert measured.promised == 0
+    assert measured.cores > 0
     plan = source("packets", rate="500 tuples/s", duration="2 s").filter("bytes > 100").sink("few", delay="5 s")
     application = cluster.submit(plan)
 
     def at_work(events: list[Event]) -> bool:
-        measured = [part for event in events if event.kind == "measured" for part in event.detail["components"]]
-        return {part["operator"] for part in measured if part["output_rate"] > 0} >= {"source", "filter"}
+        measured = [part for event in events if isinstance(event, PeerMeasured) for part in event.components]
+        return {part.operator for part in measured if part.output_rate > 0} >= {"source", "filter"}
 
     heard(follower, at_work)
     application.results()
-    heard(follower, lambda events: any(event.kind == "application_finished" for event in events))
-    promised = [event.detail["promised"] for event in follower.journal if event.kind == "measured"]
+    heard(follower, lambda events: any(isinstance(event, ApplicationFinished) for event in events))
+    promised = [event.promised for event in follower.journal if isinstance(event, PeerMeasured)]
     assert max(promised) > 0
-    times = [event.time for event in follower.journal if event.kind == "measured" and event.peer == measured.peer]
+    times = [
+        event.time for event in follower.journal if isinstance(event, PeerMeasured) and event.peer == measured.peer
+    ]
     assert all(later - earlier > 0.9 for earlier, later in pairwise(times))
     stay()
 
@@ -283,7 +294,9 @@ def test_a_follower_ends_with_its_cluster_and_tells_of_the_last_events() -> None
             await told(follower, lambda: "application_running" in kinds(follower))
         finally:
             await cluster.close()
-        assert [event.subject for event in follower.journal if event.kind == "application_stopped"] == [application.id]
+        assert [event.subject for event in follower.journal if isinstance(event, ApplicationStopped)] == [
+            application.id
+        ]
         assert cluster.before_close == []
         return follower
 

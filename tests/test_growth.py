@@ -13,6 +13,7 @@ import pytest
 from synergy_nb import ledger as ledgers
 from synergy_nb.algorithms.session import impact, messages
 from synergy_nb.changepoints import RateChanges
+from synergy_nb.events import ProbeAccepted
 from synergy_nb.ledger import Ledger
 from synergy_nb.peer import Message, Peer
 from synergy_nb.plan import Plan, source
@@ -164,11 +165,11 @@ def test_the_journal_of_a_set_up_does_not_grow_with_what_runs() -> None:
     told = {
         len(event.detail["impacts"])
         for number in (0, 11)
-        for event in ring.events(f"a{number}", "probe_accepted")
+        for event in ring.events(f"a{number}", ProbeAccepted)
         if event.peer == "peer-2"
     }
     assert told == {0, 4}
-    first = [application for application, *_ in ring.events("a11", "probe_accepted")[0].detail["impacts"]]
+    first = [application for application, *_ in ring.events("a11", ProbeAccepted)[0].detail["impacts"]]
     assert len(set(first)) == len(first)
 
 

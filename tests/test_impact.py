@@ -6,6 +6,7 @@ import pytest
 
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.assembly import PeerConfig
+from synergy_nb.events import ProbeDropped
 from synergy_nb.explanation import Explanation
 from synergy_nb.plan import Plan, source
 from synergy_nb.projection import ProjectionConfig
@@ -41,7 +42,7 @@ def test_an_admission_is_refused_for_the_harm_that_it_would_do() -> None:
     assert made.status("a") == "running"
     explained = str(Explanation("b", made.events("b"), {}))
     assert "dropped: work at peer-1: QoS impact: a: " in explained
-    drops = [event.detail for event in made.events("b", "probe_dropped")]
+    drops = [event.detail for event in made.events("b", ProbeDropped)]
     assert all(drop["available"] > drop["asked"] == pytest.approx(0.15) for drop in drops)
 
 

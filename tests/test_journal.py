@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
-from synergy_nb.journal import Event, Journal
+from synergy_nb.events import ComponentMeasurements, Event, PeerMeasured
+from synergy_nb.journal import Journal
+
+
+class Counted(Event, frozen=True, gc=False):
+    """Something with a number."""
+
+    n: int
+
+
+class Other(Counted, frozen=True, gc=False):
+    """Something else with a number."""
+
+
+class Odd(Counted, frozen=True, gc=False):
+    """Something with an odd number, and with plain values of several types."""
+
+    several: Sequence[int | None]
 
 
 def filled(events: int, capacity: int = 100_000) -> Journal:
     journal = Journal(capacity)
     for number in range(events):
-        journal.append(
-            Event(number / 2, "a", "probe_sent" if number % 2 else "probe_dropped", f"r{number % 3}", {"n": number})
-        )
+        time, subject = number / 2, f"r{number % 3}"
+        odd = Odd(time, "a", subject, number, several=[number, None])
+        journal.append(odd if number % 2 else Other(time, "a", subject, number))
     return journal
 
 
@@ -34,7 +53,8 @@ def test_the_oldest_go_first_and_a_reader_sees_the_gap() -> None:
 def test_events_are_found_by_what_they_are_about_and_by_kind() -> None:
     journal = filled(12)
     assert [event.detail["n"] for event in journal.about("r1")] == [1, 4, 7, 10]
-    assert [event.detail["n"] for event in journal.about("r1", ["probe_sent"])] == [1, 7]
+    assert [event.n for event in journal.about("r1", Counted)] == [1, 4, 7, 10]
+    assert [event.n for event in journal.about("r1", Odd)] == [1, 7]
 
 
 @pytest.mark.parametrize("events", [0, 1, 1023, 1024, 2047, 2048, 2049, 3072, 10_000])
@@ -42,7 +62,8 @@ def test_events_are_found_by_what_they_are_about_and_by_kind() -> None:
 def test_older_events_that_are_encoded_read_like_those_that_are_not(events: int, capacity: int) -> None:
     plain, packed = Journal(capacity), Journal(capacity, volume=1 << 20)
     for number in range(events):
-        event = Event(number / 2, "a", "qos" if number % 2 else "measured", f"r{number % 7}", {"n": [number, None]})
+        odd = Odd(number / 2, "a", f"r{number % 7}", number, several=[number, None])
+        event = odd if number % 2 else Other(number / 2, "a", f"r{number % 7}", number)
         assert plain.append(event) == packed.append(event)
     assert len(packed) == len(plain)
     assert list(packed) == list(plain)
@@ -50,15 +71,18 @@ def test_older_events_that_are_encoded_read_like_those_that_are_not(events: int,
     for since in (0, 1, 1000, 1024, 2047, 2048, 5000, events - 1, events):
         for limit in (None, 0, 1, 1500):
             assert packed.since(since, limit) == plain.since(since, limit)
-    assert packed.about("r3", ["qos"]) == plain.about("r3", ["qos"])
+    assert packed.about("r3", Odd) == plain.about("r3", Odd)
     assert packed.to_json_lines() == plain.to_json_lines()
 
 
 def test_what_a_journal_keeps_is_bounded_in_bytes() -> None:
     journal = Journal(volume=200_000)
     for number in range(50_000):
-        components = [{"application": f"a{each}", "rate": 0.0} for each in range(10)]
-        journal.append(Event(float(number), "a", "measured", "", {"components": components}))
+        components = [
+            ComponentMeasurements(f"a{each}", "filter", "filter", 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0, None, 0)
+            for each in range(10)
+        ]
+        journal.append(PeerMeasured(float(number), "a", "", 0.0, 0, 0.5, 0.0, components))
     kept = list(journal)
     assert 2048 > len(kept) >= 1024
     assert [event.sequence for event in kept] == list(range(50_000 - len(kept), 50_000))

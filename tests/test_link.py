@@ -189,7 +189,7 @@ def test_the_bound_on_control_bytes_is_reported_once_an_episode() -> None:
         for _ in range(50):
             a.send(B, b"x" * 84)  # 100 bytes with the frame's overhead
         assert a.pending(B) == 1000
-        assert at_a["record"].entries == [("link_full", B, {"queued": 1000, "limit": 1000})]
+        assert at_a["record"].entries == [("link_overflowed", B, {"queued": 1000, "limit": 1000})]
         await at_b["message"].reaches(10)
         await at_a["record"].reaches(2)
         assert at_a["record"].entries[1] == ("link_resumed", B, {"dropped": 40})
@@ -447,7 +447,7 @@ def test_bad_frames_and_failing_callbacks_do_not_end_the_link() -> None:
             ("frame_refused", "unknown frame 7"),
             ("frame_refused", "unknown frame ('x', 3)"),
             ("frame_refused", "unknown frame {'a': 1}"),
-            ("link_error", "ValueError: no such channel"),
+            ("frame_unhandled", "ValueError: no such channel"),
         ]
         await net.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.assembly import PeerConfig
+from synergy_nb.events import GraphEvaluated, GraphSelected, ProbeAccepted
 from synergy_nb.overlay.load import FREE, level
 from synergy_nb.plan import source
 from tests.simulated import Ring
@@ -75,7 +76,7 @@ def test_probes_go_to_peers_that_have_capacity_left() -> None:
         ring = ring_of(loaded, choice=choice, ratio=0.1, at_least=2)
         ring.submit("peer-1", "r", chain(rate=1000.0))
         assert ring.until_decided("r").status == "running"
-        probed[choice] = {e.detail["via"][-1] for e in ring.events("r", "probe_accepted") if e.detail["via"]}
+        probed[choice] = {e.detail["via"][-1] for e in ring.events("r", ProbeAccepted) if e.detail["via"]}
     assert probed["balanced"] == {"peer-1", "peer-3"}
     assert probed["random"] & loaded.keys()
 
@@ -86,9 +87,9 @@ def test_the_fastest_graph_is_set_up_if_that_is_asked_for() -> None:
         ring = ring_of({"peer-1": 0.7}, objective=objective, ratio=1.0, budget=256, sharing="off")
         ring.submit("peer-1", "r", chain(rate=1000.0))
         assert ring.until_decided("r").status == "running"
-        graphs = [e.detail for e in ring.events("r", "graph_evaluated") if not e.detail["unqualified"]]
+        graphs = [e.detail for e in ring.events("r", GraphEvaluated) if not e.detail["unqualified"]]
         assert len(graphs) > 1
-        (selected,) = ring.events("r", "graph_selected")
+        (selected,) = ring.events("r", GraphSelected)
         chosen[objective] = selected.detail
         key = "phi" if objective == "balance" else "delay_s"
         assert selected.detail[key] == min(each[key] for each in graphs)
@@ -107,7 +108,7 @@ def test_what_came_with_data_saves_probes_and_is_soon_forgotten() -> None:
         plan = source("packets", rate=1000.0, at="peer-1").filter("bytes > 0", cost="100 us", id="o0").sink()
         ring.submit("peer-1", "r", plan)
         assert ring.until_decided("r").status == "running"
-        told = ring.events("r", "probe_accepted")
+        told = ring.events("r", ProbeAccepted)
         probed[later] = {event.peer for event in told if event.detail["operator"] == "o0"}
     assert probed == {
         0.0: {"peer-0", "peer-1", "peer-4", "peer-5"},

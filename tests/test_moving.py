@@ -13,6 +13,7 @@ from synergy_nb.algorithms.session import SessionConfig
 from synergy_nb.algorithms.session.messages import Feedback, Follow, Followed, Measured, Moved
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.dataflow.streams.deployments import Deployment, Role
+from synergy_nb.events import ComponentMoved, MoveBegun, MoveGivenUp
 from synergy_nb.explanation import Explanation
 from synergy_nb.graph import ComponentGraph, Hop
 from synergy_nb.peer import Message
@@ -114,7 +115,7 @@ def test_a_component_moves_and_gives_back_what_it_took() -> None:
         assert known.places["o0"].copies == ()
         assert known.version == (1 << 20) + 2
     assert ring.reports["r"][-1].peers == PEERS | {"o0": "peer-4"}
-    (done,) = ring.events("r", "moved")
+    (done,) = ring.events("r", ComponentMoved)
     assert (done.detail["operator"], done.detail["at"], done.detail["to"]) == ("o0", "peer-2", "peer-4")
     assert 0.3 < done.detail["seconds"] < 1.0
     ring.run(40.0)  # leases are kept
@@ -246,7 +247,7 @@ def test_what_cannot_move_is_refused_at_once(application: str, operator: str, to
     ring.run(8.0)
     with pytest.raises(ValueError, match=reason):
         ring.synergy["peer-0"].session.move(application, operator, to, lambda _: None)
-    assert not ring.events("r", "moving")
+    assert not ring.events("r", MoveBegun)
 
 
 @pytest.mark.parametrize("connector", ["python", "peers"])
@@ -326,7 +327,7 @@ def test_a_peer_without_capacity_refuses() -> None:
     assert roles(ring, "o0") == {"peer-2": Role.ACTIVE}
     assert not ring.synergy["peer-4"].ledger.requests
     assert not ring.synergy["peer-4"].session.applications
-    assert [event.detail["reason"] for event in ring.events("r", "move_given_up")] == [reason]
+    assert [event.detail["reason"] for event in ring.events("r", MoveGivenUp)] == [reason]
     stopped(ring)
 
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from synergy_nb import start_cluster
-from synergy_nb.journal import Event
+from synergy_nb.events import Event, HandlerFailed, LinkBroken, LinkClosed, MessageOutdated, decode_events
 from synergy_nb.runtime.link import LinkFull
 from synergy_nb.runtime.notices import AGAIN, CHANNEL, GATHERED, MOST, Notices, Teller
 from tests.waiting import DEADLINE
@@ -37,7 +37,7 @@ class Clock:
 
 
 def raised(peer: str, error: str = "KeyError: 'x'") -> Event:
-    return Event(1.0, peer, "peer_error", "Probe", {"error": error})
+    return HandlerFailed(1.0, peer, "Probe", error=error)
 
 
 def made() -> tuple[Clock, list[str], Notices]:
@@ -48,21 +48,21 @@ def made() -> tuple[Clock, list[str], Notices]:
 def test_what_several_peers_say_of_the_same_is_one_line() -> None:
     clock, written, notices = made()
     for peer in PEERS[:5]:
-        notices.hear(Event(1.0, peer, "link_down", PEERS[8], {"reason": "connection closed"}))
+        notices.hear(LinkBroken(1.0, peer, PEERS[8], reason="connection closed"))
     assert not written
     clock.advance(GATHERED)
     assert written == ["synergy: peer-1, peer-2, peer-3 and 2 more: the link to peer-9 broke: connection closed"]
-    notices.hear(Event(9.0, PEERS[6], "link_down", PEERS[8], {"reason": "connection closed"}))
+    notices.hear(LinkBroken(9.0, PEERS[6], PEERS[8], reason="connection closed"))
     clock.advance(GATHERED)
     assert len(written) == 1
 
 
 def test_a_link_that_breaks_and_then_cannot_be_reached_is_told_once() -> None:
     clock, written, notices = made()
-    notices.hear(Event(1.0, PEERS[0], "link_down", PEERS[8], {"reason": "connection closed"}))
-    notices.hear(Event(1.1, PEERS[1], "link_down", PEERS[8], {"reason": "no link within 2.5 s"}))
+    notices.hear(LinkBroken(1.0, PEERS[0], PEERS[8], reason="connection closed"))
+    notices.hear(LinkBroken(1.1, PEERS[1], PEERS[8], reason="no link within 2.5 s"))
     clock.advance(GATHERED)
-    notices.hear(Event(4.0, PEERS[0], "link_down", PEERS[8], {"reason": "no link within 2.5 s"}))
+    notices.hear(LinkBroken(4.0, PEERS[0], PEERS[8], reason="no link within 2.5 s"))
     clock.advance(GATHERED)
     assert written == ["synergy: peer-1, peer-2: the link to peer-9 broke: connection closed"]
 
@@ -91,8 +91,8 @@ def test_what_breaks_as_a_cluster_closes_is_not_told() -> None:
 
 def test_a_client_that_leaves_and_a_late_message_are_no_errors() -> None:
     clock, written, notices = made()
-    notices.hear(Event(1.0, PEERS[0], "link_down", "client-host-1", {"reason": "closed"}))
-    notices.hear(Event(1.0, PEERS[0], "message_refused", "app", {"reason": "stale attempt"}))
+    notices.hear(LinkClosed(1.0, PEERS[0], "client-host-1", reason="closed"))
+    notices.hear(MessageOutdated(1.0, PEERS[0], "app", reason="stale attempt", message="", sender=""))
     clock.advance(GATHERED)
     assert not written
 
@@ -108,7 +108,7 @@ def test_a_peer_tells_those_who_asked_and_of_the_same_once_a_minute() -> None:
     teller.tell(event)
     teller.tell(event)
     assert [(client, channel) for client, channel, _ in sorted(sent)] == [("client-1", CHANNEL), ("client-2", CHANNEL)]
-    assert msgspec.msgpack.decode(sent[0][2], type=Event) == event
+    assert decode_events(sent[0][2]) == [event]
     teller.lost("client-1")
     teller.tell(msgspec.structs.replace(event, time=event.time + AGAIN))
     assert [client for client, _, _ in sent[2:]] == ["client-2"]

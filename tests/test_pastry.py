@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from synergy_nb.events import RouteDropped
 from synergy_nb.overlay.assembled import assemble
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.overlay.pastry import JoinRequest, Leaves, Pastry
@@ -414,7 +415,7 @@ def test_what_is_routed_before_the_join_is_sent_after_it_and_the_queue_is_bounde
         assert peer.call(1.0, pastry.route, key_of("x"), Parcel(label)) == []
     (effect,) = peer.call(1.0, pastry.route, key_of("x"), Parcel(-1))
     assert isinstance(effect, Record)
-    assert effect.event.kind == "route_dropped"
+    assert isinstance(effect.event, RouteDropped)
     peer.call(2.0, pastry.join, None)
     assert [label for label, _, _ in arrived] == list(range(QUEUE))
 

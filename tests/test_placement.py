@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from synergy_nb.assembly import PeerConfig
+from synergy_nb.events import PlacementComputed
 from synergy_nb.explanation import Explanation
 from synergy_nb.graph import Place
 from synergy_nb.placements import decided
@@ -40,7 +41,7 @@ def test_a_plan_is_set_up_where_it_withstands_most() -> None:
     assert report.status == "running", report.reason
     where = report.peers
     assert where["o1"] == where["o4"] != where["o2"] == where["o3"], "plan c, three quarters of the ideal set"
-    (placed,) = ring.events("r", "placed")
+    (placed,) = ring.events("r", PlacementComputed)
     assert placed.detail["ratio"] == pytest.approx(0.756, abs=0.02)
     account = Explanation("r", ring.events("r"), {})
     assert "feasible set 75" in account.placed

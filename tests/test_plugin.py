@@ -21,7 +21,7 @@ from cryptography.x509.oid import NameOID
 from distributed import Client, LocalCluster, Security, Worker
 from distributed.comm.core import CommClosedError
 
-from synergy_nb.journal import Event
+from synergy_nb.events import Event, decode_events
 from synergy_nb.peer import Codec, Peer
 from synergy_nb.runtime.driver import PeerRuntime
 from synergy_nb.runtime.link import HANDLER, LinkDown, RemoteError
@@ -96,8 +96,8 @@ def test_effects_are_carried_out() -> None:
     async def main() -> None:
         driven = Driven()
         assert driven.a.call(talk(driven.a).greet, B, 7) == 7
-        assert (await event(driven.a, "echo")).detail == {"number": 7}
-        assert (await event(driven.b, "hello")).subject == A
+        assert (await event(driven.a, "echoed")).detail == {"number": 7}
+        assert (await event(driven.b, "greeted")).subject == A
         await driven.close()
 
     run(main())
@@ -108,9 +108,9 @@ def test_an_instruction_goes_to_the_host_and_what_came_of_it_back() -> None:
         driven = Driven()
         driven.a.call(talk(driven.a).deploy, "filter")
         kinds = [event.kind for event in driven.a.journal]
-        assert kinds == ["peer_started", "deploy_asked", "deployed"]  # effects of the report come after the others
+        assert kinds == ["peer_started", "deploy_asked", "deploy_done"]  # effects of the report come after the others
         driven.a.call(talk(driven.a).deploy, "impossible")
-        error = await event(driven.a, "peer_error")
+        error = await event(driven.a, "handler_failed")
         assert error.detail == {"error": "ValueError: cannot deploy the impossible"}
         assert [event.kind for event in driven.a.journal][-1] == "deploy_asked"  # the other effects were carried out
         await driven.close()
@@ -124,8 +124,8 @@ def test_timers_fire_when_they_are_due_and_in_their_order() -> None:
         start = driven.a.now
         for number, delay in ((3, 3.0), (1, 1.0), (2, 2.0)):
             driven.a.call(talk(driven.a).greet_later, B, number, delay)
-        await event(driven.b, "hello", 3)
-        hellos = [event for event in driven.b.journal if event.kind == "hello"]
+        await event(driven.b, "greeted", 3)
+        hellos = [event for event in driven.b.journal if event.kind == "greeted"]
         assert [event.detail["number"] for event in hellos] == [1, 2, 3]
         assert [event.time - start for event in hellos] == pytest.approx([1.0, 2.0, 3.0], abs=0.01)
         await driven.close()
@@ -138,17 +138,17 @@ def test_an_error_in_a_handler_is_journaled_and_the_peer_goes_on() -> None:
     async def main() -> None:
         driven = Driven()
         driven.b.links.send(A, driven.b.codec.encode(Fail()))
-        error = await event(driven.a, "peer_error")
+        error = await event(driven.a, "handler_failed")
         assert (error.subject, error.detail) == ("Fail", {"error": "RuntimeError: this handler fails"})
         driven.b.call(talk(driven.b).greet, A, 1)
-        await event(driven.b, "echo")
+        await event(driven.b, "echoed")
         driven.a.on_down = lambda _address: (_ for _ in ()).throw(RuntimeError("listener fails"))
         driven.a.links.drop(B)
-        assert (await event(driven.a, "link_error")).detail == {"error": "RuntimeError: listener fails"}
+        assert (await event(driven.a, "frame_unhandled")).detail == {"error": "RuntimeError: listener fails"}
         with pytest.raises(TypeError):  # an error of a caller is the caller's
             driven.a.call(talk(driven.a).greet)
         driven.a.call_threadsafe(talk(driven.a).greet)
-        assert "TypeError" in (await event(driven.a, "peer_error", 2)).detail["error"]
+        assert "TypeError" in (await event(driven.a, "handler_failed", 2)).detail["error"]
         await driven.close()
 
     run(main())
@@ -169,7 +169,7 @@ def test_unknown_and_malformed_messages_are_refused_by_name() -> None:
             assert refused.detail["reason"] == reason
             assert text in refused.detail["message"]
         driven.a.call(talk(driven.a).greet, B, 1)
-        await event(driven.a, "echo")
+        await event(driven.a, "echoed")
         await driven.close()
 
     run(main())
@@ -179,8 +179,8 @@ def test_data_reaches_the_host() -> None:
     async def main() -> None:
         driven = Driven()
         driven.a.links.send_data(B, "echo", b"batch")
-        assert (await event(driven.b, "data")).detail == {"channel": "echo", "size": 5}
-        assert (await event(driven.a, "data")).detail == {"channel": "echoed", "size": 5}
+        assert (await event(driven.b, "data_arrived")).detail == {"channel": "echo", "size": 5}
+        assert (await event(driven.a, "data_arrived")).detail == {"channel": "echoed", "size": 5}
         await driven.close()
 
     run(main())
@@ -209,16 +209,16 @@ def test_threads_post_to_the_loop() -> None:
     async def main() -> None:
         driven = Driven()
         await asyncio.get_running_loop().run_in_executor(None, driven.a.call_threadsafe, talk(driven.a).greet, B, 1)
-        await event(driven.a, "echo")
+        await event(driven.a, "echoed")
         done = echo_peer.Deployed("sort")
         await asyncio.get_running_loop().run_in_executor(None, driven.a.report_threadsafe, done)
-        assert (await event(driven.a, "deployed")).subject == "sort"
+        assert (await event(driven.a, "deploy_done")).subject == "sort"
         await driven.close()
         driven.a.call_threadsafe(talk(driven.a).greet, B, 2)  # too late, and harmless
         behind = asyncio.Event()
         asyncio.get_running_loop().call_soon_threadsafe(behind.set)
         await behind.wait()
-        assert [event.kind for event in driven.b.journal].count("hello") == 1
+        assert [event.kind for event in driven.b.journal].count("greeted") == 1
 
     asyncio.run(main())  # threads need real time
 
@@ -269,14 +269,14 @@ async def converse(made: Any, client: Any, connection_args: Any) -> None:
     try:
         number = await links.request(a.address, "greet", msgspec.msgpack.encode((b.address, 3)))
         assert msgspec.msgpack.decode(number) == 3
-        assert (await event(a, "echo")).subject == b.address
-        assert (await event(b, "hello")).subject == a.address
+        assert (await event(a, "echoed")).subject == b.address
+        assert (await event(b, "greeted")).subject == a.address
         a.links.send_data(b.address, "echo", b"x" * 3_000_000)
-        assert (await event(a, "data")).detail == {"channel": "echoed", "size": 3_000_000}
+        assert (await event(a, "data_arrived")).detail == {"channel": "echoed", "size": 3_000_000}
         assert await b.links.request(a.address, "ping", b"back") == b"back"
         assert a.links.connected().count(b.address) == 1
-        events = msgspec.msgpack.decode(await links.request(a.address, "journal"), type=list[Event])
-        assert [event.kind for event in events] == ["peer_started", "echo", "data"]
+        events = decode_events(await links.request(a.address, "journal"))
+        assert [event.kind for event in events] == ["peer_started", "echoed", "data_arrived"]
         with pytest.raises(RemoteError, match=r"operation 'pnig' is unknown to .*; did you mean 'ping'\?"):
             await links.request(a.address, "pnig")
     finally:
@@ -340,7 +340,7 @@ def test_a_peer_whose_worker_ends_is_reported() -> None:
             hanging = asyncio.create_task(a.links.request(b.address, "hang", timeout=20.0))
             await a.links.request(b.address, "ping")
             await workers_of(made)[1].close()
-            assert (await event(a, "link_down")).subject == b.address
+            assert (await event(a, "link_broken")).subject == b.address
             with pytest.raises(LinkDown):
                 await hanging
 

@@ -15,6 +15,7 @@ import pytest
 
 from synergy_nb.algorithms.availability import PlacementConfig
 from synergy_nb.assembly import PeerConfig, SynergyPeer
+from synergy_nb.events import MessageRefused
 from synergy_nb.overlay.directory import Directory
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.overlay.membership import Membership
@@ -267,7 +268,7 @@ def test_all_messages_survive_the_wire(build: Callable[[int, bool], Bench]) -> N
     rounds(bench, 0, 7)
     quiet(bench)
     assert bench.complaints() == []
-    assert not [event for event in bench.simulation.journal if event.kind == "message_refused"]
+    assert not [event for event in bench.simulation.journal if isinstance(event, MessageRefused)]
 
 
 @cases

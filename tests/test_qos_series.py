@@ -7,15 +7,42 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synergy_nb.journal import Event, Journal
+from synergy_nb.events import (
+    ENDINGS,
+    ApplicationFinished,
+    ApplicationRunning,
+    ApplicationStopped,
+    ClusterClosed,
+    ComponentDeployed,
+    ComponentMoved,
+    ComponentUndeployed,
+    EnginesChanged,
+    EnginesChosen,
+    Event,
+    GraphSelected,
+    MoveGivenUp,
+    OperatorFailed,
+    PeerAnswers,
+    PeerDeclaredDead,
+    PeerMeasured,
+    PeerRefutedDeath,
+    PeerSilent,
+    PeerStarted,
+    RequestSubmitted,
+    SessionLeft,
+    SinkMeasured,
+)
+from synergy_nb.journal import Journal
 from synergy_nb.widgets.lines import COARSE, RECENT, Line
-from synergy_nb.widgets.series import ENDED, REMEMBERED, Readings
+from synergy_nb.widgets.series import REMEMBERED, Readings
 from synergy_nb.widgets.snapshot import text
 from synergy_nb.widgets.standing import shown_peers, standing
+from synergy_nb.widgets.values import ENDED
 from tests.qos_story import NAMES, PEERS, START, measured, qos, story, top_pairs
 
 OF = "top-1/sink"
@@ -114,11 +141,11 @@ def test_an_interruption_outlives_thinning() -> None:
 def test_delay_throughput_and_load_become_lines() -> None:
     found = readings(story(60))
     events = list(story(60))
-    delays = [event for event in events if event.kind == "qos"]
-    assert points(found.lines["p99", OF]) == [(event.time, event.detail["delay_p99_s"]) for event in delays]
+    delays = [event for event in events if isinstance(event, SinkMeasured)]
+    assert points(found.lines["p99", OF]) == [(event.time, event.delay_p99_s) for event in delays]
     assert [value for _, value in points(found.lines["rate", OF])[4:]] == [200.0] * 116
-    loads = [event for event in events if event.kind == "measured" and event.peer == PEERS[2]]
-    assert points(found.lines["load", PEERS[2]]) == [(event.time, event.detail["cpu"] / 0.5) for event in loads]
+    loads = [event for event in events if isinstance(event, PeerMeasured) and event.peer == PEERS[2]]
+    assert points(found.lines["load", PEERS[2]]) == [(event.time, event.cpu / 0.5) for event in loads]
     assert found.flows["top-1", "sink"].tuples == 12_000
 
 
@@ -145,7 +172,7 @@ def test_what_is_of_other_applications_does_not_matter() -> None:
     news = Readings("top-1", NAMES)
     news.read(journal)
     journal.append(qos(START + 11, 5.0, 5.0, 10, application="another"))
-    journal.append(Event(START + 11, PEERS[1], "probe_sent", "top-1"))
+    journal.append(SessionLeft(START + 11, PEERS[1], "top-1", reason=""))
     assert not news.read(journal)
     assert not news.read(journal)
     assert standing(news) == before
@@ -189,12 +216,10 @@ def test_a_bounded_number_of_applications_is_remembered() -> None:
     found = Readings()
     for number in range(3 * REMEMBERED):
         name = f"a{number}"
-        found.take(
-            [Event(number, PEERS[0], "request_submitted", name, {"plan": "p", "operators": ["sink"], "qos": {}})]
-        )
-        found.take([Event(number, PEERS[0], "application_running", name, {"peers": {"sink": PEERS[0]}})])
+        found.take([RequestSubmitted(number, PEERS[0], name, plan="p", operators=["sink"], qos={})])
+        found.take([ApplicationRunning(number, PEERS[0], name, peers={"sink": PEERS[0]})])
         found.take([qos(number + 0.5, 0.1, 0.1, 5, application=name)])
-        found.take([Event(number + 0.6, PEERS[0], "application_finished", name, {"reason": ""})])
+        found.take([ApplicationFinished(number + 0.6, PEERS[0], name, reason="")])
     assert len(found.runs) == len(found.flows) == len(found.components) == REMEMBERED
     assert len(found.lines) == 4 * REMEMBERED
     assert sum(name.startswith("flow:") for name in standing(found)) == 5  # the last that ended
@@ -233,28 +258,28 @@ def test_an_application_that_runs_within_its_limit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "reason", "said"),
+    ("status", "reason", "said"),
     [
-        ("application_rejected", f"delay at {PEERS[1]}", ("✕", "rejected", "Not admitted: delay at peer-2.")),
-        ("application_failed", f"peer {PEERS[1]} died (filter)", ("✕", "failed", "Failed: peer-2 died (filter).")),
-        ("application_stopped", "", ("■", "stopped", "Stopped after 2,000 results, on request.")),
-        ("application_finished", "", ("✓", "finished",
+        ("rejected", f"delay at {PEERS[1]}", ("✕", "rejected", "Not admitted: delay at peer-2.")),
+        ("failed", f"peer {PEERS[1]} died (filter)", ("✕", "failed", "Failed: peer-2 died (filter).")),
+        ("stopped", "", ("■", "stopped", "Stopped after 2,000 results, on request.")),
+        ("finished", "", ("✓", "finished",
                                       "Every stream has ended after 11 s: 2,000 results, 0 % later than its limit.")),
     ],
 )  # fmt: skip
-def test_how_an_application_ended_is_said_in_a_sentence(kind: str, reason: str, said: tuple[str, str, str]) -> None:
+def test_how_an_application_ended_is_said_in_a_sentence(status: str, reason: str, said: tuple[str, str, str]) -> None:
     journal = story(10)
-    journal.append(Event(START + 11, PEERS[0], kind, "top-1", {"reason": reason}))
+    journal.append(ENDINGS[status](START + 11, PEERS[0], "top-1", reason))
     found = readings(journal)
     assert head(found) == said
     assert standing(found)["part:top-1/filter"]["state"] == "stopped"
-    assert {f"application_{status}" for status in ENDED} >= {kind}
+    assert status in ENDED
 
 
 def test_what_had_finished_stays_finished_when_its_results_are_given_back() -> None:
     journal = story(10)
-    for kind in ("application_finished", "application_stopped"):
-        journal.append(Event(START + 11, PEERS[0], kind, "top-1", {"reason": ""}))
+    for kind in (ApplicationFinished, ApplicationStopped):
+        journal.append(kind(START + 11, PEERS[0], "top-1"))
     assert head(readings(journal))[1] == "finished"
 
 
@@ -308,34 +333,33 @@ def test_components_wait_run_fail_and_are_lost_with_their_peer() -> None:
     assert set(states(readings(story(0))).values()) == {"running"}
     journal = Journal()
     for event in story(0):
-        if event.kind != "application_running":
+        if not isinstance(event, ApplicationRunning):
             journal.append(event)
     assert set(states(readings(journal)).values()) == {"waiting"}
-    failed = Event(START + 11, PEERS[1], "operator_failed", "top-1", {"operator": "filter", "reason": "no such column"})
+    failed = OperatorFailed(START + 11, PEERS[1], "top-1", operator="filter", reason="no such column")
     found = happened(failed)
     assert states(found)["filter"] == "failed"
     assert "no such column" in standing(found)["part:top-1/filter"]["tip"]
-    for kind in ("peer_silent", "peer_declared_dead"):
-        lost = happened(Event(START + 11, "", kind, PEERS[1]))
+    for gone in (PeerSilent(START + 11, "", PEERS[1], reason=""), PeerDeclaredDead(START + 11, "", PEERS[1], 0)):
+        lost = happened(gone)
         assert {name for name, state in states(lost).items() if state == "dead"} == {"filter", "sink"}
         assert head(lost)[2] in ("peer-2 does not answer.", "peer-2 died.")
 
 
 def test_a_component_is_where_it_has_moved_to_or_has_stayed() -> None:
     operator, here, there = "filter", PEERS[1], PEERS[4]
-    begun = Event(START + 11, there, "component_deployed", "top-1", {"operator": operator})
+    begun = ComponentDeployed(START + 11, there, "top-1", operator=operator)
     graph = {name: PEERS[number % len(PEERS)] for number, name in enumerate(top_pairs().operators)} | {operator: there}
-    move = {"operator": operator, "at": here, "to": there}
     found = happened(
         begun,
-        Event(START + 11.5, PEERS[0], "moved", "top-1", {**move, "seconds": 0.5, "peers": graph}),
-        Event(START + 11.6, here, "component_undeployed", "top-1", {"operator": operator}),
+        ComponentMoved(START + 11.5, PEERS[0], "top-1", operator=operator, at=here, to=there, seconds=0.5, peers=graph),
+        ComponentUndeployed(START + 11.6, here, "top-1", operator=operator),
     )
     assert states(found)[operator] == "running"
     assert found.components["top-1", operator].peer == there
     assert standing(found)["marks"]["list"][-1]["said"] == "filter moved from peer-2 to peer-5"
-    gone = Event(START + 11.6, there, "component_undeployed", "top-1", {"operator": operator})
-    refused = Event(START + 11.5, PEERS[0], "move_given_up", "top-1", {**move, "reason": f"peer {there} died"})
+    gone = ComponentUndeployed(START + 11.6, there, "top-1", operator=operator)
+    refused = MoveGivenUp(START + 11.5, PEERS[0], "top-1", operator=operator, to=there, reason=f"peer {there} died")
     for events in ((begun, refused, gone), (begun, gone, refused)):
         found = happened(*events)
         assert states(found)[operator] == "running"
@@ -347,17 +371,17 @@ def test_a_component_is_where_it_has_moved_to_or_has_stayed() -> None:
 @pytest.mark.parametrize(
     "back",
     [
-        Event(START + 12, "", "peer_answers", PEERS[1]),
-        Event(START + 12, PEERS[1], "peer_refuted_death", PEERS[1]),
+        PeerAnswers(START + 12, "", PEERS[1]),
+        PeerRefutedDeath(START + 12, PEERS[1], PEERS[1], incarnation=0),
         measured(START + 12, PEERS[1]),
-        Event(START + 12, PEERS[1], "peer_started", PEERS[1], {"name": "peer-2"}),
+        PeerStarted(START + 12, PEERS[1], PEERS[1], name="peer-2"),
     ],
     ids=lambda event: event.kind,
 )
 def test_a_peer_comes_back(back: Event) -> None:
     found = happened(
-        Event(START + 11, "", "peer_silent", PEERS[1]),
-        Event(START + 11, PEERS[0], "peer_declared_dead", PEERS[1]),
+        PeerSilent(START + 11, "", PEERS[1], reason=""),
+        PeerDeclaredDead(START + 11, PEERS[0], PEERS[1], incarnation=0),
         back,
     )
     assert set(states(found).values()) == {"running"}
@@ -371,14 +395,14 @@ def test_more_than_a_second_of_waiting_input_is_overload() -> None:
 
 
 def test_an_origin_that_died_has_no_application() -> None:
-    found = happened(Event(START + 11, PEERS[1], "peer_declared_dead", PEERS[0]))
+    found = happened(PeerDeclaredDead(START + 11, PEERS[1], PEERS[0], incarnation=0))
     assert head(found) == ("✕", "failed", "Failed: its origin peer-1 died.")
 
 
 def test_of_a_cluster_all_peers_are_shown_and_what_runs() -> None:
     journal = story(20)
     story(10, journal=journal, application="second-2")
-    journal.append(Event(START + 21, "", "peer_silent", PEERS[3]))
+    journal.append(PeerSilent(START + 21, "", PEERS[3], reason=""))
     found = readings(journal, None)
     said = standing(found)
     assert said["head"]["title"] == "Cluster of 5 peers"
@@ -386,14 +410,14 @@ def test_of_a_cluster_all_peers_are_shown_and_what_runs() -> None:
     assert len(shown_peers(found)) == 5
     assert said[f"peer:{PEERS[3]}"]["said"] == "does not answer"
     assert sum(name.startswith("part:") for name in said) == 14
-    journal.append(Event(START + 22, PEERS[0], "application_stopped", "second-2", {"reason": ""}))
-    journal.append(Event(START + 22, "", "peer_answers", PEERS[3]))
+    journal.append(ApplicationStopped(START + 22, PEERS[0], "second-2", reason=""))
+    journal.append(PeerAnswers(START + 22, "", PEERS[3]))
     found.read(journal)
     said = standing(found)
     assert said["head"]["sentence"] == "1 application runs, each within its limit."
     assert sum(name.startswith("part:") for name in said) == 7
     assert said["flow:second-2/sink"]["status"] == "stopped"
-    journal.append(Event(START + 23, "", "cluster_closed"))
+    journal.append(ClusterClosed(START + 23, "", ""))
     found.read(journal)
     assert standing(found)["head"]["status"] == "closed"
 
@@ -402,7 +426,7 @@ def test_of_a_cluster_all_peers_are_shown_and_what_runs() -> None:
     ("events", "said"),
     [
         ([], "Nothing has been heard of any peer yet."),
-        ([Event(1.0, PEERS[0], "peer_started", PEERS[0], {"name": "peer-1"})], "No application runs."),
+        ([PeerStarted(1.0, PEERS[0], PEERS[0], name="peer-1")], "No application runs."),
     ],
 )
 def test_of_a_cluster_at_rest(events: Sequence[Event], said: str) -> None:
@@ -414,7 +438,7 @@ def test_of_a_cluster_at_rest(events: Sequence[Event], said: str) -> None:
 def test_peers_are_in_the_order_of_people() -> None:
     found = Readings()
     for number in (10, 2, 1):
-        found.take([Event(1.0, f"a{number}", "peer_started", f"a{number}", {"name": f"peer-{number}"})])
+        found.take([PeerStarted(1.0, f"a{number}", f"a{number}", name=f"peer-{number}")])
     assert [peer.name for peer in shown_peers(found)] == ["peer-1", "peer-2", "peer-10"]
 
 
@@ -431,7 +455,7 @@ def test_only_what_has_changed_differs() -> None:
 
 def test_a_sink_that_only_keeps_results_tells_nothing_more() -> None:
     journal = story(10)
-    journal.append(Event(START + 10.4, PEERS[0], "application_finished", "top-1", {"reason": ""}))
+    journal.append(ApplicationFinished(START + 10.4, PEERS[0], "top-1", reason=""))
     journal.append(qos(START + 10.5, 0.02, 0.03, 2_050, finished=True))  # what came in the last interval
     for second in range(11, 20):
         journal.append(qos(START + second, None, None, 2_050, tuples_per_s=0.0))
@@ -443,14 +467,14 @@ def test_a_sink_that_only_keeps_results_tells_nothing_more() -> None:
 
 def test_a_part_on_spark_is_one_component_of_several_operators() -> None:
     journal = Journal()
-    journal.append(Event(START - 1, PEERS[0], "engines_chosen", "top-1",
-                         {"reasons": {}, "parts": {"aggregate": ["filter", "aggregate"]}}))  # fmt: skip
+    parts = {"aggregate": ["filter", "aggregate"]}
+    journal.append(EnginesChosen(START - 1, PEERS[0], "top-1", reasons={}, parts=parts))
     for event in story(10):
-        detail = dict(event.detail)
-        if "peers" in detail:
-            detail["peers"] = {name: peer for name, peer in detail["peers"].items() if name != "filter"}
-        if detail.get("operator") != "filter" and event.kind != "measured":
-            journal.append(Event(event.time, event.peer, event.kind, event.subject, detail))
+        if isinstance(event, GraphSelected | ApplicationRunning):
+            peers = {name: peer for name, peer in event.peers.items() if name != "filter"}
+            journal.append(msgspec.structs.replace(event, peers=peers))
+        elif event.detail.get("operator") != "filter" and not isinstance(event, PeerMeasured):
+            journal.append(event)
     journal.append(measured(START + 9, PEERS[2], components=[{"operator": "aggregate"}]))
     found = readings(journal)
     assert set(states(found).values()) == {"running"}
@@ -459,11 +483,9 @@ def test_a_part_on_spark_is_one_component_of_several_operators() -> None:
     assert said["part:top-1/filter"]["on"] == said["part:top-1/aggregate"]["on"] == "peer-3, Spark"
     assert (said["part:top-1/filter"]["rate"], said["part:top-1/aggregate"]["rate"]) == ("", "100 tuples/s")
     assert standing(readings(journal, None))["part:top-1/aggregate"]["operator"] == "aggregate, 2 on Spark"
-    journal.append(
-        Event(START + 10, PEERS[2], "operator_failed", "top-1", {"operator": "aggregate", "reason": "no Java"})
-    )
+    journal.append(OperatorFailed(START + 10, PEERS[2], "top-1", operator="aggregate", reason="no Java"))
     found.read(journal)
     assert states(found)["filter"] == states(found)["aggregate"] == "failed"
-    journal.append(Event(START + 11, PEERS[0], "engines_changed", "top-1", {"reason": "no room", "parts": {}}))
+    journal.append(EnginesChanged(START + 11, PEERS[0], "top-1", reason="no room", parts={}))
     found.read(journal)
     assert standing(found)["part:top-1/aggregate"]["on"] == "peer-3"

@@ -10,8 +10,25 @@ import pytest
 from synergy_nb import source
 from synergy_nb.dataflow.streams.deployments import Deployment
 from synergy_nb.dataflow.streams.log import Limits
+from synergy_nb.events import (
+    ApplicationFailed,
+    ApplicationRunning,
+    ComponentDeployed,
+    DataRefused,
+    EnginesChosen,
+    Event,
+    GraphSelected,
+    HandlerFailed,
+    LinkBroken,
+    LinkClosed,
+    MessageOutdated,
+    MessageRefused,
+    PeerDeclaredDead,
+    RequestSubmitted,
+    SessionExpired,
+)
 from synergy_nb.explanation import Explanation
-from synergy_nb.journal import Event, Journal
+from synergy_nb.journal import Journal
 from synergy_nb.plan import Plan
 from synergy_nb.widgets import snapshot
 from synergy_nb.widgets.charts import Delay, delay_chart
@@ -43,8 +60,8 @@ def test_the_last_measurement_of_a_sink_comes_before_its_end() -> None:
         await pair.results("a", "app")
         told = [(kind, detail) for kind, subject, detail in pair.runtimes["a"].events if subject == "app"]
         kinds = [kind for kind, _ in told]
-        assert kinds.index("qos") < kinds.index("sink_finished")
-        record = next(detail for kind, detail in told if kind == "qos")
+        assert kinds.index("sink_measured") < kinds.index("sink_finished")
+        record = next(detail for kind, detail in told if kind == "sink_measured")
         assert (record["tuples"], record["finished"]) == (1000, True)
         assert [measured[2]["tuples"] for measured in pair.measured] == [1000]
 
@@ -58,7 +75,7 @@ def test_a_sink_that_is_taken_away_tells_first_what_it_has_not_told() -> None:
         one = pair.net["a"]
         await one.arrival("app", "sink", 20.0)
         one.carry_out(Deployment("app", 1))
-        told = [detail for kind, _, detail in pair.runtimes["a"].events if kind == "qos"]
+        told = [detail for kind, _, detail in pair.runtimes["a"].events if kind == "sink_measured"]
         assert len(told) == 1
         assert told[0]["tuples"] > 0
 
@@ -119,9 +136,9 @@ def test_the_reports_chart_shows_a_broken_limit() -> None:
 def test_operators_on_spark_are_neither_counted_twice_nor_waiting() -> None:
     journal = Journal()
     part = {"aggregate": ["filter", "aggregate"]}
-    journal.append(Event(START - 1, PEERS[0], "engines_chosen", "top-1", {"reasons": {}, "parts": part}))
+    journal.append(EnginesChosen(START - 1, PEERS[0], "top-1", reasons={}, parts=part))
     for event in story(10):  # what runs is told by the operators of the plan, those of the part among them
-        if event.kind != "component_deployed" or event.detail["operator"] != "filter":
+        if not isinstance(event, ComponentDeployed) or event.operator != "filter":
             journal.append(event)
     found = read(journal)
     shown = parts(found, top_pairs())
@@ -135,13 +152,15 @@ def shared() -> Journal:
     """An application that begins at the stream of another one."""
     journal = Journal()
     graph = {"sort": PEERS[1], "count": PEERS[2], "aggregate": PEERS[3], "compare": PEERS[1], "sink": PEERS[0]}
-    uses = [["other-7", "packets", PEERS[4]], ["other-7", "filter", PEERS[2]], ["other-7", "sums", PEERS[3]]]
-    asked = {"plan": "top pairs", "operators": list(top_pairs().operators), "qos": {"delay": 1.0}}
-    journal.append(Event(START - 0.2, PEERS[0], "request_submitted", "top-1", asked))
+    uses = [("other-7", "packets", PEERS[4]), ("other-7", "filter", PEERS[2]), ("other-7", "sums", PEERS[3])]
+    operators = list(top_pairs().operators)
+    journal.append(
+        RequestSubmitted(START - 0.2, PEERS[0], "top-1", plan="top pairs", operators=operators, qos={"delay": 1.0})
+    )
     for operator, peer in graph.items():
-        journal.append(Event(START - 0.1, peer, "component_deployed", "top-1", {"operator": operator}))
-    detail = {"peers": graph, "shared": {"aggregate": ["other-7", "sums"]}, "uses": {"aggregate": uses}}
-    journal.append(Event(START, PEERS[0], "application_running", "top-1", detail))
+        journal.append(ComponentDeployed(START - 0.1, peer, "top-1", operator=operator))
+    shared = {"aggregate": ("other-7", "sums")}
+    journal.append(ApplicationRunning(START, PEERS[0], "top-1", peers=graph, shared=shared, uses={"aggregate": uses}))
     return journal
 
 
@@ -160,10 +179,9 @@ def test_shared_operators_say_whose_stream_they_use_and_on_which_peers_it_is_mad
 
 def test_the_report_of_a_shared_plan_says_where_its_streams_come_from() -> None:
     events = list(shared())
-    graph = events[-1].detail["peers"]
-    events.insert(
-        1, Event(START - 0.15, PEERS[0], "graph_selected", "top-1", {"peers": graph, "phi": 0.1, "delay_s": 0.1})
-    )
+    assert isinstance(events[-1], ApplicationRunning)
+    graph = events[-1].peers
+    events.insert(1, GraphSelected(START - 0.15, PEERS[0], "top-1", peers=graph, phi=0.1, delay_s=0.1))
     page = report(top_pairs(), Explanation("top-1", events, NAMES), events, title="shared")
     assert "within other-7" in page
     assert "peer-4, shared" in page
@@ -203,8 +221,8 @@ def test_a_death_is_marked_once_and_not_where_it_does_not_matter() -> None:
     journal = replicated()
     before = len(standing(read(journal))["marks"]["list"])
     for observer in (PEERS[2], PEERS[3]):
-        journal.append(Event(START + 6, observer, "peer_declared_dead", PEERS[1]))
-    journal.append(Event(START + 6, PEERS[2], "peer_declared_dead", "tcp://10.0.0.9:1"))
+        journal.append(PeerDeclaredDead(START + 6, observer, PEERS[1], incarnation=0))
+    journal.append(PeerDeclaredDead(START + 6, PEERS[2], "tcp://10.0.0.9:1", incarnation=0))
     assert len(standing(read(journal))["marks"]["list"]) == before
 
 
@@ -217,7 +235,7 @@ def events_without_origin() -> list[Event]:
 
 
 def test_explain_tells_a_failure_that_only_others_saw() -> None:
-    events = [*events_without_origin(), Event(START + 4, PEERS[1], "session_expired", "top-1", {"origin": PEERS[0]})]
+    events = [*events_without_origin(), SessionExpired(START + 4, PEERS[1], "top-1", origin=PEERS[0])]
     assert Explanation("top-1", events, NAMES).outcome == "failed: its origin peer-1 died or is not heard of any more"
 
 
@@ -230,7 +248,7 @@ def test_explain_tells_a_failure_that_only_the_client_knows(events: list[Event])
 
 
 def test_explain_keeps_what_the_journal_tells_of_the_end() -> None:
-    end = Event(START + 4, PEERS[0], "application_failed", "top-1", {"reason": f"filter at {PEERS[1]}: no column x"})
+    end = ApplicationFailed(START + 4, PEERS[0], "top-1", reason=f"filter at {PEERS[1]}: no column x")
     explained = Explanation("top-1", [*story(3), end], NAMES, ("stopped", ""))
     assert explained.outcome == "failed: filter at peer-2: no column x"
 
@@ -238,21 +256,21 @@ def test_explain_keeps_what_the_journal_tells_of_the_end() -> None:
 # -- errors of peers ---------------------------------------------------------------------------------------------------
 
 TROUBLES = [
-    Event(START + 2, PEERS[1], "peer_error", "Probe", {"error": "KeyError: 'filter'"}),
-    Event(START + 3, PEERS[1], "link_down", PEERS[2], {"reason": "connection closed"}),
-    Event(START + 3, PEERS[3], "link_down", PEERS[2], {"reason": "connection closed"}),
-    Event(START + 4, PEERS[2], "data_refused", "top-1/x", {"reason": "12 bytes; expected 16"}),
-    Event(START + 4, PEERS[2], "message_refused", PEERS[1], {"reason": "malformed message", "message": "no field"}),
-    Event(START + 5, PEERS[1], "peer_error", "Probe", {"error": "KeyError: 'filter'"}),
+    HandlerFailed(START + 2, PEERS[1], "Probe", error="KeyError: 'filter'"),
+    LinkBroken(START + 3, PEERS[1], PEERS[2], reason="connection closed"),
+    LinkBroken(START + 3, PEERS[3], PEERS[2], reason="connection closed"),
+    DataRefused(START + 4, PEERS[2], PEERS[1], reason="12 bytes; expected 16"),
+    MessageRefused(START + 4, PEERS[2], PEERS[1], reason="malformed message", message="no field"),
+    HandlerFailed(START + 5, PEERS[1], "Probe", error="KeyError: 'filter'"),
 ]
 HARMLESS = [
-    Event(START + 2, PEERS[1], "link_down", "client-host-1", {"reason": "connection closed"}),
-    Event(START + 2, PEERS[1], "message_refused", "top-1", {"reason": "stale attempt", "sender": PEERS[2]}),
+    LinkClosed(START + 2, PEERS[1], "client-host-1", reason="connection closed"),
+    MessageOutdated(START + 2, PEERS[1], "top-1", reason="stale attempt", sender=PEERS[2], message=""),
 ]
 SAID = [
     "peer-2: handling Probe raised KeyError: 'filter' (2 times)",
     "peer-2, peer-4: the link to peer-3 broke: connection closed",
-    "peer-3: data on channel top-1/x were refused: 12 bytes; expected 16",
+    "peer-3: data from peer-2 were refused: 12 bytes; expected 16",
     "peer-3: a message of peer-2 was refused: malformed message: no field",
 ]
 
@@ -280,10 +298,10 @@ def test_errors_of_peers_are_told_in_view_text_report_and_explanation() -> None:
 
 def test_errors_before_an_application_or_elsewhere_are_not_its_own() -> None:
     journal = Journal()
-    journal.append(Event(START - 100, PEERS[1], "peer_error", "Probe", {"error": "old"}))
+    journal.append(HandlerFailed(START - 100, PEERS[1], "Probe", error="old"))
     for event in story(6):
         journal.append(event)
-    journal.append(Event(START + 2, "tcp://10.0.0.9:1", "peer_error", "Probe", {"error": "elsewhere"}))
+    journal.append(HandlerFailed(START + 2, "tcp://10.0.0.9:1", "Probe", error="elsewhere"))
     assert standing(read(journal))["troubles"]["list"] == []
     assert len(standing(read(journal, None))["troubles"]["list"]) == 2
 

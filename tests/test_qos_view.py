@@ -17,7 +17,8 @@ import pytest
 
 import synergy_nb
 from synergy_nb import Cluster, ClusterError, source, start_cluster
-from synergy_nb.journal import Event, Journal
+from synergy_nb.events import ApplicationRejected, Event, PeerDeclaredDead, PeerStarted, RequestSubmitted, SessionLeft
+from synergy_nb.journal import Journal
 from synergy_nb.runtime.following import follow
 from synergy_nb.widgets import qosview
 from synergy_nb.widgets.qosview import FORGOTTEN, BundleMissing, QoSView, bundle
@@ -146,7 +147,7 @@ def test_nothing_is_sent_while_nothing_changes(view: Watched, journal: Journal, 
     before = len(view.said)
     for _ in range(5):
         clock.now += 1
-        journal.append(Event(START + 31, PEERS[0], "probe_sent", "top-1"))
+        journal.append(SessionLeft(START + 31, PEERS[0], "top-1", reason=""))
         view.update()
     assert len(view.said) == before
 
@@ -407,9 +408,9 @@ def test_the_picture_of_a_long_run_stays_small() -> None:
 def test_foreign_text_is_text() -> None:
     journal = Journal()
     name = "<script>&\"'"
-    journal.append(Event(1.0, "a", "peer_started", "a", {"name": name}))
-    journal.append(Event(2.0, "a", "request_submitted", "r", {"plan": name, "operators": [], "qos": {}}))
-    journal.append(Event(3.0, "a", "application_rejected", "r", {"reason": name}))
+    journal.append(PeerStarted(1.0, "a", "a", name=name))
+    journal.append(RequestSubmitted(2.0, "a", "r", plan=name, operators=[], qos={}))
+    journal.append(ApplicationRejected(3.0, "a", "r", reason=name))
     for view in (QoSView(journal), QoSView(journal, application="r")):
         assert "<script" not in view.to_svg()
         ET.fromstring(view._repr_mimebundle_()[0]["text/html"])
@@ -422,7 +423,7 @@ def test_the_text_holds_all(view: Watched, journal: Journal) -> None:
     assert "sink  delay p50" in said
     assert re.search(r"peer-2 +\d+ % +30 % +filter \(running\), sink \(running\)", said)
     assert "● filter" in said
-    journal.append(Event(START + 40, PEERS[0], "peer_declared_dead", PEERS[1]))
+    journal.append(PeerDeclaredDead(START + 40, PEERS[0], PEERS[1], incarnation=0))
     assert "⊘ filter" in view.to_text()
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from synergy_nb.journal import Event, Journal
+from synergy_nb.events import ApplicationFailed, HandlerFailed, PeerSilent
+from synergy_nb.journal import Journal
 from synergy_nb.widgets.qosview import QoSView
 from tests.browser import ARTEFACTS, BarePage
 from tests.qos_story import NAMES, PEERS, START, measured, qos, replicated, story, top_pairs
@@ -175,8 +176,7 @@ def test_what_is_waited_for_is_said(bare: BarePage) -> None:
         journal.append(event)
     view.update()
     bare.until("name => document.querySelector(`#${name} .sentence`).textContent.startsWith('The first results')", name)
-    why = {"reason": f"peer {PEERS[1]} died (filter)"}
-    journal.append(Event(START + 1, PEERS[0], "application_failed", "top-1", why))
+    journal.append(ApplicationFailed(START + 1, PEERS[0], "top-1", f"peer {PEERS[1]} died (filter)"))
     view.update()
     said = f"document.querySelector('#{name} .sentence').textContent"
     bare.until(f"() => {said} === 'Failed: peer-2 died (filter).'")
@@ -188,7 +188,7 @@ def test_states_of_components_have_glyph_and_word(bare: BarePage) -> None:
     name = shown(bare, view)
     part = {"operator": "aggregate", "rate": 100.0, "queue_tuples": 5000}
     journal.append(measured(START + 61, PEERS[2], components=[part]))
-    journal.append(Event(START + 61, "", "peer_silent", PEERS[1]))
+    journal.append(PeerSilent(START + 61, "", PEERS[1], reason=""))
     view.update()
     bare.until("name => document.querySelector(`#${name} .node.dead`)", name)
     nodes = {}
@@ -268,7 +268,7 @@ def test_a_summary_is_told_to_those_who_listen(bare: BarePage) -> None:
 @pytest.mark.parametrize("theme", ["light", "dark", "lab light", "lab dark"])
 def test_all_text_can_be_read_in_every_theme(bare: BarePage, theme: str) -> None:
     journal, view = view_of()
-    journal.append(Event(START + 61, "", "peer_silent", PEERS[1]))
+    journal.append(PeerSilent(START + 61, "", PEERS[1], reason=""))
     journal.append(qos(START + 61, 1.5, 2.5, 12_100, miss_rate=0.5))
     view.update()
     kind, _, lab = theme.rpartition(" ")[::-1] if " " in theme else (theme, "", "")
@@ -468,7 +468,7 @@ def test_a_broken_limit_is_drawn_and_says_that_it_is_broken(bare: BarePage) -> N
 
 def test_deaths_take_overs_and_errors_are_marked(bare: BarePage) -> None:
     journal = replicated()
-    journal.append(Event(START + 7, PEERS[2], "peer_error", "Probe", {"error": "KeyError: 'filter'"}))
+    journal.append(HandlerFailed(START + 7, PEERS[2], "Probe", error="KeyError: 'filter'"))
     name = shown(bare, QoSView(journal, top_pairs(), names=NAMES))
     painted(bare)
     assert bare.page.evaluate(INK, [name, "delay", "good"])["count"] > 20  # the line of the take-over

@@ -9,8 +9,19 @@ from typing import Any
 import pytest
 
 from synergy_nb import source
+from synergy_nb.events import (
+    ApplicationRejected,
+    ApplicationRunning,
+    CandidatesFound,
+    Event,
+    GraphEvaluated,
+    GraphSelected,
+    ProbeDropped,
+    ProbingEnded,
+    RequestSubmitted,
+    SinkMeasured,
+)
 from synergy_nb.explanation import Explanation
-from synergy_nb.journal import Event
 from synergy_nb.plan import Plan
 from synergy_nb.widgets.charts import Delay, delay_chart, delays
 from synergy_nb.widgets.report import Number, Table, Verdict, report, summary
@@ -28,25 +39,42 @@ def asked() -> Plan:
 
 
 def measured(time: float, p50: float | None, p99: float | None, tuples: int) -> Event:
-    detail = {"operator": "sink", "delay_p50_s": p50, "delay_p99_s": p99, "tuples": tuples, "limit_s": 1.0}
-    return Event(time, A, "qos", "r1", detail)
+    return arrived(time, A, "r1", p50, p99, tuples)
+
+
+def arrived(time: float, peer: str, application: str, p50: float | None, p99: float | None, tuples: int) -> Event:
+    return SinkMeasured(
+        time,
+        peer,
+        application,
+        operator="sink",
+        delay_p50_s=p50,
+        delay_p95_s=p99,
+        delay_p99_s=p99,
+        delay_mean_s=p50,
+        delay_max_s=p99,
+        miss_rate=None,
+        limit_s=1.0,
+        tuples_per_s=0.0,
+        bytes_per_s=0.0,
+        tuples=tuples,
+        finished=False,
+    )
 
 
 def journal(plan: Plan) -> list[Event]:
     peers = dict.fromkeys(plan.operators, A) | {"aggregate": B}
     other = dict.fromkeys(plan.operators, A)
-    attempt = {"attempt": 1, "paths": 4, "dropped": 1, "graphs": 2, "qualified": 1, "complete": True}
-    drop = {"operator": "sort", "at": B, "condition": "processing capacity", "asked": 0.5, "available": 0.25}
     return [
-        Event(10.0, A, "request_submitted", "r1", {"plan": "top", "operators": list(plan.operators)}),
-        Event(10.0, A, "candidates_found", "r1", {"candidates": {name: [A, B] for name in plan.operators}}),
-        Event(10.1, A, "probe_dropped", "r1", drop),
-        Event(10.1, A, "graph_evaluated", "r1", {"peers": peers, "phi": 0.125, "delay_s": 0.004, "unqualified": ""}),
-        Event(10.1, A, "graph_evaluated", "r1", {"peers": other, "phi": None, "delay_s": 2.0, "unqualified": "delay"}),
-        Event(10.1, A, "probing_ended", "r1", attempt),
-        Event(10.1, A, "graph_selected", "r1", {"peers": peers, "phi": 0.125, "delay_s": 0.004}),
-        Event(10.2, A, "application_running", "r1", {"peers": peers}),
-        Event(10.2, B, "qos", "another", {"operator": "sink", "delay_p50_s": 9.0, "delay_p99_s": 9.0, "tuples": 1}),
+        RequestSubmitted(10.0, A, "r1", plan="top", operators=list(plan.operators), qos={}),
+        CandidatesFound(10.0, A, "r1", candidates={name: [A, B] for name in plan.operators}, free={}),
+        ProbeDropped(10.1, A, "r1", operator="sort", at=B, condition="processing capacity", asked=0.5, available=0.25),
+        GraphEvaluated(10.1, A, "r1", peers=peers, phi=0.125, delay_s=0.004, unqualified=""),
+        GraphEvaluated(10.1, A, "r1", peers=other, phi=None, delay_s=2.0, unqualified="delay"),
+        ProbingEnded(10.1, A, "r1", attempt=1, paths=4, dropped=1, graphs=2, qualified=1, complete=True),
+        GraphSelected(10.1, A, "r1", peers=peers, phi=0.125, delay_s=0.004),
+        ApplicationRunning(10.2, A, "r1", peers=peers),
+        arrived(10.2, B, "another", 9.0, 9.0, 1),
         measured(11.2, 0.005, 0.012, 100),
         measured(12.2, None, None, 100),
         measured(13.2, 0.006, 1.5, 150),
@@ -153,8 +181,8 @@ def test_results_are_limited_and_drawn_as_bars() -> None:
 def test_a_rejected_request_is_explained_without_a_graph() -> None:
     plan = asked()
     events = [
-        Event(1.0, A, "request_submitted", "r1", {"plan": "p", "operators": list(plan.operators)}),
-        Event(1.1, A, "application_rejected", "r1", {"reason": f"sort: no component offers 'sort' at {B}"}),
+        RequestSubmitted(1.0, A, "r1", plan="p", operators=list(plan.operators), qos={}),
+        ApplicationRejected(1.1, A, "r1", reason=f"sort: no component offers 'sort' at {B}"),
     ]
     page = report(plan, Explanation("r1", events, NAMES), events, title="t")
     text = " ".join(parsed(page).text)

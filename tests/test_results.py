@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from synergy_nb.dataflow.streams.values import ORIGIN
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, decode, encode
-from synergy_nb.journal import Event
+from synergy_nb.events import Event
 from synergy_nb.plan import Plan, source
 from synergy_nb.runtime.application import AsyncApplication
 from synergy_nb.runtime.deliveries import Deliveries

@@ -9,6 +9,7 @@ import pytest
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.dataflow.streams.deployments import Borrowed, Deployment, Feed, Lent
+from synergy_nb.events import SharingFound, SharingGivenUp
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.builder import Stream
 from tests.simulated import Ring
@@ -35,7 +36,7 @@ def started(ring: Ring, at: str, name: str, plan: Plan) -> dict[str, str]:
 
 
 def points(ring: Ring, name: str) -> set[str]:
-    found = ring.events(name, "sharing_found")
+    found = ring.events(name, SharingFound)
     return set(found[0].detail["points"]) if found else set()
 
 
@@ -220,7 +221,7 @@ def test_if_the_stream_cannot_be_had_components_are_composed_as_if_there_were_no
     host.session.components["a", "large"].reached = 5.0  # it comes late, for whatever reason
     second = started(ring, "peer-2", "b", by_source(delay="2 s"))
     assert points(ring, "b") == {"large"}
-    assert "delay" in ring.events("b", "sharing_given_up")[0].detail["reason"]
+    assert "delay" in ring.events("b", SharingGivenUp)[0].detail["reason"]
     assert set(second) == {"packets", "large", "by_source", "sink"}
 
 

@@ -509,7 +509,7 @@ def test_results_of_a_query_go_on_behind_a_place_and_wait_until_they_are_taken()
             encode=None,
             most=1 << 20,
             since=since,
-            host=SparkHost(loop, lambda: 9.0, lambda *_: None),
+            host=SparkHost(loop, lambda: 9.0, lambda *_, **__: None),
             application="app",
             operator=trace().sink().operators["source"],
             keys={},

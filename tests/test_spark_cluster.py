@@ -40,7 +40,7 @@ def test_a_part_on_spark_gives_what_peers_give(spark_peers: Cluster) -> None:
     explained = application.explain()
     assert explained.engines["aggregate"] == ("spark", "asked for by the plan")
     assert explained.selected is not None
-    assert explained.selected["delay_s"] > 0.05  # a micro-batch is part of the projected delay
+    assert explained.selected.delay_s > 0.05  # a micro-batch is part of the projected delay
 
 
 def test_a_server_that_is_killed_costs_no_row_and_doubles_none(spark_peers: Cluster) -> None:

@@ -23,6 +23,7 @@ from synergy_nb.dataflow.streams.execution import Logic
 from synergy_nb.dataflow.streams.log import LIMITS, Limits
 from synergy_nb.dataflow.streams.values import ORIGIN, Point
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
+from synergy_nb.events import Event
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.builder import Stream
 from synergy_nb.runtime import arenas
@@ -69,8 +70,9 @@ class Wire:
         if to in self.world.drivers and self.address in self.world.drivers:
             self.loop.call_soon(self.world.drivers[to].on_frame, self.address, channel, payload)
 
-    def record(self, kind: str, subject: str = "", **detail: Any) -> None:
-        self.events.append((kind, subject, detail))
+    def record(self, kind: Callable[..., Event], /, *fields: Any, **named: Any) -> None:
+        event = kind(self.clock(), self.address, *fields, **named)
+        self.events.append((event.kind, event.subject, event.detail))
 
 
 class World:

@@ -12,6 +12,7 @@ from synergy_nb.algorithms.availability import PlacementConfig
 from synergy_nb.algorithms.session.messages import TakeOver
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.dataflow.streams.deployments import Deployment, Role
+from synergy_nb.events import DegreeChosen, PlacementCompleted, TakenOver
 from synergy_nb.explanation import Explanation
 from synergy_nb.graph import ComponentGraph, Hop, Use
 from synergy_nb.placements import check_placement
@@ -84,7 +85,7 @@ def test_a_backup_takes_over_and_then_the_next_one() -> None:
     ring.crash("peer-3")
     ring.run(6.0)
     assert at(ring) == PEERS | {"o0": "peer-4", "o1": "peer-4"}
-    assert [event.detail["epoch"] for event in ring.events("r", "taken_over")] == [1, 2]
+    assert [event.detail["epoch"] for event in ring.events("r", TakenOver)] == [1, 2]
     assert ring.reports["r"][-1].peers == PEERS | {"o0": "peer-4", "o1": "peer-4"}
     told = ring.deployments["peer-4", "r"]
     assert {name: (place.epoch, place.backups) for name, place in told.places.items()} == {
@@ -235,7 +236,7 @@ def test_a_plan_that_asks_for_replicas_outlives_its_primaries() -> None:
     ring.submit("peer-0", "r", available())
     report = ring.until_decided("r")
     assert report.status == "running", report.reason
-    (placed,) = ring.events("r", "placement_completed")
+    (placed,) = ring.events("r", PlacementCompleted)
     primaries, backups = placed.detail["primaries"], placed.detail["backups"]
     assert report.peers == primaries
     assert {name: len(peers) for name, peers in backups.items()} == {"o0": 1, "o1": 1}
@@ -252,7 +253,7 @@ def test_a_plan_that_asks_for_replicas_outlives_its_primaries() -> None:
     assert at(ring) == moved
     account = Explanation("r", ring.events("r"), {})
     assert account.replicated is not None
-    assert account.replicated["backups"] == backups
+    assert account.replicated.backups == backups
     assert account.peers == moved
     assert account.why("o0") == f"its backup took over from {lost}"
     assert account.why("sink").startswith("its only candidate, ")
@@ -269,9 +270,9 @@ def test_an_availability_becomes_a_degree() -> None:
     ring = Ring(7, seed=8)
     ring.submit("peer-0", "r", available("99.9 %"))
     assert ring.until_decided("r").status == "running"
-    (chosen,) = ring.events("r", "degree_chosen")
+    (chosen,) = ring.events("r", DegreeChosen)
     assert chosen.detail["degree"] == 2
-    (placed,) = ring.events("r", "placement_completed")
+    (placed,) = ring.events("r", PlacementCompleted)
     assert placed.detail["availability"] >= 0.999
     stopped(ring)
 
@@ -312,7 +313,7 @@ def test_backups_go_where_they_could_take_over() -> None:
     ring = Ring(7, seed=8, config=settings)
     ring.submit("peer-0", "r", available())
     assert ring.until_decided("r").status == "running"
-    (placed,) = ring.events("r", "placement_completed")
+    (placed,) = ring.events("r", PlacementCompleted)
     chosen = {peer for peers in placed.detail["backups"].values() for peer in peers}
     assert not chosen & {"peer-0", "peer-1", "peer-3"}
     ring.crash("peer-3")

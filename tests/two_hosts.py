@@ -13,6 +13,7 @@ import polars as pl
 from synergy_nb.dataflow.streams.deployments import Deployment, Feed, Place
 from synergy_nb.dataflow.streams.values import Point
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, decode
+from synergy_nb.events import Event
 from synergy_nb.plan import Plan, source
 from synergy_nb.runtime.host import Host
 from synergy_nb.runtime.sources import Stream
@@ -42,8 +43,9 @@ class FakeRuntime:
         self.frames += 1
         self.loop.call_soon(self.net[to].on_data, self.address, channel, payload)
 
-    def record(self, kind: str, subject: str = "", **detail: Any) -> None:
-        self.events.append((kind, subject, detail))
+    def record(self, kind: Callable[..., Event], /, *fields: Any, **named: Any) -> None:
+        event = kind(self.clock(), self.address, *fields, **named)
+        self.events.append((event.kind, event.subject, event.detail))
 
 
 class Pair:

@@ -11,8 +11,8 @@ from typing import Any, Final
 import msgspec
 import polars as pl
 
+from synergy_nb.events import Event
 from synergy_nb.explanation import Explanation
-from synergy_nb.journal import Event
 from synergy_nb.plan import Plan, PlanError, Problem
 from synergy_nb.plan.units import nearest
 from synergy_nb.readable import counted

@@ -18,8 +18,8 @@ from synergy_nb import traces
 from synergy_nb.demo import oracle
 from synergy_nb.demo.inputs import PACED_SECONDS, WINDOW_SECONDS, Input, query, watch
 from synergy_nb.demo.oracle import Check, Row
+from synergy_nb.events import Event, SinkFinished, SourceStarted
 from synergy_nb.explanation import Explanation
-from synergy_nb.journal import Event
 from synergy_nb.plan import Plan
 from synergy_nb.runtime.cluster import Application, Cluster
 from synergy_nb.runtime.requests import ClusterError
@@ -301,8 +301,8 @@ def _until(application: Application, seconds: float, progress: Progress, enough:
 
 def _span(events: Iterable[Event]) -> float:
     """Seconds from the start of the source to the end at the sink."""
-    times = {event.kind: event.time for event in events if event.kind in ("source_started", "sink_finished")}
-    return max(times["sink_finished"] - times["source_started"], 1e-6)
+    times = {type(event): event.time for event in events}
+    return max(times[SinkFinished] - times[SourceStarted], 1e-6)
 
 
 def _watch(cluster: Cluster, progress: Progress) -> pl.DataFrame:

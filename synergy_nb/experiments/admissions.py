@@ -27,6 +27,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from synergy_nb.algorithms.composition import CompositionConfig
+from synergy_nb.events import GraphSelected
 from synergy_nb.experiments.admissions_simulated import simulated
 from synergy_nb.experiments.answers import LONGEST, SHORTEST, Answer, over_all_limits, summarised
 from synergy_nb.experiments.measures import measurement, surroundings
@@ -133,14 +134,14 @@ def _answer(cluster: Cluster, plan: Plan, limit: float, *, twice: bool) -> Answe
         except NotAdmitted:
             return Answer(limit, reason, None, None)
     measured = _run(application)
-    chosen = [event for event in application.events() if event.kind == "graph_selected"][-1].detail
+    chosen = [event for event in application.events() if isinstance(event, GraphSelected)][-1]
     application.stop()
     if not twice:
-        return Answer(limit, reason, chosen["kept_s"], measured)
+        return Answer(limit, reason, chosen.kept_s, measured)
     application = cluster.submit(free)
     again = _run(application)
     application.stop()
-    return Answer(limit, reason, chosen["kept_s"], measured, again)
+    return Answer(limit, reason, chosen.kept_s, measured, again)
 
 
 def _run(application: Application) -> float | None:

@@ -17,6 +17,7 @@ import numpy as np
 
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.assembly import PeerConfig, SynergyPeer
+from synergy_nb.events import GraphSelected
 from synergy_nb.experiments.answers import Answer
 from synergy_nb.graph import Report
 from synergy_nb.overheads import HOP, LINK, SOURCE, Overhead, Overheads
@@ -67,10 +68,11 @@ class _World:
         simulation, peer = self.simulation, self.peers[origin]
         simulation.call(origin, peer.submit, name, plan)
         simulation.run(until=simulation.now + 60.0, stop=lambda: name in self.reports)
-        chosen = simulation.journal.about(name, ["graph_selected"])
+        chosen = simulation.journal.about(name, GraphSelected)
         simulation.call(origin, peer.stop, name)
         simulation.run(until=simulation.now + 2.0)
-        return self.reports[name], chosen[-1].detail["kept_s"] if chosen else math.nan
+        kept = chosen[-1].kept_s if chosen else None
+        return self.reports[name], math.nan if kept is None else kept
 
 
 def simulated(

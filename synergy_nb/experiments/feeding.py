@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from synergy_nb.events import SinkFinished, SourceStarted
 from synergy_nb.experiments.measures import measurement, spread, surroundings
 from synergy_nb.plan import source
 from synergy_nb.plan.builder import Stream
@@ -75,9 +76,9 @@ def _taken(cluster: Cluster, way: Way) -> tuple[float, float]:
     used = time.process_time() - before
     if counted != rows:
         raise AssertionError(f"feeds: {counted} rows arrived; expected {rows}")
-    times = {event.kind: event.time for event in application.events()}
+    times = {type(event): event.time for event in application.events()}
     application.stop()
-    return rows / (times["sink_finished"] - times["source_started"]), used / rows * 1e6
+    return rows / (times[SinkFinished] - times[SourceStarted]), used / rows * 1e6
 
 
 def feeds(*, small: bool = False) -> dict[str, Any]:

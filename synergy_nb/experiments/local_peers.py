@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
+from synergy_nb.events import ApplicationRunning, CandidatesFound, Event, GraphSelected, ProbingEnded, RequestSubmitted
 from synergy_nb.experiments.measures import Usage, measurement, quantile, spread, surroundings
 from synergy_nb.plan import Plan, source
 from synergy_nb.runtime.cluster import Cluster
@@ -25,15 +26,16 @@ READY: Final = """
 import json, sys, time
 began = time.time()
 from synergy_nb import Cluster, source
+from synergy_nb.events import CandidatesFound
 imported = time.time()
 plan = source("packets", rate=100, duration="1 s", speed=0).filter("bytes > 0").sink("all", delay="5 s")
 begin = time.time()
 cluster = Cluster(int(sys.argv[1]))
 joined = time.time()
 application = cluster.submit(plan)
-answered = {event.kind: event for event in application.events()}["candidates_found"]
+answered = [event for event in application.events() if isinstance(event, CandidatesFound)][-1]
 composed = time.time()
-found = min(len(hosts) for name, hosts in answered.detail["candidates"].items() if name != "sink")
+found = min(len(hosts) for name, hosts in answered.candidates.items() if name != "sink")
 states = cluster.states().values()
 ring = min(len(state.neighbours) for state in states) + 1
 application.stop()
@@ -132,8 +134,8 @@ def compose(*, small: bool = False) -> dict[str, Any]:
             messages += _totals(cluster)[1] - sent - quiet * call.wall
             setups.append(application.setup_s)
             events = application.events()
-            origin = next(event.peer for event in events if event.kind == "request_submitted")
-            shares.append({event.kind: event.time for event in events if event.peer == origin})
+            origin = next(event.peer for event in events if isinstance(event, RequestSubmitted))
+            shares.append({type(event): event.time for event in events if event.peer == origin})
             application.stop()
         probes = _totals(cluster)[0] - begun
     value = quantile(calls, 0.5)
@@ -146,10 +148,10 @@ def compose(*, small: bool = False) -> dict[str, Any]:
         "p99": quantile(calls, 0.99),
         "least": min(calls),
         "at_origin_p50": quantile(setups, 0.5),
-        "discovery_p50": _step(shares, "request_submitted", "candidates_found"),
-        "probing_p50": _step(shares, "candidates_found", "probing_ended"),
-        "selection_p50": _step(shares, "probing_ended", "graph_selected"),
-        "confirmation_p50": _step(shares, "graph_selected", "application_running"),
+        "discovery_p50": _step(shares, RequestSubmitted, CandidatesFound),
+        "probing_p50": _step(shares, CandidatesFound, ProbingEnded),
+        "selection_p50": _step(shares, ProbingEnded, GraphSelected),
+        "confirmation_p50": _step(shares, GraphSelected, ApplicationRunning),
         "messages_a_request": round(messages / count, 1),
         "background_messages_a_second": round(quiet, 1),
         "probes_a_request": round(probes / count, 1),
@@ -179,7 +181,7 @@ def _pause(seconds: float) -> None:
     threading.Event().wait(seconds)
 
 
-def _step(requests: list[dict[str, float]], begin: str, end: str) -> float:
+def _step(requests: list[dict[type[Event], float]], begin: type[Event], end: type[Event]) -> float:
     return statistics.median(times[end] - times[begin] for times in requests)
 
 

@@ -12,6 +12,7 @@ import duckdb
 import numpy as np
 import polars as pl
 
+from synergy_nb.events import SourceStarted
 from synergy_nb.experiments.measures import measurement, quantile, spread, surroundings
 from synergy_nb.experiments.takeovers import differing
 from synergy_nb.plan import Plan, source
@@ -179,7 +180,7 @@ def _run(cluster: Cluster, path: Path, case: Case, seconds: float) -> _Run:
     finally:
         done.set()
         collecting.join()
-    started = next(event.time for event in application.events() if event.kind == "source_started")
+    started = next(event.time for event in application.events() if isinstance(event, SourceStarted))
     application.stop()
     right = expected(path, case.window)
     lost, doubled = differing(pl.concat([table for _, table in came]), right)

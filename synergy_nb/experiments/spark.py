@@ -18,6 +18,7 @@ from typing import Any, Final
 import polars as pl
 
 from synergy_nb import traces
+from synergy_nb.events import SinkFinished, SourceStarted
 from synergy_nb.experiments.measures import measurement, spread, surroundings
 from synergy_nb.plan import Plan, source
 from synergy_nb.runtime.cluster import Application, Cluster
@@ -131,8 +132,8 @@ def _run(cluster: Cluster, plan: Plan) -> tuple[float, pl.DataFrame]:
 
 
 def _span(application: Application) -> float:
-    times = {event.kind: event.time for event in application.events()}
-    return max(times["sink_finished"] - times["source_started"], 1e-6)
+    times = {type(event): event.time for event in application.events()}
+    return max(times[SinkFinished] - times[SourceStarted], 1e-6)
 
 
 def ready(*, small: bool = False) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from synergy_nb.dataflow.streams.effects import Fact
 from synergy_nb.dataflow.streams.execution import Logic
 from synergy_nb.dataflow.streams.values import Point
 from synergy_nb.dataflow.tuples import Batch, Item
+from synergy_nb.events import Event
 from synergy_nb.experiments.measures import measurement, surroundings
 from synergy_nb.plan import Plan, source
 from synergy_nb.runtime.sources import ThreadFeed
@@ -56,9 +57,9 @@ class _Peer:
         self.sent += len(payload)
         self.loop.call_soon(self._peers[to].on_frame, self.address, channel, payload)
 
-    def record(self, kind: str, subject: str = "", **detail: Any) -> None:
+    def record(self, kind: Callable[..., Event], /, *fields: Any, **named: Any) -> None:
         """Remember what went wrong."""
-        self.refused.append(f"{kind} {subject} {detail}")
+        self.refused.append(f"{kind} {fields} {named}")
 
 
 class _Stalls:

@@ -11,6 +11,7 @@ import duckdb
 import polars as pl
 
 from synergy_nb import traces
+from synergy_nb.events import TakeoverBegun
 from synergy_nb.experiments.measures import measurement, quantile, spread, surroundings
 from synergy_nb.plan import Plan, source
 from synergy_nb.runtime.cluster import Application, Cluster
@@ -146,7 +147,7 @@ def _killed(cluster: Cluster, plan: Plan, peer: str, moment: float) -> dict[str,
 
 def _noticed(application: Application, killed: float) -> float:
     """Seconds from the kill until the origin had the backup take over; 0 where it has not."""
-    times = [event.time for event in application.events() if event.kind == "taking_over" and event.detail["operators"]]
+    times = [event.time for event in application.events() if isinstance(event, TakeoverBegun) and event.operators]
     return min(times) - killed if times else 0.0
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
+from synergy_nb.events import SinkFinished, SourceStarted
 from synergy_nb.experiments.engines import ENGINES, Engine, EngineProcess, absent
 from synergy_nb.experiments.measures import Usage, measurement, spread, surroundings
 from synergy_nb.experiments.rivals import RIVALS, Rival, Rows, missing, reference
@@ -82,8 +83,8 @@ def _ours(cluster: Cluster, plan: Plan) -> tuple[float, float, Rows]:
 
 
 def _time(application: Application) -> float:
-    times = {event.kind: event.time for event in application.events()}
-    return times["sink_finished"] - times["source_started"]
+    times = {type(event): event.time for event in application.events()}
+    return times[SinkFinished] - times[SourceStarted]
 
 
 def _processes(cluster: Cluster) -> list[int]:

@@ -6,8 +6,17 @@ import math
 import time
 from typing import Any
 
+from synergy_nb.events import (
+    ApplicationRunning,
+    ComponentDeployed,
+    ComponentMeasurements,
+    PeerMeasured,
+    PeerStarted,
+    RequestSubmitted,
+    SinkMeasured,
+)
 from synergy_nb.experiments.measures import measurement, quantile, surroundings
-from synergy_nb.journal import Event, Journal
+from synergy_nb.journal import Journal
 from synergy_nb.widgets.qosview import QoSView
 
 __all__ = ["view"]
@@ -29,37 +38,46 @@ class _Told(QoSView):
 def _begin(journal: Journal) -> None:
     graph = {f"o{number}": f"a{number % PEERS}" for number in range(OPERATORS)}
     for number in range(PEERS):
-        journal.append(Event(0.0, f"a{number}", "peer_started", f"a{number}", {"name": f"peer-{number + 1}"}))
-    asked = {"plan": "measured", "operators": list(graph), "qos": {"delay": 1.0}}
-    journal.append(Event(0.0, "a0", "request_submitted", "r1", asked))
-    journal.append(Event(0.0, "a0", "application_running", "r1", {"peers": graph}))
+        journal.append(PeerStarted(0.0, f"a{number}", f"a{number}", name=f"peer-{number + 1}"))
+    journal.append(RequestSubmitted(0.0, "a0", "r1", plan="measured", operators=list(graph), qos={"delay": 1.0}))
+    journal.append(ApplicationRunning(0.0, "a0", "r1", peers=graph))
     for operator, peer in graph.items():
-        journal.append(Event(0.0, peer, "component_deployed", "r1", {"operator": operator}))
+        journal.append(ComponentDeployed(0.0, peer, "r1", operator=operator))
 
 
 def _go_on(journal: Journal, step: int) -> None:
     """What a tenth of a second brings: a measurement of the sink, and one of a peer."""
     now = step / HZ
     delay = 0.02 * math.exp(0.3 * math.sin(step / 7))
-    record = {
-        "operator": f"o{OPERATORS - 1}",
-        "delay_p50_s": delay,
-        "delay_p99_s": 3 * delay,
-        "miss_rate": 0.0,
-        "limit_s": 1.0,
-        "tuples_per_s": 1000.0,
-        "tuples": 100 * step,
-        "finished": False,
-    }
-    journal.append(Event(now, "a0", "qos", "r1", record))
+    measured = SinkMeasured(
+        now,
+        "a0",
+        "r1",
+        operator=f"o{OPERATORS - 1}",
+        delay_p50_s=delay,
+        delay_p95_s=2 * delay,
+        delay_p99_s=3 * delay,
+        delay_mean_s=delay,
+        delay_max_s=4 * delay,
+        miss_rate=0.0,
+        limit_s=1.0,
+        tuples_per_s=1000.0,
+        bytes_per_s=48_000.0,
+        tuples=100 * step,
+        finished=False,
+    )
+    journal.append(measured)
     peer = step % PEERS
     stats = [
-        {"application": "r1", "operator": f"o{number}", "rate": 1e3 + step % 9, "output_rate": 500.0, "load": 0.03,
-         "processing_s": 2e-6, "queueing_s": 1e-4, "queue_tuples": 3, "late": 0}
+        ComponentMeasurements("r1", f"o{number}", "filter", rate=1e3 + step % 9, output_rate=500.0, load=0.03,
+                              processing_s=2e-6, queueing_s=1e-4, queue_tuples=3, memory_bytes=0, memory_share=None,
+                              late=0)
         for number in range(OPERATORS) if number % PEERS == peer
     ]  # fmt: skip
-    detail = {"cpu": 0.1 + step % 7 / 100, "memory": 2e8, "promised": 0.2, "cores": 0.5, "components": stats}
-    journal.append(Event(now, f"a{peer}", "measured", "", detail))
+    cpu = 0.1 + step % 7 / 100
+    journal.append(
+        PeerMeasured(now, f"a{peer}", "", cpu=cpu, memory=200_000_000, cores=0.5, promised=0.2, components=stats)
+    )
 
 
 def view(*, small: bool = False) -> dict[str, Any]:

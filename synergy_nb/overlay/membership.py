@@ -44,6 +44,7 @@ from collections.abc import Callable, Iterable
 from math import log2
 from typing import Final
 
+from synergy_nb.events import PeerDeclaredDead, PeerRefutedDeath
 from synergy_nb.overlay.gossip import (
     ALIVE,
     DEAD,
@@ -268,7 +269,7 @@ class Membership(Protocol):
                 self._ping(address, self._number)
                 self._ask_helpers(address, self._number, 1)
                 continue
-            self.peer.record("peer_declared_dead", address, incarnation=member.incarnation)
+            self.peer.record(PeerDeclaredDead, address, incarnation=member.incarnation)
             self._believe(address, DEAD, member.incarnation)
             for other in self.pastry.leaves.members:  # who has to repair most hears of it at once
                 self._number += 1
@@ -422,7 +423,7 @@ class Membership(Protocol):
         """Refute what is said of this peer; whether whoever said so must be told."""
         if piece.status >= DEAD and piece.incarnation > self._died:
             self._died = piece.incarnation  # once for each death, also if suspicion of that incarnation came earlier
-            self.peer.record("peer_refuted_death", piece.address, incarnation=piece.incarnation)
+            self.peer.record(PeerRefutedDeath, piece.address, incarnation=piece.incarnation)
             for callback in self.on_refuted:
                 callback()
         if piece.incarnation > self.incarnation or (piece.status != ALIVE and piece.incarnation == self.incarnation):

@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
+from synergy_nb.events import RouteDropped
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.overlay.recent import Recent
 from synergy_nb.overlay.ring import LeafSet, RoutingTable, distance, number_of, place_of, shared_digits
@@ -133,7 +134,7 @@ class Routing(Protocol):
             if len(self._queue) < QUEUE:
                 self._queue.append((key, payload))
             else:
-                self.peer.record("route_dropped", key, reason="not joined and the queue is full", limit=QUEUE)
+                self.peer.record(RouteDropped, key, reason="not joined and the queue is full", limit=QUEUE)
             return
         if first is not None and (first in self._silent or first == self.address or not self.vet(first)):
             first = None
@@ -232,7 +233,7 @@ class Routing(Protocol):
             self._deliver(payload, origin, ident, hops)
             return
         if hops >= HOP_LIMIT:
-            self.peer.record("route_dropped", key, reason="hop limit", limit=HOP_LIMIT, origin=origin)
+            self.peer.record(RouteDropped, key, reason="hop limit", limit=HOP_LIMIT, origin=origin)
             return
         sequence = self._next()
         message = Routed(key, payload, origin, ident, hops + 1, sequence, silent)

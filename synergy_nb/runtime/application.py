@@ -15,8 +15,8 @@ import polars as pl
 from synergy_nb import readable
 from synergy_nb.dataflow.tuples import empty, encode
 from synergy_nb.errors import door
+from synergy_nb.events import Event
 from synergy_nb.explanation import Explanation
-from synergy_nb.journal import Event
 from synergy_nb.plan import Plan
 from synergy_nb.plan.sharing import endless_sources
 from synergy_nb.plan.units import duration

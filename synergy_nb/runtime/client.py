@@ -17,11 +17,12 @@ from typing import Any
 import msgspec
 
 from synergy_nb.delays import refused_delay
-from synergy_nb.explanation import Explanation, readable
-from synergy_nb.journal import Event
+from synergy_nb.events import Event, decode_events
+from synergy_nb.explanation import Explanation
 from synergy_nb.placements import check_placement
 from synergy_nb.plan import Plan
 from synergy_nb.plan.units import duration
+from synergy_nb.readable import readable
 from synergy_nb.runtime.application import AsyncApplication
 from synergy_nb.runtime.applications import Applications, Entry, chosen
 from synergy_nb.runtime.feeds import Rows, check_rows
@@ -208,7 +209,7 @@ class AsyncCluster:
                 answer = await self.links.request(address, operation, msgspec.msgpack.encode(asked), 5.0)
             except UNREACHABLE:
                 return []
-            return msgspec.msgpack.decode(answer, type=list[Event])
+            return decode_events(answer)
 
         asking = self.peers if peers is None else peers
         found = await asyncio.gather(*(journal(self.peers[name]) for name in asking))

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.errors import brief
-from synergy_nb.journal import Event
+from synergy_nb.events import Event
 from synergy_nb.plan import Plan
 from synergy_nb.readable import amount, share
 from synergy_nb.runtime.applications import Applications

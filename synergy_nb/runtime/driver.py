@@ -12,11 +12,21 @@ import inspect
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 import msgspec
 
-from synergy_nb.journal import Event, Journal
+from synergy_nb.events import (
+    Event,
+    HandlerFailed,
+    LinkBroken,
+    LinkClosed,
+    MessageRefused,
+    PeerStarted,
+    PeerTrouble,
+    encode_events,
+)
+from synergy_nb.journal import Journal
 from synergy_nb.peer import (
     Codec,
     Effect,
@@ -28,13 +38,13 @@ from synergy_nb.peer import (
     Send,
     UnknownMessage,
 )
-from synergy_nb.runtime.link import Limits, Links, Shape
+from synergy_nb.runtime.link import REPLACED, Limits, Links, Shape
 from synergy_nb.runtime.widearea import WideArea
-from synergy_nb.troubles import TROUBLES
 
 __all__ = ["Factory", "Host", "Operation", "PeerRuntime"]
 
 JOURNALED: Final = 16 << 20  # bytes of older events that a peer's journal keeps
+P = ParamSpec("P")
 T = TypeVar("T")
 Operation = Callable[[bytes], Awaitable[bytes]]
 
@@ -88,7 +98,7 @@ class PeerRuntime:
     on_down
         Called with the address of each peer whose link failed, or None.
     on_trouble
-        Called with each event of the journal whose kind is one of :data:`~synergy_nb.troubles.TROUBLES`, or None.
+        Called with each :class:`~synergy_nb.events.PeerTrouble` of the journal, or None.
     messages : int
         Control messages that the peer has sent.
     links, journal, peer, host, loop
@@ -155,7 +165,7 @@ class PeerRuntime:
 
     def start(self) -> None:
         """Start the peer's protocols."""
-        self.record("peer_started", self.address, name=self.name)
+        self.record(PeerStarted, self.address, name=self.name)
         self._run("start", self.peer.start)
 
     async def close(self) -> None:
@@ -195,13 +205,13 @@ class PeerRuntime:
         """:meth:`report` from any thread."""
         self._post(self.report, message)
 
-    def record(self, kind: str, subject: str = "", **detail: Any) -> None:
-        """Append an event of the driver or the host to the journal (on the loop's thread)."""
-        self._note(Event(self.now, self.address, kind, subject, detail))
+    def record(self, kind: Callable[Concatenate[float, str, P], Event], /, *fields: P.args, **named: P.kwargs) -> None:
+        """Append an event of the driver or the host to the journal, on the loop's thread: subject and own fields."""
+        self._note(kind(self.now, self.address, *fields, **named))
 
     def _note(self, event: Event) -> None:
         self.journal.append(event)
-        if event.kind in TROUBLES and self.on_trouble is not None and not self._closed:
+        if isinstance(event, PeerTrouble) and self.on_trouble is not None and not self._closed:
             self.on_trouble(event)
 
     # -- inside: the peer ----------------------------------------------------------------------------------------
@@ -229,7 +239,7 @@ class PeerRuntime:
         self._run(type(message).__name__, lambda now: self.peer.receive(sender, message, now))
 
     def _error(self, what: str, error: BaseException) -> None:
-        self.record("peer_error", what, error=f"{type(error).__name__}: {error}")
+        self.record(HandlerFailed, what, error=f"{type(error).__name__}: {error}")
 
     def _carry(self, effects: list[Effect]) -> None:
         """Carry out effects in order; those of calls made meanwhile come after."""
@@ -278,7 +288,7 @@ class PeerRuntime:
             message = self.codec.decode(data)
         except (UnknownMessage, MalformedMessage) as error:
             kind = "unknown message" if isinstance(error, UnknownMessage) else "malformed message"
-            self.record("message_refused", sender, reason=kind, message=str(error)[:500])
+            self.record(MessageRefused, sender, reason=kind, message=str(error)[:500])
             return
         self._receive(sender, message)
 
@@ -291,7 +301,8 @@ class PeerRuntime:
             self._error(f"data on {channel}", error)
 
     def _on_link_down(self, address: str, reason: str) -> None:
-        self.record("link_down", address, reason=reason)
+        ends = "://" not in address or reason.startswith(REPLACED)  # clients come and go
+        self.record(LinkClosed if ends else LinkBroken, address, reason=reason)
         if self.on_down is not None and not self._closed:
             self.on_down(address)
 
@@ -308,7 +319,7 @@ class PeerRuntime:
 
     async def _journal(self, payload: bytes) -> bytes:
         since = msgspec.msgpack.decode(payload, type=int) if payload else 0
-        return msgspec.msgpack.encode(self.journal.since(since, limit=10_000))
+        return encode_events(self.journal.since(since, limit=10_000))
 
     async def _area(self, payload: bytes) -> bytes:
         self.links.shape = WideArea.from_bytes(payload).shape(self.address) if payload else None

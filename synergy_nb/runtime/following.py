@@ -3,7 +3,8 @@
 Every peer is asked for the events after the last that it gave. What has come from all of them goes into one
 :class:`~synergy_nb.journal.Journal` here, in order of time, and whoever listens is told. A peer that does not answer is
 asked less and less often, and that it was silent, or answers again, is written down as an event of its own
-(``peer_silent``, ``peer_answers``); one that starts again is read from its beginning.
+(:class:`~synergy_nb.events.PeerSilent`, :class:`~synergy_nb.events.PeerAnswers`); one that starts again is read from
+its beginning.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from synergy_nb.journal import Event, Journal
+from synergy_nb.events import ClusterClosed, Event, PeerAnswers, PeerSilent, decode_events
+from synergy_nb.journal import Journal
 from synergy_nb.runtime.client import AsyncCluster
 from synergy_nb.runtime.cluster import Cluster
 from synergy_nb.runtime.link import LinkDown, LinkFull, RemoteError
@@ -142,7 +144,7 @@ class Follower:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST):
                 await asyncio.gather(*map(self._portion, answering), return_exceptions=True)
-        self._note("cluster_closed", "")
+        self._arrived.append(ClusterClosed(*self._here, ""))
         self._tell()
         self._listeners.clear()
 
@@ -208,7 +210,7 @@ class Follower:
                 # one link may fail and the next hold, but two seconds without an answer are a silence
                 if (failures > 1 or isinstance(error, TimeoutError)) and address not in self._silent:
                     self._silent.add(address)
-                    self._note("peer_silent", address, reason=f"{type(error).__name__}: {error}"[:200])
+                    self._arrived.append(PeerSilent(*self._here, address, f"{type(error).__name__}: {error}"[:200]))
                 await asyncio.sleep(wait)
                 wait = min(2 * wait, SLOWEST)
                 continue
@@ -224,12 +226,14 @@ class Follower:
         self._reached[address] = answer.journal, answer.next
         if address in self._silent:
             self._silent.discard(address)
-            self._note("peer_answers", address)
-        self._arrived += answer.events
+            self._arrived.append(PeerAnswers(*self._here, address))
+        self._arrived += decode_events(answer.events)
         return answer.more
 
-    def _note(self, kind: str, subject: str, **detail: str) -> None:
-        self._arrived.append(Event(self._wall + self._loop.time(), "", kind, subject, detail))
+    @property
+    def _here(self) -> tuple[float, str]:
+        """Time and peer of what is noticed here."""
+        return self._wall + self._loop.time(), ""
 
 
 _FOLLOWERS: weakref.WeakKeyDictionary[AsyncCluster, Follower] = weakref.WeakKeyDictionary()

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from synergy_nb.events import Event
 from synergy_nb.explanation import Explanation
-from synergy_nb.journal import Event
 from synergy_nb.plan import Plan, QoS
 from synergy_nb.readable import amount, rate
 from synergy_nb.readable import seconds as duration

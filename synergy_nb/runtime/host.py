@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from synergy_nb import events
 from synergy_nb.dataflow.memory import Memory, MemoryExceeded, Share
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.deployments import Deployment
@@ -32,7 +33,7 @@ from synergy_nb.runtime.instances import (
     warm,
 )
 from synergy_nb.runtime.running import Runtime
-from synergy_nb.runtime.sinks import Portion, Sink, Sinks
+from synergy_nb.runtime.sinks import Portion, Quality, Sink, Sinks
 from synergy_nb.runtime.sources import Feed, PushFeed, Sample, Stream
 from synergy_nb.runtime.spark import SparkHost
 from synergy_nb.runtime.sparkpart import SparkPart
@@ -57,7 +58,7 @@ class Host:
     finished
         Called with (application, operator) when a sink has got the end of its stream.
     measured
-        Called with (application, operator, record) of each sink every ``measure_s``; it is also journaled as ``qos``.
+        Called with (application, operator, record) of each sink every ``measure_s``; it is also journaled.
     held_up
         Called with (application, operator, reader, reason) when an operator, whose stream others share, has waited for
         one of its own readers for long.
@@ -99,7 +100,7 @@ class Host:
         *,
         failed: Callable[[str, str, str], None] = lambda _application, _operator, _reason: None,
         finished: Callable[[str, str], None] = lambda _application, _operator: None,
-        measured: Callable[[str, str, dict[str, Any]], None] | None = None,
+        measured: Callable[[str, str, Quality], None] | None = None,
         held_up: Callable[[str, str, str, str], None] = lambda _application, _operator, _reader, _reason: None,
         prepared: Callable[[str, str], None] = lambda _application, _operator: None,
         copy_ready: Callable[[str, str], None] = lambda _application, _operator: None,
@@ -192,7 +193,7 @@ class Host:
                 self._begun(component)
             if instruction.running and component.elsewhere and not component.feeds and component not in self._started:
                 self._started.add(component)  # a part with a source that Spark reads
-                self._runtime.record("source_started", component.application, operator=operator)
+                self._runtime.record(events.SourceStarted, component.application, operator=operator)
         if self._watcher is None and any(place.lent for place in instruction.places.values()):
             self._watcher = self._runtime.loop.call_later(self._standstill_s / 4, self._watch)
 
@@ -237,7 +238,7 @@ class Host:
         if isinstance(component.logic, SparkPart) and not component.failed:
             self._driver.feeds[component] = component.logic
             component.logic.prepare(component.log.end)
-        self._runtime.record("component_deployed", component.application, operator=component.operator)
+        self._runtime.record(events.ComponentDeployed, component.application, operator=component.operator)
 
     def _gone(self, component: Component) -> None:
         self._started.discard(component)
@@ -245,7 +246,7 @@ class Host:
         sink = self._sinks.get(component.application, component.operator)
         if sink is not None:
             self._sinks.remove(sink)
-        self._runtime.record("component_undeployed", component.application, operator=component.operator)
+        self._runtime.record(events.ComponentUndeployed, component.application, operator=component.operator)
 
     def _read(self, component: Component, since: Point, _ready: Callable[[], None]) -> Feed | None:
         """Open a source where its component is."""
@@ -255,12 +256,12 @@ class Host:
         except ValueError as error:
             self._give_up_soon(component, error)
             return None
-        self._runtime.record("source_started", component.application, operator=component.operator)
+        self._runtime.record(events.SourceStarted, component.application, operator=component.operator)
         return feed
 
     def _part_prepared(self, component: Component) -> None:
         if self.hosting.hosts(component):
-            self._runtime.record("part_prepared", component.application, operator=component.operator)
+            self._runtime.record(events.PartPrepared, component.application, operator=component.operator)
             self._prepared(component.application, component.operator)
 
     def _make_room(self, component: Component) -> None:
@@ -318,7 +319,7 @@ class Host:
             self._driver.on_frame(sender, channel, payload)
         else:
             self._runtime.record(
-                "data_refused", channel[:100], reason=f"channel {channel!r:.100}; expected {STREAM!r} or {SHARED!r}"
+                events.DataRefused, sender, reason=f"channel {channel!r:.100}; expected {STREAM!r} or {SHARED!r}"
             )
 
     def link_down(self, peer: str) -> None:
@@ -363,7 +364,7 @@ class Host:
         if sink is None or not sink.arrived(outcome.chunks, outcome.finished):
             return
         self._sinks.measure(sink)  # before anybody hears of the end, and may take the sink away
-        self._runtime.record("sink_finished", sink.application, operator=sink.operator)
+        self._runtime.record(events.SinkFinished, sink.application, operator=sink.operator)
         self._finished(sink.application, sink.operator)
 
     def _arrived(self, application: str, operator: str) -> None:
@@ -396,12 +397,12 @@ class Host:
                 component = self.hosting.components.get((application, operator))
                 if component is not None:
                     self._driver.drop(component)
-                self._runtime.record("operator_failed", application, operator=operator, reason=fact.reason)
+                self._runtime.record(events.OperatorFailed, application, operator=operator, reason=fact.reason)
                 self._failed(application, operator, fact.reason)
             case "copy_ready":
                 self._copy_ready(application, operator)
-            case _:
-                self._runtime.record(f"component_{fact.kind}", application, operator=operator)
+            case "taken_over":
+                self._runtime.record(events.ComponentTakenOver, application, operator=operator)
 
     # -- results and measurements --------------------------------------------------------------------------------
 
@@ -464,7 +465,7 @@ class Host:
 
     def qos(self, application: str, operator: str | None = None) -> dict[str, Any]:
         """Quality of service of a sink since it began, see :meth:`Sink.qos`."""
-        return self._sinks.find(application, operator).qos()
+        return dict(self._sinks.find(application, operator).qos())
 
     def stats(self) -> list[dict[str, Any]]:
         """What is measured of each component, see :meth:`Component.stats`."""

@@ -31,6 +31,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+from synergy_nb.events import Event, FrameRefused, FrameUnhandled, LinkOverflowed, LinkRefused, LinkResumed, Recorder
 from synergy_nb.runtime.framing import framed
 from synergy_nb.runtime.wire import (
     FRAME_OVERHEAD,
@@ -46,6 +47,7 @@ from synergy_nb.runtime.wire import (
 __all__ = [
     "HANDLER",
     "PROTOCOL_VERSION",
+    "REPLACED",
     "Comm",
     "Limits",
     "LinkDown",
@@ -56,8 +58,13 @@ __all__ = [
 ]
 
 PROTOCOL_VERSION: Final = 2
+REPLACED: Final = "replaced by a new connection"
 HANDLER: Final = "synergy_link"  # name of the handler that a peer adds to its Dask worker
 REQUEST, ANSWER = 1, 2
+
+
+def _nowhere(_kind: Callable[..., Event], /, *_fields: object, **_named: object) -> None:
+    """Write an event nowhere."""
 
 
 class _Link(Outgoing):
@@ -92,8 +99,7 @@ class Links:
     on_request
         ``(sender, operation, payload)``, a coroutine that gives the answer.
     record
-        ``(kind, subject, **detail)`` for facts of the journal: ``link_full``, ``link_resumed``, ``link_refused``,
-        ``frame_refused``, ``link_error``.
+        What writes events to the journal, or None.
     shape
         Delays and bandwidths laid over the links, or None.
 
@@ -111,7 +117,7 @@ class Links:
         on_data: Callable[[str, str, bytes], None] | None = None,
         on_down: Callable[[str, str], None] | None = None,
         on_request: Callable[[str, str, bytes], Awaitable[bytes]] | None = None,
-        record: Callable[..., None] | None = None,
+        record: Recorder | None = None,
         limits: Limits | None = None,
         shape: Shape | None = None,
     ) -> None:
@@ -123,7 +129,7 @@ class Links:
         self._on_data = on_data
         self._on_down = on_down
         self._on_request = on_request
-        self._record = record or (lambda _kind, _subject, **_detail: None)
+        self._record: Recorder = record or _nowhere
         self._links: dict[str, _Link] = {}
         self._tasks: set[asyncio.Task[None]] = set()  # everything that close() has to end
         self._serving = 0
@@ -141,7 +147,7 @@ class Links:
         size = len(message) + FRAME_OVERHEAD
         if link.control + size > self.limits.control:
             if not link.dropped:  # one event an episode, not one a message
-                self._record("link_full", to, queued=link.control, limit=self.limits.control)
+                self._record(LinkOverflowed, to, queued=link.control, limit=self.limits.control)
             link.dropped += 1
             return
         link.put(message, size, data=False, shape=self.shape)
@@ -229,7 +235,7 @@ class Links:
         sender, ordinal = hello.get("sender"), hello.get("ordinal")
         refusal = self._refusal(hello)
         if refusal is not None or not isinstance(sender, str) or not isinstance(ordinal, int):
-            self._record("link_refused", str(sender)[:200], reason=refusal or "malformed hello")
+            self._record(LinkRefused, str(sender)[:200], reason=refusal or "malformed hello")
             await self._turn_away(comm, {"refused": refusal or "malformed hello"})
             return
         link = self._links.get(sender)
@@ -237,7 +243,7 @@ class Links:
             if ordinal <= link.theirs:  # an attempt from before the comm in use
                 await self._turn_away(comm, {"crossed": True})
                 return
-            self._fail(link, "replaced by a new connection")
+            self._fail(link, REPLACED)
             link = self._links.get(sender)
         if link is not None and link.opener is not None and self.address < sender:
             await self._turn_away(comm, {"crossed": True})
@@ -279,7 +285,7 @@ class Links:
         return task
 
     def _new(self, to: str) -> _Link:
-        return _Link(to, self.limits, lambda to, dropped: self._record("link_resumed", to, dropped=dropped))
+        return _Link(to, self.limits, lambda to, dropped: self._record(LinkResumed, to, dropped=dropped))
 
     def _link(self, to: str) -> _Link:
         """A new link, opening."""
@@ -350,7 +356,7 @@ class Links:
             comm.abort()
             refused = answer.get("refused") if isinstance(answer, Mapping) else None
             reason = f"refused: {refused}" if refused else f"not a Synergy peer: no handler {HANDLER!r} at {link.to}"
-            self._record("link_refused", link.to, reason=reason)
+            self._record(LinkRefused, link.to, reason=reason)
             self._fail(link, reason)
 
     @staticmethod
@@ -392,16 +398,14 @@ class Links:
             while True:
                 frames = await comm.read()
                 if not isinstance(frames, tuple):
-                    self._record(
-                        "frame_refused", link.to, reason=f"{type(frames).__name__}; expected a tuple of frames"
-                    )
+                    self._record(FrameRefused, link.to, reason=f"{type(frames).__name__}; expected a tuple of frames")
                     continue
                 for frame in frames:
                     self._dispatch(link, frame)
         except (OSError, AttributeError) as error:
             self._fail(link, f"connection closed: {error}" if str(error) else "connection closed")
         except Exception as error:  # noqa: BLE001 - bytes that are not what a comm carries, whatever the decoder raises
-            self._record("frame_refused", link.to, reason=str(error)[:500])
+            self._record(FrameRefused, link.to, reason=str(error)[:500])
             self._fail(link, f"garbled: {error}")
 
     def _dispatch(self, link: _Link, frame: Any) -> None:
@@ -419,15 +423,15 @@ class Links:
                 if answer is not None and not answer.done():
                     answer.set_result((succeeded, payload))
             case bytes() | (str(), bytes()):
-                self._record("frame_refused", link.to, reason="a client may only make requests")
+                self._record(FrameRefused, link.to, reason="a client may only make requests")
             case _:
-                self._record("frame_refused", link.to, reason=f"unknown frame {frame!r:.100}")
+                self._record(FrameRefused, link.to, reason=f"unknown frame {frame!r:.100}")
 
     def _call(self, subject: str, callback: Callable[..., None], *arguments: Any) -> None:
         try:
             callback(*arguments)
         except Exception as error:  # noqa: BLE001 - one bad frame must not end the link
-            self._record("link_error", subject, error=f"{type(error).__name__}: {error}")
+            self._record(FrameUnhandled, subject, error=f"{type(error).__name__}: {error}")
 
     def _serve(
         self,

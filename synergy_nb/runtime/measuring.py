@@ -1,10 +1,7 @@
 """What a peer measures of itself every second, for those who watch: CPU, memory, promises, and each component.
 
-One event of kind ``measured`` a second goes to the journal, but only while the peer executes components of an
-application that runs, or while somebody follows its journal. Details: ``cpu`` in cores, used by the peer's process
-since the event before; ``memory``, its resident bytes; ``cores`` that the peer gives, and the share of them that is
-``promised``; ``components``, with the names and units of
-:meth:`Component.stats <synergy_nb.dataflow.streams.component.Component.stats>`.
+One :class:`~synergy_nb.events.PeerMeasured` a second goes to the journal, but only while the peer executes components
+of an application that runs, or while somebody follows its journal.
 """
 
 from __future__ import annotations
@@ -14,6 +11,9 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
+import msgspec
+
+from synergy_nb.events import ComponentMeasurements, PeerMeasured, Recorder, encode_events
 from synergy_nb.journal import Journal
 from synergy_nb.runtime.monitor import resident
 from synergy_nb.runtime.requests import Follow, Followed, pack, unpack
@@ -23,20 +23,7 @@ __all__ = ["Measuring"]
 EVERY: Final = 1.0  # seconds between two measurements
 FOLLOWED: Final = 5.0  # seconds after the last question for its journal for which a peer counts as followed
 PORTION: Final = 1000  # events in one answer
-STATS: Final = (
-    "application",
-    "operator",
-    "kind",
-    "rate",
-    "output_rate",
-    "load",
-    "processing_s",
-    "queueing_s",
-    "queue_tuples",
-    "memory_bytes",
-    "memory_share",
-    "late",
-)
+STATS: Final = ComponentMeasurements.__struct_fields__
 
 
 class Runtime(Protocol):
@@ -54,8 +41,9 @@ class Runtime(Protocol):
     def address(self) -> str:
         """Its address."""
 
-    def record(self, kind: str, subject: str = "", **detail: Any) -> None:
-        """Write a past fact to the journal."""
+    @property
+    def record(self) -> Recorder:
+        """What writes an event to the journal."""
 
 
 class Measuring:
@@ -108,7 +96,7 @@ class Measuring:
         events = self._runtime.journal.since(since, PORTION)
         following = events[-1].sequence + 1 if events else since
         more = following < self._runtime.journal.next_sequence
-        return pack(Followed(self._name, following, more, events))
+        return pack(Followed(self._name, following, more, msgspec.Raw(encode_events(events))))
 
     def _measure(self) -> None:
         self._timer = None
@@ -120,11 +108,12 @@ class Measuring:
         self._last = now, used
         cores, promised = self._capacity()
         self._runtime.record(
-            "measured",
+            PeerMeasured,
+            "",
             cpu=(used - before) / max(now - since, 1e-3),
             memory=resident(),
             cores=cores,
             promised=promised,
-            components=[{name: stats[name] for name in STATS} for stats in components],
+            components=[ComponentMeasurements(**{name: stats[name] for name in STATS}) for stats in components],
         )
         self.wake()

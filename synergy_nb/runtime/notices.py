@@ -12,10 +12,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-import msgspec
-
-from synergy_nb.explanation import readable
-from synergy_nb.journal import Event
+from synergy_nb.events import Event, LinkBroken, decode_events, encode_events
+from synergy_nb.readable import readable
 from synergy_nb.runtime.link import LinkFull
 from synergy_nb.troubles import Trouble, joined, observers, trouble
 
@@ -62,7 +60,7 @@ class Teller:
             del self._told[next(iter(self._told))]
         for client in tuple(self._clients):
             with contextlib.suppress(LinkFull):  # a client so far behind does without; the journal has the error
-                self._send(client, CHANNEL, msgspec.msgpack.encode(event))
+                self._send(client, CHANNEL, encode_events([event]))
 
 
 class Notices:
@@ -96,12 +94,15 @@ class Notices:
     def take(self, _sender: str, channel: str, payload: bytes) -> None:
         """Take the report of a peer."""
         if channel == CHANNEL:
-            self.hear(msgspec.msgpack.decode(payload, type=Event))
+            for event in decode_events(payload):
+                self.hear(event)
 
     def hear(self, event: Event) -> None:
         """An error of a peer."""
         said = trouble(event)
-        about = f"link {event.subject}" if event.kind == "link_down" else said  # one that broke cannot be reached later
+        about = (
+            f"link {event.subject}" if isinstance(event, LinkBroken) else said
+        )  # one that broke cannot be reached later
         if self._closed or not said or about in self._told:
             return
         if not self._waiting:

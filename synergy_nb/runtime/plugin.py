@@ -22,6 +22,7 @@ from distributed.comm.core import connect as dask_connect
 from distributed.core import Status
 from distributed.diagnostics.plugin import WorkerPlugin
 
+from synergy_nb.events import FrameRefused
 from synergy_nb.runtime.driver import PeerRuntime
 from synergy_nb.runtime.link import HANDLER, Limits, Links
 from synergy_nb.runtime.listening import bound
@@ -113,7 +114,7 @@ class SynergyPlugin(WorkerPlugin):
         )
         self.runtime = runtime
         worker.handlers[HANDLER] = self.synergy_link
-        bound(worker, lambda address, reason: runtime.record("frame_refused", address, reason=reason))
+        bound(worker, lambda address, reason: runtime.record(FrameRefused, address, reason=reason))
         runtime.start()
 
     async def teardown(self, worker: Worker) -> None:

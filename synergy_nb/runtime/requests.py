@@ -8,7 +8,6 @@ import msgspec
 
 from synergy_nb.errors import SynergyError
 from synergy_nb.explanation import Explanation
-from synergy_nb.journal import Event
 
 __all__ = [
     "LASTING",
@@ -304,7 +303,7 @@ class Followed(msgspec.Struct, frozen=True):
     journal: str
     next: int
     more: bool
-    events: list[Event]
+    events: msgspec.Raw  # as synergy_nb.events encodes them
 
 
 class PeerState(msgspec.Struct, frozen=True):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Protocol
+from typing import Protocol
+
+from synergy_nb.events import Recorder
 
 __all__ = ["Runtime"]
 
@@ -25,5 +27,6 @@ class Runtime(Protocol):
     def send_data(self, to: str, channel: str, payload: bytes) -> None:
         """Put ``payload`` on its way to the host of the peer at ``to``."""
 
-    def record(self, kind: str, subject: str = "", **detail: Any) -> None:
-        """Write a past fact to the journal."""
+    @property
+    def record(self) -> Recorder:
+        """What writes an event to the journal; called on the loop's thread."""

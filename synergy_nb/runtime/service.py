@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from synergy_nb.assembly import PeerConfig, SynergyPeer
+from synergy_nb.events import LateRows, PeerTrouble, encode_events
 from synergy_nb.graph import Place, Report
 from synergy_nb.overheads import LINK
 from synergy_nb.overlay.entries import Entry
@@ -54,9 +55,9 @@ from synergy_nb.runtime.requests import (
     pack,
     unpack,
 )
+from synergy_nb.runtime.sinks import Quality
 from synergy_nb.runtime.spark import SparkHost
 from synergy_nb.signatures import Segment
-from synergy_nb.troubles import TROUBLES, trouble
 
 __all__ = ["FACTORY", "Service", "make"]
 
@@ -244,7 +245,7 @@ class Service:
         if not waiting:
             self.runtime.loop.call_soon(self._into_peer, self.synergy.session.finished, application)
 
-    def _measured(self, application: str, operator: str, record: dict[str, Any]) -> None:
+    def _measured(self, application: str, operator: str, _measured: Quality) -> None:
         state = self._states.get(application)
         if state is None:
             return
@@ -451,7 +452,7 @@ class Service:
         told = unpack(payload, Dropped)
         state = self._submission(told.application)
         self._states[told.application] = msgspec.structs.replace(state, late={**state.late, told.source: told.rows})
-        self.runtime.record("late_rows", told.application, operator=told.source, dropped=told.rows)
+        self.runtime.record(LateRows, told.application, operator=told.source, dropped=told.rows)
         return b""
 
     async def _state(self, payload: bytes) -> bytes:
@@ -485,7 +486,7 @@ class Service:
     async def _events(self, payload: bytes) -> bytes:
         subject = msgspec.msgpack.decode(payload, type=str)
         journal = self.runtime.journal
-        return msgspec.msgpack.encode(journal.about(subject) if subject else journal.since(0))
+        return encode_events(journal.about(subject) if subject else journal.since(0))
 
     async def _tell(self, payload: bytes) -> bytes:
         """Tell a client of errors of this peer, from here on."""
@@ -496,5 +497,4 @@ class Service:
         """Events about errors of this peer since a time in seconds."""
         since = msgspec.msgpack.decode(payload, type=float)
         journal = self.runtime.journal
-        found = [event for event in journal if event.kind in TROUBLES and event.time >= since and trouble(event)]
-        return msgspec.msgpack.encode(found)
+        return encode_events([event for event in journal if isinstance(event, PeerTrouble) and event.time >= since])

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, TypedDict
 
 from synergy_nb.dataflow.measures import DelayHistogram
 from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, Point
 from synergy_nb.dataflow.tuples import END
+from synergy_nb.events import Recorder, SinkMeasured
 
-__all__ = ["Portion", "Sink", "Sinks"]
+__all__ = ["Portion", "Quality", "Sink", "Sinks"]
 
 READERS: Final = (
     4  # readers whose last portion may be asked for again; what an earlier one was given counts as received
@@ -39,6 +40,23 @@ class Portion(NamedTuple):
     items: list[bytes]
     start: Point
     end: Point
+    finished: bool
+
+
+class Quality(TypedDict):
+    """Quality of service at a sink, with the fields of :class:`~synergy_nb.events.SinkMeasured`."""
+
+    operator: str
+    delay_p50_s: float | None
+    delay_p95_s: float | None
+    delay_p99_s: float | None
+    delay_mean_s: float | None
+    delay_max_s: float | None
+    miss_rate: float | None
+    limit_s: float | None
+    tuples_per_s: float
+    bytes_per_s: float
+    tuples: int
     finished: bool
 
 
@@ -142,12 +160,12 @@ class Sink:
             del self._portions[next(iter(self._portions))]
         self.given = max(self.given, portion.end)
 
-    def qos(self) -> dict[str, Any]:
+    def qos(self) -> Quality:
         """Quality of service since it began: delays in seconds (quantiles within 1 %), shares, tuples/s and bytes/s."""
         seconds = 0.0 if self._first is None else self._last - self._first
         return self._record(self._delays, self._bytes, seconds)
 
-    def interval(self, now: float) -> dict[str, Any]:
+    def interval(self, now: float) -> Quality:
         """Quality of service since the last call; delays are None if no tuple has arrived."""
         self.reported = self.ended
         record = self._record(self._recent, self._recent_bytes, now - self._since)
@@ -156,7 +174,7 @@ class Sink:
         self._since = now
         return record
 
-    def _record(self, delays: DelayHistogram, size: int, seconds: float) -> dict[str, Any]:
+    def _record(self, delays: DelayHistogram, size: int, seconds: float) -> Quality:
         return {
             "operator": self.operator,
             "delay_p50_s": delays.quantile(0.50),
@@ -174,12 +192,12 @@ class Sink:
 
 
 class Sinks:
-    """The sinks of one peer, whose quality of service is journaled as ``qos`` and reported as long as there are any.
+    """The sinks of one peer, whose quality of service is journaled and reported as long as there are any.
 
     Parameters
     ----------
     loop, clock, record
-        Event loop of the peer, its clock in seconds, and the function that journals an event.
+        Event loop of the peer, its clock in seconds, and what writes an event to the journal.
     measured
         Called with (application, operator, record) of each sink, see :meth:`Sink.interval`.
     every
@@ -190,8 +208,8 @@ class Sinks:
         self,
         loop: asyncio.AbstractEventLoop,
         clock: Callable[[], float],
-        record: Callable[..., None],
-        measured: Callable[[str, str, dict[str, Any]], None] | None,
+        record: Recorder,
+        measured: Callable[[str, str, Quality], None] | None,
         every: float,
     ) -> None:
         self._loop = loop
@@ -215,7 +233,7 @@ class Sinks:
         before its first measurement.
         """
         if sink.unmeasured:
-            self._record("qos", sink.application, **sink.interval(self._clock()))
+            self._record(SinkMeasured, sink.application, **sink.interval(self._clock()))
         del self._sinks[sink.application, sink.operator]
         sink.tell()
         if not self._sinks and self.timer is not None:
@@ -265,7 +283,7 @@ class Sinks:
             if sink.reported:
                 continue
             record = sink.interval(now)
-            self._record("qos", sink.application, **record)
+            self._record(SinkMeasured, sink.application, **record)
             if self._measured is not None:
                 self._measured(sink.application, sink.operator, record)
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from synergy_nb.algorithms.engines import Offer
 from synergy_nb.dataflow.measures import Ewma
+from synergy_nb.events import Recorder, SparkDied, SparkFailed, SparkReady
 from synergy_nb.plan import Plan
 from synergy_nb.runtime.requests import ClusterError, SparkNews
 
@@ -204,12 +205,10 @@ class SparkHost:
     Parameters
     ----------
     loop, clock, record
-        Event loop of the peer, its clock in seconds, and the function that journals an event.
+        Event loop of the peer, its clock in seconds, and what writes an event to the journal.
     """
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float], record: Callable[..., None]
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float], record: Recorder) -> None:
         self.loop = loop
         self.clock = clock
         self.record = record
@@ -245,7 +244,13 @@ class SparkHost:
         """Take word of the server."""
         if news != self._last:
             self._last = news
-            self.record(f"spark_{news.kind}", "", detail=news.detail)
+            match news.kind:
+                case "ready":
+                    self.record(SparkReady, "", url=news.url)
+                case "died":
+                    self.record(SparkDied, "", cause=news.detail)
+                case "failed":
+                    self.record(SparkFailed, "", cause=news.detail)
         with self._known:
             if news.kind != "died":  # it comes back at the same place
                 self._news = news

@@ -32,6 +32,7 @@ from synergy_nb.dataflow.streams.log import LIMITS, Limits
 from synergy_nb.dataflow.streams.values import Chunk, Point
 from synergy_nb.dataflow.streams.wire import decode, encode
 from synergy_nb.dataflow.together import TOGETHER_ROWS
+from synergy_nb.events import DataRefused
 from synergy_nb.overheads import HOP, SOURCE, Overheads
 from synergy_nb.runtime.arenas import Gone, Shared, grows
 from synergy_nb.runtime.running import Runtime
@@ -168,7 +169,7 @@ class StreamDriver:
             self._cannot_read(sender)
             return
         except ValueError as error:
-            self._runtime.record("data_refused", sender, reason=str(error))
+            self._runtime.record(DataRefused, sender, reason=str(error))
             return
         effects = self._received(sender, frame)
         if isinstance(frame, Data) and 0 < sum(chunk.rows for chunk in frame.chunks) < LIGHT_ROWS:
@@ -203,7 +204,7 @@ class StreamDriver:
                     self._cannot_read(sender)
                     continue
                 if error is not None:
-                    self._runtime.record("data_refused", sender, reason=str(error))
+                    self._runtime.record(DataRefused, sender, reason=str(error))
                     continue
                 first = first.result()
             if not self._closed:

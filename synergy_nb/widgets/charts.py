@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
-from synergy_nb.journal import Event
+from synergy_nb.events import ApplicationRunning, Event, SinkMeasured, SourceStarted
 from synergy_nb.readable import amount, seconds
 
 __all__ = ["Delay", "delay_chart", "delays", "exceeding"]
@@ -37,16 +37,15 @@ def delays(events: Iterable[Event], application: str) -> dict[str, list[Delay]]:
     for event in events:
         if event.subject != application:
             continue
-        if event.kind in ("application_running", "source_started") and began is None:
+        if isinstance(event, ApplicationRunning | SourceStarted) and began is None:
             began = event.time
-        if event.kind != "qos":
+        if not isinstance(event, SinkMeasured):
             continue
-        detail = event.detail
-        sink, total = str(detail["operator"]), int(detail["tuples"])
+        sink, total = event.operator, event.tuples
         number, seen[sink] = total - seen.get(sink, 0), total
-        if detail["delay_p50_s"] is not None:
+        if event.delay_p50_s is not None and event.delay_p99_s is not None:
             at = max(event.time - (event.time if began is None else began), 0.0)
-            found.setdefault(sink, []).append(Delay(at, detail["delay_p50_s"], detail["delay_p99_s"], number))
+            found.setdefault(sink, []).append(Delay(at, event.delay_p50_s, event.delay_p99_s, number))
     return found
 
 

@@ -6,13 +6,14 @@ of another application, which stands for all operators that the stream is made b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final
 
-from synergy_nb.explanation import readable
+from synergy_nb.events import ComponentMeasurements
 from synergy_nb.plan import Plan
-from synergy_nb.readable import counted, rate, seconds, share, size
-from synergy_nb.widgets.series import ENDED, Component, Readings, Run
+from synergy_nb.readable import counted, rate, readable, seconds, share, size
+from synergy_nb.widgets.series import Readings
+from synergy_nb.widgets.values import ENDED, Component, Run
 
 __all__ = ["STATES", "named", "pieces_of", "state", "status"]
 
@@ -57,8 +58,9 @@ def state(readings: Readings, component: Component) -> str:
         return "stopped"
     if now != "running" or not component.deployed:
         return "waiting"
-    queued, coming = component.stats.get("queue_tuples", 0), component.stats.get("rate", 0.0)
-    return "overloaded" if queued > max(BEHIND * coming, 1.0) else "running"
+    stats = component.stats
+    behind = stats is not None and stats.queue_tuples > max(BEHIND * stats.rate, 1.0)
+    return "overloaded" if behind else "running"
 
 
 def pieces_of(
@@ -131,20 +133,19 @@ def _of_component(readings: Readings, component: Component, members: list[str] |
 
 def _part(readings: Readings, component: Component) -> dict[str, Any]:
     now = state(readings, component)
-    stats = component.stats
-    live = now in ("running", "overloaded") and stats
-    memory = _memory(stats) if live else ""
+    stats = component.stats if now in ("running", "overloaded") else None
+    memory = _memory(stats) if stats is not None else ""
     lines = []
-    if live:
+    if stats is not None:
         lines = [
-            f"{rate(stats['rate'])} in, {rate(stats['output_rate'])} out",
-            f"load {share(stats['load'])} of a core, {seconds(stats['processing_s'])} a tuple",
-            f"{counted(stats['queue_tuples'], 'tuple')} waiting, {seconds(stats['queueing_s'])} in the queue",
+            f"{rate(stats.rate)} in, {rate(stats.output_rate)} out",
+            f"load {share(stats.load)} of a core, {seconds(stats.processing_s)} a tuple",
+            f"{counted(stats.queue_tuples, 'tuple')} waiting, {seconds(stats.queueing_s)} in the queue",
         ]
         if memory:
             lines.append(f"{memory} held")
-        if stats.get("late"):
-            lines.append(f"{counted(stats['late'], 'tuple')} came too late")
+        if stats.late:
+            lines.append(f"{counted(stats.late, 'tuple')} came too late")
     if component.failure:
         lines.append(component.failure)
     run = readings.run(component.application)
@@ -160,7 +161,7 @@ def _part(readings: Readings, component: Component) -> dict[str, Any]:
         on = f"{on} + {keeping[0] if len(keeping) == 1 else counted(len(keeping), 'backup')}"
     elif component.operator in run.left:
         lines.append(f"no backup is left; {run.degree} replicas were asked for")
-    busiest = max(stats["rate"], stats["output_rate"]) if live else None
+    busiest = max(stats.rate, stats.output_rate) if stats is not None else None
     return {
         "application": component.application,
         "title": run.plan or component.application,
@@ -175,9 +176,9 @@ def _part(readings: Readings, component: Component) -> dict[str, Any]:
     }
 
 
-def _memory(stats: Mapping[str, Any]) -> str:
+def _memory(stats: ComponentMeasurements) -> str:
     """The memory that a component holds against what it may hold; empty where it holds nothing."""
-    held, most = stats.get("memory_bytes", 0), stats.get("memory_share")
+    held, most = stats.memory_bytes, stats.memory_share
     if not held:
         return ""
     return f"{size(held)} of memory" if most is None else f"{size(held)} of its {size(most)} of memory"

@@ -31,6 +31,7 @@ import traitlets
 
 from synergy_nb.drawing import placed
 from synergy_nb.errors import SynergyError
+from synergy_nb.events import RequestSubmitted
 from synergy_nb.journal import Journal
 from synergy_nb.plan import Plan
 from synergy_nb.widgets import snapshot
@@ -96,9 +97,10 @@ class QoSView(anywidget.AnyWidget):
 
     Examples
     --------
-    >>> from synergy_nb.journal import Event, Journal
+    >>> from synergy_nb.events import PeerStarted
+    >>> from synergy_nb.journal import Journal
     >>> journal = Journal()
-    >>> _ = journal.append(Event(1.0, "a", "peer_started", "a", {"name": "peer-1"}))
+    >>> _ = journal.append(PeerStarted(1.0, "a", "a", name="peer-1"))
     >>> view = QoSView(journal)
     >>> view
     QoSView of Cluster of 1 peer: idle. No application runs.
@@ -366,7 +368,7 @@ class QoSView(anywidget.AnyWidget):
 def _last(journal: Journal, plan: Plan) -> str:
     """The last application of the plan's name that a journal knows."""
     for event in reversed(tuple(journal)):
-        if event.kind == "request_submitted" and event.detail.get("plan") == plan.name:
+        if isinstance(event, RequestSubmitted) and event.plan == plan.name:
             return event.subject
     return plan.name
 

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from synergy_nb import drawing
 from synergy_nb.account import counts
+from synergy_nb.events import Event, PeerMeasured, SinkMeasured
 from synergy_nb.explanation import Explanation
-from synergy_nb.journal import Event
 from synergy_nb.plan import Operator, Plan
 from synergy_nb.plan.catalogue import KINDS, parameters_of
 from synergy_nb.readable import amount, cell, rate, seconds, share
@@ -101,7 +101,9 @@ def report(
     events = list(events)
     found = delays(events, explanation.request)
     readings = Readings(explanation.request, explanation.names)
-    readings.take(event for event in events if event.kind not in ("qos", "measured"))  # what happened, not how much
+    readings.take(
+        event for event in events if not isinstance(event, SinkMeasured | PeerMeasured)
+    )  # what happened, not how much
     marks = standing(readings, plan)["marks"]["list"]
     began = readings.run(explanation.request).began
     moments = [(mark["at"] - began, mark["label"]) for mark in marks if mark["label"]] if began is not None else []
@@ -250,7 +252,7 @@ def _replicas(explanation: Explanation) -> str:
     """Backups as they were placed, and what they took over."""
     if explanation.replicated is None:
         return ""
-    backups = explanation.replicated["backups"]
+    backups = explanation.replicated.backups
     rows = [(name, peer, explanation.why_replica(name, peer)) for name, peers in backups.items() for peer in peers]
     taken = "".join(f"<li>{escape(move)}</li>" for move in explanation.takeovers)
     left = f"Degree {explanation.degree} was asked; {counts(explanation.left)}. " if explanation.left else ""
@@ -343,21 +345,21 @@ def _is_number(value: Any) -> bool:
 def _decision(explanation: Explanation) -> str:
     parts = [f'<p class="about">Request {escape(explanation.request)}: {escape(explanation.outcome)}.']
     for attempt in explanation.attempts:
-        late = "" if attempt["complete"] else ", when the time for probing was up"
+        late = "" if attempt.complete else ", when the time for probing was up"
         parts.append(
-            f" Probes brought {attempt['paths']} paths back and {attempt['dropped']} were dropped{late}; they merged "
-            f"into {attempt['graphs']} complete graphs, of which {attempt['qualified']} satisfy conditions 2.1 to 2.4. "
+            f" Probes brought {attempt.paths} paths back and {attempt.dropped} were dropped{late}; they merged "
+            f"into {attempt.graphs} complete graphs, of which {attempt.qualified} satisfy conditions 2.1 to 2.4. "
             f"The one of {escape(explanation.rule)} was set up; the less φ (equation 2.5), the more balanced."
         )
     parts.append("</p>")
-    ranked = sorted(explanation.graphs, key=lambda graph: float("inf") if graph["phi"] is None else graph["phi"])
-    chosen = explanation.selected["peers"] if explanation.selected is not None else None
+    ranked = sorted(explanation.graphs, key=lambda graph: float("inf") if graph.phi is None else graph.phi)
+    chosen = explanation.selected.peers if explanation.selected is not None else None
     rows = [
         (
-            "-" if graph["phi"] is None else f"{graph['phi']:.4g}",
-            seconds(graph["delay_s"]),
-            "set up" if graph["peers"] == chosen else graph["unqualified"] or "qualified",
-            ", ".join(f"{operator} {peer}" for operator, peer in graph["peers"].items()),
+            "-" if graph.phi is None else f"{graph.phi:.4g}",
+            seconds(graph.delay_s),
+            "set up" if graph.peers == chosen else graph.unqualified or "qualified",
+            ", ".join(f"{operator} {peer}" for operator, peer in graph.peers.items()),
         )
         for graph in ranked
     ]
@@ -367,7 +369,7 @@ def _decision(explanation: Explanation) -> str:
         parts.append(_table(Table("", ("φ", "projected delay", "verdict", "peers"), rows, about)))
     if explanation.dropped:
         dropped = [
-            (drop["operator"], drop["at"], drop["condition"], f"{drop['asked']:.4g}", f"{drop['available']:.4g}")
+            (drop.operator, drop.at, drop.condition, f"{drop.asked:.4g}", f"{drop.available:.4g}")
             for drop in explanation.dropped
         ]
         parts.append("<h3>Dropped probes</h3>")

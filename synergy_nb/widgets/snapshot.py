@@ -10,8 +10,9 @@ from typing import Any, Final
 from synergy_nb.plan import Plan
 from synergy_nb.readable import seconds
 from synergy_nb.widgets.charts import exceeding
-from synergy_nb.widgets.series import Flow, Readings
+from synergy_nb.widgets.series import Readings
 from synergy_nb.widgets.standing import shown_flows, standing
+from synergy_nb.widgets.values import Flow
 
 __all__ = ["svg", "text"]
 

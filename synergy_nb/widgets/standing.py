@@ -16,7 +16,8 @@ from synergy_nb.plan import Plan
 from synergy_nb.readable import counted, rate, seconds, share
 from synergy_nb.troubles import observers
 from synergy_nb.widgets.components import named, pieces_of, status
-from synergy_nb.widgets.series import ENDED, Component, Flow, Peer, Readings, Run
+from synergy_nb.widgets.series import Readings
+from synergy_nb.widgets.values import ENDED, Component, Flow, Peer, Run
 
 __all__ = ["by_name", "shown_flows", "shown_peers", "standing"]
 

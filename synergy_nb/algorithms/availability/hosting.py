@@ -25,6 +25,15 @@ from synergy_nb.algorithms.availability.messages import (
 )
 from synergy_nb.algorithms.availability.posting import Posting
 from synergy_nb.algorithms.availability.surveying import Link, Surveying
+from synergy_nb.events import (
+    MessageOutdated,
+    MessageRefused,
+    ReplicaAccepted,
+    ReplicaDenied,
+    ReplicaPlaced,
+    ReplicasLeft,
+    ReservationExpired,
+)
 from synergy_nb.graph import ReplicaGraph
 from synergy_nb.ledger import ROUNDING, Ledger
 from synergy_nb.overlay.recent import Recent
@@ -120,12 +129,12 @@ class Hosting(Protocol):
             if not plan.operators.keys() >= message.graph.primaries.keys() >= set(plan.upstream(message.operator)):
                 raise ValueError("graph: expected the primaries of what the operator reads")
         except (msgspec.MsgspecError, ValueError) as error:
-            self.peer.record("message_refused", sender, message=kind, reason=str(error))
+            self.peer.record(MessageRefused, sender, message=kind, reason=str(error))
             return None
         part = self._parts.get(task.request)
         stale = (task.request, task.attempt) in self._ended or (part is not None and task.attempt < part.attempt)
         if stale:
-            self.peer.record("message_refused", task.request, message=kind, sender=sender, reason="stale attempt")
+            self.peer.record(MessageOutdated, task.request, message=kind, sender=sender, reason="stale attempt")
             return None
         if part is not None and part.attempt < task.attempt:
             self._leave(task.request, "a later attempt")
@@ -160,13 +169,13 @@ class Hosting(Protocol):
         if not refusal:
             refusal = self.ledger.hold(request, operator, plan.load(operator), self._read_from(plan, message))
         if refusal:
-            self.peer.record("replica_denied", request, operator=operator, role=PRIMARY, reason=refusal)
+            self.peer.record(ReplicaDenied, request, operator=operator, role=PRIMARY, reason=refusal)
             self._tidy(request)
         else:
             part.roles[operator] = ACCEPTED
             part.expiry[operator] = self.peer.after(self.config.reservation, self._expire, request, part, operator)
             left = self.ledger.residual_cores("")
-            self.peer.record("replica_accepted", request, operator=operator, by=sender, cores_left=left)
+            self.peer.record(ReplicaAccepted, request, operator=operator, by=sender, cores_left=left)
         self.posting.reply(sender, message.number, refusal)
 
     def _answer_for(self, part: _Part, sender: str, message: PlacementRequest) -> None:
@@ -216,7 +225,7 @@ class Hosting(Protocol):
         commit = self._commit_backup if message.backup else self._commit_primary
         refusal = commit(task, plan, message)
         if refusal:
-            self.peer.record("replica_denied", request, operator=operator, role=wanted, reason=refusal)
+            self.peer.record(ReplicaDenied, request, operator=operator, role=wanted, reason=refusal)
             self._tidy(request)
         else:
             part.roles[operator] = wanted
@@ -224,7 +233,7 @@ class Hosting(Protocol):
                 part.expiry.pop(operator).cancel()
             if part.lease is None:
                 part.lease = self.peer.after(self.config.lease, self._abandoned, request, part)
-            self.peer.record("replica_placed", request, operator=operator, role=wanted, by=sender)
+            self.peer.record(ReplicaPlaced, request, operator=operator, role=wanted, by=sender)
         self.posting.reply(sender, message.number, refusal)
         if not refusal and not message.backup:
             self.on_primary(message.task, operator, message.graph)
@@ -250,7 +259,7 @@ class Hosting(Protocol):
     def _expire(self, request: str, part: _Part, operator: str) -> None:
         """The decision on a primary that was accepted has not come."""
         if self._parts.get(request) is part:
-            self.peer.record("reservation_expired", request, operator=operator, attempt=part.attempt)
+            self.peer.record(ReservationExpired, request, operator=operator, attempt=part.attempt)
             self._drop(request, operator)
 
     def _abandoned(self, request: str, part: _Part) -> None:
@@ -294,7 +303,7 @@ class Hosting(Protocol):
             timer.cancel()
         del self._parts[request]
         self._end(request, part.attempt)
-        self.peer.record("replicas_left", request, attempt=part.attempt, reason=reason)
+        self.peer.record(ReplicasLeft, request, attempt=part.attempt, reason=reason)
 
     def _end(self, request: str, attempt: int) -> None:
         self._ended.add((request, attempt))

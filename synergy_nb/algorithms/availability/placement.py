@@ -42,6 +42,16 @@ from synergy_nb.algorithms.availability.messages import (
 from synergy_nb.algorithms.availability.placing import Placing
 from synergy_nb.algorithms.availability.posting import Posting
 from synergy_nb.algorithms.availability.surveying import Link, Surveying, failures_of
+from synergy_nb.events import (
+    DegreeChosen,
+    PlacementAttemptFailed,
+    PlacementBegun,
+    PlacementCompleted,
+    PlacementFailed,
+    PlacementReleased,
+    PlacementSubmitted,
+    ReplicasLost,
+)
 from synergy_nb.graph import ReplicaGraph
 from synergy_nb.ledger import Ledger
 from synergy_nb.overlay.directory import Directory
@@ -211,7 +221,7 @@ class Placement(Protocol):
         if not components_of(plan):
             raise ValueError(f"plan: {plan.name!r} has sources and sinks alone; expected an operator to replicate")
         pending = self._pending[request] = _Pending(request, plan, degree or 1, target, placed)
-        self.peer.record("placement_submitted", request, plan=plan.name, degree=degree, availability=target)
+        self.peer.record(PlacementSubmitted, request, plan=plan.name, degree=degree, availability=target)
         names = {self.component_name(plan, name) for name, each in plan.operators.items() if each.kind != "sink"}
         self.directory.lookup(sorted(names), lambda found: self._discovered(pending, found), self.config.discovery)
 
@@ -254,7 +264,7 @@ class Placement(Protocol):
         except ValueError as error:
             self._fail(pending, str(error))
             return
-        self.peer.record("degree_chosen", pending.request, degree=pending.degree, availability=pending.target)
+        self.peer.record(DegreeChosen, pending.request, degree=pending.degree, availability=pending.target)
         self._attempt(pending)
 
     @staticmethod
@@ -286,7 +296,7 @@ class Placement(Protocol):
         )  # fmt: skip
         data = encode_task(task)
         self.peer.record(
-            "placement_begun",
+            PlacementBegun,
             pending.request,
             attempt=pending.attempt,
             degree=pending.degree,
@@ -342,7 +352,7 @@ class Placement(Protocol):
     def _complete(self, pending: _Pending) -> None:
         request, graph = pending.request, pending.graph
         reached = None if pending.failures is None else availability(graph, pending.failures)
-        self.peer.record("placement_completed", request, attempt=pending.attempt, degree=pending.degree,
+        self.peer.record(PlacementCompleted, request, attempt=pending.attempt, degree=pending.degree,
                          primaries=graph.primaries, backups={name: list(each) for name, each in graph.backups.items()},
                          availability=reached)  # fmt: skip
         if reached is not None and pending.target is not None and reached < pending.target:
@@ -381,11 +391,11 @@ class Placement(Protocol):
         for request, standing in self._standing.items():
             lost = standing.graph.at(address)
             if lost:
-                self.peer.record("replicas_lost", request, at=address, replicas=lost)
+                self.peer.record(ReplicasLost, request, at=address, replicas=lost)
 
     def _again(self, pending: _Pending, reason: str, *, final: bool = False) -> None:
         """Give back what an attempt has taken, and try once more, unless that is of no use."""
-        self.peer.record("placement_attempt_failed", pending.request, attempt=pending.attempt, reason=reason)
+        self.peer.record(PlacementAttemptFailed, pending.request, attempt=pending.attempt, reason=reason)
         self._settle(pending)
         self._withdraw(pending.request, pending.attempt, pending.graph)
         if final or pending.attempts >= self.config.attempts:
@@ -403,7 +413,7 @@ class Placement(Protocol):
         self._rejected(pending, reason)
 
     def _rejected(self, pending: _Pending, reason: str) -> None:
-        self.peer.record("placement_failed", pending.request, reason=reason)
+        self.peer.record(PlacementFailed, pending.request, reason=reason)
         pending.placed(None, reason)
 
     def _settle(self, pending: _Pending) -> None:
@@ -430,5 +440,5 @@ class Placement(Protocol):
             self._withdraw(request, standing.attempt, standing.graph)
         else:
             return False
-        self.peer.record("placement_released", request)
+        self.peer.record(PlacementReleased, request)
         return True

@@ -38,6 +38,7 @@ from synergy_nb.algorithms.availability.messages import (
 from synergy_nb.algorithms.availability.posting import Posting
 from synergy_nb.algorithms.availability.selection import agreed, ordered
 from synergy_nb.algorithms.availability.surveying import Link, Surveying
+from synergy_nb.events import CandidatePassed, MessageRefused, PlacementNegotiated, ReplicaDecided
 from synergy_nb.graph import ReplicaGraph
 from synergy_nb.peer import Message, Peer, Protocol
 
@@ -249,7 +250,7 @@ class Placing(Protocol):
         """Tell the peer that decides on an operator which candidates this one would have."""
         to = hop.graph.primaries.get(upper, hop.task.origin)
         chosen = tuple(order)
-        self.peer.record("placement_negotiated", hop.task.request, operator=name, upstream=hop.operator, to=to,
+        self.peer.record(PlacementNegotiated, hop.task.request, operator=name, upstream=hop.operator, to=to,
                          candidates=order[:SHOWN])  # fmt: skip
         answer: PlacementReply | None = yield self._post(
             to, lambda number: PlacementNegotiation(number, hop.data, name, hop.operator, hop.graph, chosen)
@@ -301,7 +302,7 @@ class Placing(Protocol):
         reason = SILENT if answer is None else answer.reason
         if answer is None:
             self.peer.send(address, PlacementWithdrawn(hop.task.request, hop.task.attempt, name))
-        self.peer.record("candidate_passed", hop.task.request, operator=name, at=address, reason=reason)
+        self.peer.record(CandidatePassed, hop.task.request, operator=name, at=address, reason=reason)
         return reason
 
     @staticmethod
@@ -325,7 +326,7 @@ class Placing(Protocol):
     ) -> None:
         """Write down why a replica is where it is."""
         self.peer.record(
-            "replica_decided",
+            ReplicaDecided,
             hop.task.request,
             operator=name,
             role=role,
@@ -335,7 +336,7 @@ class Placing(Protocol):
             latency_s=links[address].latency if address in links else None,
             order=list(order[:SHOWN]),
             candidates=len(order),
-            passed=[list(each) for each in passed],
+            passed=list(passed),
         )
 
     # -- step 2, at the peer that decides ------------------------------------------------------------------------------
@@ -352,7 +353,7 @@ class Placing(Protocol):
             if message.upstream not in plan.upstream(message.operator)[1:]:
                 raise ValueError(f"upstream: {message.upstream!r}; expected one that another one decides for")
         except (msgspec.MsgspecError, ValueError, KeyError) as error:
-            self.peer.record("message_refused", sender, message="PlacementNegotiation", reason=str(error))
+            self.peer.record(MessageRefused, sender, message="PlacementNegotiation", reason=str(error))
             return
         self.posting.reply(sender, message.number)
         if not self.relay(message):

@@ -7,7 +7,7 @@ import math
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -26,6 +26,7 @@ from synergy_nb.algorithms.composition.messages import (
     decode_request,
 )
 from synergy_nb.algorithms.composition.pending import exceeds
+from synergy_nb.events import MessageOutdated, MessageRefused, ProbeAccepted, ProjectedImpact, ReservationExpired
 from synergy_nb.graph import Hop, late
 from synergy_nb.ledger import ROUNDING, Ledger
 from synergy_nb.overheads import HOP, Overhead, Overheads, quantile, together
@@ -136,13 +137,13 @@ class Probing(Protocol):
             request, plan = decode_request(probe.request)
             _check_route(plan, probe)
         except (msgspec.MsgspecError, ValueError) as error:
-            self.peer.record("message_refused", sender, message="Probe", reason=str(error))
+            self.peer.record(MessageRefused, sender, message="Probe", reason=str(error))
             return
         name, operator = request.request, probe.operator
         self.probes += 1
         held = self._held.get(name)
         if request.attempt <= self._closed.get(name, 0) or (held is not None and request.attempt < held[0]):
-            self.peer.record("message_refused", name, message="Probe", sender=sender, reason="stale attempt")
+            self.peer.record(MessageOutdated, name, message="Probe", sender=sender, reason="stale attempt")
             return
         trail = (operator, tuple((hop.operator, hop.peer) for hop in probe.path))
         self._hold(name, request.attempt)
@@ -164,7 +165,7 @@ class Probing(Protocol):
         self.ledger.reserve(name, operator, plan.load(operator), link, bandwidth)
         path = (*probe.path, hop)
         self.peer.record(
-            "probe_accepted",
+            ProbeAccepted,
             name,
             operator=operator,
             via=[each.peer for each in probe.path],
@@ -453,7 +454,7 @@ class Probing(Protocol):
 
     def _expire(self, request: str, attempt: int) -> None:
         if self.ledger.expire(request):
-            self.peer.record("reservation_expired", request, attempt=attempt)
+            self.peer.record(ReservationExpired, request, attempt=attempt)
         self._forget(request, attempt)
 
     def _release(self, sender: str, message: Release) -> None:
@@ -470,14 +471,14 @@ class Probing(Protocol):
         self._closed.raise_to(request, attempt)
 
 
-def _nearest(impacts: Iterable[Impact]) -> list[list[Any]]:
+def _nearest(impacts: Iterable[Impact]) -> list[ProjectedImpact]:
     """The impacts that the journal records: the few that come nearest to their limits, nearest first.
 
     If each probe recorded all of them, the journal would grow with the square of the number of applications.
     """
     limited = [each for each in impacts if each.limit]
     nearest = heapq.nsmallest(TOLD, limited, key=lambda each: (each.limit or 0.0) - each.after)
-    return [[each.application, each.before, each.after, each.limit] for each in nearest]
+    return [ProjectedImpact(each.application, each.before, each.after, each.limit or 0.0) for each in nearest]
 
 
 def _check_route(plan: Plan, probe: Probe) -> None:

@@ -24,6 +24,21 @@ from synergy_nb.algorithms.composition.pending import Pending, failing
 from synergy_nb.algorithms.composition.places import COMPLETE, NEIGHBOURS, deployable
 from synergy_nb.algorithms.composition.probing import Probing
 from synergy_nb.algorithms.composition.ways import Way, sharing_way
+from synergy_nb.events import (
+    ApplicationRejected,
+    AttemptFailed,
+    CandidatesFound,
+    DeploymentConsidered,
+    EnginesChanged,
+    GraphEvaluated,
+    GraphSelected,
+    PlacementComputed,
+    ProbeDropped,
+    ProbingEnded,
+    RequestSubmitted,
+    SharingFound,
+    SharingGivenUp,
+)
 from synergy_nb.graph import ComponentGraph, Place, Placed, Report, Use, merge
 from synergy_nb.overlay.directory import Directory, Entry
 from synergy_nb.overlay.load import told
@@ -110,7 +125,7 @@ class Composition(Protocol):
             raise ValueError(f"request: {request!r}; expected an identifier that is not in use")
         pending = self._pending[request] = Pending(request, plan, placed=placed)
         asked = {name: value for name, value in msgspec.structs.asdict(plan.qos).items() if value is not None}
-        peer.record("request_submitted", request, plan=plan.name, operators=list(plan.operators), qos=asked)
+        peer.record(RequestSubmitted, request, plan=plan.name, operators=list(plan.operators), qos=asked)
         routes = _count_routes(plan)
         if routes > ROUTES:
             self._reject(pending, f"{routes} routes lead from its sources to its sinks; at most {ROUTES} can be probed")
@@ -147,11 +162,11 @@ class Composition(Protocol):
             pending.way = pending.ways.pop(0)
             if pending.way.shared:
                 points = {tap: sorted(hosts) for tap, hosts in pending.way.shared.items()}
-                self.peer.record("sharing_found", pending.request, points=points)
+                self.peer.record(SharingFound, pending.request, points=points)
         candidates, missing = self._candidates(pending.way.plan, found)
         free = told(entry for entries in found.values() for entry in entries)
         known = {operator: list(peers) for operator, peers in candidates.items()}
-        self.peer.record("candidates_found", pending.request, candidates=known, free=free)
+        self.peer.record(CandidatesFound, pending.request, candidates=known, free=free)
         lacking = {operator for operator in missing if not deployable(pending.way.plan, operator)}
         if missing and (lacking or pending.ways or self.config.deployment == "off"):
             self._next_way(pending, "; ".join(missing.values()))
@@ -186,7 +201,7 @@ class Composition(Protocol):
         if found.reason:
             self._reject(pending, found.reason)
             return
-        self.peer.record("placed", found.request, peers=found.peers, ratio=found.ratio, text=found.text)
+        self.peer.record(PlacementComputed, found.request, peers=found.peers, ratio=found.ratio, text=found.text)
         self._probe_all(pending, {operator: (peer,) for operator, peer in found.peers.items()}, {})
 
     def _ways(self, pending: Pending, found: Found) -> list[Way]:
@@ -251,7 +266,9 @@ class Composition(Protocol):
             free,
         )
         if pending.deploy:
-            self.peer.record("deploying", pending.request, operators=sorted(pending.deploy), stage=pending.stage)
+            self.peer.record(
+                DeploymentConsidered, pending.request, operators=sorted(pending.deploy), stage=pending.stage
+            )
         data = encode_request(request)
         pending.timer = self.peer.after(config.probing, self._select, pending)
         for source in plan.sources:
@@ -278,14 +295,14 @@ class Composition(Protocol):
         pending.probed.update(message.via, (message.at,))
         if len(pending.dropped) <= SHOWN:
             self.peer.record(
-                "probe_dropped",
+                ProbeDropped,
                 message.request,
                 operator=message.operator,
                 at=message.at,
                 condition=message.condition,
                 asked=message.asked,
                 available=message.available,
-                detail=message.detail,
+                explanation=message.detail,
                 tolerated=message.tolerated,
             )
         self._count(pending, message.weight)
@@ -322,7 +339,7 @@ class Composition(Protocol):
             if shown < SHOWN:
                 shown += 1
                 self.peer.record(
-                    "graph_evaluated",
+                    GraphEvaluated,
                     pending.request,
                     peers=graph.peers,
                     phi=phi if math.isfinite(phi) else None,
@@ -339,7 +356,7 @@ class Composition(Protocol):
 
         pending.qualified.sort(key=rank, reverse=True)
         self.peer.record(
-            "probing_ended",
+            ProbingEnded,
             pending.request,
             attempt=pending.attempt,
             paths=len(pending.paths),
@@ -364,8 +381,16 @@ class Composition(Protocol):
         plan = pending.way.plan
         late = self.config.late if plan.qos.miss_rate is None else plan.qos.miss_rate
         rule = self.config.rule
-        by = {"phi": phi, "delay_s": graph.delay(plan), "kept_s": graph.kept(plan, late), "late": late, "rule": rule}
-        self.peer.record("graph_selected", pending.request, peers=graph.peers, **by)
+        self.peer.record(
+            GraphSelected,
+            pending.request,
+            peers=graph.peers,
+            phi=phi,
+            delay_s=graph.delay(plan),
+            kept_s=graph.kept(plan, late),
+            late=late,
+            rule=rule,
+        )
 
         def established(refusal: str) -> None:
             if self._pending.get(pending.request) is not pending:
@@ -382,7 +407,7 @@ class Composition(Protocol):
         """Another round with more probes, another way, new components, or rejection with what stood in the way."""
         why = reason or pending.summary()
         ways = pending.ways or []
-        self.peer.record("attempt_failed", pending.request, attempt=pending.attempt, reason=why)
+        self.peer.record(AttemptFailed, pending.request, attempt=pending.attempt, reason=why)
         if not pending.stage and pending.round < (1 if pending.way.shared else self.config.attempts):
             self._free(pending)
             self._discover(pending)
@@ -405,9 +430,9 @@ class Composition(Protocol):
             self._free(pending)
         given_up, pending.way = pending.way, pending.ways.pop(0)
         if given_up.shared:
-            self.peer.record("sharing_given_up", pending.request, reason=reason)
+            self.peer.record(SharingGivenUp, pending.request, reason=reason)
         else:
-            self.peer.record("engines_changed", pending.request, reason=reason, parts=parts_of(pending.way.plan))
+            self.peer.record(EnginesChanged, pending.request, reason=reason, parts=parts_of(pending.way.plan))
         pending.round = 0
         self._discover(pending)
 
@@ -435,7 +460,7 @@ class Composition(Protocol):
 
     def _reject(self, pending: Pending, reason: str) -> None:
         self._give_up(pending)
-        self.peer.record("application_rejected", pending.request, reason=reason)
+        self.peer.record(ApplicationRejected, pending.request, reason=reason)
         self.peer.instruct(Report(pending.request, "rejected", reason))
 
     def _give_up(self, pending: Pending) -> None:

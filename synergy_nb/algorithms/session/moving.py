@@ -31,6 +31,7 @@ import msgspec
 from synergy_nb.algorithms.session.changing import AGAIN, Changes
 from synergy_nb.algorithms.session.messages import End, Follow, Followed, Graph, Moved, SessionConfig
 from synergy_nb.algorithms.session.records import Member, Owned
+from synergy_nb.events import ComponentMoved, MoveBegun, MoveGivenUp
 from synergy_nb.graph import Report
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.peer import Message, Peer, Timer
@@ -158,7 +159,7 @@ class Moves:
                 f"operator: {operator!r}; {other.operator} is moving to {other.to}; expected one at a time"
             )
         move = self._moves[application] = _Move(graph, operator, to, self.peer.now, moved)
-        self.peer.record("moving", application, operator=operator, at=move.old, to=to, epoch=move.graph.epoch)
+        self.peer.record(MoveBegun, application, operator=operator, at=move.old, to=to, epoch=move.graph.epoch)
         self.membership.watch(to)
         self._limit(application, move, self.config.setup)
         self._ask(application, move)
@@ -234,7 +235,13 @@ class Moves:
     def _record_moved(self, application: str, move: _Move, peers: Mapping[str, str]) -> None:
         seconds = self.peer.now - move.began
         self.peer.record(
-            "moved", application, operator=move.operator, at=move.old, to=move.to, seconds=seconds, peers=dict(peers)
+            ComponentMoved,
+            application,
+            operator=move.operator,
+            at=move.old,
+            to=move.to,
+            seconds=seconds,
+            peers=dict(peers),
         )
 
     def _forget(self, application: str, move: _Move) -> None:
@@ -249,7 +256,7 @@ class Moves:
         self._forget(application, move)
         self.changes.change(application, msgspec.structs.replace(move.before, epoch=move.graph.epoch + 1))
         self.changes.publish(application, (move.to,))
-        self.peer.record("move_given_up", application, operator=move.operator, to=move.to, reason=reason)
+        self.peer.record(MoveGivenUp, application, operator=move.operator, to=move.to, reason=reason)
         move.moved(reason)
         if move.orphaned:
             self.lost(application, move.old)

@@ -28,6 +28,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
+from synergy_nb import events
 from synergy_nb.algorithms.session.changing import Changes
 from synergy_nb.algorithms.session.committing import Commitments
 from synergy_nb.algorithms.session.components import Components
@@ -251,7 +252,7 @@ class Session(Protocol):
         users = {application} if component is None else component.users
         known = [self._members[user].graph for user in sorted(users) if user in self._members]
         if known:
-            self.peer.record("component_failed", application, operator=operator, reason=reason)
+            self.peer.record(events.ComponentFailed, application, operator=operator, reason=reason)
         for graph in known:
             whose = "" if graph.application == application else f" of {application}"
             text = f"{operator}{whose} at {self.peer.address}: {reason}"
@@ -298,7 +299,7 @@ class Session(Protocol):
     # -- set-up ------------------------------------------------------------------------------------------------------
 
     def _refuse(self, application: str, what: str, sender: str, reason: str) -> None:
-        self.peer.record("message_refused", application, message=what, sender=sender, reason=reason)
+        self.peer.record(events.MessageOutdated, application, message=what, sender=sender, reason=reason)
 
     def _joined(self, sender: str, graph: Graph, what: str) -> Member | None:
         """This peer's part of the application that a message is about; None if it is refused."""
@@ -336,15 +337,14 @@ class Session(Protocol):
         if owned.timer is not None:
             owned.timer.cancel()
         owned.running = True
-        graph = owned.graph
-        plan = Plan.from_bytes(graph.plan)
+        graph, plan = owned.graph, Plan.from_bytes(owned.graph.plan)
         for address in sorted({graph.peers[source] for source in plan.sources}):
             self.peer.send(address, Begin(graph.application, graph.attempt))
         self.feedbacks.begin(graph.application)  # from it, all know that the application runs
         peers = expanded(plan, graph.peers)
         shared = {tap: list(provider(plan.operators[tap], graph.peers[tap]) or ()) for tap in graph.shared}
         uses = {tap: [use[:3] for use in made] for tap, made in graph.shared.items()}
-        self.peer.record("application_running", graph.application, peers=peers, shared=shared, uses=uses)
+        self.peer.record(events.ApplicationRunning, graph.application, peers=peers, shared=shared, uses=uses)
         self.peer.instruct(Report(graph.application, "running", "", peers, graph.backups))
         owned.established("")
         self.sharers.resume(graph.application)
@@ -367,7 +367,7 @@ class Session(Protocol):
         owned = self._owned.get(application)
         if owned is None or owned.graph.attempt != attempt or owned.running:
             return
-        self.peer.record("setup_failed", application, attempt=attempt, reason=reason)
+        self.peer.record(events.SetupFailed, application, attempt=attempt, reason=reason)
         self._take_back(owned, reason)
         owned.established(reason)
 
@@ -395,7 +395,7 @@ class Session(Protocol):
         leads = application in self._owned or member.graph.origin == self.peer.address
         left = member.heard + self.config.lease - self.peer.now
         if not leads and left <= 1e-9:
-            self.peer.record("session_expired", application, origin=member.graph.origin)
+            self.peer.record(events.SessionExpired, application, origin=member.graph.origin)
             self._leave(application, "its origin has not been heard of", until=member.graph.epoch)
             return
         member.timer = self.peer.after(self.config.lease if leads else left, self._check_lease, application)
@@ -423,7 +423,7 @@ class Session(Protocol):
                 self.sharers.died(application, address)
         for application, member in list(self._members.items()):
             if member.graph.origin == address:
-                self.peer.record("session_expired", application, origin=address)
+                self.peer.record(events.SessionExpired, application, origin=address)
                 self._leave(application, "its origin died")
 
     def _peer_lost(self, application: str, address: str) -> bool:
@@ -438,7 +438,7 @@ class Session(Protocol):
     def _close(self, application: str, status: str, reason: str, *, keep_sinks: bool = False) -> None:
         owned = self._owned[application]
         graph = owned.graph
-        self.peer.record(f"application_{status}", application, reason=reason)
+        self.peer.record(events.ENDINGS[status], application, reason=reason)
         self._take_back(owned, reason or status, keep_sinks=keep_sinks)
         self.peer.instruct(Report(application, status, reason, expanded(Plan.from_bytes(graph.plan), graph.peers)))
 
@@ -497,4 +497,4 @@ class Session(Protocol):
             self._over.raise_to(application, (member.graph.attempt, until))
         for owner in sorted(owners):
             self.deploying.tell(owner)
-        self.peer.record("session_left", application, reason=reason)
+        self.peer.record(events.SessionLeft, application, reason=reason)

@@ -25,6 +25,7 @@ from synergy_nb.algorithms.session.messages import Elsewhere, End, Graph, Heeded
 from synergy_nb.algorithms.session.moving import Moves
 from synergy_nb.algorithms.session.records import Owned, maker_of, placed
 from synergy_nb.algorithms.session.takeover import TakeOvers
+from synergy_nb.events import SharedStreamMoved
 from synergy_nb.graph import Report, Use
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.peer import Message, Peer
@@ -236,8 +237,16 @@ class Sharers:
         for use in graph.uses:
             at = was.get(use[:2], use.peer)
             if at != use.peer:
-                told: dict[str, Any] = {"of": use.application, "at": at, "to": use.peer, "peers": peers, "uses": uses}
-                self.peer.record("stream_moved", application, operator=use.operator, **told)
+                self.peer.record(
+                    SharedStreamMoved,
+                    application,
+                    operator=use.operator,
+                    of=use.application,
+                    at=at,
+                    to=use.peer,
+                    peers=peers,
+                    uses=uses,
+                )
         if graph.peers != before.peers:
             self.peer.instruct(Report(application, "running", "", peers, graph.backups))
 

@@ -26,6 +26,7 @@ import msgspec
 from synergy_nb.algorithms.session.changing import AGAIN, Changes
 from synergy_nb.algorithms.session.messages import Graph, Lost, SessionConfig, Taken, TakeOver
 from synergy_nb.algorithms.session.records import Owned
+from synergy_nb.events import TakenOver, TakeoverBegun
 from synergy_nb.graph import Report
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.peer import Message, Peer, Timer
@@ -120,7 +121,7 @@ class TakeOvers:
             graph, peers={**graph.peers, **moved}, backups=alive, epoch=graph.epoch + 1, epochs=epochs
         )
         self.changes.change(application, graph)
-        self.peer.record("taking_over", application, dead=address, operators=moved, epoch=graph.epoch)
+        self.peer.record(TakeoverBegun, application, dead=address, operators=moved, epoch=graph.epoch)
         timer = self.peer.after(self.config.setup, self._too_late, application, graph.epoch)
         self._pending[application] = _Pending(set(moved), timer)
         self._ask(application, graph)
@@ -155,7 +156,7 @@ class TakeOvers:
         del self._pending[application]
         graph = self.owned[application].graph
         self.changes.publish(application)
-        self.peer.record("taken_over", application, peers=graph.peers, backups=graph.backups, epoch=graph.epoch)
+        self.peer.record(TakenOver, application, peers=graph.peers, backups=graph.backups, epoch=graph.epoch)
         peers = expanded(Plan.from_bytes(graph.plan), graph.peers)
         self.peer.instruct(Report(application, "running", "", peers, graph.backups))
         self.changes.settled(application)

@@ -44,9 +44,10 @@ import msgspec
 from synergy_nb.assembly import PeerConfig, SynergyPeer
 from synergy_nb.dataflow.measures import Ewma
 from synergy_nb.dataflow.streams.deployments import Deployment
+from synergy_nb.events import Event
 from synergy_nb.experiments.claims.scenario import Outcome, Scenario, Served
 from synergy_nb.graph import Report
-from synergy_nb.journal import Event, Journal
+from synergy_nb.journal import Journal
 from synergy_nb.overlay.assembled import assemble
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.plan import Plan

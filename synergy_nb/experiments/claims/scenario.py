@@ -10,7 +10,16 @@ from functools import lru_cache
 import msgspec
 
 from synergy_nb.algorithms.composition import POLICIES, CompositionConfig
-from synergy_nb.journal import Event
+from synergy_nb.events import (
+    ApplicationRunning,
+    AttemptFailed,
+    CandidatesFound,
+    EnginesChanged,
+    Event,
+    GraphSelected,
+    RequestSubmitted,
+    SharingGivenUp,
+)
 from synergy_nb.plan import Plan
 from synergy_nb.simulator.network import CAPACITIES, Topology, TransitStub, measured, transit_stub
 from synergy_nb.simulator.workload import Parameters, Request, Workload, generate
@@ -132,16 +141,16 @@ class Served:
 
     def note(self, event: Event) -> None:
         """An event of its journal: when it was submitted, discovered, chosen and set up."""
-        match event.kind:
-            case "request_submitted":
+        match event:
+            case RequestSubmitted():
                 self._submitted = self._asked = event.time
-            case "attempt_failed" | "sharing_given_up" | "engines_changed":
+            case AttemptFailed() | SharingGivenUp() | EnginesChanged():
                 self._asked = event.time
-            case "candidates_found":
+            case CandidatesFound():
                 self.discovery += event.time - self._asked
-            case "graph_selected":
-                self.phi = float(event.detail["phi"])
-            case "application_running":
+            case GraphSelected():
+                self.phi = event.phi
+            case ApplicationRunning():
                 self.setup = event.time - self._submitted
 
     @property

@@ -1,0 +1,95 @@
+"""Events as a table: one row an event, in Polars, to be filtered, joined and written to a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from types import NoneType
+from typing import Any, Final, TypeVar, get_args, get_type_hints
+
+import msgspec
+import polars as pl
+
+from synergy_nb.events.base import BASE, Event, Severity, kinds_of
+
+__all__ = ["Events"]
+
+E = TypeVar("E", bound=Event)
+TIME: Final = pl.Datetime("us")
+SEVERITY: Final = pl.Enum([severity.name.lower() for severity in Severity])
+COLUMNS: Final[dict[Any, Any]] = {
+    float: pl.Float64,
+    int: pl.Int64,
+    str: pl.String,
+    bool: pl.Boolean,
+    Sequence[str]: pl.List(pl.String),
+}
+
+
+class Events(list[Event]):
+    """Events in order of time: a list that can be had as a table.
+
+    Examples
+    --------
+    >>> from synergy_nb.events import ApplicationStopped, SourceStarted
+    >>> events = Events([SourceStarted(0.5, "a", "app-1", "packets"), ApplicationStopped(2.0, "a", "app-1")])
+    >>> [event.operator for event in events.of(SourceStarted)]
+    ['packets']
+    >>> events.table()["kind", "detail"].rows()
+    [('source_started', '{"operator": "packets"}'), ('application_stopped', '{"reason": ""}')]
+    >>> events.table(SourceStarted)["subject", "operator"].rows()
+    [('app-1', 'packets')]
+    """
+
+    def of(self, kind: type[E]) -> list[E]:
+        """The events of one type, or of the types below a base class."""
+        return [event for event in self if isinstance(event, kind)]
+
+    def table(self, kind: type[Event] = Event) -> pl.DataFrame:
+        """The events as a Polars table, which ``write_parquet`` writes to a file.
+
+        Parameters
+        ----------
+        kind
+            Type of the events that are wanted, or a base class of several types.
+
+        Returns
+        -------
+        polars.DataFrame
+            One row an event, with the columns ``time`` (UTC), ``peer``, ``kind``, ``severity``, ``subject`` and
+            ``sequence``. Of one type, each of its fields is a column: numbers, texts and lists of texts as they are,
+            and everything else as JSON. Of several types, ``detail`` has all fields of an event as JSON.
+        """
+        wanted = self.of(kind)
+        columns: dict[str, pl.Series] = {
+            "time": pl.Series([round(event.time * 1e6) for event in wanted], dtype=pl.Int64).cast(TIME),
+            "peer": _texts(event.peer for event in wanted),
+            "kind": _texts(event.kind for event in wanted),
+            "severity": pl.Series([event.severity.name.lower() for event in wanted], dtype=SEVERITY),
+            "subject": _texts(event.subject for event in wanted),
+        }
+        if kinds_of(kind) == (kind,):
+            for name, given in get_type_hints(kind).items():
+                if name in kind.__struct_fields__ and name not in BASE:
+                    columns[name] = _column(given, [getattr(event, name) for event in wanted])
+        else:
+            columns["detail"] = _texts(_json(event.detail) for event in wanted)
+        columns["sequence"] = pl.Series([event.sequence for event in wanted], dtype=pl.Int64)
+        return pl.DataFrame(columns)
+
+
+def _column(given: Any, values: list[Any]) -> pl.Series:
+    """Values of a field as a column of the type that the field is declared with."""
+    plain = [each for each in get_args(given) if each is not NoneType]
+    dtype = COLUMNS.get(plain[0] if len(plain) == 1 and NoneType in get_args(given) else given)
+    if dtype is None:
+        return _texts(map(_json, values))
+    return pl.Series(list(map(msgspec.to_builtins, values)), dtype=dtype)
+
+
+def _texts(values: Iterable[str]) -> pl.Series:
+    return pl.Series(list(values), dtype=pl.String)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(msgspec.to_builtins(value), ensure_ascii=False)

@@ -1,0 +1,141 @@
+"""The last that views know of peers, applications, components and sinks."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+import msgspec
+
+from synergy_nb.events import ENDINGS, ComponentMeasurements
+
+__all__ = ["ENDED", "Component", "Flow", "Mark", "Peer", "Run"]
+
+ENDED: Final = frozenset(ENDINGS)
+MARKS: Final = 40  # of an application; of more, the oldest are forgotten
+
+
+class Peer(msgspec.Struct):
+    """What is known of a peer: share of its ``cores`` that is ``promised``, ``cpu`` in cores, ``memory`` in bytes."""
+
+    address: str
+    name: str
+    dead: bool = False
+    silent: bool = False
+    cpu: float | None = None
+    cores: float = 0.0
+    promised: float = 0.0
+    memory: float = 0.0
+
+    @property
+    def gone(self) -> bool:
+        """Whether it was declared dead, or does not answer."""
+        return self.dead or self.silent
+
+    @property
+    def load(self) -> float | None:
+        """Cores used over cores given; None before the first measurement."""
+        return None if self.cpu is None or self.cores <= 0 else self.cpu / self.cores
+
+
+class Component(msgspec.Struct):
+    """An operator of an application on its peer, with what was measured last, or None."""
+
+    application: str
+    operator: str
+    peer: str
+    deployed: bool = False
+    removed: bool = False
+    failure: str | None = None
+    stats: ComponentMeasurements | None = None
+
+
+class Flow(msgspec.Struct):
+    """What one sink measured last: delays and limit in seconds, tuples/s, shares; and sums since it began."""
+
+    application: str
+    sink: str
+    limit: float | None = None
+    p50: float | None = None
+    p99: float | None = None
+    rate: float | None = None
+    miss: float | None = None
+    tuples: int = 0
+    counted: int = 0
+    missed: float = 0.0
+    finished: bool = False
+    totals: deque[tuple[float, int]] = msgspec.field(default_factory=deque)
+
+    @property
+    def missed_share(self) -> float | None:
+        """Share of all tuples so far that were later than the limit."""
+        return self.missed / self.counted if self.counted and self.limit is not None else None
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """An event of an application: ``said`` is a sentence with addresses, ``label`` two words for a chart."""
+
+    time: float
+    tone: str
+    label: str
+    said: str
+
+
+class Run(msgspec.Struct):
+    """An application: ``asked`` is Q_ξ in base units, ``graph`` operator to peer address, ``origin`` an address.
+
+    Parameters
+    ----------
+    parts
+        Operator in the graph that stands for a part of the plan on Spark, to the operators of that part.
+    shared
+        Operator whose stream ran already to the application and operator that give it.
+    uses
+        The same operator to all components that make its stream: application, operator, peer address.
+    degree
+        Number of replicas of each component that was placed; 0 without replication.
+    backups
+        Replication graph ρ as it is now: operator to peer addresses.
+    lost
+        Addresses of the peers of the application that have died.
+    marks
+        Events of the application, in order of time.
+    """
+
+    application: str
+    plan: str = ""
+    asked: dict[str, float] = {}
+    operators: list[str] = []
+    status: str = "composing"
+    reason: str = ""
+    graph: dict[str, str] = {}
+    parts: dict[str, list[str]] = {}
+    shared: dict[str, tuple[str, str]] = {}
+    uses: dict[str, list[tuple[str, str, str]]] = {}
+    degree: int = 0
+    backups: dict[str, list[str]] = {}
+    lost: set[str] = set()
+    marks: list[Mark] = []
+    submitted: float | None = None
+    began: float | None = None
+    ended: float | None = None
+    origin: str = ""
+
+    def mark(self, time: float, tone: str, label: str, said: str) -> None:
+        """Add an event."""
+        self.marks = [*self.marks[1 - MARKS :], Mark(time, tone, label, said)]
+
+    @property
+    def peers(self) -> set[str]:
+        """Addresses of the peers that execute it or keep its backups, and of its origin."""
+        keeping = {peer for peers in self.backups.values() for peer in peers}
+        return {*self.graph.values(), *keeping} | ({self.origin} if self.origin else set())
+
+    @property
+    def left(self) -> dict[str, int]:
+        """Component to the number of its remaining replicas, for components with fewer than were asked for."""
+        alive = {
+            name: [self.graph.get(name), *peers] for name, peers in self.backups.items()
+        }  # the primary is one of the replicas
+        counts = {name: sum(peer not in self.lost for peer in peers) for name, peers in alive.items()}
+        return {name: count for name, count in counts.items() if count < self.degree}
