@@ -98,10 +98,11 @@ def counted() -> Stream:
     return rows.compare("total", "75 %", count=rows.filter("total > 100").count("m"))
 
 
-def joined() -> Stream:
+def joined(how: str = "inner") -> Stream:
     packets = P()
-    other = packets.aggregate(by=["source"], window="10 s", n="count(*)", total="min(bytes)")
-    return sums(packets).join(other, on=["source", "window_start", "window_end"], within="0 s")
+    some = packets if how == "inner" else packets.filter("bytes > 600")
+    other = some.aggregate(by=["source"], window="10 s", n="count(*)", total="min(bytes)")
+    return sums(packets).join(other, on=["source", "window_start", "window_end"], within="0 s", how=how)
 
 
 VALUES = {
@@ -114,6 +115,7 @@ VALUES_SQL = (
     "count(*), count(bytes), sum(bytes)::BIGINT, min(weight), max(weight), avg(bytes), min(source), max(time), "
     "count(DISTINCT port), sum(weight * 2), sum(1)::BIGINT, avg(NULL::BIGINT), count(DISTINCT lower(source))"
 )
+NEAR = "a.source = b.source AND abs(epoch_us(a.time) - epoch_us(b.time)) <= 1000000"
 WINDOWED = "e - INTERVAL 1 MICROSECOND AS time, s, e"
 IN_WINDOW = "FROM in0 JOIN w ON time >= s AND time < e"
 COUNTED = (
@@ -306,6 +308,31 @@ CASES = {
         joined,
         "SELECT a.time, window_start, window_end, source, a.link, a.total, most, b.n, b.total FROM in0 AS a "
         "JOIN in1 AS b USING (source, window_start, window_end)",
+        ordered=False, stateful=True,
+    ),
+    "join with those left alone": Case(
+        lambda: P().join(R(), on=["source"], within="1 s", how="left"),
+        "SELECT greatest(a.time, b.time), a.source, a.link, a.port, a.bytes, a.weight, a.ok, b.Bytes, b.status "
+        f"FROM in0 AS a JOIN in1 AS b ON {NEAR} UNION ALL SELECT a.time + INTERVAL 1 SECOND, a.source, a.link, a.port, "
+        f"a.bytes, a.weight, a.ok, NULL, NULL FROM in0 AS a WHERE NOT EXISTS (FROM in1 AS b WHERE {NEAR})",
+        ordered=False, stateful=True,
+    ),
+    "join of those left alone": Case(
+        lambda: P().join(R(), on=["source"], within="1 s", how="anti"),
+        "SELECT a.time + INTERVAL 1 SECOND, a.source, a.link, a.port, a.bytes, a.weight, a.ok FROM in0 AS a "
+        f"WHERE NOT EXISTS (FROM in1 AS b WHERE {NEAR})",
+        ordered=False, stateful=True,
+    ),
+    "join of windows with those left alone": Case(
+        lambda: joined(how="left"),
+        "SELECT a.time, window_start, window_end, source, a.link, a.total, most, b.n, b.total FROM in0 AS a "
+        "LEFT JOIN in1 AS b USING (source, window_start, window_end)",
+        ordered=False, stateful=True,
+    ),
+    "join of windows left alone": Case(
+        lambda: joined(how="anti"),
+        "SELECT a.time, window_start, window_end, source, a.link, a.total, most FROM in0 AS a "
+        "ANTI JOIN in1 AS b USING (source, window_start, window_end)",
         ordered=False, stateful=True,
     ),
     "distinct": Case(

@@ -357,7 +357,7 @@ operators:
   - {id: slow, kind: delay, input: both, cost: 1 ms}
   - {id: end, kind: sink, input: slow}
 """)
-    assert query.operators["both"].params == {"on": ["link"], "within": 0.5, "suffix": "_right"}
+    assert query.operators["both"].params == {"on": ["link"], "within": 0.5, "suffix": "_right", "how": "inner"}
     assert query.operators["slow"].cost == 0.001
     assert Plan.from_yaml(query.to_yaml()) == query
     assert "source_right" in query.schema("both")

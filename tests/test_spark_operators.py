@@ -20,6 +20,7 @@ from synergy_nb.dataflow.tuples import END, Batch, Punctuation
 from synergy_nb.plan import Plan, Stream
 from synergy_nb.plan.catalogue import KINDS
 from synergy_nb.plan.engines import off_spark
+from tests import stream_queries
 from tests.feeding import Feed, accepted, drive, feed, fresh, micros, rows_of, through
 from tests.operator_cases import (
     CASES,
@@ -89,6 +90,9 @@ PARTS: dict[str, Callable[[], Stream]] = {
         by=["source"], window="10 s", n="count(*)", total="sum(bytes)", latest="max(time)"
     ),
     "windows joined": joined,
+    "left alone, then windows": lambda: P().join(R(), on=["source"], within="1 s", how="anti").aggregate(
+        by=["source"], window="10 s", n="count(*)", latest="max(time)"
+    ),
     "union": united,
     "sessions, then windows": sessions,
     "many windows": lambda: P().aggregate(by=["link"], window="20 s every 1 s", n="count(*)", most="max(weight)"),
@@ -276,6 +280,15 @@ def test_parts_give_what_peers_give(name: str, parts: dict[str, Run]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", stream_queries.QUERIES)
+def test_a_plan_file_gives_what_its_query_means(name: str, runner: Runner) -> None:
+    plan, packets = stream_queries.plan_of(name), stream_queries.packets_of(name, minutes=6.0)
+    members, end = part_of(plan)
+    run = runner.run(plan, members, end, {"packets": packets}, in_two([packets], eager=False))
+    assert sorted(stream_queries.rounded(run.take())) == sorted(stream_queries.by_duckdb(name, packets))
+
+
+@pytest.mark.slow
 def test_top_pairs_of_real_requests_equal_those_of_duckdb(runner: Runner, real_data: Path) -> None:
     http = http_requests(real_data)
     plan, wanted = top_pairs(http)
@@ -356,6 +369,7 @@ def test_a_value_that_cannot_be_decrypted_ends_the_query(session: SparkSession, 
         (sampled, ["packets"], ["packets"], 0),
         (lambda: P().filter("ok"), ["packets"], ["packets"], 0),
         (lambda: P().join(R(), on=["source"], within="3 s"), ["packets", "replies"], [], 0),
+        (lambda: P().join(R(), on=["source"], within="3 s", how="anti"), ["packets", "replies"], [], 2000),
         (PARTS["join, then windows"], ["packets", "replies"], [], 3 * SECOND + 2000),
     ],
 )

@@ -26,12 +26,17 @@ def _within_windows(work: Work) -> bool:
 
 @implements("join")
 def join(work: Work) -> DataFrame:
-    """Pairs of tuples with equal values (NULL equals nothing) whose times are at most ``within`` apart."""
+    """Pairs of tuples with equal values (NULL equals nothing) whose times are at most ``within`` apart.
+
+    If asked for, also the left tuples without one, or nothing else.
+    """
     on = [name for name in work.params["on"] if name not in WINDOW or not _within_windows(work)]
     left, right = (_side(work, port, on) for port in (0, 1))
     equal = [f"{_at(0, name)} = {_at(1, name)}" for name in on]
+    how = "inner" if work.params["how"] == "inner" else "leftOuter"  # Spark joins no two streams by what is missing
     if _within_windows(work):
-        pairs = left.join(right, sf.expr(" AND ".join([f"{_at(0, WINDOW_COLUMN)} = {_at(1, WINDOW_COLUMN)}", *equal])))
+        same = f"{_at(0, WINDOW_COLUMN)} = {_at(1, WINDOW_COLUMN)}"
+        pairs, partner = left.join(right, sf.expr(" AND ".join([same, *equal])), how), _at(1, WINDOW_COLUMN)
         window = f"{_at(0, WINDOW_COLUMN)}.{{}}"
         bounds = [moved(window.format("end"), -SHIFT - 1), *(moved(window.format(b), -SHIFT) for b in ("start", "end"))]
         times = dict(zip(("time", *WINDOW), bounds, strict=True))
@@ -40,10 +45,13 @@ def join(work: Work) -> DataFrame:
         span = f"INTERVAL '{_interval(microseconds(work.params['within']))}' DAY TO SECOND"
         mine, other = _at(0, CLOCK), _at(1, CLOCK)
         near = [f"{mine} >= {other} - {span}", f"{mine} <= {other} + {span}"]
-        pairs = left.join(right, sf.expr(" AND ".join([*equal, *near])))
-        later = f"greatest({mine}, {other})"  # each a microsecond late
+        pairs, partner = left.join(right, sf.expr(" AND ".join([*equal, *near])), how), other
+        alone = moved(mine, microseconds(work.params["within"]))
+        later = f"CASE WHEN {other} IS NULL THEN {alone} ELSE greatest({mine}, {other}) END"  # each a microsecond late
         times = {"time": moved(later, -SHIFT - 1)}
         clock = moved(later, -1)
+    if work.params["how"] == "anti":
+        pairs = pairs.filter(f"{partner} IS NULL")
     columns = [named(times.get(name) or source, name) for name, source in _origins(work, on).items()]
     return pairs.select(*columns, sf.expr(clock).alias(CLOCK, metadata=EVENT_TIME), named(UNORDERED, ORDER))
 
@@ -74,7 +82,8 @@ def _origins(work: Work, on: list[str]) -> dict[str, str]:
     """Column of the result to SQL, in the order of the plan; those of the right follow those of the left."""
     left, right = work.schemas
     sources = [_at(0, name) for name in columns_of(dict.fromkeys([*on, *left], ""))]
-    sources += [_at(1, name) for name in columns_of(right) if name not in work.params["on"]]
+    if work.params["how"] != "anti":
+        sources += [_at(1, name) for name in columns_of(right) if name not in work.params["on"]]
     names = columns_of(work.output)
     times = [name for name in work.output if name not in names]
     return {**dict.fromkeys(times, ""), **dict(zip(names, sources, strict=True))}

@@ -177,6 +177,8 @@ def lag(plan: Plan, members: Collection[str], end: str) -> int:
         watermark, tuples = (max(each) for each in zip(*above, strict=True))
         if KINDS[operator.kind].waits:
             tuples = max(tuples, watermark)
+        if operator.params.get("how", "inner") != "inner":  # what has no partner waits for one
+            tuples = max(tuples, watermark + _RECKONING)
         if KINDS[operator.kind].product and not set(WINDOW) <= set(operator.params["on"]):
             watermark += microseconds(KINDS[operator.kind].span(operator.params)) + _RECKONING
         return watermark, tuples

@@ -110,6 +110,8 @@ class Methods:
         on: str | Iterable[str],
         within: Any,
         suffix: str | None = None,
+        *,
+        how: str | None = None,
         **profile: Any,
     ) -> Stream:
         """Pairs of tuples of two streams with equal columns, whose times are close; ```time``` is the later one.
@@ -126,10 +128,14 @@ class Methods:
             Times are at most this far apart: ``5 s``.
         suffix
             Added to a right column whose name is taken. Default: ``_right``.
+        how
+            ``inner``: pairs; ``left``: also the left tuples without a partner, with NULL in the columns of the right;
+            ``anti``: these left tuples alone. The ``time`` of a tuple without a partner is later by ``within``: the
+            last moment at which one could have come. Default: ``inner``.
         profile
             ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
         """
-        return self._then("join", (other,), {"on": _names(on), "within": within, "suffix": suffix}, profile)
+        return self._then("join", (other,), {"on": _names(on), "within": within, "suffix": suffix, "how": how}, profile)
 
     def aggregate(
         self,

@@ -21,9 +21,9 @@ from synergy_nb.dataflow.operators.base import (
     value_bytes,
 )
 from synergy_nb.dataflow.operators.windows import microseconds
-from synergy_nb.dataflow.tuples import END, START, Batch, empty
+from synergy_nb.dataflow.tuples import END, START, TYPES, Batch, empty
 
-__all__ = ["Join", "Union"]
+__all__ = ["Join", "OuterJoin", "Union", "join"]
 
 _POSITION: Final = "@position"
 _PIECES: Final = 64  # separate pieces of memory of a side's state, at most
@@ -153,6 +153,10 @@ class _Side:
         kept = [piece for piece in kept if piece.height]
         self._keep(pl.concat(kept) if kept else table.clear(), kept)
 
+    def before(self, time: int) -> pl.DataFrame:
+        """The rows that are earlier than ``time``."""
+        return self.table() if time == END else self.table().filter(pl.col("time").cast(pl.Int64) < time)
+
     def likely(self, keys: pl.Series) -> pl.DataFrame:
         """The rows that may join one of a few others, by one column; a pass over it is cheaper than hashing all."""
         table = self.table()
@@ -184,7 +188,6 @@ class _Side:
             yield rows.slice(start), candidates
 
 
-@implements("join")
 class Join(OperatorLogic):
     """Symmetric join of two streams on equal columns, within a span of event time.
 
@@ -201,7 +204,8 @@ class Join(OperatorLogic):
         super().__init__(context)
         left, right = context.inputs
         self._on = list(context.params["on"])
-        self._within = microseconds(context.params["within"])
+        windowed = set(WINDOW) <= set(self._on)  # then the times of a pair are equal, as its windows are
+        self._within = 0 if windowed else microseconds(context.params["within"])
         self._right_names = self._renamed(left, right)
         self._load([empty({**schema, _POSITION: "int"}) for schema in (left, right)])
         latest = pl.max_horizontal("time", "@time").alias("time")
@@ -249,9 +253,10 @@ class Join(OperatorLogic):
             return
         for some, candidates in other.shares(rows, self._most_pairs(batch)):
             if candidates.height:
-                yield self._pairs(port, some, candidates)
+                yield self._pairs(port, some, candidates).drop("@left", "@right")
 
     def _pairs(self, port: int, rows: pl.DataFrame, candidates: pl.DataFrame) -> pl.DataFrame:
+        """Pairs, with the positions of their rows as ``@left`` and ``@right``."""
         left, right = (rows, candidates) if port == 0 else (candidates, rows)
         pairs = (
             left.lazy()
@@ -262,7 +267,6 @@ class Join(OperatorLogic):
             .filter((pl.col("time") - pl.col("@time")).dt.total_microseconds().abs() <= self._within)
             .select(*self._columns, pl.col(_POSITION).alias("@left"), pl.col("@right"))
             .sort(("@left", "@right") if port == 0 else ("@right", "@left"))
-            .drop("@left", "@right")
         )
         return pairs.collect()
 
@@ -300,3 +304,108 @@ class Join(OperatorLogic):
 
     def _load(self, tables: Sequence[pl.DataFrame]) -> None:
         self._sides = [_Side(table, self._within // 8, self._on) for table in tables]
+
+
+class OuterJoin(Join):
+    """A join that also gives the left rows without a partner, or nothing else.
+
+    A left row has no partner if none has come by the time that the right side's punctuation rules them out. It leaves
+    then, with ``time`` later by ``within``: the last moment at which a partner could have come, so no punctuation
+    that left before it promised otherwise. Rows that leave together are ordered by time, then by position.
+    """
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._with_pairs = context.params["how"] == "left"
+        left = context.inputs[0]
+        later = (pl.col("time") + pl.duration(microseconds=self._within)).alias("time")
+        self._alone = [
+            later if name == "time" else pl.col(name) if name in left else pl.lit(None, dtype=TYPES[kind]).alias(name)
+            for name, kind in context.output.items()
+        ]
+
+    @property
+    def state_rows(self) -> int:
+        """Rows kept on both sides, and positions of those of the left that have met a partner."""
+        return super().state_rows + len(self._met)
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of the rows and positions kept."""
+        return super().state_bytes + self._met_bytes
+
+    def batch_needs(self, port: int, batch: Batch) -> float:
+        """What a join needs, and positions of rows that meet."""
+        return super().batch_needs(port, batch) + 3.0 * self._met_bytes + 16.0 * (batch.rows + self._sides[0].rows)
+
+    def close_needs(self, low: int) -> float:
+        """Left rows that leave are copied, and get the columns of the right."""
+        left = self._sides[0]
+        return super().close_needs(low) + 3.0 * left.bytes + 16.0 * left.rows * len(self._alone) + 3.0 * self._met_bytes
+
+    def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:
+        """The pairs that the new rows make, if these are wanted, and new left rows whose partner can no longer come."""
+        rows = table.hstack([positions(batch, kept).alias(_POSITION)])
+        mine, other = self._sides[port], self._sides[1 - port]
+        hopeless = self._hopeless(port, rows)
+        if not hopeless:
+            mine.add(rows)
+        met: set[int] = set()
+        for some, candidates in other.shares(rows, self._most_pairs(batch)) if other.rows else ():
+            if candidates.height:
+                pairs = self._pairs(port, some, candidates)
+                met.update(pairs.get_column("@left").unique().to_list())
+                if self._with_pairs:
+                    yield pairs.drop("@left", "@right")
+        if port == 0 and hopeless:
+            yield from self._leaving(rows, met)
+        elif fresh := sorted(met - self._met):
+            self._met.update(fresh)
+            self._note([*self._met_tables, pl.DataFrame({_POSITION: fresh}, schema={_POSITION: pl.Int64()})])
+
+    def close(self, low: int) -> Iterable[pl.DataFrame]:
+        """Left rows that have met no partner, and can meet none, leave; rows that can meet none are forgotten."""
+        right = self._low[1]
+        if right != START and self._sides[0].rows:
+            rows = self._sides[0].before(END if right == END else right - self._within)
+            if rows.height:
+                gone = rows.get_column(_POSITION)
+                yield from self._leaving(rows, self._met.intersection(gone.to_list()))
+                self._met.difference_update(gone.to_list())
+                stay = ~pl.col(_POSITION).is_in(gone.implode())
+                self._note([kept for each in self._met_tables if (kept := _without(each, ~stay)).height])
+        super().close(low)
+
+    def state(self) -> dict[str, list[pl.DataFrame]]:
+        """The rows kept on both sides, and positions of those of the left that have met a partner."""
+        self._note(tidied(self._met_tables))
+        return {**super().state(), "met": self._met_tables or [empty({_POSITION: "int"})]}
+
+    def load(self, tables: Mapping[str, Sequence[pl.DataFrame]]) -> None:
+        """Replace the rows kept."""
+        super().load(tables)
+        self._note([table for table in tables["met"] if table.height])
+        self._met = {position for table in self._met_tables for position in table.get_column(_POSITION).to_list()}
+
+    def _load(self, tables: Sequence[pl.DataFrame]) -> None:
+        super()._load(tables)
+        self._sides[0].patience = 0  # a row that has left is not there any more
+        self._met: set[int] = set()
+        self._note([])
+
+    def _note(self, tables: list[pl.DataFrame]) -> None:
+        self._met_tables = tables
+        self._met_bytes = sum(map(kept_bytes, tables))
+
+    def _leaving(self, rows: pl.DataFrame, met: set[int]) -> Iterator[pl.DataFrame]:
+        """What leaves for left rows that go, of which some have met a partner."""
+        alone = rows.filter(~pl.col(_POSITION).is_in(sorted(met))) if met else rows
+        each = kept_bytes(alone) / max(alone.height, 1) + 16.0 * len(self._alone)
+        ordered = alone.sort("time", _POSITION).select(self._alone)
+        yield from ordered.iter_slices(max(int(self.piece_bytes / each), 1))
+
+
+@implements("join")
+def join(context: Context) -> OperatorLogic:
+    """The join that is asked for."""
+    return Join(context) if context.params["how"] == "inner" else OuterJoin(context)

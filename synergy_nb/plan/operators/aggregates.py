@@ -52,11 +52,9 @@ AGGREGATE: Final = Declaration(
     kind="aggregate",
     help="One tuple a group and window.",
     note="**Group columns come out in alphabetical order**: here `destination`, then `source`. The order of `by` does "
-    "not "
-    "change the groups, and [equal work has equal names](#names-of-streams): if it changed the columns, two people who "
-    "group by the same columns could not share a stream. The same holds for `on` of a join. A `project` behind it "
-    "brings "
-    "columns into any order.",
+    "not change the groups, and [equal work has equal names](#names-of-streams): if it changed the columns, two people "
+    "who group by the same columns could not share a stream. The same holds for `on` of a join. A `project` behind it "
+    "brings columns into any order.",
     python=(
         'sums = packets.aggregate(by=["source", "destination"], window="20 min", total="sum(bytes)")',
         'recent = packets.aggregate(window="1 min every 10 s", load="sum(bytes)", half_life="5 s")',
@@ -84,8 +82,7 @@ AGGREGATE: Final = Declaration(
         "half_life": Parameter(
             POSITIVE,
             "time after which a tuple counts half in `sum`, `count` and `avg`: one of age a, by the time of the "
-            "result, "
-            "counts 0.5 ^ (a / `half_life`). Sums and counts are then floats",
+            "result, counts 0.5 ^ (a / `half_life`). Sums and counts are then floats",
             None,
             "none: all tuples of a window count alike",
             spelling="keyword",

@@ -33,8 +33,7 @@ def _recoded(it: Derivation, kinds: Mapping[str, str], needed: Sequence[str] | N
 ENCRYPT: Final = Declaration(
     kind="encrypt",
     help="AES-256-GCM over single values, so that peers in between carry what they cannot read. Encrypted columns are "
-    "of "
-    "type bytes.",
+    "of type bytes.",
     python=('sealed = packets.encrypt("source", "destination", key="mine")',),
     yaml=("sealed: {kind: encrypt, input: packets, columns: [source, destination], key: mine}",),
     parameters={

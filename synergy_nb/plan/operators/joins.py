@@ -6,7 +6,7 @@ from typing import Final
 
 from synergy_nb.plan.declaration import Declaration, Example, Parameter
 from synergy_nb.plan.schemas import IMPLICIT, WINDOW_COLUMNS, Derivation, Schema, equal_windows
-from synergy_nb.plan.values import DURATION, NAME, columns
+from synergy_nb.plan.values import DURATION, NAME, choice, columns
 
 __all__ = ["JOIN", "UNION"]
 
@@ -52,6 +52,8 @@ def _join(it: Derivation) -> Schema:
         it.window = None
     columns = {name: left[name] for name in on if name in left and name not in IMPLICIT}
     columns.update({name: kind for name, kind in left.items() if name not in IMPLICIT})
+    if it.params.get("how") == "anti":
+        return it.output("on", columns, windowed=windowed)
     for name, kind in right.items():
         if name in IMPLICIT or name in on:
             continue
@@ -66,12 +68,17 @@ def _join(it: Derivation) -> Schema:
 JOIN: Final = Declaration(
     kind="join",
     help="Pairs of tuples of two streams with equal columns, whose times are close; `time` is the later one. Windows "
-    "are "
-    "kept only by a join on `window_start` and `window_end`.",
+    "are kept only by a join on `window_start` and `window_end`.",
     python=(
-        'replies = packets.filter("link = \'A\'").join(packets.filter("link = \'B\'"), on="source", within="2 s")',
+        "asked = packets.filter(\"link = 'A'\")",
+        "answered = packets.filter(\"link = 'B'\")",
+        'replies = asked.join(answered, on="source", within="2 s")',
+        'unanswered = asked.join(answered, on="source", within="2 s", how="anti")',
     ),
-    yaml=("replies: {kind: join, inputs: [on_a, on_b], on: [source], within: 2 s}",),
+    yaml=(
+        "replies: {kind: join, inputs: [asked, answered], on: [source], within: 2 s}",
+        "unanswered: {kind: join, inputs: [asked, answered], on: [source], within: 2 s, how: anti}",
+    ),
     example=Example(lambda packets, others: packets.join(others, on="source", within="1 s")),
     inputs=(2, 2),
     ports=("other",),
@@ -79,9 +86,17 @@ JOIN: Final = Declaration(
         "on": Parameter(columns(1), "columns that are equal on both sides"),
         "within": Parameter(DURATION, "times are at most this far apart: `5 s`"),
         "suffix": Parameter(NAME, "added to a right column whose name is taken", "_right"),
+        "how": Parameter(
+            choice("inner", "left", "anti"),
+            "`inner`: pairs; `left`: also the left tuples without a partner, with NULL in the columns of the right; "
+            "`anti`: these left tuples alone. The `time` of a tuple without a partner is later by `within`: the last "
+            "moment at which one could have come",
+            "inner",
+            spelling="keyword",
+        ),
     },
     columns=_join,
-    shaping=frozenset({"on", "suffix"}),
+    shaping=frozenset({"on", "suffix", "how"}),
     cost=4e-6,
     guessed=True,
     state="tuples",

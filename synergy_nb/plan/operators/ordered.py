@@ -79,9 +79,8 @@ def _compare(it: Derivation) -> Schema:
 COMPARE: Final = Declaration(
     kind="compare",
     help="Keeps the tuples whose column `value` is larger than that of more than `fraction` of all tuples of their "
-    "window. "
-    "The input must have windows; its order is kept. A second input, in Python `count=`, may be a count of the same "
-    "windows, so that they need not be counted again.",
+    "window. The input must have windows; its order is kept. A second input, in Python `count=`, may be a count of the "
+    "same windows, so that they need not be counted again.",
     python=('top = sums.compare("total", "95 %")',),
     yaml=("top: {kind: compare, input: sums, value: total, fraction: 95 %}",),
     example=Example(lambda packets, _: _counted(packets)),
@@ -215,8 +214,7 @@ def _percentile(it: Derivation) -> Schema:
 PERCENTILE: Final = Declaration(
     kind="percentile",
     help="A percentile of each window, or of each group within it, as one tuple: the least value that is not exceeded "
-    "by "
-    "`fraction` of the values. It is one of the values, as with `quantile_disc` in SQL; NULLs do not count.",
+    "by `fraction` of the values. It is one of the values, as with `quantile_disc` in SQL; NULLs do not count.",
     python=('p95 = packets.percentile("bytes", "95 %", by="link", window="1 min")',),
     yaml=("p95: {kind: percentile, input: packets, value: bytes, fraction: 95 %, by: [link], window: 1 min}",),
     example=Example(

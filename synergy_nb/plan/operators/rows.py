@@ -107,8 +107,7 @@ DELAY: Final = Declaration(
         "component": Parameter(
             NAME,
             "name of one of many components that stand for different work: only peers that offer the component "
-            "`delay:` "
-            "and that name execute it, and its stream is another one than that of other names",
+            "`delay:` and that name execute it, and its stream is another one than that of other names",
             None,
             "any peer",
         ),
