@@ -179,3 +179,21 @@ def test_wrong_parameters_are_named_before_anything_starts(given: dict[str, Any]
 def test_the_estimator_refuses_what_it_cannot_judge(counts: Any, method: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         hurst(counts, method)
+
+
+@pytest.mark.parametrize("rate", [50.0, 5000.0])
+def test_flags_tell_how_far_the_handshake_of_a_flow_went(rate: float) -> None:
+    """Whatever is made at once: slices of time cut flows in two."""
+    plain, flagged = table_of(seed=3, rate=rate, duration=40.0), table_of(seed=3, rate=rate, duration=40.0, flags=True)
+    assert flagged.schema == {name: TYPES[kind] for name, kind in packets.schema_of({"flags": True}).items()}
+    back = pl.col("flags") == "SYN-ACK"
+    there, here = ("source", "source_port"), ("destination", "destination_port")
+    turned = [
+        pl.when(back).then(pl.col(other)).otherwise(pl.col(own)).alias(own)
+        for own, other in zip((*there, *here), (*here, *there), strict=True)
+    ]
+    flows = flagged.with_columns(turned)
+    assert flows.drop("flags").equals(plain), "but for the direction of what comes back, they are the same packets"
+    found = flows.group_by("link", *there, *here, maintain_order=True).agg("flags")["flags"].to_list()
+    assert {len(flags) for flags in found} >= {1, 2, 3, 20}
+    assert all(flags == ["SYN", "SYN-ACK", *["ACK"] * (len(flags) - 2)][: len(flags)] for flags in found)

@@ -27,7 +27,7 @@ import polars as pl
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.plan.operators.sources import TRACE_SCHEMAS
 
-__all__ = ["SCHEMA", "Parameters", "generate", "hurst", "parameters", "tables"]
+__all__ = ["SCHEMA", "Parameters", "generate", "hurst", "parameters", "schema_of", "tables"]
 
 Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Flows: TypeAlias = np.ndarray[Any, np.dtype[np.int32]]
@@ -43,6 +43,7 @@ PERIODS: Final = 256  # periods that a source draws at once
 # Services by popularity, and the bytes of a packet: acknowledgements, the old default segment, Ethernet's largest.
 SERVICES: Final = ((80, 0.40), (443, 0.25), (25, 0.10), (53, 0.10), (22, 0.05), (20, 0.05), (119, 0.05))
 SIZES: Final = ((40, 0.45), (552, 0.20), (1040, 0.05), (1500, 0.30))
+FLAGS: Final = ("SYN", "SYN-ACK", "ACK")  # of the first packet of a flow, the second one, and all others
 _NANO: Final = 1_000_000_000
 _LONGEST: Final = 1e16  # nanoseconds: keeps sums of Pareto draws within 64 bits
 
@@ -70,6 +71,9 @@ class Parameters(msgspec.Struct, frozen=True):
         Exponent of the popularity of hosts.
     start
         Event time of the beginning, in seconds since 1970.
+    flags
+        Whether packets have TCP flags: the first one of a flow is a SYN, the second one the SYN-ACK that comes back,
+        all others are ACKs. So a flow of one packet was never answered, one of two never acknowledged.
     """
 
     seed: int = 0
@@ -82,6 +86,7 @@ class Parameters(msgspec.Struct, frozen=True):
     alpha: float = 1.4
     zipf: float = 1.0
     start: float = 0.0
+    flags: bool = False
 
     @property
     def hurst(self) -> float:
@@ -128,11 +133,18 @@ def parameters(params: Mapping[str, Any]) -> Parameters:
         if not (whole or (kind is float and isinstance(value, float))) or not least <= value <= most:
             noun = "a whole number" if kind is int else "a number"
             raise ValueError(f"{name}: {value!r}; expected {noun} from {least:g} to {most:g}")
+    if not isinstance(given.get("flags", False), bool):
+        raise ValueError(f"flags: {given['flags']!r}; expected true or false")
     made = Parameters(**given)
     if made.sources * DUTY / made.rate < 1e-7:  # seconds between two packets of a source that is ON
         least_sources = math.ceil(made.rate * 1e-7 / DUTY)
         raise ValueError(f"sources: {made.sources} at rate {made.rate:g}; expected at least {least_sources}")
     return made
+
+
+def schema_of(params: Mapping[str, Any]) -> dict[str, str]:
+    """Column to type of the packets that a source with these parameters gives."""
+    return {**SCHEMA, "flags": "str"} if params.get("flags") else dict(SCHEMA)
 
 
 def generate(parameters: Parameters, rows: int | None = None) -> Iterator[Item]:
@@ -186,16 +198,16 @@ def tables(parameters: Parameters) -> Iterator[pl.DataFrame]:
     while (end is None or now < end) and (left is None or left > 0):
         now = now + length if end is None else min(now + length, end)
         pieces = [source.until(now) for source in sources]
-        base = np.cumsum([0] + [len(flows) for _, _, flows in pieces])
+        base = np.cumsum([0] + [len(piece[2]) for piece in pieces])
         time = np.concatenate([piece[0] for piece in pieces])
         order = np.argsort(time, kind="stable")  # of each source they are sorted already: merged rather than sorted
         if left is not None:
             order = order[:left]
             left -= len(order)
-        index = np.concatenate([periods + offset for (_, periods, _), offset in zip(pieces, base, strict=False)])[order]
+        index = np.concatenate([piece[1] + offset for piece, offset in zip(pieces, base, strict=False)])[order]
         flows = np.concatenate([piece[2] for piece in pieces])
         size = size_values[np.searchsorted(size_shares, sizes.random(len(order)), side="right")]
-        yield pl.DataFrame(
+        table = pl.DataFrame(
             {
                 "time": pl.Series(time[order] // 1000 + first).cast(pl.Datetime("us")),
                 "link": links.gather(flows[:, 0]).gather(index),
@@ -206,6 +218,17 @@ def tables(parameters: Parameters) -> Iterator[pl.DataFrame]:
                 "bytes": size,
             }
         )
+        yield _flagged(table, np.concatenate([piece[3] for piece in pieces])[order]) if parameters.flags else table
+
+
+def _flagged(table: pl.DataFrame, number: Ints) -> pl.DataFrame:
+    """Packets with flags, by their numbers in their flows; what comes back has source and destination exchanged."""
+    answers = pl.Series(number == 1)
+    there, back = ("source", "source_port"), ("destination", "destination_port")
+    pairs = zip((*there, *back), (*back, *there), strict=True)
+    turned = [pl.when(answers).then(pl.col(other)).otherwise(pl.col(own)).alias(own) for own, other in pairs]
+    names = pl.Series("flags", FLAGS).gather(np.minimum(number, 2))
+    return table.with_columns(*turned, names)
 
 
 class _Source:
@@ -221,6 +244,7 @@ class _Source:
         "clock",
         "flows",
         "gap",
+        "given",
         "hosts",
         "least",
         "links",
@@ -254,24 +278,27 @@ class _Source:
         self.off = 0 if on < DUTY else residual  # silence before the period that is drawn next
         self.clock = 0  # where that period begins on the clock
         self.next = int(phase * gap)  # the next packet on the clock
+        self.given = 0  # packets of the first period that is kept
         self.on_end: Ints = np.empty(0, dtype=np.int64)
         self.starts: Ints = np.empty(0, dtype=np.int64)  # when each period begins in time
         self.silence: Ints = np.empty(0, dtype=np.int64)
         self.flows: Flows = np.empty((0, 5), dtype=np.int32)
 
-    def until(self, limit: int) -> tuple[Ints, Ints, Flows]:
-        """Packets before ``limit`` that were not given yet: their times, their periods, and these periods' flows."""
+    def until(self, limit: int) -> tuple[Ints, Ints, Flows, Ints]:
+        """Packets before ``limit`` that were not given yet: times, periods, these periods' flows, numbers in these."""
         while self.clock + self.off < limit:
             self._extend()
         current = int(np.searchsorted(self.starts, limit)) - 1  # the last period that begins before `limit`
         if current < 0:
-            return self.on_end[:0], self.on_end[:0], self.flows[:0]
+            return self.on_end[:0], self.on_end[:0], self.flows[:0], self.on_end[:0]
         reached = min(int(self.on_end[current]), limit - int(self.silence[current]))
         count = max(-((self.next - reached) // self.gap), 0)
         clock = self.next + self.gap * np.arange(count, dtype=np.int64)
         self.next += count * self.gap
         period = np.searchsorted(self.on_end, clock, side="right").astype(np.int64)
-        result = clock + self.silence[period], period, self.flows[: current + 1]
+        number = np.arange(count) - np.searchsorted(period, period) + np.where(period == 0, self.given, 0)
+        result = clock + self.silence[period], period, self.flows[: current + 1], number
+        self.given = int(np.count_nonzero(period == current)) + (self.given if current == 0 else 0)
         self.on_end, self.starts = self.on_end[current:], self.starts[current:]
         self.silence, self.flows = self.silence[current:], self.flows[current:]
         return result

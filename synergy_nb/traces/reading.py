@@ -102,7 +102,7 @@ def open_trace(params: Mapping[str, Any]) -> Opened:
 def schema_of(params: Mapping[str, Any]) -> dict[str, str]:
     """Column to type of the stream that :func:`read` gives for ``params``; of a file it reads no more than it must."""
     if _connector(params) == "packets":
-        return dict(packets.SCHEMA)
+        return packets.schema_of(params)
     kind = params.get("format")
     if isinstance(kind, str) and kind in ("http", "ncsa", "tcp"):
         return dict(TRACE_SCHEMAS[kind])

@@ -163,6 +163,12 @@ CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
             1.4,
         ),
         "zipf": Parameter(number(0.0, 10.0), "exponent of the popularity of hosts", 1.0),
+        "flags": Parameter(
+            FLAG,
+            "whether there is a column `flags` str: `SYN`, the first packet of a flow, `SYN-ACK`, the second one, "
+            "which comes back, and `ACK`",
+            False,
+        ),
         "start": Parameter(number(-1e10, 1e11), "event time of the beginning, seconds since 1970", 0.0),
     },
     "peers": {
@@ -235,7 +241,7 @@ def _source(it: Derivation) -> Schema | None:
         return None
     connector: str = params["connector"]
     if connector in ("packets", "peers"):
-        return dict(TRACE_SCHEMAS[connector])
+        return {**TRACE_SCHEMAS[connector], **({"flags": "str"} if params.get("flags") else {})}
     if connector == "python":
         columns = {name: kind for name, kind in params["columns"].items() if (name, kind) != ("time", "time")}
         clock: str = params["time"]
@@ -289,7 +295,7 @@ SOURCE: Final = Declaration(
         ),
     },
     columns=_source,
-    shaping=frozenset({"connector", "format", "columns", "time"}),
+    shaping=frozenset({"connector", "format", "columns", "time", "flags"}),
     component="connector",
     agrees="replicas of a source read the same tuples",
     off_spark=_off_spark,
