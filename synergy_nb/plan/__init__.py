@@ -1,8 +1,9 @@
 """What is asked: query plans, built in Python, read from YAML, checked at the door.
 
 ``builder`` holds what users write, ``queryplan`` the plan itself, ``checking`` collects everything that is wrong with
-one, ``catalogue`` and ``schemas`` say what operators there are and what columns they make, ``planfile`` reads and
-writes YAML, ``sql`` and ``sqltypes`` are the subset of SQL for expressions, ``units`` the quantities.
+one. ``operators`` declares what operators there are, with the types of parameters in ``values`` and the rules for
+columns in ``schemas``; ``catalogue`` gathers them, and ``methods`` is written from them. ``planfile`` reads and writes
+YAML, ``sql`` and ``sqltypes`` are the subset of SQL for expressions, ``units`` the quantities.
 """
 
 from __future__ import annotations

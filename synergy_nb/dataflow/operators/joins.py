@@ -385,7 +385,7 @@ class OuterJoin(Join):
         """Replace the rows kept."""
         super().load(tables)
         self._note([table for table in tables["met"] if table.height])
-        self._met = {position for table in self._met_tables for position in table.get_column(_POSITION).to_list()}
+        self._met.update(position for table in self._met_tables for position in table.get_column(_POSITION).to_list())
 
     def _load(self, tables: Sequence[pl.DataFrame]) -> None:
         super()._load(tables)
