@@ -30,6 +30,7 @@ from pyspark.sql.connect import functions as sf
 from spark_stream.expressions import quote
 from spark_stream.tables import MARK, POSITION
 from synergy_nb.dataflow.operators.base import WINDOW
+from synergy_nb.plan.schemas import is_windowed
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -49,7 +50,6 @@ __all__ = [
     "arrange",
     "columns_of",
     "enter",
-    "is_windowed",
     "leave",
     "moved",
     "named",
@@ -106,11 +106,6 @@ class Work(NamedTuple):
     def output(self) -> Mapping[str, str]:
         """Column to type, of the result."""
         return self.plan.schema(self.operator.id)
-
-
-def is_windowed(schema: Mapping[str, str]) -> bool:
-    """Whether a stream has windows."""
-    return all(bound in schema for bound in WINDOW)
 
 
 def columns_of(schema: Mapping[str, str]) -> list[str]:

@@ -19,6 +19,7 @@ import polars as pl
 from synergy_nb import traces
 from synergy_nb.dataflow.tuples import Batch
 from synergy_nb.plan import Plan, source
+from synergy_nb.plan.operators.sources import TIME_NAMES
 from synergy_nb.traces import datasets
 from synergy_nb.traces.tabular import separator_of
 
@@ -31,7 +32,6 @@ LIMIT: Final = "5 s"  # that a laptop keeps which has much else to do: results a
 MISSES: Final = "5 %"
 PACED_SECONDS: Final = 6.0
 FAST_RATE: Final = 100_000.0  # tuples/s that admission counts with where a source is as fast as possible
-CLOCKS: Final = ("time", "timestamp", "ts", "datetime", "date")
 PAIRS: Final = (("source", "destination"), ("host", "directory"))
 GENERATED: Final[Mapping[str, Any]] = {"seed": 2008, "rate": 10.0, "duration": 4 * 3600.0, "hosts": 200}
 
@@ -127,7 +127,7 @@ def _trace(path: Path) -> Input:
         )
     params: dict[str, Any] = {"path": str(path.resolve()), "format": found.format}
     if found.format in ("csv", "parquet"):
-        clock = next(name for name in CLOCKS if name in _header(path, found.format))
+        clock = next(name for name in TIME_NAMES if name in _header(path, found.format))
         used = {*pair, "bytes", "link", "operation", "status"}
         params["columns"] = {clock: "time"} | {name: kind for name, kind in columns.items() if name in used}
         params["time"] = clock

@@ -16,13 +16,11 @@ import polars as pl
 import pyarrow as pa
 
 from synergy_nb.errors import SynergyError
-from synergy_nb.plan.operators.sources import DEFAULT_RATE
+from synergy_nb.plan.operators.sources import DEFAULT_RATE, TIME_NAMES
 from synergy_nb.plan.units import nearest
 
 __all__ = ["FrameError", "declared", "described", "is_frame", "normal", "one_off", "tables"]
 
-#: Names of the event time, in the order in which they are looked for.
-TIME_NAMES: Final = ("time", "timestamp", "ts", "datetime", "date")
 CLOCKS: Final = ("time", "int", "float", "str")
 EXPECTED: Final = "a pandas, Polars or Arrow table, a dictionary of columns"
 

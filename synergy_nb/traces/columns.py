@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
 
 import polars as pl
 
 from synergy_nb.dataflow.tuples import TYPES
+from synergy_nb.plan.operators.sources import TIME_NAMES
 from synergy_nb.traces.judging import convert, hint
 
 __all__ = ["clock_of", "parquet_kinds", "stream_schema", "text_kinds"]
-
-TIME_NAMES: Final = ("time", "timestamp", "ts", "datetime", "date")
 
 
 def clock_of(path: Path, names: Sequence[str], columns: Mapping[str, str] | None, time: str | None) -> str:

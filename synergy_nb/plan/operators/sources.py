@@ -34,6 +34,7 @@ __all__ = [
     "FORMATS",
     "SINK",
     "SOURCE",
+    "TIME_NAMES",
     "TRACE_SCHEMAS",
     "is_endless",
     "pace_of",
@@ -75,7 +76,8 @@ TRACE_SCHEMAS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "peers": {"time": "time", "peer": "str", "metric": "str", "target": "str", "value": "float"},
 }
-_TIME_NAMES: Final = ("time", "timestamp", "ts", "datetime", "date")
+#: Columns that hold the event time where nothing else is said, the first of them that there is.
+TIME_NAMES: Final = ("time", "timestamp", "ts", "datetime", "date")
 
 
 def _links(value: Any) -> list[str]:
@@ -263,7 +265,7 @@ def _source(it: Derivation) -> Schema | None:
         )
         return None
     columns = dict(params["columns"])
-    clock = params.setdefault("time", next((name for name in _TIME_NAMES if name in columns), "time"))
+    clock = params.setdefault("time", next((name for name in TIME_NAMES if name in columns), "time"))
     if columns.pop(clock, "time") not in ("time", "int", "float"):
         it.wrong("time", clock, f"a column of type time, int or float, not {params['columns'][clock]}")
     return it.output("columns", columns, windowed=False)
