@@ -15,7 +15,7 @@ from polars.testing import assert_frame_equal
 
 from synergy_nb import Feed, FeedError, plan, source
 from synergy_nb.plan import frames
-from synergy_nb.plan.operators.sources import DEFAULT_RATE
+from synergy_nb.plan.operators.sources import DEFAULT_RATE, TIME_NAMES
 from synergy_nb.runtime.feeds import check_rows
 from synergy_nb.runtime.rows import RowReader
 
@@ -235,7 +235,7 @@ def test_what_takes_finds_quickly_is_what_a_table_takes() -> None:
 
 
 def test_names_of_frames_are_the_documented_ones() -> None:
-    assert frames.TIME_NAMES == ("time", "timestamp", "ts", "datetime", "date")
+    assert TIME_NAMES == ("time", "timestamp", "ts", "datetime", "date")
 
 
 @pytest.mark.parametrize("as_text", [False, True])
