@@ -99,7 +99,7 @@ def test_tuples_wait_for_those_they_come_with() -> None:
             synergy.probing.overheads.together = together
         ring.submit("peer-1", name, plan)
         assert ring.until_decided(name).status == "running"
-        delays.append(ring.events(name, GraphSelected)[0].detail["delay_s"])
+        delays.append(ring.events(name, GraphSelected)[0].delay_s)
         ring.simulation.call("peer-1", ring.synergy["peer-1"].stop, name)
         ring.run(2.0)
     assert delays[1] - delays[0] == pytest.approx(2000 * 0.005 * 100e-6, rel=0.05)

@@ -10,6 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -27,6 +28,7 @@ from synergy_nb import (
     start_cluster,
 )
 from synergy_nb.dataflow.tuples import Batch, decode
+from synergy_nb.events import ApplicationEnded, ComponentDeployed, SinkMeasured
 from synergy_nb.runtime import deliveries, service
 from synergy_nb.runtime.client import AsyncCluster
 from synergy_nb.runtime.host import Host
@@ -111,6 +113,22 @@ def test_what_a_notebook_shows(cluster: Cluster) -> None:
     assert account.selected.peers == application.graph
     assert "in the graph of least φ" in str(account)
     assert "chosen: φ" in account._repr_html_()
+    application.stop()
+
+
+def test_what_happened_is_a_table_and_a_file(cluster: Cluster, tmp_path: Path) -> None:
+    application = cluster.submit(by_key(), feeds={"numbers": numbers(100).iter_slices(50)})
+    rows = application.results()
+    assert application.wait(DEADLINE) == "finished"
+    happened = application.events()
+    assert [event.status for event in happened.of(ApplicationEnded)] == ["finished"]
+    assert happened.table(SinkMeasured)["tuples"].max() == rows.height
+    assert happened.table(ComponentDeployed).height == len(application.graph)
+    everything = cluster.events().table()
+    assert everything["time"].is_sorted()
+    assert set(happened.table()["kind"]) | {"peer_started"} <= set(everything["kind"])
+    everything.write_parquet(tmp_path / "run.parquet")
+    assert pl.read_parquet(tmp_path / "run.parquet").equals(everything)
     application.stop()
 
 

@@ -110,7 +110,7 @@ def test_candidates_that_are_all_full_give_way_to_a_new_component() -> None:
     report = made.until_decided("r")
     assert report.status == "running", report.reason
     assert report.peers["full"] in ("peer-1", "peer-5", "peer-3", "peer-7")
-    assert made.events("r", DeploymentConsidered)[0].detail["operators"] == ["full"]
+    assert made.events("r", DeploymentConsidered)[0].operators == ["full"]
 
 
 def test_a_complete_graph_is_the_last_resort() -> None:

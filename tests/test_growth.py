@@ -163,13 +163,13 @@ def test_running_sums_equal_adding_up_all_that_was_promised(seed: int) -> None:
 def test_the_journal_of_a_set_up_does_not_grow_with_what_runs() -> None:
     ring = ring_of(12)
     told = {
-        len(event.detail["impacts"])
+        len(event.impacts)
         for number in (0, 11)
         for event in ring.events(f"a{number}", ProbeAccepted)
         if event.peer == "peer-2"
     }
     assert told == {0, 4}
-    first = [application for application, *_ in ring.events("a11", ProbeAccepted)[0].detail["impacts"]]
+    first = [impact.application for impact in ring.events("a11", ProbeAccepted)[0].impacts]
     assert len(set(first)) == len(first)
 
 

@@ -137,7 +137,7 @@ def test_bursts_of_control_messages_do_not_change_what_is_projected() -> None:
                     synergy.latency.sample(other, 2.0)
         ring.submit("peer-1", name, plan)
         assert ring.until_decided(name).status == "running"
-        delays.append(ring.events(name, GraphSelected)[0].detail["delay_s"])
+        delays.append(ring.events(name, GraphSelected)[0].delay_s)
     assert 0.0 < delays[1] < 1.3 * delays[0]
 
 
@@ -164,7 +164,7 @@ def test_a_tuple_waits_for_the_thread_that_executes_it(server: float | None, loa
         synergy.session.impacts.server = server
     ring.submit("peer-1", "r", delayed("5 ms"))
     assert ring.until_decided("r").status == "running"
-    delay = ring.events("r", GraphSelected)[0].detail["delay_s"]
+    delay = ring.events("r", GraphSelected)[0].delay_s
     way = 2 * 0.05  # at most, to the sink where that is another peer's
     assert 0.005 / (1.0 - load) <= delay <= 0.0051 / (1.0 - load) + way
 
@@ -183,7 +183,8 @@ def projected(ring: Ring) -> float:
     assert ring.until_decided("free").status == "running"
     ring.simulation.call("peer-1", ring.synergy["peer-1"].stop, "free")
     ring.run(2.0)
-    found: float = ring.events("free", GraphSelected)[0].detail["kept_s"]
+    found = ring.events("free", GraphSelected)[0].kept_s
+    assert found is not None
     return found
 
 
@@ -202,7 +203,7 @@ def test_a_plan_is_refused_for_its_limit_only_beyond_the_guard_band(late: float 
     takes = projected(ring)
     ring.submit("peer-1", "near", bound(takes / 1.08))
     assert ring.until_decided("near").status == "running"
-    assert ring.events("near", GraphSelected)[0].detail["kept_s"] == pytest.approx(takes)
+    assert ring.events("near", GraphSelected)[0].kept_s == pytest.approx(takes)
     told = str(Explanation("near", ring.events("near"), {}))
     assert "close enough to the limit of" in told
     assert ("95 % of the tuples within" in told) is (late is not None)

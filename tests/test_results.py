@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from synergy_nb.dataflow.streams.values import ORIGIN
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, decode, encode
 from synergy_nb.events import Event
+from synergy_nb.events.table import Events
 from synergy_nb.plan import Plan, source
 from synergy_nb.runtime.application import AsyncApplication
 from synergy_nb.runtime.deliveries import Deliveries
@@ -81,8 +82,8 @@ class Peer:
         await turns()
         return pack(self.state)
 
-    async def events(self, subject: str = "") -> list[Event]:
-        return []
+    async def events(self, subject: str = "") -> Events:
+        return Events()
 
     async def troubles(self, since: float) -> list[Event]:
         return []

@@ -16,6 +16,7 @@ from synergy_nb import readable
 from synergy_nb.dataflow.tuples import empty, encode
 from synergy_nb.errors import door
 from synergy_nb.events import Event
+from synergy_nb.events.table import Events
 from synergy_nb.explanation import Explanation
 from synergy_nb.plan import Plan
 from synergy_nb.plan.sharing import endless_sources
@@ -50,7 +51,7 @@ class Door(Protocol):
     async def ask(self, peer: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> bytes:
         """Answer of a peer."""
 
-    async def events(self, subject: str = "") -> list[Event]:
+    async def events(self, subject: str = "") -> Events:
         """What the peers' journals hold."""
 
     async def troubles(self, since: float) -> list[Event]:
@@ -474,8 +475,8 @@ class AsyncApplication:
             if not self._results[sink].ended:
                 await self._take_all(sink)
 
-    async def events(self) -> list[Event]:
-        """All that the peers' journals hold about it, by time."""
+    async def events(self) -> Events:
+        """All that the peers' journals hold about it, by time. ``table()`` makes a table of it."""
         return await self.cluster.events(self.id)
 
     @tells(lambda it: f"asking the peers about {it.id}")

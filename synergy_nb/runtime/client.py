@@ -18,6 +18,7 @@ import msgspec
 
 from synergy_nb.delays import refused_delay
 from synergy_nb.events import Event, decode_events
+from synergy_nb.events.table import Events
 from synergy_nb.explanation import Explanation
 from synergy_nb.placements import check_placement
 from synergy_nb.plan import Plan
@@ -195,9 +196,9 @@ class AsyncCluster:
         return dict(zip(self.peers, answers, strict=True))
 
     @tells(lambda *_: "asking the peers for their journals")
-    async def events(self, subject: str = "") -> list[Event]:
-        """Journal of all peers that answer, by time; only of ``subject`` if given."""
-        return await self._journaled("events", subject)
+    async def events(self, subject: str = "") -> Events:
+        """Journal of all peers that answer, by time; only of ``subject`` if given. ``table()`` makes a table of it."""
+        return Events(await self._journaled("events", subject))
 
     async def troubles(self, since: float) -> list[Event]:
         """Errors in the journals of all peers that answer, since a time in seconds."""

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.errors import brief
-from synergy_nb.events import Event
+from synergy_nb.events.table import Events
 from synergy_nb.plan import Plan
 from synergy_nb.readable import amount, share
 from synergy_nb.runtime.applications import Applications
@@ -264,8 +264,8 @@ class Cluster:
             raise ClusterError(f"peer: {peer!r}; expected one of {', '.join(self._cluster.peers)}")
         return peer
 
-    def events(self, subject: str = "") -> list[Event]:
-        """Journal of all peers that answer, by time; only of ``subject`` if given."""
+    def events(self, subject: str = "") -> Events:
+        """Journal of all peers that answer, by time; only of ``subject`` if given. ``table()`` makes a table of it."""
         return self._run(self._cluster.events(subject))
 
     def spark_session(self) -> Any:

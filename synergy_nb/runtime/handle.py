@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from synergy_nb.events import Event
+from synergy_nb.events.table import Events
 from synergy_nb.explanation import Explanation
 from synergy_nb.plan import Plan, QoS
 from synergy_nb.readable import amount, rate
@@ -181,8 +181,8 @@ class Application:
         """
         return self._cluster._run(self._application.wait(timeout), f"waiting until {self.id} ends").status
 
-    def events(self) -> list[Event]:
-        """All that the peers' journals hold about it, by time."""
+    def events(self) -> Events:
+        """All that the peers' journals hold about it, by time. ``table()`` makes a table of it."""
         return self._cluster._run(self._application.events())
 
     def explain(self) -> Explanation:

@@ -1,0 +1,83 @@
+"""What the account of a request tells of events that no other view shows, and errors of peers in sentences."""
+
+from __future__ import annotations
+
+import pytest
+
+from synergy_nb.events import (
+    ApplicationFailed,
+    ApplicationRejected,
+    ApplicationRunning,
+    AttemptFailed,
+    ComponentMoved,
+    Event,
+    LateRows,
+    LinkClosed,
+    LinkResumed,
+    MessageRefused,
+    MoveBegun,
+    MoveGivenUp,
+    PeerTrouble,
+    RequestSubmitted,
+    SparkDied,
+    SparkFailed,
+)
+from synergy_nb.explanation import Explanation
+from synergy_nb.troubles import trouble
+
+A, B, C = "tcp://10.0.0.1:1", "tcp://10.0.0.2:1", "tcp://10.0.0.3:1"
+NAMES = {A: "peer-1", B: "peer-2", C: "peer-3"}
+ASKED = RequestSubmitted(0.0, A, "r", plan="p", operators=["filter"], qos={})
+RUNS = ApplicationRunning(1.0, A, "r", peers={"filter": B})
+MOVES = MoveBegun(2.0, A, "r", operator="filter", at=B, to=C, epoch=1)
+
+
+def account(*events: Event) -> str:
+    return str(Explanation("r", [ASKED, *events], NAMES))
+
+
+def test_attempts_that_failed_are_told_unless_the_outcome_says_the_same() -> None:
+    failed = AttemptFailed(0.5, A, "r", attempt=1, reason=f"delay at {B}")
+    assert "attempt failed: delay at peer-2" in account(failed, failed, RUNS)
+    assert account(failed, failed, RUNS).count("attempt failed") == 1
+    assert "attempt failed" not in account(failed, ApplicationRejected(1.0, A, "r", f"delay at {B}"))
+
+
+def test_a_move_is_told_while_it_is_under_way() -> None:
+    assert "moving: filter from peer-2 to peer-3" in account(RUNS, MOVES)
+    moved = ComponentMoved(3.0, A, "r", operator="filter", at=B, to=C, seconds=1.0, peers={"filter": C})
+    for end in (
+        moved,
+        MoveGivenUp(3.0, A, "r", operator="filter", to=C, reason=f"{C} died"),
+        ApplicationFailed(3.0, A, "r", f"{B} died"),
+    ):
+        assert "moving:" not in account(RUNS, MOVES, end)
+    assert Explanation("r", [RUNS, MOVES], NAMES).to_dict()["moving"] == {"filter": ("peer-2", "peer-3")}
+
+
+def test_rows_that_came_too_late_are_told_with_their_latest_number() -> None:
+    told = account(RUNS, LateRows(2.0, A, "r", "source", dropped=3), LateRows(4.0, A, "r", "source", dropped=7))
+    assert "too late: 7 rows at source, dropped" in told
+    assert "3 rows" not in told
+
+
+@pytest.mark.parametrize(
+    ("event", "said"),
+    [
+        (LinkResumed(1.0, A, B, dropped=12), f"messages to {B} are sent again, after 12 messages had been dropped"),
+        (SparkDied(1.0, A, "", cause="signal 9"), "the Spark server died and is started again: signal 9"),
+        (SparkFailed(1.0, A, "", cause="no Java"), "there is no Spark server: no Java"),
+        (
+            MessageRefused(1.0, A, B, message="Probe", reason="path: sink; expected one of the plan"),
+            f"a message of {B} was refused: path: sink; expected one of the plan: Probe",
+        ),
+    ],
+    ids=lambda value: value.kind if isinstance(value, Event) else "",
+)
+def test_errors_that_were_shown_nowhere_are_said(event: PeerTrouble, said: str) -> None:
+    assert trouble(event) == said
+    assert said.replace(B, "peer-2") in account(event)
+
+
+def test_what_is_no_error_has_no_sentence() -> None:
+    assert trouble(LinkClosed(1.0, A, "client-1", "connection closed")) == ""
