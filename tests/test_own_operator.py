@@ -1,0 +1,89 @@
+"""An operator of one's own: a declaration and a logic, found by their kind, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import polars as pl
+import pytest
+
+from synergy_nb.dataflow.operators import base
+from synergy_nb.dataflow.operators.base import OperatorLogic, implements
+from synergy_nb.dataflow.tuples import Batch
+from synergy_nb.plan import Plan, source
+from synergy_nb.plan import catalogue as declared
+from synergy_nb.plan.declaration import Declaration, Example, Parameter
+from synergy_nb.plan.engines import off_spark
+from synergy_nb.plan.schemas import Derivation
+from synergy_nb.plan.values import COLUMN, integer
+from synergy_nb.runtime.calibration import Specimen
+from tests.example_plans import problems_of
+from tests.feeding import through
+
+
+def _clipped(it: Derivation) -> dict[str, str]:
+    if "column" in it.params:
+        it.column("column", it.params["column"], it.input, ("int",))
+    return dict(it.input)
+
+
+CLIP = Declaration(
+    kind="clip",
+    help="Values of a column that are too large become the largest that may be.",
+    parameters={"column": Parameter(COLUMN, "column of type int"), "most": Parameter(integer(0), "largest value", 100)},
+    columns=_clipped,
+    example=Example(lambda packets, _: packets.operator("clip", column="bytes", most=1)),
+    keeps_order=True,
+    agrees="it looks at each tuple by itself",
+    off_spark=lambda _: "it is there for peers only",
+)
+
+
+class Clip(OperatorLogic):
+    """Its logic."""
+
+    def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:
+        """The rows, with smaller values."""
+        column = self.context.params["column"]
+        return (table.with_columns(pl.col(column).clip(upper_bound=self.context.params["most"])),)
+
+
+@pytest.fixture(autouse=True)
+def clip() -> Iterator[None]:
+    """The operator is declared and implemented while a test runs."""
+    declared.declare(CLIP)
+    implements("clip")(Clip)
+    yield
+    del declared._declared["clip"], base._REGISTRY["clip"]
+
+
+def test_a_plan_asks_for_it_like_for_any_other() -> None:
+    plan = source("packets", seed=1, count=50).operator("clip", column="bytes", id="small").filter("bytes > 40").sink()
+    assert plan.stream_name("small") == "clip[column='bytes'](packets[count=50, seed=1])"
+    assert plan == Plan.from_yaml(plan.to_yaml()) == Plan.from_bytes(plan.to_bytes())
+    assert "kind: clip" in plan.to_yaml()
+    packets = pl.DataFrame({"time": [1, 2], "bytes": [7, 1500]}).cast({"time": pl.Datetime("us")})
+    packets = packets.with_columns(link=pl.lit("A"), source=pl.lit("a"), destination=pl.lit("b"))
+    packets = packets.with_columns(source_port=pl.lit(1), destination_port=pl.lit(2)).select(plan.schema("source"))
+    assert through(plan, "small", {"source": packets})["bytes"].to_list() == [7, 100]
+    assert off_spark("clip", plan.operators["small"].params) == "it is there for peers only"
+
+
+def test_what_is_wrong_with_it_is_said_like_for_any_other() -> None:
+    (kind, column) = problems_of(lambda: source("packets").operator("clip", column="byte", most=-1).sink())
+    assert str(kind) == "operator 'clip', most: -1; expected an integer of at least 0"
+    assert column.nearest == "bytes"
+
+
+def test_it_is_calibrated_by_its_example() -> None:
+    packets = source("packets")
+    assert CLIP.example is not None
+    specimen = Specimen(CLIP.example.make(packets, packets).sink(), "clip")
+    assert specimen.execute(specimen.items()) == 2
+
+
+def test_a_kind_is_declared_once_and_before_its_logic() -> None:
+    with pytest.raises(ValueError, match="operator kind 'clip' is declared twice"):
+        declared.declare(CLIP)
+    with pytest.raises(ValueError, match="operator kind 'clap' is not declared"):
+        implements("clap")
