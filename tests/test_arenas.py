@@ -12,7 +12,7 @@ import pytest
 from synergy_nb.dataflow import tuples
 from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, chunks_of
 from synergy_nb.dataflow.tuples import Batch, Item, Punctuation, Reference
-from synergy_nb.runtime.arenas import ALIGNED, LEAST, Arenas, Gone, Views, machine
+from synergy_nb.runtime.arenas import ALIGNED, LEAST, SPARE, Arenas, Gone, Views, machine
 
 pytestmark = pytest.mark.skipif(not machine(), reason="this system has no memory that processes can share by reference")
 
@@ -120,3 +120,63 @@ def test_references_that_lead_elsewhere_are_refused() -> None:
     assert read(one.payload, views) == one.item
     with pytest.raises(ValueError, match="a reference to memory of another process; expected a table"):
         tuples.decode(one.payload or b"")
+
+
+def fill(arenas: Arenas) -> tuple[bytes, int]:
+    """Write a batch that takes most of an arena, let go of it, and say where it was."""
+    one = chunk(200_000)
+    arenas.encode(one)
+    assert one.payload is not None
+    return one.payload, reference(one.payload).number
+
+
+def test_an_arena_is_written_to_again_once_nobody_needs_what_is_in_it() -> None:
+    arenas, views = Arenas(), Views()
+    kept = chunk(200_000)
+    arenas.encode(kept)  # its log keeps it
+    first, number = fill(arenas)
+    assert fill(arenas)[1] == number, "nobody needs it"
+    with pytest.raises(Gone, match="gone"):
+        read(first, views)
+    assert read(kept.payload, views) == kept.item
+
+
+def test_an_arena_that_somebody_reads_is_left_alone() -> None:
+    arenas, views = Arenas(), Views()
+    payload, number = fill(arenas)
+    item = read(payload, views)
+    column = item.table.get_column("v") if isinstance(item, Batch) else None  # as an operator may keep it
+    del item, views
+    gc.collect()
+    assert number not in {fill(arenas)[1] for _ in range(5)}
+    assert column is not None
+    assert column.to_list() == list(range(200_000))
+    del column
+    gc.collect()
+    assert number in {fill(arenas)[1] for _ in range(5)}
+
+
+def test_arenas_that_are_full_do_not_pile_up() -> None:
+    arenas = Arenas()
+    held = [chunk(200_000) for _ in range(12)]
+    for each in held:
+        arenas.encode(each)
+    numbers = {reference(each.payload).number for each in held}
+    assert len(numbers) == 12
+    held.clear()
+    del each
+    gc.collect()
+    for _ in range(3):
+        fill(arenas)
+    assert len([number for number in numbers if is_open(number)]) <= SPARE + 2
+    arenas.rest()
+    gc.collect()
+    assert not any(map(is_open, numbers))
+
+
+def is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True

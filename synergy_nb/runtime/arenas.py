@@ -7,7 +7,12 @@ the last process that has them open, however that ends. What it sends is a *refe
 (:func:`synergy_nb.dataflow.tuples.encode_reference`), with the arena and the place in it instead of the table. The
 reader maps the arena, read-only, and its columns are what stands there: nothing is copied, and there is no checksum, as
 there is no wire. An arena stays open as long as the log of its producer keeps one of its batches; who has mapped it
-keeps its memory beyond that. Nothing is ever written twice at the same place.
+keeps its memory beyond that.
+
+An arena is written to again, as fresh memory takes the system longer than copying into it, once nobody needs what is in
+it: the producer's log keeps none of its batches, and nobody has mapped it. Readers hold a lock on the file for as long
+as any of their columns is in it, which the system takes from them when they die. An arena gets another token before it
+is written to again, so an old reference to it leads nowhere.
 
 Peers can share memory if they run on the same machine, under the same user, with the same process ids:
 :func:`machine` says which those are. It is empty where the system has no such files.
@@ -15,6 +20,7 @@ Peers can share memory if they run on the same machine, under the same user, wit
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import mmap
 import os
@@ -38,6 +44,7 @@ ARENA: Final = 8 << 20  # bytes of an arena
 TOKEN: Final = 16  # bytes at its beginning that tell it from whatever else has its number later
 ALIGNED: Final = 64  # bytes that columns are aligned to
 NAME: Final = "synergy"
+SPARE: Final = 3  # arenas that nobody needs and that are kept to be written to again
 FAILURES: Final = 8  # references that may lead nowhere before a peer wants batches in no other way than over the link
 VIEWS: Final = pl.CompatLevel.newest()
 
@@ -59,13 +66,40 @@ class _Arena:
 
     def __init__(self, size: int) -> None:
         self.number = os.memfd_create(NAME)
-        self.token = secrets.token_bytes(TOKEN)
         os.ftruncate(self.number, size)
         self.memory = mmap.mmap(self.number, size)
-        self.memory[:TOKEN] = self.token
         self.size = size
-        self.used = ALIGNED
+        self.parts: weakref.WeakSet[_Part] = weakref.WeakSet()  # of it that a log keeps
+        self.begin()
         weakref.finalize(self, os.close, self.number)
+
+    def begin(self) -> None:
+        """Write from the beginning; what was there has gone."""
+        self.token = secrets.token_bytes(TOKEN)
+        self.memory[:TOKEN] = self.token
+        self.used = ALIGNED
+
+    def vacated(self) -> bool:
+        """Have old references lead nowhere; False if a log here needs what is in it, or a reader, who holds a lock."""
+        if self.parts:
+            return False
+        try:
+            fcntl.flock(self.number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        self.memory[:TOKEN] = bytes(TOKEN)
+        fcntl.flock(self.number, fcntl.LOCK_UN)
+        return True
+
+
+class _Part:
+    """A part of an arena that a chunk is in."""
+
+    __slots__ = ("__weakref__", "arena")
+
+    def __init__(self, arena: _Arena) -> None:
+        self.arena = arena
+        arena.parts.add(self)
 
 
 class Arenas:
@@ -73,6 +107,7 @@ class Arenas:
 
     def __init__(self) -> None:
         self._arena: _Arena | None = None
+        self._full: list[_Arena] = []  # that may be written to again
         self._lock = threading.Lock()
 
     def encode(self, chunk: Chunk) -> None:
@@ -86,22 +121,47 @@ class Arenas:
         with pa.ipc.new_stream(probe, table.schema) as writer:
             writer.write_table(table)
         size = probe.size()
-        arena, start = self._room(size)
+        part, start = self._room(size)
+        arena = part.arena
         place = pa.py_buffer(memoryview(arena.memory)[start : start + size])
         with pa.FixedSizeBufferWriter(place) as file, pa.ipc.new_stream(file, table.schema) as writer:
             writer.write_table(table)
-        chunk.kept = arena
+        chunk.kept = part
         chunk.payload = encode_reference(item, Reference(os.getpid(), arena.number, arena.token, start, size))
 
-    def _room(self, size: int) -> tuple[_Arena, int]:
-        """An arena, and where so many bytes may be written in it."""
+    def _room(self, size: int) -> tuple[_Part, int]:
+        """A part of an arena, and where so many bytes may be written in it."""
         with self._lock:
             arena = self._arena
             if arena is None or arena.used + size > arena.size:
-                arena = self._arena = _Arena(max(ARENA, size + ALIGNED))
+                arena = self._next(size + ALIGNED)
             start = arena.used
             arena.used = -(-(start + size) // ALIGNED) * ALIGNED
-            return arena, start
+            return _Part(arena), start
+
+    def _next(self, size: int) -> _Arena:
+        """Another arena with room for so many bytes."""
+        if self._arena is not None:
+            self._full.append(self._arena)
+        free = [arena for arena in self._full if arena.vacated()]
+        found = next((arena for arena in free if arena.size >= size), None)
+        if found is None:
+            found = _Arena(max(ARENA, size))
+        else:
+            self._full.remove(found)
+            found.begin()
+        for arena in free[SPARE:]:  # what is on its way takes less than it did
+            if arena is not found:
+                self._full.remove(arena)
+        self._arena = found
+        return found
+
+    def rest(self) -> None:
+        """Give back the memory of arenas that no log needs: a stream has ended."""
+        with self._lock:
+            self._full = [arena for arena in self._full if arena.parts]
+            if self._arena is not None and not self._arena.parts:
+                self._arena = None
 
 
 def grows(chunk: Chunk) -> bool:
@@ -130,6 +190,7 @@ class _View:
         except OSError as error:
             raise Gone(f"{path}: {error.strerror}; expected an arena") from None
         try:
+            fcntl.flock(number, fcntl.LOCK_SH | fcntl.LOCK_NB)  # as long as the memory is mapped
             self.memory = mmap.mmap(number, 0, prot=mmap.PROT_READ)
         except (OSError, ValueError) as error:
             raise Gone(f"{path}: {error}; expected an arena") from None
@@ -170,7 +231,7 @@ class Views:
             )
         place = pa.py_buffer(memoryview(memory)[reference.start : reference.start + reference.size])
         try:
-            table = pl.from_arrow(pa.ipc.open_stream(place).read_all(), rechunk=False)
+            table = pl.DataFrame(pa.ipc.open_stream(place))
         except (pa.ArrowException, pl.exceptions.PolarsError, OSError) as error:
             raise ValueError(f"reference: no Arrow IPC stream: {str(error).splitlines()[0][:200]}") from None
         assert isinstance(table, pl.DataFrame)

@@ -203,7 +203,7 @@ class ThreadFeed(Feed):
             if paced:
                 group, entry = self._overdue(stream, entry, began)
             else:
-                group, entry = [msgspec.structs.replace(item, born=self.clock())], None
+                group, entry = self._with_promise(stream, item)
             self._on_loop(self._arrive, [chunk for item in group for chunk in self._cut(item, item.born)])
             if isinstance(group[-1], Punctuation) and group[-1].ends:
                 return
@@ -246,6 +246,17 @@ class ThreadFeed(Feed):
             return
         if position < since.position:
             raise ValueError(f"its stream has {position} tuples; expected at least {since.position}, as it had before")
+
+    def _with_promise(self, stream: Stream, item: Item) -> tuple[list[Item], Entry | None]:
+        """``item`` and the punctuation that follows it, or else what follows instead."""
+        born = self.clock()
+        group = [msgspec.structs.replace(item, born=born)]
+        if isinstance(item, Punctuation):
+            return group, None
+        following = next(stream, None)
+        if following is None or isinstance(following[1], Batch):
+            return group, following
+        return [*group, msgspec.structs.replace(following[1], born=born)], None
 
     def _overdue(self, stream: Stream, entry: Entry, began: float) -> tuple[list[Item], Entry | None]:
         """``entry`` and, if it is late, all that is due as well, in few items; and what was taken but does not fit."""

@@ -148,6 +148,8 @@ class StreamDriver:
     def converge(self, deployment: Deployment) -> None:
         """Do what a deployment asks of this peer."""
         self._carry_out(self.hosting.converge(deployment, self._clock()))
+        if not deployment.places:
+            self._shared.arenas.rest()
 
     def on_frame(self, sender: str, channel: str, payload: bytes) -> None:
         """Take a frame of another peer; one that is damaged is recorded, and asked for again by who waits for it."""
@@ -338,17 +340,20 @@ class StreamDriver:
             self._timer = self._runtime.loop.call_later(max(at - self._clock(), 0.0), self.soon)
 
     def _emit(self, now: float) -> bool:
-        """Take one chunk out of each feed that has room downstream: who shares a stream keeps up."""
+        """Take one chunk, and its promise, out of each feed that has room downstream: who shares a stream keeps up."""
         emitted = False
         for component, feed in tuple(self.feeds.items()):
             key = component.application, component.operator
             if feed.pending and self.hosting.hosts(component) and self.hosting.wants(*key):
-                chunk = feed.pending.popleft()
-                effects = self.hosting.emit(*key, [chunk], now)
+                chunks = [chunk := feed.pending.popleft()]
+                while chunk.rows and feed.pending and not feed.pending[0].rows:
+                    chunks.append(feed.pending.popleft())
+                effects = self.hosting.emit(*key, chunks, now)
                 feed.rate, feed.encode = component.departures.per_second(now), self.hosting.encoder(component)
                 if feed.timed and chunk.rows and not feed.pending and not component.feeds:
                     self._overheads.observe(SOURCE, now - chunk.born)
-                feed.emitted(chunk)
+                for chunk in chunks:
+                    feed.emitted(chunk)
                 self._carry_out(effects)
                 emitted = True
         return emitted

@@ -208,7 +208,8 @@ class Hosting:
             None: every chunk, and unfinished work too.
         together
             Tuples of consecutive chunks that may be executed together; 0: one chunk at a time. What comes along is
-            accepted, too, was born at about the same time, fits half a window, and is not expected to take long.
+            accepted, too, was born at about the same time, fits half a window, and is not expected to take long. A
+            punctuation goes with the tuples in front of it, however many they are.
         """
         best: Component | None = None
         best_rank = (math.inf, 0)
@@ -224,9 +225,9 @@ class Hosting:
 
         def joins(chunk: Chunk, rows: int, size: int) -> bool:
             rows += chunk.rows
-            if rows > together or size + chunk.size > self.limits.window // 2:
+            if chunk.rows and (rows > together or size + chunk.size > self.limits.window // 2):
                 return False
-            if rows * chosen.tuple_s.moving > TOGETHER_WORK:
+            if chunk.rows and rows * chosen.tuple_s.moving > TOGETHER_WORK:
                 return False
             if not contemporary(before.chunk.born, chunk.born):
                 return False
