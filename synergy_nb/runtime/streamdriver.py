@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Final
 
 from synergy_nb.dataflow.logic import ANYTHING, Saved
@@ -35,6 +35,7 @@ from synergy_nb.dataflow.together import TOGETHER_ROWS
 from synergy_nb.events import DataRefused
 from synergy_nb.overheads import HOP, SOURCE, Overheads
 from synergy_nb.runtime.arenas import Gone, Shared, grows
+from synergy_nb.runtime.arrivals import LARGE, Arrivals
 from synergy_nb.runtime.running import Runtime
 from synergy_nb.runtime.sources import Feed
 
@@ -42,7 +43,6 @@ __all__ = ["SHARED", "STREAM", "StreamDriver"]
 
 STREAM: Final = "stream"  # channel of the link that frames go over
 SHARED: Final = "shared"  # channel of frames that refer to text in shared memory, which takes time to look through
-LARGE: Final = 1 << 16  # bytes from which on a frame is decoded, and a state encoded or restored, in another thread
 LIGHT_ROWS: Final = 64  # tuples that may be executed on the loop's thread
 LIGHT_SECONDS: Final = 0.6e-3  # that such chunks may have been taking
 LIGHT_BYTES: Final = 1 << 20  # that the execution of such chunks may need
@@ -135,7 +135,14 @@ class StreamDriver:
             Component, float
         ] = {}  # in the pool, and since when; long ago if it is going to take long
         self._beside = 0  # snapshots that are encoded, while their components go on
-        self._arriving: dict[str, deque[asyncio.Future[Frame] | Frame]] = {}  # by sender, while one is being decoded
+        self._arrivals = Arrivals(
+            runtime.loop,
+            self._pool,
+            self._clock,
+            partial(decode, item_of=self._shared.item),
+            self._take,
+            self._not_taken,
+        )
         self._ending: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._called = False
@@ -153,65 +160,28 @@ class StreamDriver:
 
     def on_frame(self, sender: str, channel: str, payload: bytes) -> None:
         """Take a frame of another peer; one that is damaged is recorded, and asked for again by who waits for it."""
-        queue = self._arriving.get(sender)
-        if queue is None and len(payload) < LARGE and channel == STREAM:
-            self._take(sender, payload)
-            return
-        if queue is None:
-            queue = self._arriving[sender] = deque()
-        future = self._runtime.loop.run_in_executor(self._pool, decode, payload, self._shared.item)
-        queue.append(future)
-        future.add_done_callback(lambda _: self._decoded(sender))
+        self._arrivals.add(sender, payload, elsewhere=channel == SHARED)
 
-    def _take(self, sender: str, payload: bytes) -> None:
-        began = self._clock()
-        try:
-            frame = decode(payload, self._shared.item)
-        except Gone:
-            self._cannot_read(sender)
+    def _take(self, sender: str, frame: Frame, began: float | None) -> None:
+        if self._closed:
             return
-        except ValueError as error:
-            self._runtime.record(DataRefused, sender, reason=str(error))
-            return
-        effects = self._received(sender, frame)
-        if isinstance(frame, Data) and 0 < sum(chunk.rows for chunk in frame.chunks) < LIGHT_ROWS:
-            self._overheads.observe(HOP, self._clock() - began)
-        self._carry_out(effects)
-
-    def _cannot_read(self, sender: str) -> None:
-        """What a peer has referred to has gone, or cannot be read here: ask for it again."""
-        self._shared.failed()
-        if not self._closed:
-            self._carry_out(self.hosting.link_down(sender, self._clock()))
-
-    def _received(self, sender: str, frame: Frame) -> list[Effect]:
         if isinstance(frame, Ack):
             self._heard(sender, frame.left)
         elif isinstance(frame, Subscribe):
             self._shared.told(sender, frame.machine)
-        return self.hosting.receive(sender, frame, self._clock())
+        effects = self.hosting.receive(sender, frame, self._clock())
+        if began is not None and isinstance(frame, Data) and 0 < sum(chunk.rows for chunk in frame.chunks) < LIGHT_ROWS:
+            self._overheads.observe(HOP, self._clock() - began)
+        self._carry_out(effects)
 
-    def _decoded(self, sender: str) -> None:
-        queue = self._arriving.get(sender)
-        if queue is None:  # the frames of several futures have been taken together
+    def _not_taken(self, sender: str, error: BaseException) -> None:
+        """A frame was damaged; or what it refers to has gone, or cannot be read here: ask for it again."""
+        if not isinstance(error, Gone):
+            self._runtime.record(DataRefused, sender, reason=str(error))
             return
-        while queue:
-            first = queue[0]
-            if isinstance(first, asyncio.Future):
-                if not first.done():
-                    return
-                queue.popleft()
-                error = first.exception()
-                if isinstance(error, Gone):
-                    self._cannot_read(sender)
-                    continue
-                if error is not None:
-                    self._runtime.record(DataRefused, sender, reason=str(error))
-                    continue
-                first = first.result()
-            if not self._closed:
-                self._carry_out(self._received(sender, first))
-        del self._arriving[sender]
+        self._shared.failed()
+        if not self._closed:
+            self._carry_out(self.hosting.link_down(sender, self._clock()))
 
     def link_down(self, peer: str) -> None:
         """What was under way to or from a peer may be lost."""

@@ -1,0 +1,86 @@
+"""Frames of other peers in their order, large ones decoded in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Final
+
+from synergy_nb.dataflow.streams.frames import Frame
+
+__all__ = ["LARGE", "Arrivals"]
+
+LARGE: Final = 1 << 16  # bytes from which on a frame is decoded, and a state encoded or restored, in another thread
+
+
+class Arrivals:
+    """Decodes what comes from other peers, and hands it over in the order in which each of them has sent it.
+
+    Parameters
+    ----------
+    loop
+        Event loop on whose thread everything is called.
+    pool
+        Threads that decode.
+    clock
+        Gives the time in seconds.
+    decode
+        Decodes the bytes of a frame.
+    taken
+        Called with the sender, a frame, and the time in seconds at which its decoding began; None for one that was
+        decoded in a thread.
+    refused
+        Called with the sender and what decoding raised.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        pool: Executor,
+        clock: Callable[[], float],
+        decode: Callable[[bytes], Frame],
+        taken: Callable[[str, Frame, float | None], None],
+        refused: Callable[[str, BaseException], None],
+    ) -> None:
+        self._loop = loop
+        self._pool = pool
+        self._clock = clock
+        self._decode = decode
+        self._taken = taken
+        self._refused = refused
+        self._waiting: dict[str, deque[asyncio.Future[Frame]]] = {}  # by sender, while one is being decoded
+
+    def add(self, sender: str, payload: bytes, *, elsewhere: bool) -> None:
+        """Take the bytes of a frame; ``elsewhere``: decoding them takes time, however few they are."""
+        queue = self._waiting.get(sender)
+        if queue is None and len(payload) < LARGE and not elsewhere:
+            began = self._clock()
+            try:
+                frame = self._decode(payload)
+            except ValueError as error:
+                self._refused(sender, error)
+            else:
+                self._taken(sender, frame, began)
+            return
+        if queue is None:
+            queue = self._waiting[sender] = deque()
+        future = self._loop.run_in_executor(self._pool, self._decode, payload)
+        queue.append(future)
+        future.add_done_callback(lambda _: self._decoded(sender))
+
+    def _decoded(self, sender: str) -> None:
+        queue = self._waiting.get(sender)
+        if queue is None:  # the frames of several futures have been taken together
+            return
+        while queue:
+            if not queue[0].done():
+                return
+            first = queue.popleft()
+            error = first.exception()
+            if error is not None:
+                self._refused(sender, error)
+            else:
+                self._taken(sender, first.result(), None)
+        del self._waiting[sender]
