@@ -23,15 +23,6 @@ HELD: Final = {
     "degree": "{:g} replicas of each component",
 }
 
-# The same for an application with replicas, whose places follow from availability and resources.
-MEASURED: Final = {
-    "delay": "delay at most {}, measured",
-    "miss_rate": "miss rate at most {:.4g}, measured",
-    "throughput": "throughput of {:g} bytes/s, measured",
-    "throughput_tuples": "throughput of {:g} tuples/s, measured",
-}
-
-
 SHOWN: Final = 8  # errors of peers that are told
 
 #: How far the search for a place goes (section 2.3.2).
@@ -48,9 +39,8 @@ def lines(explanation: Explanation) -> list[str]:
     took = "" if explanation.setup_s is None else f" (set up in {seconds(explanation.setup_s)})"
     told = [f"{explanation.request}: {explanation.outcome}{took}"]
     if explanation.asked:
-        held = {**HELD, **MEASURED} if explanation.replicas else HELD
         values = {name: seconds(value) if name == "delay" else value for name, value in explanation.asked.items()}
-        told.append("  asked: " + "; ".join(held[name].format(value) for name, value in values.items()))
+        told.append("  asked: " + "; ".join(HELD[name].format(value) for name, value in values.items()))
     if explanation.engines:
         told.append("  engines:")
         width = max(map(len, explanation.engines))

@@ -5,33 +5,36 @@ Both drivers make their peers here, so what is tested in the simulator is what r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
-from synergy_nb.algorithms import engines
 from synergy_nb.algorithms.availability import Placement, PlacementConfig
-from synergy_nb.algorithms.composition import Composition, CompositionConfig, Probing, component_name
-from synergy_nb.algorithms.session import Session, SessionConfig
-from synergy_nb.events import ApplicationStopped, EnginesChosen
-from synergy_nb.graph import Report
+from synergy_nb.algorithms.composition import Composition, CompositionConfig, Probing
 from synergy_nb.ledger import Ledger
+from synergy_nb.lifecycle.deciding import Decider, component_name
+from synergy_nb.lifecycle.engines import Offer
+from synergy_nb.lifecycle.messages import SessionConfig
+from synergy_nb.lifecycle.replicated import Replicated
+from synergy_nb.lifecycle.requests import Requests
+from synergy_nb.lifecycle.resilient import Resilient
+from synergy_nb.lifecycle.sessions import Session
+from synergy_nb.lifecycle.ways import Ways
+from synergy_nb.overheads import Overheads
 from synergy_nb.overlay.directory import Directory
-from synergy_nb.overlay.entries import Entry
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.overlay.load import Loads
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.pastry import Pastry
-from synergy_nb.overlay.streams import PROFILED, Streams
+from synergy_nb.overlay.streams import Streams
 from synergy_nb.peer import Codec, Peer
-from synergy_nb.placements import check_placement, replicates
 from synergy_nb.plan import Plan
 from synergy_nb.plan.catalogue import ALL_COMPONENTS
-from synergy_nb.plan.parts import PART, Profile, credible, parts_of, place, profiled
+from synergy_nb.plan.parts import PART
 from synergy_nb.plan.sharing import TAP
-from synergy_nb.replicated import Replicated
 
-__all__ = ["PeerConfig", "SynergyPeer", "prepare"]
+__all__ = ["Machine", "PeerConfig", "SynergyPeer", "prepare"]
 
 
 class PeerConfig(msgspec.Struct, frozen=True):
@@ -81,6 +84,34 @@ class PeerConfig(msgspec.Struct, frozen=True):
                 raise ValueError(f"{field}: {value}; expected a probability from 0 to 1")
 
 
+@dataclass(frozen=True)
+class Machine:
+    """What a driver knows of the machine and the network that a peer is on; where nothing is known, the plans decide.
+
+    Parameters
+    ----------
+    bandwidth_from
+        Gives the bandwidth of the virtual link from an address, bytes/s; None: what the configuration of the peer says.
+    processing
+        Gives the processing time τ of (plan, operator) at this peer, seconds.
+    server
+        Cores of what executes one tuple after the other, see :class:`~synergy_nb.lifecycle.impact.Impacts`.
+    overheads
+        Time that items take at this peer beside the processing of their tuples.
+    latency
+        Latencies that probes go by; None: those that the overlay measures.
+    nearest
+        Gives the addresses of other peers, the nearest first; None: neighbours in the overlay.
+    """
+
+    bandwidth_from: Callable[[str], float] | None = None
+    processing: Callable[[Plan, str], float] = Plan.processing_time
+    server: float | None = None
+    overheads: Overheads | None = None
+    latency: Latency | None = None
+    nearest: Callable[[], Sequence[str]] | None = None
+
+
 class SynergyPeer:
     """One peer and its protocols.
 
@@ -90,40 +121,73 @@ class SynergyPeer:
         Where other peers reach it; its identity.
     config
         What it has and how it behaves.
+    machine
+        What its driver knows of the machine and the network.
 
     Attributes
     ----------
     peer : Peer
         The kernel that a driver runs.
+    requests : Requests
+        The applications that are submitted at this peer.
+    session : Session
+        The applications in which it takes part.
+    resilient : Resilient
+        Has the driver place plans, and takes its answer.
     placement : Placement or None
         Places replicas, if it is not left out.
+    ways : Ways
+        Finds ways to run plans.
     spark : Offer or None
-        What the driver knows of the Spark that it can use.
-    on_parts : callable (request) or None
-        Told of each request that is composed with parts on Spark.
+        What the driver knows of the Spark that it can use, as it says from time to time.
     """
 
-    def __init__(self, address: str, config: PeerConfig) -> None:
+    def __init__(self, address: str, config: PeerConfig, machine: Machine = Machine()) -> None:
         self.config = config
+        self.spark: Offer | None = None
         self.peer = peer = Peer(address, config.seed)
         peer.tracing = config.tracing
+        composing = config.composition
         self.latency = Latency()
-        self.ledger = Ledger(config.cores, config.bandwidth)
+        self.ledger = Ledger(config.cores, config.bandwidth, machine.bandwidth_from, enforce=composing.enforce)
         self.pastry = Pastry(peer, self.latency)
         self.membership = Membership(peer, self.pastry, config.pings)
         self.directory = Directory(peer, self.pastry, self.membership)
         self.streams = Streams(self.directory)
-        offered = self.streams if config.composition.sharing != "off" else None
         self.loads = Loads(peer, self.directory, lambda: self.ledger.residual_cores(""))
-        if config.composition.choice == "balanced":
-            self.ledger.on_change = self.loads.changed
-        self.session = Session(peer, self.ledger, self.membership, config.session, offered, self._on_spark)
-        self.probing = Probing(peer, self.ledger, self.latency, config.composition)
-        self.composition = Composition(
-            peer, self.probing, self.directory, self.membership, self.session.establish, config.composition
+        if composing.choice == "balanced":
+            self.ledger.on_change.append(self.loads.changed)
+        self.session = Session(
+            peer,
+            self.ledger,
+            self.membership,
+            config.session,
+            self.streams if composing.sharing != "off" else None,
+            self._offer_of_spark,
+            composing.projection,
+            machine.processing,
+            machine.server,
         )
+        self.session.commitments.on_deploy.append(self._deployed)
+        self.probing = Probing(
+            peer,
+            self.ledger,
+            machine.latency or self.latency,
+            composing,
+            config.components,
+            machine.overheads,
+            self.session.impacts.project,
+            self._running,
+            machine.nearest or self._neighbours,
+        )
+        self.composition = Composition(peer, self.probing, self.membership, composing)
+        self.resilient = Resilient(peer, self.membership.is_dead, self.composition)
         self.placement = None if config.placement is None else self._placement(config.placement)
-        self.replicated = None if self.placement is None else Replicated(peer, self.placement, self.session)
+        deciders: dict[str, Decider] = {"composed": self.composition, "resilient": self.resilient}
+        if self.placement is not None:
+            deciders["replicated"] = Replicated(self.placement, self.composition)
+        self.ways = Ways(peer, self.membership.is_dead, composing.sharing, self._offer_of_spark)
+        self.requests = Requests(peer, self.directory, self.session, self.ways, deciders, composing.discovery)
         for protocol in (
             self.pastry,
             self.membership,
@@ -134,25 +198,13 @@ class SynergyPeer:
             *(self.placement.protocols if self.placement is not None else ()),
         ):
             peer.add(protocol)
-        self.probing.offers.update(config.components)
-        self.spark: engines.Offer | None = None
-        self.on_parts: Callable[[str], None] | None = None
-        self.probing.running = self._running
-        self.probing.project = self.session.impacts.project
-        self.session.impacts.config = config.composition.projection
-        self.session.impacts.processing = self._processing
-        self.probing.known = self._known
-        self.session.commitments.on_deploy = self._deployed
-        self.composition.placed = self._placed
-        self.composition.profiles = True
-        self.ledger.enforce = config.composition.enforce
 
     def _placement(self, config: PlacementConfig) -> Placement:
         def offers(plan: Plan, operator: str) -> bool:
             return plan.operators[operator].kind == "sink" or component_name(plan, operator) in self.probing.offers
 
         return Placement(
-            self.peer, self.ledger, self.latency, self.directory, self.membership, component_name, offers, config,
+            self.peer, self.ledger, self.latency, self.directory, self.membership, offers, config,
             self.config.failure, self.config.domains,
         )  # fmt: skip
 
@@ -173,59 +225,17 @@ class SynergyPeer:
         self.pastry.leave()
 
     def submit(self, request: str, plan: Plan, placement: str = "composed") -> None:
-        """Start an application from this peer: composed, with what is for Spark as parts on Spark, or placed.
+        """Start an application from this peer, see :meth:`~synergy_nb.lifecycle.requests.Requests.submit`."""
+        self.requests.submit(request, plan, placement)
 
-        A plan that asks for availability has its replicas placed for that; of it only what is bound to Spark is there.
+    def stop(self, application: str) -> bool:
+        """End an application of this origin, see :meth:`~synergy_nb.lifecycle.requests.Requests.stop`."""
+        return self.requests.stop(application)
 
-        Raises
-        ------
-        ValueError
-            If the plan cannot be placed in that way, or asks for replicas, which this peer does not place.
-        """
-        check_placement(plan, placement)
-        if replicates(plan):
-            if self.replicated is None:
-                raise ValueError("qos.availability: this peer places no replicas; expected none")
-            self.replicated.submit(request, self._bound(request, plan))
-            return
-        self.composition.also = () if self.spark is None else (PART,)
-        self.composition.submit(request, plan, placed=placement != "composed")
+    # -- what its parts ask of one another -----------------------------------------------------------------------------
 
-    def _placed(self, request: str, plan: Plan, found: Mapping[str, tuple[Entry, ...]]) -> list[Plan]:
-        """Plans to compose for one that was asked for: with its parts on Spark, and with less on it."""
-        profiles = _profiles({name: found.get(name, ()) for name in map(plan.stream_name, plan.operators)})
-        known = _unstated(plan, profiles)
-        choice = engines.choose(profiled(plan, known), self.spark, profiles)
-        if choice.reasons:
-            self.peer.record(EnginesChosen, request, reasons=choice.reasons, parts=parts_of(choice.plan))
-        if self.on_parts is not None and parts_of(choice.plan):
-            self.on_parts(request)
-        return [choice.plan, *([choice.otherwise] if choice.otherwise is not None else [])]
-
-    def _bound(self, request: str, plan: Plan) -> Plan:
-        """A plan with what is bound to Spark as parts; everything else is for peers."""
-        named = {name for name, operator in plan.operators.items() if operator.engine == "spark"}
-        if not named:
-            return plan
-        placed = place(plan, named, engines.MICRO_BATCH if self.spark is None else self.spark.micro_batch)
-        reasons = dict.fromkeys(sorted(named), ("spark", engines.WHY))
-        self.peer.record(EnginesChosen, request, reasons=reasons, parts=parts_of(placed))
-        if self.on_parts is not None:
-            self.on_parts(request)
-        return placed
-
-    def _processing(self, plan: Plan, operator: str) -> float:
-        """Processing time τ of a component here: of a part on Spark, by the micro-batches that this peer measures."""
-        asked = plan.operators[operator]
-        profiled = plan.processing_time(operator)
-        if asked.kind != PART or self.spark is None:
-            return profiled
-        batches: int = asked.params["batches"]
-        return max(profiled, batches * self.spark.micro_batch)
-
-    def _on_spark(self) -> bool:
-        """Whether this peer has Spark."""
-        return self.spark is not None
+    def _offer_of_spark(self) -> Offer | None:
+        return self.spark
 
     def _deployed(self, plan: Plan, operator: str) -> None:
         """Offer a component to everybody that was deployed here for want of others (section 2.3.2)."""
@@ -241,20 +251,10 @@ class SynergyPeer:
         found = self.session.components.get(component)
         return found.reached if found is not None and found.offered else None
 
-    def _known(self) -> list[str]:
+    def _neighbours(self) -> list[str]:
         """Neighbours in the overlay, the nearest first."""
         alive = [address for address in self.pastry.leaf_set if not self.membership.is_dead(address)]
         return self.latency.nearest(alive, len(alive))
-
-    def stop(self, application: str) -> bool:
-        """End an application of this origin: one that is composed, runs or has finished. False if unknown."""
-        cancelled = self.composition.cancel(application)
-        cancelled = cancelled or (self.replicated is not None and self.replicated.cancel(application))
-        stopped = self.session.stop(application)
-        if cancelled and not stopped:
-            self.peer.record(ApplicationStopped, application, reason="")
-            self.peer.instruct(Report(application, "stopped"))
-        return cancelled or stopped
 
 
 def prepare() -> None:
@@ -263,30 +263,3 @@ def prepare() -> None:
     It remembers what it has seen with each type, so processes that are forked later need not look again.
     """
     Codec(SynergyPeer("", PeerConfig()).peer.message_types)
-
-
-def _profiles(entries: Mapping[str, tuple[Entry, ...]]) -> dict[str, Profile]:
-    """What hosts have measured of operators, by the names of their streams; where several have, of the busiest."""
-    found: dict[str, Profile] = {}
-    for name, known in entries.items():
-        measured = [entry.attributes for entry in known if "rate" in entry.attributes]
-        if measured:
-            busiest = max(measured, key=lambda attributes: float(attributes["rate"]))
-            found[name] = Profile(**{field: float(busiest[field]) for field in PROFILED if field in busiest})
-    return found
-
-
-def _unstated(plan: Plan, profiles: Mapping[str, Profile]) -> dict[str, Profile]:
-    """What was measured of those operators whose cost, selectivity or rate a plan does not state, by their ids."""
-    known: dict[str, Profile] = {}
-    for name, measured in credible(plan, profiles).items():
-        operator = plan.operators[name]
-        if operator.kind == "sink":
-            continue
-        stated = operator.kind != "source" or operator.params.get("rate") is not None
-        known[name] = Profile(
-            rate=None if stated else measured.rate,
-            cost=measured.cost if operator.cost is None else None,
-            selectivity=measured.selectivity if operator.selectivity is None else None,
-        )
-    return known

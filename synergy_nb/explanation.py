@@ -44,7 +44,7 @@ class Explanation(Facts):
         """Why an operator runs where it runs, in a sentence."""
         if operator in self._from:
             return f"it was moved there from {self._from[operator]}"
-        if self.selected is None:
+        if self.selected is None or self.replicated is not None:
             placed = {} if self.replicated is None else self.replicated.primaries
             if placed.get(operator) != self.peers.get(operator):
                 return f"its backup took over from {placed[operator]}"

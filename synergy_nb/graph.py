@@ -7,7 +7,7 @@ A *component graph* λ (section 2.2.1) gives each operator of a query plan the p
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -23,12 +23,88 @@ __all__ = [
     "Hop",
     "Place",
     "Placed",
-    "ReplicaGraph",
     "Report",
+    "Roles",
     "Use",
     "late",
     "merge",
 ]
+
+
+class Roles(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Who executes each operator of a plan, who backs it up, and who follows it: the graphs λ and ρ (section 4.2).
+
+    Parameters
+    ----------
+    peers
+        Component graph λ: operator id to the address of the peer that executes it, its primary.
+    backups
+        Replication graph ρ: each operator that is replicated, to the addresses of its backups in the order in which
+        they were placed. The output of the primary goes to each of them.
+    followers
+        Operator that is about to move to the address of the peer that follows it there.
+    epochs
+        Operator to the number of components that have been in its place before; none where there were none.
+
+    Examples
+    --------
+    >>> placed = Roles({"source": "a", "o1": "a", "sink": "c"}, {"o1": ("b",)})
+    >>> placed.replicas, sorted(placed.hosts), placed.at("a")
+    ({'o1': ('a', 'b')}, ['a', 'b'], {'source': 'primary', 'o1': 'primary'})
+    >>> taken = placed.replaced({"o1": "b"}, {"o1": ()})
+    >>> taken.peers["o1"], taken.backups, taken.epochs
+    ('b', {'o1': ()}, {'o1': 1})
+    """
+
+    peers: dict[str, str] = {}
+    backups: dict[str, tuple[str, ...]] = {}
+    followers: dict[str, str] = {}
+    epochs: dict[str, int] = {}
+
+    @property
+    def replicas(self) -> dict[str, tuple[str, ...]]:
+        """Each replicated operator to the peers of all its replicas, the primary first."""
+        return {name: (self.peers[name], *peers) for name, peers in self.backups.items()}
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """Peers of replicas; those that only have sources or sinks are none."""
+        return frozenset(peer for peers in self.replicas.values() for peer in peers)
+
+    @property
+    def copies(self) -> frozenset[str]:
+        """Peers that back operators up, or follow them."""
+        return frozenset({*(peer for peers in self.backups.values() for peer in peers), *self.followers.values()})
+
+    @property
+    def addresses(self) -> frozenset[str]:
+        """All peers that take part."""
+        return self.copies | frozenset(self.peers.values())
+
+    def at(self, address: str) -> dict[str, str]:
+        """What a peer has: operator id to ``primary`` or ``backup``."""
+        found = {name: "primary" for name, peer in self.peers.items() if peer == address}
+        return found | dict.fromkeys(self.backed_up(address), "backup")
+
+    def backed_up(self, address: str) -> list[str]:
+        """Operators of which a peer has backups."""
+        return sorted(operator for operator, peers in self.backups.items() if address in peers)
+
+    def merged(self, other: Roles) -> Roles:
+        """What either of two parts of one graph says."""
+        return Roles({**self.peers, **other.peers}, {**self.backups, **other.backups})
+
+    def followed(self, operator: str, peer: str) -> Roles:
+        """The same with an operator that a peer follows; a backup that it had of it is the follower now."""
+        backups = self.backups
+        if operator in backups:
+            backups = {**backups, operator: tuple(each for each in backups[operator] if each != peer)}
+        return Roles(self.peers, backups, {operator: peer}, self.epochs)
+
+    def replaced(self, heirs: Mapping[str, str], backups: Mapping[str, tuple[str, ...]]) -> Roles:
+        """The same with operators at other peers, each in its next epoch, without followers."""
+        epochs = {**self.epochs, **{name: self.epochs.get(name, 0) + 1 for name in heirs}}
+        return Roles({**self.peers, **heirs}, dict(backups), {}, epochs)
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -60,8 +136,8 @@ class Placed(msgspec.Struct, frozen=True):
     ----------
     request, attempt
         Id of the request, and number of the attempt that asked.
-    peers
-        Operator to peer; empty if there is no way to place the plan.
+    roles
+        Who is to execute what; empty if there is no way to place the plan.
     ratio
         Feasible set as a share of the ideal one.
     text, reason
@@ -70,7 +146,7 @@ class Placed(msgspec.Struct, frozen=True):
 
     request: str
     attempt: int
-    peers: dict[str, str] = {}
+    roles: Roles = Roles()
     ratio: float = 0.0
     text: str = ""
     reason: str = ""
@@ -82,68 +158,29 @@ class Report(msgspec.Struct, frozen=True):
     Parameters
     ----------
     application
-        Which.
+        Id of the application.
     status
-        ``running``, ``finished``, ``failed``, ``rejected`` or ``stopped``.
+        The :class:`~synergy_nb.states.Status` of the application.
     reason
         One sentence; empty where nothing is to be explained.
-    peers
-        The component graph λ, operator id to address; empty where there is none.
-    backups
-        The replication graph ρ: of what is replicated, operator id to the addresses of its backups.
+    roles
+        Who executes what; empty where nobody does.
     """
 
     application: str
     status: str
     reason: str = ""
-    peers: dict[str, str] = {}
-    backups: dict[str, tuple[str, ...]] = {}
-
-
-class ReplicaGraph(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Component graph λ and replication graph ρ: who executes each component, and who backs it up (section 4.2).
-
-    Parameters
-    ----------
-    primaries
-        λ: operator id to the address of its primary; sources and sinks, which have no backups, among them.
-    backups
-        ρ: each operator that is replicated, to the addresses of its backups in the order in which they were placed. The
-        output of the primary goes to each of them.
-
-    Examples
-    --------
-    >>> placed = ReplicaGraph({"source": "a", "o1": "a", "sink": "c"}, {"o1": ("b",)})
-    >>> placed.replicas, sorted(placed.hosts), placed.at("a")
-    ({'o1': ('a', 'b')}, ['a', 'b'], {'source': 'primary', 'o1': 'primary'})
-    """
-
-    primaries: dict[str, str] = {}
-    backups: dict[str, tuple[str, ...]] = {}
+    roles: Roles = Roles()
 
     @property
-    def replicas(self) -> dict[str, tuple[str, ...]]:
-        """Each replicated operator to the peers of all its replicas, the primary first."""
-        return {name: (self.primaries[name], *peers) for name, peers in self.backups.items()}
+    def peers(self) -> dict[str, str]:
+        """The component graph λ: operator id to address."""
+        return self.roles.peers
 
     @property
-    def hosts(self) -> frozenset[str]:
-        """Peers of replicas; those that only have sources or sinks are none."""
-        return frozenset(peer for peers in self.replicas.values() for peer in peers)
-
-    @property
-    def peers(self) -> frozenset[str]:
-        """All peers that take part."""
-        return self.hosts | frozenset(self.primaries.values())
-
-    def at(self, address: str) -> dict[str, str]:
-        """What a peer has: operator id to ``primary`` or ``backup``."""
-        found = {name: "primary" for name, peer in self.primaries.items() if peer == address}
-        return found | {name: "backup" for name, peers in self.backups.items() if address in peers}
-
-    def merged(self, other: ReplicaGraph) -> ReplicaGraph:
-        """What either of two parts of one graph says."""
-        return ReplicaGraph({**self.primaries, **other.primaries}, {**self.backups, **other.backups})
+    def backups(self) -> dict[str, tuple[str, ...]]:
+        """The replication graph ρ: operator id to the addresses of its backups."""
+        return self.roles.backups
 
 
 class Hop(msgspec.Struct, frozen=True, gc=False, array_like=True):

@@ -60,16 +60,16 @@ class Ledger:
     cores
         Processing capacity, in cores.
     bandwidth
-        Of each incoming virtual link, in bytes/s.
+        Bandwidth of each incoming virtual link, in bytes/s.
+    bandwidth_from
+        Gives the bandwidth of the virtual link from an upstream peer, where it is not the same for all.
+    enforce
+        Whether more than there is can be refused; only policies to compare with go without.
 
     Attributes
     ----------
-    bandwidth_from : callable (address) -> float
-        Bandwidth of the virtual link from an upstream peer; a driver that knows the network sets it.
-    enforce : bool
-        Whether more than there is can be refused; only policies to compare with go without.
-    on_change : callable ()
-        Called when something was promised for good, or given back.
+    on_change : list of callables ()
+        Told when something was promised for good, or given back.
 
     Notes
     -----
@@ -89,14 +89,21 @@ class Ledger:
     1.0
     """
 
-    def __init__(self, cores: float, bandwidth: float) -> None:
+    def __init__(
+        self,
+        cores: float,
+        bandwidth: float,
+        bandwidth_from: Callable[[str], float] | None = None,
+        *,
+        enforce: bool = True,
+    ) -> None:
         for field, value in (("cores", cores), ("bandwidth", bandwidth)):
             if not value > 0:
                 raise ValueError(f"{field}: {value}; expected a positive number")
         self.cores = cores
-        self.enforce = True
-        self.bandwidth_from: Callable[[str], float] = lambda _upstream: bandwidth
-        self.on_change: Callable[[], None] = lambda: None
+        self.enforce = enforce
+        self.bandwidth_from = bandwidth_from or (lambda _upstream: bandwidth)
+        self.on_change: list[Callable[[], None]] = []
         self._shares: dict[str, _Share] = {}
         self._holding: dict[str, _Share] = {}  # of these, by request, all that hold reservations, and perhaps others
         self._promised: dict[str, float] = {}  # by resource, what is committed to all
@@ -134,21 +141,29 @@ class Ledger:
         return totals
 
     def residual_cores(self, request: str) -> float:
-        """Residual processing capacity rp for ``request``, whose own reservations do not count, in cores."""
-        return self._residual(request, CORES)
+        """Residual processing capacity rp for ``request``, in cores: what it holds itself is not taken off."""
+        return self._residual(request, CORES) + self._own(request, CORES)
 
     def residual_bandwidth(self, request: str, upstream: str) -> float:
-        """Residual bandwidth rb of the link from ``upstream`` for ``request``, in bytes/s."""
-        return self._residual(request, upstream)
+        """Residual bandwidth rb of the link from ``upstream`` for ``request``, in bytes/s, likewise."""
+        return self._residual(request, upstream) + self._own(request, upstream)
+
+    def _own(self, request: str, resource: str) -> float:
+        """What is committed to a request already."""
+        share = self._shares.get(request)
+        return 0.0 if share is None else _sum(share.committed, resource)
 
     # -- taking and giving back ------------------------------------------------------------------------------------
 
     def reserve(self, request: str, operator: str, cores: float, upstream: Link | None, bandwidth: float) -> None:
         """Hold ``cores`` and, from ``upstream`` (peer, operator), ``bandwidth`` for one operator of a request.
 
-        Probes that reach the same component by other paths add their link and take no cores twice.
+        Probes that reach the same component by other paths add their link and take no cores twice. What is committed
+        to the request already, as the place of a replica was, needs not be held.
         """
         share = self._shares.setdefault(request, _Share())
+        if operator in share.committed:
+            return
         self._holding[request] = share
         claim = share.reserved.setdefault(operator, {})
         claim[CORES, ""] = cores
@@ -207,7 +222,7 @@ class Ledger:
             self._holding[request] = share
         for resource in asked:  # of what was not reserved, some was taken from what others left since
             share.limit[resource] = max(self._residual(request, resource), 0.0)
-        self.on_change()
+        self._changed()
         return ""
 
     def drop(self, request: str, operator: str) -> None:
@@ -219,7 +234,7 @@ class Ledger:
             if claim is not None:
                 self._count([claim], -1.0)
             self._tidy(request)
-            self.on_change()
+            self._changed()
 
     def expire(self, request: str) -> bool:
         """Drop the reservations of a request; its commitments stay."""
@@ -236,8 +251,12 @@ class Ledger:
         self._holding.pop(request, None)
         if share is not None and share.committed:
             self._count(share.committed.values(), -1.0)
-            self.on_change()
+            self._changed()
         return share is not None
+
+    def _changed(self) -> None:
+        for listener in self.on_change:
+            listener()
 
     def _tidy(self, request: str) -> None:
         share = self._shares[request]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from synergy_nb.algorithms.availability import Limits, Placement
-from synergy_nb.graph import ReplicaGraph
+from synergy_nb.graph import Roles
 from synergy_nb.plan import Plan
 from tests.simulated import Ring
 
@@ -17,7 +17,7 @@ class Placements(Ring):
     """A ring whose peers place replicas; what became of each request is in ``outcomes``."""
 
     def __init__(self, peers: int, seed: int, **settings: Any) -> None:
-        self.outcomes: dict[str, tuple[ReplicaGraph | None, str]] = {}
+        self.outcomes: dict[str, tuple[Roles | None, str]] = {}
         self.plans: dict[str, Plan] = {}
         self.origins: dict[str, str] = {}
         super().__init__(peers, seed, **settings)
@@ -32,19 +32,19 @@ class Placements(Ring):
         """Ask a peer to place an application."""
         self.plans[request], self.origins[request] = plan, at
 
-        def placed(graph: ReplicaGraph | None, reason: str) -> None:
+        def placed(graph: Roles | None, reason: str) -> None:
             assert request not in self.outcomes, "told twice"
             self.outcomes[request] = graph, reason
 
         self.simulation.call(at, lambda: self.placement(at).submit(request, plan, placed, **asked))
 
-    def decided(self, *requests: str, seconds: float = 120.0) -> list[tuple[ReplicaGraph | None, str]]:
+    def decided(self, *requests: str, seconds: float = 120.0) -> list[tuple[Roles | None, str]]:
         """What became of requests, once all are decided."""
         until = self.simulation.now + seconds
         self.simulation.run(until=until, stop=lambda: all(request in self.outcomes for request in requests))
         return [self.outcomes[request] for request in requests]
 
-    def placed(self, at: str, plan: Plan, request: str = "r1", **asked: Any) -> ReplicaGraph:
+    def placed(self, at: str, plan: Plan, request: str = "r1", **asked: Any) -> Roles:
         """Place an application, which has to succeed."""
         self.place(at, request, plan, **asked)
         ((graph, reason),) = self.decided(request)
@@ -63,14 +63,14 @@ class Placements(Ring):
         at = self.origins[request]
         self.simulation.call(at, self.placement(at).release, request)
 
-    def standing(self) -> dict[str, ReplicaGraph]:
+    def standing(self) -> dict[str, Roles]:
         """Placements that stand at peers that are there."""
         found = {
             request: self.placement(at).graph(request) for request, at in self.origins.items() if at in self.synergy
         }
         return {request: graph for request, graph in found.items() if graph is not None}
 
-    def wrong_books(self, standing: Mapping[str, ReplicaGraph] | None = None) -> list[str]:
+    def wrong_books(self, standing: Mapping[str, Roles] | None = None) -> list[str]:
         """What peers hold that the placements that stand do not say, and the other way round; asked in quiet."""
         graphs = self.standing() if standing is None else standing
         wrong: list[str] = []
@@ -83,7 +83,7 @@ class Placements(Ring):
                 wrong.append(f"{address} still reserves for {sorted(each.ledger.reservations)}")
         alive = sorted(self.synergy)
         limits = Limits({address: each.ledger.cores for address, each in self.synergy.items()}, self._bandwidth)
-        whole = {request: graph for request, graph in graphs.items() if graph.peers <= set(alive)}
+        whole = {request: graph for request, graph in graphs.items() if graph.addresses <= set(alive)}
         for request, graph in whole.items():
             limits.admit(self.plans[request], graph)
         if len(whole) < len(graphs):

@@ -9,16 +9,40 @@ from synergy_nb.assembly import PeerConfig, SynergyPeer
 from synergy_nb.dataflow.streams.deployments import Deployment
 from synergy_nb.dataflow.streams.deployments import Place as Where
 from synergy_nb.events import Event
-from synergy_nb.graph import Place, Report
+from synergy_nb.graph import ComponentGraph, Place, Report, Roles
+from synergy_nb.lifecycle.deciding import Decided, Refusal
+from synergy_nb.lifecycle.request import Request
+from synergy_nb.lifecycle.ways import Found
 from synergy_nb.overlay.assembled import assemble
 from synergy_nb.peer import Peer
 from synergy_nb.placements import decided
 from synergy_nb.plan import Plan
 from synergy_nb.plan.catalogue import ALL_COMPONENTS
 from synergy_nb.simulator.kernel import Network, Simulation, Uniform
+from synergy_nb.states import State
 
 E = TypeVar("E", bound=Event)
 SETTLED = 12.0  # virtual seconds after which the directory knows all components of a fresh ring
+
+
+class Given:
+    """Decides nothing: what is to be set up was given, and what came of that is noted."""
+
+    def __init__(self) -> None:
+        self.answers: list[str] = []
+
+    def decide(self, request: Request, found: Found, decided: Decided) -> None:
+        raise AssertionError("it is decided")
+
+    def next(self, request: Request, reason: str, decided: Decided) -> None:
+        self.answers.append(reason)
+        decided(request, Refusal(reason))
+
+    def settled(self, request: Request) -> None:
+        self.answers.append("")
+
+    def release(self, request: Request) -> None:
+        pass
 
 
 class Ring:
@@ -84,8 +108,7 @@ class Ring:
     def _carry_out(self, address: str, instruction: object) -> None:
         match instruction:
             case Place():
-                composition = self.synergy[address].composition
-                self.simulation.call(address, composition.decided, decided(instruction))
+                self.simulation.call(address, self.synergy[address].resilient.placed, decided(instruction))
             case Report():
                 self.reports.setdefault(instruction.application, []).append(instruction)
             case Deployment():
@@ -106,6 +129,25 @@ class Ring:
     def submit(self, at: str, request: str, plan: Plan, placement: str = "composed") -> None:
         """Submit a plan at a peer now."""
         self.simulation.call(at, self.synergy[at].submit, request, plan, placement)
+
+    def establish(
+        self,
+        at: str,
+        name: str,
+        plan: Plan,
+        chosen: ComponentGraph,
+        backups: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> list[str]:
+        """Set a graph up that nobody has decided on; what comes of that will be in the list."""
+        synergy, given = self.synergy[at], Given()
+        request = Request(name, plan, "given", self.simulation.now)
+        request.to(State.DECIDING)
+        request.to(State.ESTABLISHING)
+        synergy.requests._requests[name] = request
+        synergy.requests._deciders["given"] = given
+        roles = Roles(chosen.peers, dict(backups or {}))
+        self.simulation.call(at, synergy.session.establish, request, roles, chosen.reached(plan))
+        return given.answers
 
     def run(self, seconds: float) -> None:
         """Let virtual time pass."""

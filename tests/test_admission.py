@@ -7,7 +7,6 @@ import random
 import pytest
 
 from synergy_nb.algorithms.composition import CompositionConfig
-from synergy_nb.algorithms.engines import Offer, choose
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.dataflow.measures import UnitCost
 from synergy_nb.dataflow.memory import Memory
@@ -17,6 +16,7 @@ from synergy_nb.events import GraphSelected
 from synergy_nb.experiments.admissions import random_plan
 from synergy_nb.experiments.admissions_simulated import simulated
 from synergy_nb.experiments.answers import Answer, summarised
+from synergy_nb.lifecycle.engines import Offer, choose
 from synergy_nb.overheads import HOP, LINK, MEMORY, REFERENCE, SOURCE, Overhead, Overheads, exceeding, quantile
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.parts import Profile, credible, paced

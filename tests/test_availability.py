@@ -33,7 +33,7 @@ from synergy_nb.algorithms.availability import (
     random_placement,
     sampled_availability,
 )
-from synergy_nb.graph import ReplicaGraph
+from synergy_nb.graph import Roles
 from synergy_nb.plan import Plan, source
 
 PEERS = [f"v{number}" for number in range(20)]
@@ -209,26 +209,26 @@ def test_baselines_place_as_they_say(degree: int) -> None:
     free = {"source": "v3", "sink": "v1"}
     together = optimal_placement(plan, degree, PEERS, rng, pinned=free)
     assert len(together.hosts) == degree
-    assert len({together.primaries[name] for name in components_of(plan)}) == 1
+    assert len({together.peers[name] for name in components_of(plan)}) == 1
     parted = partition_placement(plan, groups, rng, pinned=pinned if degree < 3 else free)
     assert all(sorted(peers) in [sorted(group) for group in groups] for peers in parted.replicas.values())
     anywhere = random_placement(plan, degree, PEERS, rng, pinned=pinned)
     near = latency_placement(plan, degree, PEERS, nearby, pinned=free)
-    assert near.primaries["o8"] == "v3"  # nothing is nearer than the peer itself
+    assert near.peers["o8"] == "v3"  # nothing is nearer than the peer itself
     assert all(set(near.backups[name]) <= {"v2", "v4"} for name in components_of(plan))
     apart = latency_placement(plan, degree, PEERS, nearby, pinned=free, apart=True)
     assert len(apart.hosts) == min(9 * degree, 20)
     for placed in (together, parted, anywhere, near, apart):
-        assert placed.primaries["source"] == "v3"
+        assert placed.peers["source"] == "v3"
         assert placed.backups.keys() == set(components_of(plan))
         assert all(len(set(peers)) == degree for peers in placed.replicas.values())
-    assert anywhere.primaries["o4"] == "v9"
+    assert anywhere.peers["o4"] == "v9"
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_with_limits_nothing_is_overbooked(seed: int) -> None:
     rng, plan = random.Random(seed), chain(6)
-    makers: list[Callable[[Limits, dict[str, str]], ReplicaGraph]] = [
+    makers: list[Callable[[Limits, dict[str, str]], Roles]] = [
         lambda limits, pinned: random_placement(plan, 2, PEERS, rng, pinned=pinned, limits=limits),
         lambda limits, pinned: partition_placement(
             plan, groups_of(PEERS, 2, random.Random(0)), rng, pinned=pinned, limits=limits
@@ -264,11 +264,11 @@ def exhaustive(plan: Plan, degree: int, model: ExactlyFailed | IndependentFailur
             for rest in combinations([peer for peer in model.peers if peer != primary], degree - 1)]  # fmt: skip
     best: float | None = None
     for chosen in product(ways, repeat=len(names)):
-        graph = ReplicaGraph(
+        graph = Roles(
             {**pinned, **{name: way[0] for name, way in zip(names, chosen, strict=True)}},
             {name: way[1:] for name, way in zip(names, chosen, strict=True)},
         )
-        if any(graph.primaries[name] != peer for name, peer in pinned.items()):
+        if any(graph.peers[name] != peer for name, peer in pinned.items()):
             continue
         try:
             limits().admit(plan, graph)
@@ -321,7 +321,7 @@ def test_one_group_is_found_for_20_peers() -> None:
 
 def test_costs_and_delays_of_a_placement() -> None:
     plan = chain(3)
-    placed = ReplicaGraph(
+    placed = Roles(
         {"source": "v9", "o0": "v0", "o1": "v2", "o2": "v2", "sink": "v15"},
         {"o0": ("v1",), "o1": ("v5",), "o2": ("v0",)},
     )
@@ -330,9 +330,7 @@ def test_costs_and_delays_of_a_placement() -> None:
     assert found.intra_delay == pytest.approx((0.01 + 0.03 + 0.02) / 3)
     assert found.inter == pytest.approx(1600.0 * 0.02)
     assert found.intra == pytest.approx(1600.0 * 0.06)
-    alone = ReplicaGraph(
-        {"source": "v9", "o0": "v0", "o1": "v0", "o2": "v0", "sink": "v1"}, {"o0": (), "o1": (), "o2": ()}
-    )
+    alone = Roles({"source": "v9", "o0": "v0", "o1": "v0", "o2": "v0", "sink": "v1"}, {"o0": (), "o1": (), "o2": ()})
     assert costs(plan, alone, nearby) == (0.0, 0.0, 0.0, 0.0)
 
 

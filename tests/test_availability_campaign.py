@@ -89,7 +89,7 @@ def check(world: Placements) -> None:
         assert (request in standing) == (graph is not None and not released)
     for request, graph in standing.items():
         plan = world.plans[request]
-        assert graph.primaries.keys() == plan.operators.keys()
+        assert graph.peers.keys() == plan.operators.keys()
         assert graph.backups.keys() == {name for name in plan.operators if plan.operators[name].kind not in
                                         ("source", "sink")}  # fmt: skip
         (done, *_) = reversed(world.events(request, PlacementCompleted))

@@ -42,7 +42,7 @@ from synergy_nb.events import (
     ReplicasLost,
 )
 from synergy_nb.explanation import Explanation
-from synergy_nb.graph import ReplicaGraph
+from synergy_nb.graph import Roles
 from synergy_nb.ledger import Ledger
 from synergy_nb.peer import Message, Send
 from synergy_nb.plan import Plan, source
@@ -103,7 +103,7 @@ def ring(peers: int = 10, seed: int = 1, network: Any = None, codec: bool = Fals
 def test_components_are_collocated_and_backups_are_nearest(degree: int) -> None:
     world = ring()
     graph = world.placed("peer-8", chain(6), degree=degree)
-    assert graph.primaries == {**{f"o{n}": "peer-3" for n in range(6)}, "source": "peer-3", "sink": "peer-8"}
+    assert graph.peers == {**{f"o{n}": "peer-3" for n in range(6)}, "source": "peer-3", "sink": "peer-8"}
     assert set(graph.backups.values()) == {("peer-2", "peer-4")[: degree - 1]}
     assert list(graph.replicas) == [f"o{n}" for n in range(6)]
     world.run(2.0)
@@ -114,19 +114,19 @@ def test_replicas_keep_apart_from_source_sink_and_origin_where_they_can() -> Non
     world = ring(placement=PlacementConfig(apart=True))
     graph = world.placed("peer-8", chain(4), degree=2)
     alone = {"peer-3", "peer-8"}
-    assert {graph.primaries[f"o{n}"] for n in range(4)} == {"peer-2"}
+    assert {graph.peers[f"o{n}"] for n in range(4)} == {"peer-2"}
     assert graph.hosts.isdisjoint(alone)
     joined = ring(placement=PlacementConfig(apart=True)).placed("peer-8", diamond(), degree=2)
     assert joined.hosts.isdisjoint(alone)
     few = ring(3, placement=PlacementConfig(apart=True)).placed("peer-0", chain(2, at="peer-1"), degree=2)
-    assert {few.primaries["o0"], few.primaries["o1"]} == {"peer-2"}  # its backups have to be with the source
+    assert {few.peers["o0"], few.peers["o1"]} == {"peer-2"}  # its backups have to be with the source
     assert len(few.backups["o0"]) == 1
 
 
 def test_where_a_peer_is_full_peers_in_use_come_first_and_the_nearest_of_them() -> None:
     world = ring(cores=lambda number: 0.11 if number == 3 else 0.21)
     graph = world.placed("peer-8", chain(8), degree=2)
-    assert [graph.primaries[f"o{n}"] for n in range(8)] == [*["peer-3"] * 2, *["peer-2"] * 4, *["peer-1"] * 2]
+    assert [graph.peers[f"o{n}"] for n in range(8)] == [*["peer-3"] * 2, *["peer-2"] * 4, *["peer-1"] * 2]
     assert [graph.backups[f"o{n}"] for n in range(8)] == [
         *[("peer-2",)] * 2, *[("peer-3",)] * 3, ("peer-1",), *[("peer-2",)] * 2,
     ]  # fmt: skip
@@ -139,7 +139,7 @@ def test_what_is_pinned_stays() -> None:
     stream = begin("peer-1").delay(LOAD, id="a").delay(LOAD, id="b", at="peer-7").delay(LOAD, id="c")
     world = ring()
     graph = world.placed("peer-0", stream.sink("out", at="peer-9"), degree=2)
-    assert graph.primaries == {"source": "peer-1", "a": "peer-1", "b": "peer-7", "c": "peer-7", "sink": "peer-9"}
+    assert graph.peers == {"source": "peer-1", "a": "peer-1", "b": "peer-7", "c": "peer-7", "sink": "peer-9"}
     assert graph.backups == {"a": ("peer-7",), "b": ("peer-1",), "c": ("peer-1",)}
     world.run(2.0)
     assert world.wrong_books() == []
@@ -150,7 +150,7 @@ def test_a_source_that_is_not_pinned_is_at_the_nearest_peer_that_has_it() -> Non
         return ("delay", "sink", "source:python") if number in (2, 6) else ("delay", "sink")
 
     graph = ring(components=components).placed("peer-5", chain(2, at=None), degree=2)
-    assert graph.primaries["source"] == "peer-6"
+    assert graph.peers["source"] == "peer-6"
 
 
 def test_only_peers_that_have_a_component_get_it() -> None:
@@ -160,7 +160,7 @@ def test_only_peers_that_have_a_component_get_it() -> None:
     world = ring(components=components)
     graph = world.placed("peer-0", chain(3, at="peer-0"), degree=3)
     assert graph.hosts == {"peer-3", "peer-7", "peer-9"}
-    assert graph.primaries["o0"] == "peer-3"
+    assert graph.peers["o0"] == "peer-3"
 
 
 # -- what reads more than one operator ---------------------------------------------------------------------------------
@@ -172,14 +172,14 @@ def test_the_upper_host_decides_on_a_join_after_negotiation() -> None:
     events = world.events("r1")
     asked = [event for event in events if isinstance(event, PlacementNegotiated)]
     assert [(event.peer, event.detail["upstream"], event.detail["to"]) for event in asked] == [
-        (graph.primaries["c2"], "c2", graph.primaries["b"])
+        (graph.peers["c2"], "c2", graph.peers["b"])
     ]
     (decided,) = (
         event
         for event in events
         if isinstance(event, ReplicaDecided) and (event.detail["operator"], event.detail["role"]) == ("u", "primary")
     )
-    assert decided.peer == graph.primaries["b"]
+    assert decided.peer == graph.peers["b"]
     assert decided.time > asked[0].time
     assert set(decided.detail["order"]) <= set(asked[0].detail["candidates"])
     world.run(2.0)
@@ -196,8 +196,8 @@ def test_a_host_that_is_not_known_is_reached_by_the_origin() -> None:
     assert [(event.peer, event.detail["to"]) for event in negotiated] == [("peer-9", "peer-4")]
     (decided,) = (event for event in world.events("r1", ReplicaDecided) if event.detail["operator"] == "u"
                   and event.detail["role"] == "primary")  # fmt: skip
-    assert decided.peer == graph.primaries["a"] == "peer-1"
-    assert graph.primaries["u"] in {"peer-1", "peer-9", "peer-2", "peer-8"}
+    assert decided.peer == graph.peers["a"] == "peer-1"
+    assert graph.peers["u"] in {"peer-1", "peer-9", "peer-2", "peer-8"}
     world.run(2.0)
     assert world.wrong_books() == []
 
@@ -230,7 +230,7 @@ def test_lists_are_joined_in_the_order_of_bandwidth() -> None:
 def test_a_primary_needs_processing_and_a_backup_none() -> None:
     world = ring(peers=4, cores=lambda number: 0.06 if number < 2 else 1e-3)
     graph = world.placed("peer-3", chain(2, at="peer-2"), degree=3)
-    assert sorted(graph.primaries[name] for name in ("o0", "o1")) == ["peer-0", "peer-1"]
+    assert sorted(graph.peers[name] for name in ("o0", "o1")) == ["peer-0", "peer-1"]
     assert any("peer-2" in peers or "peer-3" in peers for peers in graph.backups.values())
     denied = {event.detail["reason"] for event in world.events("r1", ReplicaDenied)}
     assert any(reason.startswith("processing capacity: 0.0") for reason in denied)
@@ -252,7 +252,7 @@ def test_a_primary_needs_bandwidth_downstream() -> None:
     world = ring(peers=5)
     narrow(world, {(3, 4): 1000.0})  # from where the source is to where the sink is
     graph = world.placed("peer-4", chain(1), degree=1)
-    assert graph.primaries["o0"] == "peer-2"
+    assert graph.peers["o0"] == "peer-2"
     (denied,) = world.events("r1", ReplicaDenied)
     assert denied.peer == "peer-3"
     assert denied.detail["reason"] == "bandwidth downstream: no peer for sink can be given 1600 bytes/s"
@@ -262,7 +262,7 @@ def test_a_primary_needs_bandwidth_to_its_backups() -> None:
     world = ring(peers=5)
     narrow(world, {(3, to): 1000.0 for to in (0, 1, 4)})
     graph = world.placed("peer-2", chain(1), degree=3)
-    assert graph.primaries["o0"] != "peer-3"
+    assert graph.peers["o0"] != "peer-3"
     (denied,) = world.events("r1", ReplicaDenied)
     assert denied.detail["reason"] == "bandwidth to backups: 1 of 2 peers can be given 1600 bytes/s"
 
@@ -272,8 +272,8 @@ def test_a_primary_needs_bandwidth_from_what_it_reads_and_a_backup_from_its_prim
     narrow(world, {(3, 2): 2000.0, (3, 4): 1000.0})
     graph = world.placed("peer-0", chain(2), degree=2)
     # the link from 3 to 2 carries the stream of o0 to the primary of o1, and so no backup of o0
-    assert graph.primaries["o0"] == "peer-3"
-    assert graph.primaries["o1"] == "peer-2"
+    assert graph.peers["o0"] == "peer-3"
+    assert graph.peers["o1"] == "peer-2"
     assert graph.backups["o0"] in {("peer-1",), ("peer-5",)}
     world.run(2.0)
     assert world.wrong_books() == []
@@ -287,11 +287,11 @@ def test_replicas_of_a_component_are_never_together() -> None:
     task = Task(request, 1, "peer-0", chain(1).to_bytes(), 2, {"source": ("peer-0",), "o0": ("peer-0", "peer-1"),
                 "sink": ("peer-0",)}, {"source": "peer-0", "sink": "peer-0"})  # fmt: skip
     at = world.placement("peer-1").hosting
-    both = ReplicaGraph({"source": "peer-0", "o0": "peer-0"}, {})
+    both = Roles({"source": "peer-0", "o0": "peer-0"}, {})
     backup = PlacementDecision(1, encode_task(task), "o0", backup=True, graph=both)
-    primary = PlacementRequest(2, encode_task(task), "o0", ReplicaGraph({"source": "peer-0"}, {}))
+    primary = PlacementRequest(2, encode_task(task), "o0", Roles({"source": "peer-0"}, {}))
     itself = PlacementDecision(
-        3, encode_task(task), "o0", backup=True, graph=ReplicaGraph({"source": "peer-0", "o0": "peer-1"}, {})
+        3, encode_task(task), "o0", backup=True, graph=Roles({"source": "peer-0", "o0": "peer-1"}, {})
     )
     replies = [answer(world, "peer-1", message) for message in (itself, backup, primary)]
     assert replies == ["another replica of it is here", "", "a backup of it is here"]
@@ -353,7 +353,7 @@ def test_a_candidate_that_has_died_gives_way_to_the_next_one() -> None:
     world.crash("peer-2")  # the nearest, which has answered the survey
     ((graph, reason),) = world.decided("r1")
     assert graph is not None, reason
-    assert "peer-2" not in graph.peers
+    assert "peer-2" not in graph.addresses
     passed = {(event.detail["at"], event.detail["reason"]) for event in world.events("r1", CandidatePassed)}
     assert ("peer-2", "no answer") in passed
     world.run(2.0)
@@ -368,7 +368,7 @@ def test_a_host_that_dies_on_the_way_ends_the_attempt_and_the_next_goes_without_
     world.crash(host)
     ((graph, reason),) = world.decided("r1")
     assert graph is not None, reason
-    assert host not in graph.peers
+    assert host not in graph.addresses
     assert [event.detail["reason"] for event in world.events("r1", PlacementAttemptFailed)] == [f"{host} died"]
     world.run(16.0)
     assert world.wrong_books() == []
@@ -382,7 +382,7 @@ def test_a_peer_that_hangs_after_it_accepted_is_left_out() -> None:
     world.simulation.hang(host, 40.0)
     ((graph, reason),) = world.decided("r1")
     assert graph is not None, reason
-    assert host not in graph.peers
+    assert host not in graph.addresses
     world.run(60.0)
     assert world.wrong_books() == []  # when it goes on it learns that nobody wants what it has accepted
 
@@ -462,7 +462,7 @@ def test_reliable_peers_come_before_near_ones() -> None:
     world = ring(failure=lambda number: 0.3 if number in (2, 3, 4) else 0.01)
     graph = world.placed("peer-8", chain(3), degree=2)
     assert graph.hosts == {"peer-1", "peer-0"}  # of the reliable ones the nearest to the source, and the next to that
-    assert set(graph.primaries.values()) == {"peer-3", "peer-1", "peer-8"}
+    assert set(graph.peers.values()) == {"peer-3", "peer-1", "peer-8"}
 
 
 def test_replicas_are_in_different_racks_where_there_are_several() -> None:
@@ -583,7 +583,7 @@ def task_of(asked: Plan, **changes: Any) -> bytes:
 def test_a_message_that_makes_no_sense_is_refused_by_name(task: bytes, operator: str, reason: str) -> None:
     world = ring(peers=2)
     peer = world.synergy["peer-1"].peer
-    graph = ReplicaGraph({"source": "peer-0"}, {})
+    graph = Roles({"source": "peer-0"}, {})
     for message in (
         PlacementRequest(1, task, operator, graph),
         PlacementDecision(1, task, operator, backup=False, graph=graph),
@@ -601,7 +601,7 @@ def test_a_message_that_makes_no_sense_is_refused_by_name(task: bytes, operator:
 
 def test_late_messages_of_an_attempt_change_nothing() -> None:
     world = ring(peers=2)
-    graph = ReplicaGraph({"source": "peer-0", "o0": "peer-0"}, {})
+    graph = Roles({"source": "peer-0", "o0": "peer-0"}, {})
     decide = [PlacementDecision(1, task_of(chain(1), attempt=number), "o0", backup=True, graph=graph)
               for number in (4, 5, 6)]  # fmt: skip
     ledger, now = world.synergy["peer-1"].ledger, world.simulation.now
@@ -725,10 +725,10 @@ def test_the_same_protocol_places_on_live_peers() -> None:
             while len(found) < 4:  # until all have told the directory
                 answered = await runtimes[0].operations["where"](pack(Where(["delay"])))
                 found = unpack(answered, Hosts).hosts["delay"]
-            outcome: asyncio.Future[tuple[ReplicaGraph | None, str]] = asyncio.get_running_loop().create_future()
+            outcome: asyncio.Future[tuple[Roles | None, str]] = asyncio.get_running_loop().create_future()
 
             def submit() -> None:
-                def placed(graph: ReplicaGraph | None, reason: str) -> None:
+                def placed(graph: Roles | None, reason: str) -> None:
                     outcome.set_result((graph, reason))
 
                 hosts[0].synergy.placement.submit("r1", diamond(), placed, degree=2)
@@ -736,7 +736,7 @@ def test_the_same_protocol_places_on_live_peers() -> None:
             runtimes[0].call(submit)
             graph, reason = await outcome
         assert graph is not None, reason
-        assert graph.primaries["source"] == "mem://3"
+        assert graph.peers["source"] == "mem://3"
         assert all(len(set(peers)) == 2 for peers in graph.replicas.values())
         for runtime, host in zip(runtimes, hosts, strict=True):
             roles = host.synergy.placement.hosting.roles("r1")
@@ -763,5 +763,5 @@ def test_peers_of_the_simulator_that_take_no_part_hear_nothing() -> None:
     world.simulation._transmit = spy.__get__(world.simulation)  # type: ignore[method-assign]
     world.simulation.duplication = 1e-12  # so that all messages pass the spy
     graph = world.placed("peer-5", chain(4), degree=2)
-    assert told == graph.peers | {"peer-5"}
+    assert told == graph.addresses | {"peer-5"}
     assert all(one < other for one, other in pairwise(sorted(told)))

@@ -77,7 +77,7 @@ def test_every_algorithm_places_every_request_and_the_limited_ones_within_limits
     for name, graph in found.items():
         assert graph.backups.keys() == set(components_of(met.plans[name]))
         assert all(len(set(peers)) == 2 for peers in graph.replicas.values())
-        assert all(graph.primaries[operator] == peer for operator, peer in met.pinned[name].items())
+        assert all(graph.peers[operator] == peer for operator, peer in met.pinned[name].items())
     if algorithm in ("synergy", "optimum"):
         limits: Limits = met.limits()
         for name, graph in found.items():

@@ -29,6 +29,7 @@ from synergy_nb import (
 )
 from synergy_nb.dataflow.tuples import Batch, decode
 from synergy_nb.events import ApplicationEnded, ComponentDeployed, SinkMeasured
+from synergy_nb.lifecycle import requests
 from synergy_nb.runtime import deliveries, service
 from synergy_nb.runtime.client import AsyncCluster
 from synergy_nb.runtime.host import Host
@@ -486,7 +487,7 @@ def test_the_workers_of_an_existing_cluster_become_peers() -> None:
 
 
 def test_a_peer_forgets_applications_that_ended_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "REMEMBERED", 3)
+    monkeypatch.setattr(requests, "REMEMBERED", 3)
 
     async def main() -> tuple[list[int], list[str]]:
         options = {"processes": False, "n_workers": 1, "threads_per_worker": 1, "dashboard_address": None}
@@ -498,14 +499,14 @@ def test_a_peer_forgets_applications_that_ended_long_ago(monkeypatch: pytest.Mon
                 await done.wait(DEADLINE)
             host = runtime_of(next(iter(existing.workers.values()))).host
             assert isinstance(host, service.Service)
-            kept = [len(known) for known in (host._states, host._submitted, host._unfinished)]
+            kept = [len(known) for known in (host.synergy.requests, host._of)]
             held = sorted(host.synergy.session.applications)
             assert running.id in held
             await cluster.close()
             return kept, held
 
     kept, held = asyncio.run(main())
-    assert kept == [3, 3, 3]
+    assert kept == [3, 3]
     assert len(held) == 3
 
 

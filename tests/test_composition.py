@@ -9,8 +9,7 @@ import pytest
 
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.algorithms.composition.adaptive import History, adapted
-from synergy_nb.algorithms.composition.messages import Probe, Release, Request, encode_request
-from synergy_nb.algorithms.session.messages import Confirm, Graph
+from synergy_nb.algorithms.composition.messages import Probe, ProbedRequest, Release, encode_request
 from synergy_nb.assembly import PeerConfig, SynergyPeer
 from synergy_nb.dataflow.streams.deployments import Deployment
 from synergy_nb.events import (
@@ -24,7 +23,8 @@ from synergy_nb.events import (
     ProbingEnded,
 )
 from synergy_nb.explanation import Explanation
-from synergy_nb.graph import Hop
+from synergy_nb.graph import Hop, Roles
+from synergy_nb.lifecycle.messages import Confirm, Graph
 from synergy_nb.peer import Effect, Instruct, Record, Send
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.catalogue import ALL_COMPONENTS
@@ -247,7 +247,7 @@ def test_a_plan_of_too_many_routes_is_refused_at_once() -> None:
     ring.submit("peer-0", "r", stream.sink("out"))
     assert ring.status("r") == "rejected"
     assert ring.reports["r"][0].reason.startswith("512 routes lead from its sources to its sinks; at most 256")
-    assert not ring.synergy["peer-0"].composition.pending
+    assert not ring.synergy["peer-0"].requests.undecided
 
 
 @pytest.mark.parametrize(
@@ -295,8 +295,10 @@ def test_an_explanation_says_each_reason_once() -> None:
 def probe(query: Plan, attempt: int = 1, **changed: Any) -> Probe:
     """A probe from b to a for the first operator after the source; changed fields are of the probe or its request."""
     before = Hop("source", "b", 1.0, 1e6, 0.0, 0.0)
-    request = Request("r", attempt, "b", query.to_bytes(), dict.fromkeys(query.operators, ("a",)), 0.5, 2, "random")
-    fields = {name: changed.pop(name) for name in tuple(changed) if name in Request.__struct_fields__}
+    request = ProbedRequest(
+        "r", attempt, "b", query.to_bytes(), dict.fromkeys(query.operators, ("a",)), 0.5, 2, "random"
+    )
+    fields = {name: changed.pop(name) for name in tuple(changed) if name in ProbedRequest.__struct_fields__}
     sound = Probe(encode_request(msgspec.structs.replace(request, **fields)), "o0", (before,), 4, 100, 0.0)
     return msgspec.structs.replace(sound, **changed)
 
@@ -350,7 +352,7 @@ def test_a_probe_of_an_earlier_attempt_does_not_end_the_current_one() -> None:
 def confirm(query: Plan, operator: str, consumer: str, attempt: int = 1, **changed: Any) -> Confirm:
     """A confirmation of a graph that runs on a, but for its sink at its origin b; changed fields are of the graph."""
     peers = {**dict.fromkeys(query.operators, "a"), "sink": "b"}
-    graph = Graph("r", attempt, "b", query.to_bytes(), peers, "fcfs")
+    graph = Graph("r", attempt, "b", query.to_bytes(), Roles(peers))
     return Confirm(msgspec.structs.replace(graph, **changed), operator, consumer)
 
 
@@ -407,7 +409,7 @@ def test_a_late_confirmation_brings_no_finished_application_back() -> None:
     peers = ring.reports["r"][-1].peers
     ring.simulation.call("peer-0", origin.session.finished, "r")
     assert ring.status("r") == "finished"
-    late = Confirm(Graph("r", 1, "peer-0", query.to_bytes(), peers, "fcfs"), "delay", "sink")
+    late = Confirm(Graph("r", 1, "peer-0", query.to_bytes(), Roles(peers)), "delay", "sink")
     origin.peer.receive("peer-0", late, ring.simulation.now)
     assert not origin.ledger.requests
 
@@ -419,7 +421,7 @@ def test_an_explanation_says_what_is_done_about_each_requirement() -> None:
     assert ring.until_decided("r").status == "running"
     account = Explanation("r", ring.events("r"), {})
     assert set(account.asked) == {"delay", "miss_rate", "throughput_tuples", "availability"}
-    assert "delay at most 2 s, measured" in str(account)
+    assert "delay at most 2 s, checked by every probe" in str(account)
     assert "availability of 0.99: as many replicas as that takes" in str(account)
     assert {replica.operator for replica in account.replicas} >= {"filter"}
     del asked["availability"]

@@ -82,7 +82,12 @@ def run(seed: int) -> tuple[Ring, list[str]]:
 def taps(ring: Ring) -> set[tuple[str, str, str]]:
     """Taps of what runs: peer, application and operator; nobody executes them."""
     graphs = [each.session.graph(request) for each in ring.synergy.values() for request in each.session.led]
-    return {(graph.peers[tap], graph.application, tap) for graph in graphs if graph is not None for tap in graph.shared}
+    return {
+        (graph.roles.peers[tap], graph.application, tap)
+        for graph in graphs
+        if graph is not None
+        for tap in graph.shared
+    }
 
 
 def check(ring: Ring, requests: list[str]) -> None:
@@ -93,9 +98,9 @@ def check(ring: Ring, requests: list[str]) -> None:
         assert ring.status(request) == "running"
         graph = ring.synergy[origin].session.graph(request)
         assert graph is not None
-        assert graph.peers == ring.reports[request][-1].peers
-        assert graph.peers["sink"] == origin
-        expected |= {(peer, request, operator) for operator, peer in graph.peers.items()}
+        assert graph.roles.peers == ring.reports[request][-1].peers
+        assert graph.roles.peers["sink"] == origin
+        expected |= {(peer, request, operator) for operator, peer in graph.roles.peers.items()}
         used = {(use.peer, *use[:2]) for uses in graph.shared.values() for use in uses}
         assert used - taps(ring) <= set(ring.deployed), "a stream is used whose producer has gone"
         expected |= used
@@ -106,7 +111,7 @@ def check(ring: Ring, requests: list[str]) -> None:
         assert {(application, operator) for peer, application, operator in expected if peer == address} == {
             name for name, _ in each.session.components.items()
         }
-        assert not each.composition.pending
+        assert not each.requests.undecided
     for request in requests:
         decided = ring.status(request)
         origin_alive = any(event.peer in ring.synergy for event in ring.events(request, RequestSubmitted))

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from spark_stream.supported import supported
-from synergy_nb.algorithms.engines import Offer, choose
-from synergy_nb.algorithms.session import SessionConfig
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.dataflow.streams.deployments import Deployment
 from synergy_nb.explanation import Explanation
+from synergy_nb.lifecycle.engines import Offer, choose
+from synergy_nb.lifecycle.messages import SessionConfig
 from synergy_nb.plan import Plan, PlanError, source
 from synergy_nb.plan.builder import Stream
 from synergy_nb.plan.catalogue import ALL_COMPONENTS

@@ -11,10 +11,10 @@ import polars as pl
 import pytest
 
 from synergy_nb import ledger as ledgers
-from synergy_nb.algorithms.session import impact, messages
 from synergy_nb.changepoints import RateChanges
 from synergy_nb.events import ProbeAccepted
 from synergy_nb.ledger import Ledger
+from synergy_nb.lifecycle import impact, messages
 from synergy_nb.peer import Message, Peer
 from synergy_nb.plan import Plan, source
 from synergy_nb.traces.packets import Parameters, tables
@@ -62,7 +62,7 @@ def test_feedback_of_many_applications_takes_as_many_messages_as_that_of_one(
 
 
 def test_a_long_round_of_feedback_goes_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("synergy_nb.algorithms.session.feedback.PAGE", 3)
+    monkeypatch.setattr("synergy_nb.lifecycle.feedback.PAGE", 3)
     ring = ring_of(8)
     ring.run(15.0)  # longer than a lease
     assert all(ring.status(f"a{number}") == "running" for number in range(8))

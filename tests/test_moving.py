@@ -8,14 +8,13 @@ import random
 
 import pytest
 
-from synergy_nb.algorithms.engines import Offer
-from synergy_nb.algorithms.session import SessionConfig
-from synergy_nb.algorithms.session.messages import Feedback, Follow, Followed, Measured, Moved
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.dataflow.streams.deployments import Deployment, Role
 from synergy_nb.events import ComponentMoved, MoveBegun, MoveGivenUp
 from synergy_nb.explanation import Explanation
 from synergy_nb.graph import ComponentGraph, Hop
+from synergy_nb.lifecycle.engines import Offer
+from synergy_nb.lifecycle.messages import Feedback, Follow, Followed, Measured, Moved, SessionConfig
 from synergy_nb.peer import Message
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.parts import place
@@ -53,13 +52,11 @@ def plan() -> Plan:
 
 def running(ring: Ring, backups: dict[str, tuple[str, ...]] | None = None, asked: Plan | None = None) -> None:
     """An application ``r`` of peer 0 runs."""
-    answers: list[str] = []
     asked = asked or plan()
     hops = {name: Hop(name, PEERS.get(name, "peer-2"), 1.0, 1e8, 0.001, 0.01) for name in asked.operators}
     edges = [(up, name) for name in asked.operators for up in asked.upstream(name)]
     chosen = ComponentGraph(hops, dict.fromkeys(edges, (math.inf, 0.01)))
-    session = ring.synergy["peer-0"].session
-    ring.simulation.call("peer-0", lambda: session.establish("r", asked, chosen, {}, answers.append, backups=backups))
+    answers = ring.establish("peer-0", "r", asked, chosen, backups)
     ring.run(3.0)
     assert answers == [""]
 
@@ -176,7 +173,7 @@ def test_a_component_moves_to_the_peer_of_its_backup() -> None:
     assert outcome == [""], "its backup had been ready for long, which is said only once"
     graph = ring.synergy["peer-0"].session.graph("r")
     assert graph is not None
-    assert graph.backups == {"o0": ("peer-2", "peer-5"), "o1": ("peer-4",)}, "they change places"
+    assert graph.roles.backups == {"o0": ("peer-2", "peer-5"), "o1": ("peer-4",)}, "they change places"
     assert roles(ring, "o0") == {"peer-2": Role.BACKUP, "peer-4": Role.ACTIVE, "peer-5": Role.BACKUP}
     ledger = ring.synergy["peer-2"].ledger
     assert ledger.load == 0.0
@@ -582,9 +579,9 @@ def test_whatever_happens_each_component_is_at_one_place_and_nothing_is_overbook
     for at, request in led:
         graph = ring.synergy[at].session.graph(request)
         assert graph is not None
-        assert not graph.followers
+        assert not graph.roles.followers
         found = {name: [at for at, of, what in ring.deployed if (of, what) == (request, name)] for name in names}
-        assert found == {name: [graph.peers[name]] for name in names}, f"{request} of {at}"
+        assert found == {name: [graph.roles.peers[name]] for name in names}, f"{request} of {at}"
         told = {known.version: known.places for (_, of), known in ring.deployments.items() if of == request}
         assert len(told) == 1, "all have converged"
     for address, each in list(ring.synergy.items()):

@@ -101,7 +101,7 @@ def test_placing_can_be_loaded_before_it_is_needed() -> None:
         "from synergy_nb.plan import source\n"
         "plan = source('packets').filter('bytes > 9').aggregate('source', '1 s', n='count(*)').sink('a')\n"
         "found = decided(Place('r', 1, plan.to_bytes(), {'a': 1.0, 'b': 1.0}, {}))\n"
-        "print(before, sorted(set(sys.modules) - loaded), sorted(found.peers))\n"
+        "print(before, sorted(set(sys.modules) - loaded), sorted(found.roles.peers))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=200, check=True

@@ -142,7 +142,7 @@ def test_an_error_in_a_handler_is_journaled_and_the_peer_goes_on() -> None:
         assert (error.subject, error.detail) == ("Fail", {"error": "RuntimeError: this handler fails"})
         driven.b.call(talk(driven.b).greet, A, 1)
         await event(driven.b, "echoed")
-        driven.a.on_down = lambda _address: (_ for _ in ()).throw(RuntimeError("listener fails"))
+        driven.a.on_down.append(lambda _address: (_ for _ in ()).throw(RuntimeError("listener fails")))
         driven.a.links.drop(B)
         assert (await event(driven.a, "frame_unhandled")).detail == {"error": "RuntimeError: listener fails"}
         with pytest.raises(TypeError):  # an error of a caller is the caller's

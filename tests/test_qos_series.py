@@ -38,11 +38,11 @@ from synergy_nb.events import (
     SinkMeasured,
 )
 from synergy_nb.journal import Journal
+from synergy_nb.states import ENDED, Status
 from synergy_nb.widgets.lines import COARSE, RECENT, Line
 from synergy_nb.widgets.series import REMEMBERED, Readings
 from synergy_nb.widgets.snapshot import text
 from synergy_nb.widgets.standing import shown_peers, standing
-from synergy_nb.widgets.values import ENDED
 from tests.qos_story import NAMES, PEERS, START, measured, qos, story, top_pairs
 
 OF = "top-1/sink"
@@ -269,7 +269,7 @@ def test_an_application_that_runs_within_its_limit() -> None:
 )  # fmt: skip
 def test_how_an_application_ended_is_said_in_a_sentence(status: str, reason: str, said: tuple[str, str, str]) -> None:
     journal = story(10)
-    journal.append(ENDINGS[status](START + 11, PEERS[0], "top-1", reason))
+    journal.append(ENDINGS[Status(status)](START + 11, PEERS[0], "top-1", reason))
     found = readings(journal)
     assert head(found) == said
     assert standing(found)["part:top-1/filter"]["state"] == "stopped"

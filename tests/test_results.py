@@ -15,11 +15,13 @@ from synergy_nb.dataflow.streams.values import ORIGIN
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, decode, encode
 from synergy_nb.events import Event
 from synergy_nb.events.table import Events
+from synergy_nb.graph import Roles
 from synergy_nb.plan import Plan, source
 from synergy_nb.runtime.application import AsyncApplication
 from synergy_nb.runtime.deliveries import Deliveries
 from synergy_nb.runtime.requests import ApplicationState, ClusterError, Fetch, Fetched, Push, Pushed, pack, unpack
 from synergy_nb.runtime.results import Results
+from synergy_nb.states import Status
 from tests.two_hosts import Pair, play, table
 from tests.waiting import turns, until
 
@@ -40,15 +42,19 @@ class Peer:
         self.pair = Pair()
         self.pair.deploy("app", plan(), HERE)
         self.stopped = False
-        self.deliveries = Deliveries(self.pair.net["a"], asyncio.get_running_loop(), lambda _: self.state)
+        self.deliveries = Deliveries(self.pair.net["a"], asyncio.get_running_loop(), lambda _: self)
         self.asked = 0  # fetches that were answered
         self.lost = False  # whether answers to fetches get lost
         self.position = 0
 
     @property
     def state(self) -> ApplicationState:
-        ended = self.stopped or self.pair.finished
-        return ApplicationState("app", "finished" if ended else "running", peers=HERE)
+        return ApplicationState("app", self.status, roles=Roles(HERE))
+
+    @property
+    def status(self) -> Status:
+        """The state of the application."""
+        return Status.FINISHED if self.stopped or self.pair.finished else Status.RUNNING
 
     async def push(self, rows: int, *, ends: bool = False) -> None:
         """Have so many tuples more at the sink."""

@@ -8,10 +8,10 @@ import random
 import polars as pl
 import pytest
 
-from synergy_nb.algorithms.session.messages import Graph
-from synergy_nb.algorithms.session.records import maker_of
 from synergy_nb.explanation import Explanation
 from synergy_nb.graph import Use
+from synergy_nb.lifecycle.messages import Graph
+from synergy_nb.lifecycle.records import maker_of
 from synergy_nb.plan import Plan
 from synergy_nb.plan.builder import Stream
 from tests.stream_schedules import drawn_faults, sorted_rows
@@ -61,7 +61,7 @@ class Sharing(Both):
         """Where a component is now, as the origin of its application knows."""
         graph = self.synergy[self.origins[name]].session.graph(name)
         assert graph is not None
-        return graph.peers[operator]
+        return graph.roles.peers[operator]
 
     def asked(self, name: str, operator: str, to: str) -> list[str]:
         """Ask for a move, if it can be."""
@@ -149,10 +149,10 @@ def bearable(ring: Sharing, victim: str) -> bool:
     lost = ring.lost | {victim}
     for name, at in ring.origins.items():
         graph = ring.synergy[at].session.graph(name)
-        if graph is None or graph.followers:
+        if graph is None or graph.roles.followers:
             return False
-        for operator, peer in graph.peers.items():
-            if peer in lost and operator not in graph.shared and lost.issuperset(graph.backups.get(operator, ())):
+        for operator, peer in graph.roles.peers.items():
+            if peer in lost and operator not in graph.shared and lost.issuperset(graph.roles.backups.get(operator, ())):
                 return False
     return True
 
@@ -191,7 +191,7 @@ def run_sharing(seed: int) -> None:
         graph = ring.synergy[origins[name]].session.graph(name)
         assert graph is not None
         theirs = [row for row in rows[name] if row not in mine]
-        assert len(rows[name]) == len(theirs) + (len(mine) if {"s2", "s3"} & graph.peers.keys() else 0)
+        assert len(rows[name]) == len(theirs) + (len(mine) if {"s2", "s3"} & graph.roles.peers.keys() else 0)
         if not graph.shared:  # what it wanted to share was moving
             assert sorted(theirs, key=repr) == sorted(rows["a"], key=repr)
             continue

@@ -211,8 +211,8 @@ def disturbed(seed: int) -> Both:
         ring.run(rng.choice((0.03, 0.06, 0.1, 0.3, 1.0)))
     graph = ring.synergy["peer-0"].session.graph("r")
     assert graph is not None
-    apart = {graph.peers[name] for name in ("s0", "s1", "s2", "sink")}
-    ring.crash(rng.choice(sorted({*graph.peers.values(), *graph.followers.values()} - apart)))
+    apart = {graph.roles.peers[name] for name in ("s0", "s1", "s2", "sink")}
+    ring.crash(rng.choice(sorted({*graph.roles.peers.values(), *graph.roles.followers.values()} - apart)))
     return ring
 
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synergy_nb.assembly import PeerConfig, SynergyPeer, _profiles
+from synergy_nb.assembly import PeerConfig, SynergyPeer
+from synergy_nb.lifecycle.ways import _profiles
 from synergy_nb.overlay.entries import Entry
 from synergy_nb.overlay.streams import Streams
 from synergy_nb.plan.parts import Profile

@@ -9,14 +9,14 @@ import msgspec
 import pytest
 
 from synergy_nb.algorithms.availability import PlacementConfig
-from synergy_nb.algorithms.session.messages import TakeOver
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.dataflow.streams.deployments import Deployment, Role
 from synergy_nb.events import DegreeChosen, PlacementCompleted, TakenOver
 from synergy_nb.explanation import Explanation
 from synergy_nb.graph import ComponentGraph, Hop, Use
-from synergy_nb.placements import check_placement
+from synergy_nb.lifecycle.messages import TakeOver
 from synergy_nb.plan import Plan, source
+from synergy_nb.plan.placements import check_placement
 from synergy_nb.widgets.report import report as page_of
 from tests.simulated import Ring
 
@@ -38,14 +38,7 @@ def graph(peers: dict[str, str]) -> ComponentGraph:
 
 def established(ring: Ring, backups: dict[str, tuple[str, ...]] | None = None) -> list[str]:
     """An application ``r`` of peer 0; gives what its set-up came to."""
-    answers: list[str] = []
-    session = ring.synergy["peer-0"].session
-    ring.simulation.call(
-        "peer-0",
-        lambda: session.establish(
-            "r", plan(), graph(PEERS), {}, answers.append, backups=BACKUPS if backups is None else backups
-        ),
-    )
+    answers = ring.establish("peer-0", "r", plan(), graph(PEERS), BACKUPS if backups is None else backups)
     ring.run(3.0)
     return answers
 
@@ -109,7 +102,7 @@ def test_the_death_of_a_backup_harms_nobody() -> None:
     ring.run(6.0)
     assert ring.status("r") == "running"
     assert at(ring) == PEERS
-    assert ring.synergy["peer-0"].session.graph("r").backups == {"o0": ("peer-4",), "o1": ("peer-4",)}  # type: ignore[union-attr]
+    assert ring.synergy["peer-0"].session.graph("r").roles.backups == {"o0": ("peer-4",), "o1": ("peer-4",)}  # type: ignore[union-attr]
     stopped(ring)
 
 
@@ -347,9 +340,9 @@ def test_whatever_dies_nothing_is_overbooked_leaked_or_executed_twice(seed: int)
             graph = each.session.graph(request)
             assert graph is not None
             found = {name: [at for at, of, what in ring.deployed if (of, what) == (request, name)] for name in names}
-            assert found == {name: [graph.peers[name]] for name in names}, f"{request} of {address}"
-            for name, peers in graph.backups.items():
-                assert not {graph.peers[name]} & set(peers)
+            assert found == {name: [graph.roles.peers[name]] for name in names}, f"{request} of {address}"
+            for name, peers in graph.roles.backups.items():
+                assert not {graph.roles.peers[name]} & set(peers)
                 assert set(peers) <= ring.synergy.keys()
     for address, each in list(ring.synergy.items()):
         for request in sorted(each.session.applications):  # those that failed keep their results

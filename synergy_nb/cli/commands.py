@@ -186,7 +186,7 @@ def run(
         keys = secrets(key or [])
     with bad_input(str(plan)):
         check(parsed, peers=count, keys=keys)
-    from synergy_nb.placements import check_placement
+    from synergy_nb.plan.placements import check_placement
 
     with bad_input(str(plan)):
         check_placement(parsed, placement, count)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
 from synergy_nb.events.base import Event, Severity
+from synergy_nb.states import Status
 
 __all__ = [
     "ENDINGS",
@@ -66,7 +67,7 @@ class ApplicationRunning(Event, frozen=True, gc=False):
 class ApplicationEnded(Event, frozen=True, gc=False):
     """Base of the four ends of an application; ``reason`` is empty where there is nothing to explain."""
 
-    status: ClassVar[str]
+    status: ClassVar[Status]
 
     reason: str = ""
 
@@ -74,31 +75,31 @@ class ApplicationEnded(Event, frozen=True, gc=False):
 class ApplicationFinished(ApplicationEnded, frozen=True, gc=False):
     """Its sources and sinks have reached their end."""
 
-    status: ClassVar[str] = "finished"
+    status: ClassVar[Status] = Status.FINISHED
 
 
 class ApplicationStopped(ApplicationEnded, frozen=True, gc=False):
     """Its user stopped it."""
 
-    status: ClassVar[str] = "stopped"
+    status: ClassVar[Status] = Status.STOPPED
 
 
 class ApplicationFailed(ApplicationEnded, frozen=True, gc=False):
     """It cannot go on."""
 
-    status: ClassVar[str] = "failed"
+    status: ClassVar[Status] = Status.FAILED
     severity: ClassVar[Severity] = Severity.ERROR
 
 
 class ApplicationRejected(ApplicationEnded, frozen=True, gc=False):
     """It was not admitted."""
 
-    status: ClassVar[str] = "rejected"
+    status: ClassVar[Status] = Status.REJECTED
     severity: ClassVar[Severity] = Severity.WARNING
 
 
 #: Status with which an application ends to the event that says so.
-ENDINGS: Final[Mapping[str, type[ApplicationEnded]]] = {
+ENDINGS: Final[Mapping[Status, type[ApplicationEnded]]] = {
     each.status: each for each in (ApplicationFinished, ApplicationStopped, ApplicationFailed, ApplicationRejected)
 }
 

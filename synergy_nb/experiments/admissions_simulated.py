@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from synergy_nb.algorithms.composition import CompositionConfig
-from synergy_nb.assembly import PeerConfig, SynergyPeer
+from synergy_nb.assembly import Machine, PeerConfig, SynergyPeer
 from synergy_nb.events import GraphSelected
 from synergy_nb.experiments.answers import Answer
 from synergy_nb.graph import Report
@@ -47,10 +47,10 @@ class _World:
         self.peers: dict[str, SynergyPeer] = {}
         composition = CompositionConfig(late=LATE)
         for number, name in enumerate(names):
-            peer = SynergyPeer(name, PeerConfig(name, cores=cores, seed=number, composition=composition))
-            peer.probing.overheads = Overheads.known({stage: each for stage, each in stages.items() if stage != LINK})
-            peer.probing.overheads.together = SPAN
-            peer.session.impacts.server = max(cores, 1.0)
+            overheads = Overheads.known({stage: each for stage, each in stages.items() if stage != LINK})
+            overheads.together = SPAN
+            machine = Machine(server=max(cores, 1.0), overheads=overheads)
+            peer = SynergyPeer(name, PeerConfig(name, cores=cores, seed=number, composition=composition), machine)
             self.peers[name] = peer
             self.simulation.add(peer.peer)
         assemble([each.pastry for each in self.peers.values()], seed=1)

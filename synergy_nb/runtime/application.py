@@ -24,7 +24,6 @@ from synergy_nb.plan.units import duration
 from synergy_nb.runtime.feeds import Feed, Rows, items, supply
 from synergy_nb.runtime.leftovers import open_windows
 from synergy_nb.runtime.requests import (
-    LASTING,
     ApplicationState,
     ClusterError,
     Dropped,
@@ -38,6 +37,7 @@ from synergy_nb.runtime.requests import (
 from synergy_nb.runtime.results import Results
 from synergy_nb.runtime.rows import row_reader
 from synergy_nb.runtime.telling import tells
+from synergy_nb.states import LASTING
 from synergy_nb.uncovered import told, uncovered
 
 __all__ = ["AsyncApplication"]
@@ -101,21 +101,21 @@ class AsyncApplication:
     @property
     def graph(self) -> dict[str, str]:
         """Component graph λ: operator id to the name of its peer."""
-        return {operator: self.cluster.name(address) for operator, address in self.last.peers.items()}
+        return {operator: self.cluster.name(address) for operator, address in self.last.roles.peers.items()}
 
     @property
     def backups(self) -> dict[str, list[str]]:
         """Replication graph ρ: of what is replicated, operator id to the names of its backups' peers."""
         name = self.cluster.name
-        return {operator: [name(address) for address in peers] for operator, peers in self.last.backups.items()}
+        return {operator: [name(address) for address in peers] for operator, peers in self.last.roles.backups.items()}
 
     @property
     def notices(self) -> list[str]:
         """Notices for the user: what replicas do not cover, rows that a loop has taken, windows that were cut short."""
         said = []
-        if self.last.backups:
-            alone = uncovered(self.graph, self.last.backups, self.cluster.name(self.origin))
-            said.append(told(list(self.last.backups), alone))
+        if self.last.roles.backups:
+            alone = uncovered(self.graph, self.last.roles.backups, self.cluster.name(self.origin))
+            said.append(told(list(self.last.roles.backups), alone))
         if self._looped:
             rows = readable.counted(self._looped, "row")
             said.append(f"{rows} went to a loop over the application: results() and head() give the others")
@@ -424,7 +424,7 @@ class AsyncApplication:
             await self.cluster.ask(self.origin, "stop", pack(Name(self.id)))
 
     async def _feed(self, operator: str, rows: Rows) -> None:
-        asked, host = self.plan.operators[operator], self.last.peers[operator]
+        asked, host = self.plan.operators[operator], self.last.roles.peers[operator]
         reader = row_reader(self.plan, operator)
         feed, supplying = supply(rows, reader)
         name, ended = asked.params["name"], f"{self.id} takes no more rows: it has ended"
@@ -462,7 +462,7 @@ class AsyncApplication:
             task.cancel()
         if collect and not self.stopped:
             if self.last.status in LASTING:
-                self._open = await open_windows(self.cluster.ask, self.id, self.plan, self.last.peers)
+                self._open = await open_windows(self.cluster.ask, self.id, self.plan, self.last.roles.peers)
             with contextlib.suppress(ClusterError):  # an origin that has gone keeps nothing
                 await self.cluster.ask(self.origin, "halt", pack(Name(self.id)))
                 await asyncio.gather(*(self._collect(sink) for sink in self.plan.sinks))

@@ -10,8 +10,9 @@ import msgspec
 from synergy_nb.plan.units import nearest
 from synergy_nb.readable import seconds, share
 from synergy_nb.runtime.application import AsyncApplication
-from synergy_nb.runtime.requests import LASTING, ApplicationState, ClusterError
+from synergy_nb.runtime.requests import ApplicationState, ClusterError
 from synergy_nb.runtime.tables import as_html, as_text
+from synergy_nb.states import LASTING
 
 __all__ = ["Applications", "UnknownApplication", "chosen"]
 
@@ -126,7 +127,7 @@ def _row(name: str, entry: Entry) -> Sequence[str]:
         f"{state.status}: {short}" if short else state.status,
         _delay(held.plan.qos.delay, state),
         ", ".join(f"{record['tuples']:,}" for record in state.qos.values()) or "-",
-        ", ".join(sorted({held.cluster.name(address) for address in state.peers.values()})) or "-",
+        ", ".join(sorted({held.cluster.name(address) for address in state.roles.peers.values()})) or "-",
         f'cluster.stop("{name}")' if state.status in LASTING else "-",
     )
 

@@ -20,8 +20,8 @@ from synergy_nb.delays import refused_delay
 from synergy_nb.events import Event, decode_events
 from synergy_nb.events.table import Events
 from synergy_nb.explanation import Explanation
-from synergy_nb.placements import check_placement
 from synergy_nb.plan import Plan
+from synergy_nb.plan.placements import check_placement
 from synergy_nb.plan.units import duration
 from synergy_nb.readable import readable
 from synergy_nb.runtime.application import AsyncApplication
@@ -33,7 +33,6 @@ from synergy_nb.runtime.moves import MOVES_WITHIN
 from synergy_nb.runtime.notices import Notices, watched
 from synergy_nb.runtime.progress import Progress
 from synergy_nb.runtime.requests import (
-    LASTING,
     ApplicationState,
     ClusterError,
     Known,
@@ -53,6 +52,7 @@ from synergy_nb.runtime.rows import row_reader
 from synergy_nb.runtime.spark import Sparks, unavailable
 from synergy_nb.runtime.submission import a_peer_of, check_submission, strangers
 from synergy_nb.runtime.telling import tells
+from synergy_nb.states import LASTING
 
 __all__ = ["AsyncCluster"]
 

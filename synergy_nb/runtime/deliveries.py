@@ -5,16 +5,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from synergy_nb.dataflow.streams.values import ORIGIN, Point
 from synergy_nb.runtime.host import Host
-from synergy_nb.runtime.requests import LASTING, ApplicationState, Fetch, Fetched, Push, Pushed, pack, unpack
+from synergy_nb.runtime.requests import Fetch, Fetched, Push, Pushed, pack, unpack
+from synergy_nb.states import LASTING, Status
 
 __all__ = ["POLL", "Deliveries"]
 
 SOURCE_START: Final = 3.0  # seconds that tuples for a source may come before it starts
 POLL: Final = 8.0  # seconds after which a waiting request is answered with the state as it is
+
+
+class Known(Protocol):
+    """An application that was submitted at this peer."""
+
+    @property
+    def status(self) -> Status:
+        """The state of the application."""
 
 
 class Deliveries:
@@ -27,10 +36,10 @@ class Deliveries:
     loop
         The event loop of the peer.
     known
-        Returns the state of an application that was submitted here, by its id; raises ValueError for any other id.
+        Returns the record of an application that was submitted here, by its id; raises ValueError for any other id.
     """
 
-    def __init__(self, host: Host, loop: asyncio.AbstractEventLoop, known: Callable[[str], ApplicationState]) -> None:
+    def __init__(self, host: Host, loop: asyncio.AbstractEventLoop, known: Callable[[str], Known]) -> None:
         self._host = host
         self._loop = loop
         self._known = known

@@ -66,7 +66,7 @@ class Host(Protocol):
 
 
 class Factory(Protocol):
-    """Makes a peer and its host for a runtime; it may add to ``runtime.operations`` and set ``runtime.on_down``."""
+    """Makes a peer and its host for a runtime; it may add to ``runtime.operations`` and to the lists of listeners."""
 
     def __call__(self, runtime: PeerRuntime, config: Mapping[str, Any], /) -> tuple[Peer, Host]: ...
 
@@ -95,10 +95,10 @@ class PeerRuntime:
         Name to coroutine function ``(payload) -> answer``: what clients may request. ``ping`` gives the payload back,
         ``journal`` the events since a sequence number (MessagePack in and out), ``area`` lays a wide area
         (:meth:`~synergy_nb.runtime.widearea.WideArea.to_bytes`; nothing for none) over the peer's links.
-    on_down
-        Called with the address of each peer whose link failed, or None.
-    on_trouble
-        Called with each :class:`~synergy_nb.events.PeerTrouble` of the journal, or None.
+    on_down : list of callables (address)
+        Told of each peer whose link failed.
+    on_trouble : list of callables (event)
+        Told of each :class:`~synergy_nb.events.PeerTrouble` of the journal.
     messages : int
         Control messages that the peer has sent.
     links, journal, peer, host, loop
@@ -125,8 +125,8 @@ class PeerRuntime:
             "journal": self._journal,
             "area": self._area,
         }
-        self.on_down: Callable[[str], None] | None = None
-        self.on_trouble: Callable[[Event], None] | None = None
+        self.on_down: list[Callable[[str], None]] = []
+        self.on_trouble: list[Callable[[Event], None]] = []
         self.links = Links(
             address,
             connect,
@@ -211,8 +211,9 @@ class PeerRuntime:
 
     def _note(self, event: Event) -> None:
         self.journal.append(event)
-        if isinstance(event, PeerTrouble) and self.on_trouble is not None and not self._closed:
-            self.on_trouble(event)
+        if isinstance(event, PeerTrouble) and not self._closed:
+            for listener in self.on_trouble:
+                listener(event)
 
     # -- inside: the peer ----------------------------------------------------------------------------------------
 
@@ -303,8 +304,9 @@ class PeerRuntime:
     def _on_link_down(self, address: str, reason: str) -> None:
         ends = "://" not in address or reason.startswith(REPLACED)  # clients come and go
         self.record(LinkClosed if ends else LinkBroken, address, reason=reason)
-        if self.on_down is not None and not self._closed:
-            self.on_down(address)
+        if not self._closed:
+            for listener in self.on_down:
+                listener(address)
 
     async def _on_request(self, _sender: str, operation: str, payload: bytes) -> bytes:
         handler = self.operations.get(operation)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from synergy_nb.errors import SynergyError
 from synergy_nb.explanation import Explanation
+from synergy_nb.graph import Roles
 
 __all__ = [
-    "LASTING",
     "ApplicationState",
     "ClusterError",
     "Dropped",
@@ -37,8 +37,6 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-#: States of an application that has not ended.
-LASTING: Final = frozenset({"composing", "running"})
 
 
 class ClusterError(SynergyError, RuntimeError):
@@ -107,13 +105,11 @@ class ApplicationState(msgspec.Struct, frozen=True):
     Parameters
     ----------
     status
-        ``composing``, ``running``, ``finished``, ``failed``, ``rejected`` or ``stopped``.
+        The :class:`~synergy_nb.states.Status` of the application.
     reason
         Why, where that is to be explained.
-    peers
-        Component graph λ: operator id to peer address.
-    backups
-        Replication graph ρ: of what is replicated, operator id to the addresses of its backups.
+    roles
+        Who executes what; empty before it runs.
     setup
         Seconds from submission to the start of the sources; 0 before.
     qos
@@ -127,8 +123,7 @@ class ApplicationState(msgspec.Struct, frozen=True):
     application: str
     status: str
     reason: str = ""
-    peers: dict[str, str] = {}
-    backups: dict[str, tuple[str, ...]] = {}
+    roles: Roles = Roles()
     setup: float = 0.0
     qos: dict[str, dict[str, Any]] = {}
     late: dict[str, int] = {}

@@ -16,10 +16,11 @@ from typing import Any, Final
 
 import msgspec
 
-from synergy_nb.assembly import PeerConfig, SynergyPeer
+from synergy_nb.assembly import Machine, PeerConfig, SynergyPeer
 from synergy_nb.events import LateRows, PeerTrouble, encode_events
 from synergy_nb.graph import Place, Report
-from synergy_nb.overheads import LINK
+from synergy_nb.lifecycle.request import Request
+from synergy_nb.overheads import LINK, Overheads
 from synergy_nb.overlay.entries import Entry
 from synergy_nb.peer import Peer
 from synergy_nb.placements import decided, warm
@@ -38,7 +39,6 @@ from synergy_nb.runtime.moves import Moving
 from synergy_nb.runtime.notices import Teller
 from synergy_nb.runtime.profiles import Profiles
 from synergy_nb.runtime.requests import (
-    LASTING,
     ApplicationState,
     Dropped,
     Hosts,
@@ -58,6 +58,7 @@ from synergy_nb.runtime.requests import (
 from synergy_nb.runtime.sinks import Quality
 from synergy_nb.runtime.spark import SparkHost
 from synergy_nb.signatures import Segment
+from synergy_nb.states import LASTING, UNDECIDED
 
 __all__ = ["FACTORY", "Service", "make"]
 
@@ -65,7 +66,6 @@ FACTORY: Final = "synergy_nb.runtime.service:make"
 LEAST_PRIORITY: Final = 19  # of a thread, as nice(1) counts
 MEASURE: Final = 0.5  # seconds between two measurements of a sink
 DECIDED: Final = 130.0  # seconds after which one that waits for a decision is answered all the same
-REMEMBERED: Final = 1000  # applications submitted here; beyond, those that ended first are forgotten, and their results
 
 
 def make(runtime: PeerRuntime, config: Mapping[str, Any]) -> tuple[Peer, Service]:
@@ -82,9 +82,39 @@ def make(runtime: PeerRuntime, config: Mapping[str, Any]) -> tuple[Peer, Service
     seed = parsed.seed ^ zlib.crc32(runtime.address.encode())
     components = (*parsed.components, PART) if spark else parsed.components
     parsed = msgspec.structs.replace(parsed, name=parsed.name or runtime.name, seed=seed, components=components)
-    service = Service(runtime, SynergyPeer(runtime.address, parsed), keys)
+    overheads = Overheads()
+    overheads.together = SPAN
+
+    def bandwidth_from(upstream: str) -> float:
+        """Bytes/s of a virtual link: as configured, or less in a wide area that is laid over the links."""
+        shape = runtime.links.shape
+        return parsed.bandwidth if shape is None else min(parsed.bandwidth, shape(upstream)[1])
+
+    around = Machine(bandwidth_from, server=max(parsed.cores, 1.0), overheads=overheads)  # one thread executes
+    service = Service(runtime, SynergyPeer(runtime.address, parsed, around), keys)
     service.host.hosting.memory.limit = memory
     return service.synergy.peer, service
+
+
+class _Measured:
+    """What is measured of an application that was submitted at this peer.
+
+    Attributes
+    ----------
+    unfinished : set of str
+        Sinks that have not seen the end of their streams.
+    qos : dict
+        Sink to its last measurement.
+    late : dict
+        Source to the number of rows that came too late.
+    """
+
+    __slots__ = ("late", "qos", "unfinished")
+
+    def __init__(self, plan: Plan) -> None:
+        self.unfinished = set(plan.sinks)
+        self.qos: dict[str, dict[str, Any]] = {}
+        self.late: dict[str, int] = {}
 
 
 class Service:
@@ -103,10 +133,7 @@ class Service:
     def __init__(self, runtime: PeerRuntime, synergy: SynergyPeer, keys: Mapping[str, bytes]) -> None:
         self.runtime = runtime
         self.synergy = synergy
-        self._states: dict[str, ApplicationState] = {}
-        self._submitted: dict[str, float] = {}
-        self._plans: dict[str, bytes] = {}
-        self._unfinished: dict[str, set[str]] = {}  # sinks that have not seen the end of their streams
+        self._of: dict[str, _Measured] = {}  # by request of this peer
         self._changed = asyncio.Condition()
         self._tasks: set[asyncio.Task[None]] = set()
         self._counters: Counters | None = None
@@ -128,8 +155,6 @@ class Service:
             spark=self.spark,
             overheads=synergy.probing.overheads,
         )
-        synergy.probing.overheads.together = SPAN
-        synergy.session.impacts.server = max(synergy.ledger.cores, 1.0)  # one thread, whatever share is promised
         overheads = synergy.probing.overheads
         self.calibration = Calibration(runtime.loop, runtime.clock, overheads, lambda: self.host.occupied)
         self.calibration.start()
@@ -140,10 +165,9 @@ class Service:
             lambda name: runtime.call(streams.forget, name),
         )
         self.measuring = Measuring(runtime, lambda: (synergy.ledger.cores, synergy.ledger.load), self._at_work)
-        synergy.ledger.bandwidth_from = self._bandwidth_from
         if PART in synergy.config.components:
             synergy.spark = self.spark.offer
-            synergy.on_parts = self._has_parts
+            synergy.ways.on_parts.append(lambda _application: self._notify())  # a Spark server may be needed
         synergy.pastry.on_joined.append(self._notify)
         synergy.directory.on_confirmed.append(self._notify)
         operations: dict[str, Callable[[bytes], Any]] = {
@@ -171,16 +195,16 @@ class Service:
             "warm": self._warm,
         }
         runtime.operations.update(operations)
-        runtime.on_down = self._link_down
+        runtime.on_down.append(self._link_down)
         self._teller = Teller(runtime.send_data)
-        runtime.on_trouble = self._teller.tell
+        runtime.on_trouble.append(self._teller.tell)
 
     # -- for the driver ------------------------------------------------------------------------------------------
 
     def carry_out(self, instruction: msgspec.Struct) -> None:
         """Do what the peer's protocols ask for."""
         if isinstance(instruction, Report):
-            self._report(instruction)
+            self._notify()
         elif isinstance(instruction, Place):
             self._keep(self.runtime.loop.create_task(self._place(instruction)))
         else:
@@ -202,26 +226,6 @@ class Service:
 
     # -- what becomes of applications ----------------------------------------------------------------------------
 
-    def _report(self, report: Report) -> None:
-        before = self._states.get(report.application)
-        if before is None:
-            return
-        setup = before.setup
-        if report.status == "running" and not setup:
-            setup = self.runtime.now - self._submitted[report.application]
-        peers, backups = report.peers or before.peers, report.backups or before.backups
-        self._states[report.application] = msgspec.structs.replace(
-            before, status=report.status, reason=report.reason, peers=peers, backups=backups, setup=setup
-        )
-        self._notify()
-
-    def _has_parts(self, application: str) -> None:
-        """Let whoever submitted an application know that a Spark server is needed."""
-        state = self._states.get(application)
-        if state is not None and not self.spark.ready:
-            self._states[application] = msgspec.structs.replace(state, needs_spark=True)
-            self._notify()
-
     def _prepared(self, application: str, operator: str) -> None:
         self.runtime.loop.call_soon(self._into_peer, self.synergy.session.component_ready, application, operator)
 
@@ -238,31 +242,24 @@ class Service:
         self._into_peer(self.synergy.session.reader_failed, application, operator, reader, reason)
 
     def _finished(self, application: str, operator: str) -> None:
-        waiting = self._unfinished.get(application)
-        if waiting is None:
+        of = self._of.get(application)
+        if of is None:
             return
-        waiting.discard(operator)
-        if not waiting:
+        of.unfinished.discard(operator)
+        if not of.unfinished:
             self.runtime.loop.call_soon(self._into_peer, self.synergy.session.finished, application)
 
     def _measured(self, application: str, operator: str, _measured: Quality) -> None:
-        state = self._states.get(application)
-        if state is None:
+        of = self._of.get(application)
+        if of is None:
             return
-        record = self.host.qos(application, operator)
-        self._states[application] = msgspec.structs.replace(state, qos={**state.qos, operator: record})
+        record = of.qos[operator] = self.host.qos(application, operator)
         delay = record["delay_mean_s"]
         if delay is not None:
             self._into_peer(self.synergy.session.measured, application, delay)
 
     def _into_peer(self, function: Callable[..., Any], *arguments: Any) -> None:
         self.runtime.call(function, *arguments)
-
-    def _bandwidth_from(self, upstream: str) -> float:
-        """Of the virtual link from another peer: as configured, or less in a wide area that is laid over the links."""
-        shape = self.runtime.links.shape
-        configured = self.synergy.config.bandwidth
-        return configured if shape is None else min(configured, shape(upstream)[1])
 
     def _link_down(self, address: str) -> None:
         """A link that failed is a reason to send again, and to ask whether its other end is alive."""
@@ -279,8 +276,8 @@ class Service:
             stats
             for stats in self.host.stats()
             if stats["kind"] != "sink"
-            or (state := self._states.get(stats["application"])) is None
-            or state.status in LASTING
+            or (request := self.synergy.requests.get(stats["application"])) is None
+            or request.status in LASTING
         ]
         self._profiles.note(found)
         self._into_peer(self._note_loads, self.host.signatures())
@@ -304,7 +301,7 @@ class Service:
         return sample(previous, self._counters, pings)
 
     async def _place(self, order: Place) -> None:
-        self._into_peer(self.synergy.composition.decided, await asyncio.to_thread(decided, order))
+        self._into_peer(self.synergy.resilient.placed, await asyncio.to_thread(decided, order))
 
     async def _warm(self, payload: bytes) -> bytes:
         """Load what resilient placement takes, in a thread that gives way to all others, and answer at once."""
@@ -362,96 +359,93 @@ class Service:
 
     async def _submit(self, payload: bytes) -> bytes:
         asked = unpack(payload, Submit)
-        application = asked.application
-        if application in self._states:
+        application, requests = asked.application, self.synergy.requests
+        if application in requests:
             raise ValueError(f"application: {application!r}; expected a name that is not in use")
         plan = Plan.from_bytes(asked.plan)
         check_memory(plan, on_peers(plan, spark=self.synergy.spark is not None), self.host.hosting.memory.limit)
-        self._forget()
-        self._states[application] = ApplicationState(application, "composing")
-        self._submitted[application] = self.runtime.now
-        self._plans[application] = asked.plan
-        self._unfinished[application] = set(plan.sinks)
+        self._of[application] = _Measured(plan)
         if self.synergy.spark is not None:
             self.synergy.spark = self.spark.offer
-        self.runtime.call(self.synergy.submit, application, plan, asked.placement)
+        self.runtime.call(requests.submit, application, plan, asked.placement)
+        for forgotten in self._of.keys() - requests.keys():
+            del self._of[forgotten]
         return pack(await self._composed(application))
 
     async def _composed(self, application: str) -> ApplicationState:
         """What became of an application, once that is decided, or Spark is wanted that is not there."""
+        request = self.synergy.requests[application]
 
         def decided() -> bool:
-            state = self._states[application]
-            return state.status != "composing" or (state.needs_spark and not self.spark.ready)
+            return request.state not in UNDECIDED or (request.on_spark and not self.spark.ready)
 
         await self._until(decided, DECIDED)
-        return self._states[application]
+        return self._state_of(request)
 
     async def _decision(self, payload: bytes) -> bytes:
-        return pack(await self._composed(self._known(payload).application))
+        return pack(await self._composed(self._known(payload).name))
 
     async def _spark_news(self, payload: bytes) -> bytes:
         self.spark.told(unpack(payload, SparkNews))
         return b""
 
-    def _forget(self) -> None:
-        """Make room for one more application."""
-        while len(self._states) >= REMEMBERED:
-            ended = next((name for name, state in self._states.items() if state.status not in LASTING), None)
-            if ended is None:
-                return
-            self.runtime.call(self.synergy.stop, ended)
-            for known in (self._states, self._submitted, self._plans, self._unfinished):
-                known.pop(ended, None)
-
-    def _known(self, payload: bytes) -> ApplicationState:
+    def _known(self, payload: bytes) -> Request:
         return self._submission(unpack(payload, Name).application)
 
-    def _submission(self, name: str) -> ApplicationState:
-        state = self._states.get(name)
-        if state is None:
+    def _submission(self, name: str) -> Request:
+        request = self.synergy.requests.get(name)
+        if request is None:
             raise ValueError(f"application: {name!r}; expected one that was submitted at {self.runtime.name}")
-        return state
+        return request
+
+    def _state_of(self, request: Request) -> ApplicationState:
+        """What is known of an application."""
+        of = self._of[request.name]
+        return ApplicationState(
+            request.name,
+            request.status.value,
+            request.reason,
+            request.roles,
+            0.0 if request.began is None else request.began - request.submitted,
+            dict(of.qos),
+            dict(of.late),
+            needs_spark=request.on_spark and not self.spark.ready,
+        )
 
     async def _application(self, payload: bytes) -> bytes:
-        return pack(self._known(payload))
+        return pack(self._state_of(self._known(payload)))
 
     async def _applications(self, payload: bytes) -> bytes:
         known = set(unpack(payload, Known).plans)
         listed = [
-            Submitted(state, b"" if name in known else self._plans[name], self._submitted[name])
-            for name, state in self._states.items()
+            Submitted(self._state_of(each), b"" if each.name in known else each.plan.to_bytes(), each.submitted)
+            for each in self.synergy.requests.values()
         ]
         return pack(Listed(listed))
 
     async def _wait(self, payload: bytes) -> bytes:
-        name = self._known(payload).application
-        await self._until(lambda: self._states[name].status not in LASTING, POLL)
-        return pack(self._states[name])
+        request = self._known(payload)
+        await self._until(lambda: request.status not in LASTING, POLL)
+        return pack(self._state_of(request))
 
     async def _stop(self, payload: bytes) -> bytes:
-        state = self._known(payload)
-        self.runtime.call(self.synergy.stop, state.application)
-        if state.status in LASTING or state.status == "finished":  # its results have gone
-            self._report(Report(state.application, "stopped"))
-        return pack(self._states[state.application])
+        request = self._known(payload)
+        self.runtime.call(self.synergy.requests.stop, request.name)
+        return pack(self._state_of(request))
 
     async def _halt(self, payload: bytes) -> bytes:
         """Have the sinks of an application take no more tuples, so that their last measurement is of what they keep."""
-        self.host.halt(self._known(payload).application)
+        self.host.halt(self._known(payload).name)
         return b""
 
     async def _release(self, payload: bytes) -> bytes:
         """Forget the results of an application that has finished: whoever asked for it has them all."""
-        state = self._known(payload)
-        if state.status == "finished":
-            self.runtime.call(self.synergy.stop, state.application)
+        self.runtime.call(self.synergy.requests.collected, self._known(payload).name)
         return b""
 
     async def _dropped(self, payload: bytes) -> bytes:
         told = unpack(payload, Dropped)
-        state = self._submission(told.application)
-        self._states[told.application] = msgspec.structs.replace(state, late={**state.late, told.source: told.rows})
+        self._of[self._submission(told.application).name].late[told.source] = told.rows
         self.runtime.record(LateRows, told.application, operator=told.source, dropped=told.rows)
         return b""
 

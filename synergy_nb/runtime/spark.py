@@ -15,9 +15,9 @@ from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from synergy_nb.algorithms.engines import Offer
 from synergy_nb.dataflow.measures import Ewma
 from synergy_nb.events import Recorder, SparkDied, SparkFailed, SparkReady
+from synergy_nb.lifecycle.engines import Offer
 from synergy_nb.plan import Plan
 from synergy_nb.runtime.requests import ClusterError, SparkNews
 

@@ -12,8 +12,9 @@ from typing import Any, Final
 from synergy_nb.events import ComponentMeasurements
 from synergy_nb.plan import Plan
 from synergy_nb.readable import counted, rate, readable, seconds, share, size
+from synergy_nb.states import ENDED
 from synergy_nb.widgets.series import Readings
-from synergy_nb.widgets.values import ENDED, Component, Run
+from synergy_nb.widgets.values import Component, Run
 
 __all__ = ["STATES", "named", "pieces_of", "state", "status"]
 

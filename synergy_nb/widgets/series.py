@@ -43,9 +43,10 @@ from synergy_nb.events import (
     TakeoverBegun,
 )
 from synergy_nb.journal import Journal
+from synergy_nb.states import ENDED
 from synergy_nb.troubles import Trouble, joined, trouble
 from synergy_nb.widgets.lines import Line
-from synergy_nb.widgets.values import ENDED, Component, Flow, Peer, Run
+from synergy_nb.widgets.values import Component, Flow, Peer, Run
 
 __all__ = ["Readings"]
 

@@ -14,22 +14,23 @@ import msgspec
 from synergy_nb.account import counts
 from synergy_nb.plan import Plan
 from synergy_nb.readable import counted, rate, seconds, share
+from synergy_nb.states import ENDED, Status
 from synergy_nb.troubles import observers
 from synergy_nb.widgets.components import named, pieces_of, status
 from synergy_nb.widgets.series import Readings
-from synergy_nb.widgets.values import ENDED, Component, Flow, Peer, Run
+from synergy_nb.widgets.values import Component, Flow, Peer, Run
 
 __all__ = ["by_name", "shown_flows", "shown_peers", "standing"]
 
 WORST: Final = 8  # errors of peers that are shown
 PAST: Final = 5  # ended applications that the view of a cluster still shows
-_STATUS: Final = {  # glyph, word, tone
-    "composing": ("○", "being composed", "note"),
-    "running": ("●", "running", "good"),
-    "finished": ("✓", "finished", "good"),
-    "stopped": ("■", "stopped", "note"),
-    "failed": ("✕", "failed", "bad"),
-    "rejected": ("✕", "rejected", "bad"),
+_STATUS: Final[dict[str, tuple[str, str, str]]] = {  # glyph, word, tone
+    Status.COMPOSING: ("○", "being composed", "note"),
+    Status.RUNNING: ("●", "running", "good"),
+    Status.FINISHED: ("✓", "finished", "good"),
+    Status.STOPPED: ("■", "stopped", "note"),
+    Status.FAILED: ("✕", "failed", "bad"),
+    Status.REJECTED: ("✕", "rejected", "bad"),
 }
 
 

@@ -7,11 +7,10 @@ from typing import Final
 
 import msgspec
 
-from synergy_nb.events import ENDINGS, ComponentMeasurements
+from synergy_nb.events import ComponentMeasurements
 
-__all__ = ["ENDED", "Component", "Flow", "Mark", "Peer", "Run"]
+__all__ = ["Component", "Flow", "Mark", "Peer", "Run"]
 
-ENDED: Final = frozenset(ENDINGS)
 MARKS: Final = 40  # of an application; of more, the oldest are forgotten
 
 

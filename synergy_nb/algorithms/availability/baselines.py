@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 
 from synergy_nb.algorithms.availability.limits import Limits, NoRoom, components_of
-from synergy_nb.graph import ReplicaGraph
+from synergy_nb.graph import Roles
 from synergy_nb.plan import Plan
 
 __all__ = ["groups_of", "latency_placement", "optimal_placement", "partition_placement", "random_placement"]
@@ -40,7 +40,7 @@ def optimal_placement(
     *,
     pinned: Mapping[str, str],
     limits: Limits | None = None,
-) -> ReplicaGraph:
+) -> Roles:
     """All primaries on one random peer, all backups on ``degree - 1`` others.
 
     Parameters
@@ -78,7 +78,7 @@ def random_placement(
     *,
     pinned: Mapping[str, str],
     limits: Limits | None = None,
-) -> ReplicaGraph:
+) -> Roles:
     """Each replica on a random peer; parameters as of :func:`optimal_placement`."""
     _check(degree, peers)
 
@@ -102,7 +102,7 @@ def partition_placement(
     *,
     pinned: Mapping[str, str],
     limits: Limits | None = None,
-) -> ReplicaGraph:
+) -> Roles:
     """Each component on a random one of some groups of peers, as :func:`groups_of` makes them."""
 
     def grouped(_operator: str, _primaries: Mapping[str, str]) -> Choice:
@@ -122,7 +122,7 @@ def latency_placement(
     pinned: Mapping[str, str],
     limits: Limits | None = None,
     apart: bool = False,
-) -> ReplicaGraph:
+) -> Roles:
     """Each replica on the nearest peer; parameters as of :func:`optimal_placement`.
 
     Parameters
@@ -163,7 +163,7 @@ def _placed(
     pinned: Mapping[str, str],
     limits: Limits | None,
     choose: Callable[[str, Mapping[str, str]], Choice],
-) -> ReplicaGraph:
+) -> Roles:
     """Place operator by operator, inputs before what reads them."""
     primaries: dict[str, str] = {}
     backups: dict[str, tuple[str, ...]] = {}
@@ -182,7 +182,7 @@ def _placed(
                 backups[operator] = found[1:]
             if limits is not None:
                 limits.take(plan, operator, found, primaries)
-    return ReplicaGraph(primaries, backups)
+    return Roles(primaries, backups)
 
 
 def _nobody(_primary: str) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from synergy_nb.graph import ReplicaGraph
+from synergy_nb.graph import Roles
 from synergy_nb.plan import Plan
 
 __all__ = ["Costs", "costs", "nondominated"]
@@ -29,7 +29,7 @@ class Costs(NamedTuple):
     intra_delay: float
 
 
-def costs(plan: Plan, placed: ReplicaGraph, latency: Callable[[str, str], float]) -> Costs:
+def costs(plan: Plan, placed: Roles, latency: Callable[[str, str], float]) -> Costs:
     """Costs of a placement; streams from sources and to sinks, which are where they have to be, do not count.
 
     Parameters
@@ -49,10 +49,10 @@ def costs(plan: Plan, placed: ReplicaGraph, latency: Callable[[str, str], float]
         for name in placed.backups:
             for up in plan.upstream(name):
                 if up in placed.backups:
-                    yield plan.bandwidth(up), seconds(placed.primaries[up], placed.primaries[name])
+                    yield plan.bandwidth(up), seconds(placed.peers[up], placed.peers[name])
 
     replication = [
-        (plan.bandwidth(name), seconds(placed.primaries[name], peer))
+        (plan.bandwidth(name), seconds(placed.peers[name], peer))
         for name, peers in placed.backups.items()
         for peer in peers
     ]

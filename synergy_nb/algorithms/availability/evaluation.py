@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from synergy_nb.algorithms.availability.failures import Failures
-from synergy_nb.graph import ReplicaGraph
+from synergy_nb.graph import Roles
 
 __all__ = [
     "Estimate",
@@ -45,7 +45,7 @@ class Estimate(NamedTuple):
     error: float
 
 
-def availability(placed: ReplicaGraph | Groups, failures: Failures) -> float:
+def availability(placed: Roles | Groups, failures: Failures) -> float:
     """Probability that every component has a replica that has not failed.
 
     Parameters
@@ -89,7 +89,7 @@ def availability(placed: ReplicaGraph | Groups, failures: Failures) -> float:
     return min(max(math.fsum(sign * chance[union] for union, sign in terms.items()), 0.0), 1.0)
 
 
-def sampled_availability(placed: ReplicaGraph | Groups, failures: Failures, count: int, seed: int) -> Estimate:
+def sampled_availability(placed: Roles | Groups, failures: Failures, count: int, seed: int) -> Estimate:
     """Share of ``count`` sampled failures that the application outlives, with Wilson's 95 % bound of its error."""
     groups = _groups(placed)
     if count < 1:
@@ -188,8 +188,8 @@ def _check(peers: int, failed: int, degree: int) -> None:
 # -- inside ------------------------------------------------------------------------------------------------------------
 
 
-def _groups(placed: ReplicaGraph | Groups) -> Groups:
-    groups: Groups = placed.replicas if isinstance(placed, ReplicaGraph) else placed
+def _groups(placed: Roles | Groups) -> Groups:
+    groups: Groups = placed.replicas if isinstance(placed, Roles) else placed
     if not groups:
         raise ValueError("components: none; expected at least one that is placed")
     for name, peers in groups.items():

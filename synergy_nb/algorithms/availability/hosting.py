@@ -34,7 +34,7 @@ from synergy_nb.events import (
     ReplicasLeft,
     ReservationExpired,
 )
-from synergy_nb.graph import ReplicaGraph
+from synergy_nb.graph import Roles
 from synergy_nb.ledger import ROUNDING, Ledger
 from synergy_nb.overlay.recent import Recent
 from synergy_nb.peer import Peer, Protocol, Timer
@@ -72,13 +72,10 @@ class Hosting(Protocol):
         Whether this peer has the component of an operator of a plan.
     config
         Times.
-
-    Attributes
-    ----------
-    on_primary : callable (task bytes, operator, graph)
-        Called when this peer has been given a primary: it continues the placement.
-    on_end : callable (request, attempt)
-        Called when an attempt has ended here.
+    on_primary
+        Called with (task bytes, operator, graph) when this peer has been given a primary: it continues the placement.
+    on_end
+        Called with (request, attempt) when an attempt has ended here.
     """
 
     def __init__(
@@ -89,6 +86,8 @@ class Hosting(Protocol):
         surveying: Surveying,
         offers: Callable[[Plan, str], bool],
         config: PlacementConfig,
+        on_primary: Callable[[bytes, str, Roles], None],
+        on_end: Callable[[str, int], None],
     ) -> None:
         super().__init__(peer)
         self.ledger = ledger
@@ -96,8 +95,8 @@ class Hosting(Protocol):
         self.surveying = surveying
         self.offers = offers
         self.config = config
-        self.on_primary: Callable[[bytes, str, ReplicaGraph], None] = lambda _task, _operator, _graph: None
-        self.on_end: Callable[[str, int], None] = lambda _request, _attempt: None
+        self.on_primary = on_primary
+        self.on_end = on_end
         self._parts: dict[str, _Part] = {}
         self._ended = Recent(MEMORY)
         self.handlers = {
@@ -126,7 +125,7 @@ class Hosting(Protocol):
             task, plan = decode_task(message.task)
             if message.operator not in plan.operators:
                 raise ValueError(f"operator: {message.operator!r}; expected one of the plan")
-            if not plan.operators.keys() >= message.graph.primaries.keys() >= set(plan.upstream(message.operator)):
+            if not plan.operators.keys() >= message.graph.peers.keys() >= set(plan.upstream(message.operator)):
                 raise ValueError("graph: expected the primaries of what the operator reads")
         except (msgspec.MsgspecError, ValueError) as error:
             self.peer.record(MessageRefused, sender, message=kind, reason=str(error))
@@ -207,7 +206,7 @@ class Hosting(Protocol):
 
     def _read_from(self, plan: Plan, message: PlacementRequest | PlacementDecision) -> dict[tuple[str, str], float]:
         """Bandwidth by link and stream that a primary here reads from other peers."""
-        senders = {(message.graph.primaries[name], name) for name in plan.upstream(message.operator)}
+        senders = {(message.graph.peers[name], name) for name in plan.upstream(message.operator)}
         return {link: plan.bandwidth(link[1]) for link in senders if link[0] != self.peer.address}
 
     # -- steps 4 and 6 -----------------------------------------------------------------------------------------------
@@ -246,7 +245,7 @@ class Hosting(Protocol):
 
     def _commit_backup(self, task: Task, plan: Plan, message: PlacementDecision) -> str:
         request, operator = task.request, message.operator
-        primary = message.graph.primaries.get(operator, self.peer.address)
+        primary = message.graph.peers.get(operator, self.peer.address)
         if operator in self._parts[request].roles or primary == self.peer.address:
             return "another replica of it is here"
         if not self.offers(plan, operator):

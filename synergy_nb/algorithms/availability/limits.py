@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 
-from synergy_nb.graph import ReplicaGraph
+from synergy_nb.graph import Roles
 from synergy_nb.ledger import ROUNDING
 from synergy_nb.plan import Plan
 
@@ -69,7 +69,7 @@ class Limits:
         for link, amount in links.items():
             self._taken[link] = self._taken.get(link, 0.0) + amount
 
-    def admit(self, plan: Plan, placed: ReplicaGraph) -> None:
+    def admit(self, plan: Plan, placed: Roles) -> None:
         """Give a whole application what it needs.
 
         Raises
@@ -79,11 +79,11 @@ class Limits:
         """
         with self.whole():
             for operator in plan.operators:
-                primary, *backups = placed.replicas.get(operator, (placed.primaries[operator],))
-                possible = self.fits(plan, operator, primary, placed.primaries)
+                primary, *backups = placed.replicas.get(operator, (placed.peers[operator],))
+                possible = self.fits(plan, operator, primary, placed.peers)
                 if not possible or not all(self.fits_backup(plan, operator, primary, peer) for peer in backups):
                     raise NoRoom(f"operator {operator!r}: does not fit at {primary}, with backups at {backups}")
-                self.take(plan, operator, (primary, *backups), placed.primaries)
+                self.take(plan, operator, (primary, *backups), placed.peers)
 
     @contextmanager
     def whole(self) -> Iterator[None]:

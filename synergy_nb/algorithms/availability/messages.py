@@ -7,7 +7,7 @@ from functools import lru_cache
 import msgspec
 
 from synergy_nb.algorithms.availability.limits import components_of
-from synergy_nb.graph import ReplicaGraph
+from synergy_nb.graph import Roles
 from synergy_nb.peer import Message
 from synergy_nb.plan import Plan
 
@@ -119,7 +119,7 @@ class PlacementRequest(Message, frozen=True):
     number: int
     task: bytes
     operator: str
-    graph: ReplicaGraph
+    graph: Roles
 
 
 class PlacementReply(Message, frozen=True):
@@ -141,7 +141,7 @@ class PlacementNegotiation(Message, frozen=True):
     task: bytes
     operator: str
     upstream: str
-    graph: ReplicaGraph
+    graph: Roles
     candidates: tuple[str, ...]
 
 
@@ -152,7 +152,7 @@ class PlacementDecision(Message, frozen=True):
     task: bytes
     operator: str
     backup: bool
-    graph: ReplicaGraph
+    graph: Roles
 
 
 class PlacementReport(Message, frozen=True):
@@ -166,7 +166,7 @@ class PlacementReport(Message, frozen=True):
     request: str
     attempt: int
     operator: str
-    graph: ReplicaGraph
+    graph: Roles
     reason: str = ""
     silent: str = ""
 

@@ -30,7 +30,7 @@ import numpy as np
 from synergy_nb.algorithms.availability.evaluation import availability
 from synergy_nb.algorithms.availability.failures import Failures
 from synergy_nb.algorithms.availability.limits import Limits, NoRoom, components_of
-from synergy_nb.graph import ReplicaGraph
+from synergy_nb.graph import Roles
 from synergy_nb.plan import Plan
 
 __all__ = ["Optimum", "on_one_group", "optimum"]
@@ -45,7 +45,7 @@ Term = tuple[int, float]
 class Optimum(NamedTuple):
     """A most available placement, and its availability."""
 
-    placed: ReplicaGraph
+    placed: Roles
     availability: float
 
 
@@ -85,7 +85,7 @@ def optimum(plan: Plan, degree: int, failures: Failures, limits: Limits, *, pinn
 
 def on_one_group(
     plan: Plan, degree: int, peers: Sequence[str], limits: Limits, *, pinned: Mapping[str, str]
-) -> ReplicaGraph | None:
+) -> Roles | None:
     """A placement that needs ``degree`` peers and no more; None if there is none within limits.
 
     Parameters are as of :func:`optimum`. For peers that fail alike no placement is more available, and this is found in
@@ -213,7 +213,7 @@ class _Programme:
         self._row([(one, 1.0), (other, 1.0), (product, -1.0)], -np.inf, 1.0)
         return [(product, amount)]
 
-    def solved(self) -> ReplicaGraph | None:
+    def solved(self) -> Roles | None:
         """What is best, or None if nothing is feasible."""
         from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415 - a second that no peer needs to wait
         from scipy.sparse import csr_array  # noqa: PLC0415 - as above
@@ -239,4 +239,4 @@ class _Programme:
             primaries[name] = next(peer for peer in self.peers if found.x[self.primary[name, peer]] > 0.5)
             chosen = [peer for peer in self.peers if found.x[self.replica[name, peer]] > 0.5]
             backups[name] = tuple(peer for peer in chosen if peer != primaries[name])
-        return ReplicaGraph(primaries, backups)
+        return Roles(primaries, backups)

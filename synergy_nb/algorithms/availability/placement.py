@@ -52,10 +52,11 @@ from synergy_nb.events import (
     PlacementSubmitted,
     ReplicasLost,
 )
-from synergy_nb.graph import ReplicaGraph
+from synergy_nb.graph import Roles
 from synergy_nb.ledger import Ledger
+from synergy_nb.lifecycle.deciding import component_name
+from synergy_nb.lifecycle.ways import Found
 from synergy_nb.overlay.directory import Directory
-from synergy_nb.overlay.entries import Entry
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.peer import Peer, Protocol, Timer
@@ -63,9 +64,8 @@ from synergy_nb.plan import Plan
 
 __all__ = ["Placed", "Placement"]
 
-Placed = Callable[[ReplicaGraph | None, str], None]
+Placed = Callable[[Roles | None, str], None]
 """Is told the graphs λ and ρ, or that there are none and why."""
-Found = Mapping[str, tuple[Entry, ...]]
 MOST_TOLD: Final = 4  # missing operators that a reason names
 
 
@@ -101,7 +101,7 @@ class _Pending:
         self.candidates: dict[str, tuple[str, ...]] = {}
         self.pinned: dict[str, str] = {}
         self.failures: IndependentFailures | None = None
-        self.graph = ReplicaGraph()
+        self.graph = Roles()
         self.relays: list[PlacementNegotiation] = []
         self.timer: Timer | None = None
 
@@ -111,7 +111,7 @@ class _Standing:
 
     __slots__ = ("attempt", "graph")
 
-    def __init__(self, attempt: int, graph: ReplicaGraph) -> None:
+    def __init__(self, attempt: int, graph: Roles) -> None:
         self.attempt = attempt
         self.graph = graph
 
@@ -125,8 +125,6 @@ class Placement(Protocol):
         The peer, its resources, and how far others are.
     directory, membership
         Who has components; who is dead.
-    component_name
-        Name of an operator's component in the directory.
     offers
         Whether this peer has the component of an operator of a plan.
     config
@@ -150,7 +148,6 @@ class Placement(Protocol):
         latency: Latency,
         directory: Directory,
         membership: Membership,
-        component_name: Callable[[Plan, str], str],
         offers: Callable[[Plan, str], bool],
         config: PlacementConfig,
         failure: float = 0.0,
@@ -159,19 +156,16 @@ class Placement(Protocol):
         super().__init__(peer)
         self.directory = directory
         self.membership = membership
-        self.component_name = component_name
         self.config = config
         self.posting = Posting(peer, membership.is_dead, config)
         self.surveying = Surveying(peer, ledger, latency, membership.is_dead, config, failure, domains)
-        self.placing = Placing(peer, self.posting, self.surveying, config)
-        self.hosting = Hosting(peer, ledger, self.posting, self.surveying, offers, config)
+        self.placing = Placing(peer, self.posting, self.surveying, config, self._relay)
+        begin, end = self.placing.begin, self.placing.end
+        self.hosting = Hosting(peer, ledger, self.posting, self.surveying, offers, config, begin, end)
         self.protocols: tuple[Protocol, ...] = (self.posting, self.surveying, self.placing, self.hosting, self)
         self._pending: dict[str, _Pending] = {}
         self._standing: dict[str, _Standing] = {}
         membership.on_dead.append(self._peer_died)
-        self.placing.relay = self._relay
-        self.hosting.on_primary = self.placing.begin
-        self.hosting.on_end = self.placing.end
         self.handlers = {PlacementReport: self._reported}
 
     @property
@@ -179,7 +173,7 @@ class Placement(Protocol):
         """Requests that are being placed."""
         return frozenset(self._pending)
 
-    def graph(self, request: str) -> ReplicaGraph | None:
+    def graph(self, request: str) -> Roles | None:
         """Component graph λ and replication graph ρ of a placement of this peer that stands."""
         standing = self._standing.get(request)
         return None if standing is None else standing.graph
@@ -187,7 +181,14 @@ class Placement(Protocol):
     # -- phase 1 -------------------------------------------------------------------------------------------------------
 
     def submit(
-        self, request: str, plan: Plan, placed: Placed, *, degree: int | None = None, target: float | None = None
+        self,
+        request: str,
+        plan: Plan,
+        placed: Placed,
+        *,
+        degree: int | None = None,
+        target: float | None = None,
+        found: Found | None = None,
     ) -> None:
         """Place the replicas of an application.
 
@@ -204,6 +205,8 @@ class Placement(Protocol):
             Replication degree ϱ.
         target
             Availability asked for instead, such as 0.999.
+        found
+            Entries of the directory by name, where they are known already.
 
         Raises
         ------
@@ -222,8 +225,11 @@ class Placement(Protocol):
             raise ValueError(f"plan: {plan.name!r} has sources and sinks alone; expected an operator to replicate")
         pending = self._pending[request] = _Pending(request, plan, degree or 1, target, placed)
         self.peer.record(PlacementSubmitted, request, plan=plan.name, degree=degree, availability=target)
-        names = {self.component_name(plan, name) for name, each in plan.operators.items() if each.kind != "sink"}
-        self.directory.lookup(sorted(names), lambda found: self._discovered(pending, found), self.config.discovery)
+        if found is not None:
+            self._discovered(pending, found)
+            return
+        names = {component_name(plan, name) for name, each in plan.operators.items() if each.kind != "sink"}
+        self.directory.lookup(sorted(names), lambda entries: self._discovered(pending, entries), self.config.discovery)
 
     def _discovered(self, pending: _Pending, found: Found | None) -> None:
         if self._pending.get(pending.request) is not pending:
@@ -235,7 +241,7 @@ class Placement(Protocol):
         named = {str(entry.attributes.get("peer")): entry.host for each in found.values() for entry in each}
         hosts = {entry.host for each in found.values() for entry in each} | {own}
         for name, operator in plan.operators.items():
-            entries = found.get(self.component_name(plan, name), ())
+            entries = found.get(component_name(plan, name), ())
             able = tuple(entry.host for entry in entries if not self.membership.is_dead(entry.host))
             if operator.at is not None:
                 at = operator.at if operator.at in hosts else named.get(operator.at)
@@ -289,7 +295,7 @@ class Placement(Protocol):
             return
         pending.attempt = max(pending.attempt, int(self.peer.now * 1000)) + 1  # later than any of that name before
         pending.attempts += 1
-        pending.graph = ReplicaGraph()
+        pending.graph = Roles()
         task = Task(
             pending.request, pending.attempt, self.peer.address, plan.to_bytes(), pending.degree,
             pending.candidates, pending.pinned,
@@ -313,9 +319,9 @@ class Placement(Protocol):
         pending = self._pending.get(message.request)
         if pending is None or pending.attempt != message.attempt:
             return
-        known = pending.graph.peers
+        known = pending.graph.addresses
         pending.graph = pending.graph.merged(message.graph)
-        for address in sorted(pending.graph.peers - known):
+        for address in sorted(pending.graph.addresses - known):
             self.membership.watch(address)
         if message.reason:
             if message.silent:
@@ -326,7 +332,7 @@ class Placement(Protocol):
         for each in relays:
             if not self._relay(each):
                 self.placing.negotiated(each)
-        complete = pending.graph.primaries.keys() == pending.plan.operators.keys()
+        complete = pending.graph.peers.keys() == pending.plan.operators.keys()
         if complete and pending.graph.backups.keys() == set(components_of(pending.plan)):
             self._complete(pending)
 
@@ -336,7 +342,7 @@ class Placement(Protocol):
         pending = self._pending.get(task.request)
         if pending is None or task.origin != self.peer.address or pending.attempt != task.attempt:
             return False
-        to = pending.graph.primaries.get(plan.upstream(message.operator)[0])
+        to = pending.graph.peers.get(plan.upstream(message.operator)[0])
         if to is None:
             pending.relays.append(message)
         elif to != self.peer.address:
@@ -353,7 +359,7 @@ class Placement(Protocol):
         request, graph = pending.request, pending.graph
         reached = None if pending.failures is None else availability(graph, pending.failures)
         self.peer.record(PlacementCompleted, request, attempt=pending.attempt, degree=pending.degree,
-                         primaries=graph.primaries, backups={name: list(each) for name, each in graph.backups.items()},
+                         primaries=graph.peers, backups={name: list(each) for name, each in graph.backups.items()},
                          availability=reached)  # fmt: skip
         if reached is not None and pending.target is not None and reached < pending.target:
             reason = f"availability {reached:.6g} is less than {pending.target:g}, for peers had no room for more"
@@ -370,7 +376,7 @@ class Placement(Protocol):
         """Tell every host what it has, now and every so often."""
         if self._standing.get(request) is not standing:
             return
-        for address in sorted(standing.graph.peers):
+        for address in sorted(standing.graph.addresses):
             operators = tuple(sorted(standing.graph.at(address)))
             self.peer.send(address, PlacementKept(request, standing.attempt, operators))
         self.peer.after(self.config.refresh, self._keep, request, standing)
@@ -385,7 +391,7 @@ class Placement(Protocol):
 
     def _peer_died(self, address: str) -> None:
         for pending in list(self._pending.values()):
-            if address in pending.graph.peers:
+            if address in pending.graph.addresses:
                 pending.avoid.add(address)
                 self._again(pending, f"{address} died")
         for request, standing in self._standing.items():
@@ -403,7 +409,7 @@ class Placement(Protocol):
             return
         self._pending[pending.request] = pending
         pending.attempt += 1  # what is still reported of the last one is not wanted any more
-        pending.graph = ReplicaGraph()
+        pending.graph = Roles()
         pause = self.peer.rng.uniform(0.0, self.config.answer)
         pending.timer = self.peer.after(pause, self._attempt, pending)
 
@@ -421,12 +427,12 @@ class Placement(Protocol):
         if pending.timer is not None:
             pending.timer.cancel()
             pending.timer = None
-        for address in pending.graph.peers:
+        for address in pending.graph.addresses:
             self.membership.unwatch(address)
         del self._pending[pending.request]
 
-    def _withdraw(self, request: str, attempt: int, graph: ReplicaGraph) -> None:
-        for address in sorted(graph.peers | {self.peer.address}):
+    def _withdraw(self, request: str, attempt: int, graph: Roles) -> None:
+        for address in sorted(graph.addresses | {self.peer.address}):
             self.peer.send(address, PlacementWithdrawn(request, attempt, ""))
 
     def release(self, request: str) -> bool:

@@ -39,7 +39,7 @@ from synergy_nb.algorithms.availability.posting import Posting
 from synergy_nb.algorithms.availability.selection import agreed, ordered
 from synergy_nb.algorithms.availability.surveying import Link, Surveying
 from synergy_nb.events import CandidatePassed, MessageRefused, PlacementNegotiated, ReplicaDecided
-from synergy_nb.graph import ReplicaGraph
+from synergy_nb.graph import Roles
 from synergy_nb.peer import Message, Peer, Protocol
 
 __all__ = ["Placing"]
@@ -65,7 +65,7 @@ class _Hop:
 
     __slots__ = ("data", "graph", "operator", "over", "plan", "steps", "task")
 
-    def __init__(self, data: bytes, operator: str, graph: ReplicaGraph) -> None:
+    def __init__(self, data: bytes, operator: str, graph: Roles) -> None:
         self.data = data
         self.task, self.plan = decode_task(data)
         self.operator = operator
@@ -80,14 +80,14 @@ class _Hop:
     @property
     def used(self) -> frozenset[str]:
         """Peers of replicas of the application, as far as they are decided."""
-        primaries = self.graph.primaries
+        primaries = self.graph.peers
         return self.graph.hosts.union(primaries[name] for name in components_of(self.plan) if name in primaries)
 
     @property
     def single(self) -> frozenset[str]:
         """Peers whose death ends the application: its origin, and those of sources and sinks as far as is known."""
         replicated = components_of(self.plan)
-        places = {**self.task.pinned, **self.graph.primaries}
+        places = {**self.task.pinned, **self.graph.peers}
         return frozenset({self.task.origin, *(peer for name, peer in places.items() if name not in replicated)})
 
     def needs(self, peer: str) -> float:
@@ -117,24 +117,28 @@ class Placing(Protocol):
         Sends messages; knows links.
     config
         Times.
-
-    Attributes
-    ----------
-    relay : callable (PlacementNegotiation) -> bool
-        Takes a negotiation to the peer that decides, if that is another one; False if it is for this peer.
+    relay
+        Takes a negotiation to the peer that decides, if that is another one; gives False if it is for this peer.
     """
 
-    def __init__(self, peer: Peer, posting: Posting, surveying: Surveying, config: PlacementConfig) -> None:
+    def __init__(
+        self,
+        peer: Peer,
+        posting: Posting,
+        surveying: Surveying,
+        config: PlacementConfig,
+        relay: Callable[[PlacementNegotiation], bool],
+    ) -> None:
         super().__init__(peer)
         self.posting = posting
         self.surveying = surveying
         self.config = config
-        self.relay: Callable[[PlacementNegotiation], bool] = lambda _message: False
+        self.relay = relay
         self._hops: dict[tuple[str, int], dict[str, _Hop]] = {}
         self._talks: dict[tuple[str, int], _Talks] = {}
         self.handlers = {PlacementNegotiation: self._negotiation}
 
-    def begin(self, task: bytes, operator: str, graph: ReplicaGraph) -> None:
+    def begin(self, task: bytes, operator: str, graph: Roles) -> None:
         """Place what follows from an operator whose primary is here; from nothing, where none is named."""
         hop = _Hop(task, operator, graph)
         self._hops.setdefault(hop.key, {})[operator] = hop
@@ -230,14 +234,14 @@ class Placing(Protocol):
                 if address != self.peer.address and hop.operator:
                     self.surveying.took(address, hop.plan.bandwidth(hop.operator))
                 self._tell(hop, name, "primary", address, used, order, passed, links)
-                hop.graph = ReplicaGraph({**hop.graph.primaries, name: address}, hop.graph.backups)
+                hop.graph = Roles({**hop.graph.peers, name: address}, hop.graph.backups)
                 return
             passed.append((address, self._passed(hop, name, address, answer)))
         raise self._nobody(f"the primary of {name}", passed, set(hop.task.for_primary(name)) - links.keys())
 
     def _decide(self, hop: _Hop, name: str) -> Steps:
         """Tell the peer that accepted a primary that it is to host it."""
-        address = hop.graph.primaries[name]
+        address = hop.graph.peers[name]
         answer: PlacementReply | None = yield self._post(
             address, lambda number: PlacementDecision(number, hop.data, name, backup=False, graph=hop.graph)
         )
@@ -248,7 +252,7 @@ class Placing(Protocol):
 
     def _negotiate(self, hop: _Hop, name: str, upper: str, order: Sequence[str]) -> Steps:
         """Tell the peer that decides on an operator which candidates this one would have."""
-        to = hop.graph.primaries.get(upper, hop.task.origin)
+        to = hop.graph.peers.get(upper, hop.task.origin)
         chosen = tuple(order)
         self.peer.record(PlacementNegotiated, hop.task.request, operator=name, upstream=hop.operator, to=to,
                          candidates=order[:SHOWN])  # fmt: skip
@@ -287,9 +291,9 @@ class Placing(Protocol):
             self.surveying.took(address, bandwidth)
             self._tell(hop, name, "backup", address, used, order, passed, links)
             chosen.append(address)
-            hop.graph = ReplicaGraph(hop.graph.primaries, {**hop.graph.backups, name: tuple(chosen)})
+            hop.graph = Roles(hop.graph.peers, {**hop.graph.backups, name: tuple(chosen)})
         if not chosen:
-            hop.graph = ReplicaGraph(hop.graph.primaries, {**hop.graph.backups, name: ()})
+            hop.graph = Roles(hop.graph.peers, {**hop.graph.backups, name: ()})
 
     # -- what several steps share --------------------------------------------------------------------------------------
 

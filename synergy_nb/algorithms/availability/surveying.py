@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from synergy_nb.algorithms.availability.failures import IndependentFailures
 from synergy_nb.algorithms.availability.messages import PlacementConfig, Survey, Surveyed, Task
-from synergy_nb.graph import ReplicaGraph
+from synergy_nb.graph import Roles
 from synergy_nb.ledger import Ledger
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.peer import Peer, Protocol, Timer
@@ -95,7 +95,7 @@ class Surveying(Protocol):
         """Begin with numbers that an earlier life of this peer has not used."""
         self._number = int(self.peer.now * 1000)
 
-    def worth_asking(self, task: Task, operators: Iterable[str], graph: ReplicaGraph) -> list[str]:
+    def worth_asking(self, task: Task, operators: Iterable[str], graph: Roles) -> list[str]:
         """Peers whose links matter for operators: this one, those that have to or may well be chosen, and the nearest.
 
         Which of those that were never measured come first differs from peer to peer.
@@ -104,7 +104,7 @@ class Surveying(Protocol):
         names = list(operators)
         candidates = {peer for name in names for peer in task.candidates[name]}
         first = {peer for name in names if len(found := task.for_primary(name)) == 1 for peer in found}
-        first = {own} | first | graph.peers & candidates
+        first = {own} | first | graph.addresses & candidates
         others = sorted(candidates - first, key=lambda peer: zlib.crc32(f"{own}/{peer}".encode()))
         return [*sorted(first), *self.latency.nearest(others, self.config.surveyed)]
 

@@ -16,9 +16,8 @@ capacity and
 graphs,
    discards those against conditions 2.1-2.4 and takes the one of least φ (equation 2.5), or a faster one that balances
    the load nearly as well.
-5. *Session set-up* is the business of the session that composition is given; a graph that is refused there gives way
-to the
-   next best.
+5. *Session set-up* is the business of the application's lifecycle (:mod:`synergy_nb.lifecycle`); a graph that cannot be
+   set up gives way to the next best.
 
 Choice of candidates. The probing ratio gives the share of an operator's candidates that is probed: those that would add
 least to φ, by what the directory and data that came along say they have left, or the nearest, or any. Where several
@@ -32,9 +31,9 @@ divides its weight among its children, and what is dropped or returned gives its
 
 from __future__ import annotations
 
-from synergy_nb.algorithms.composition.messages import CompositionConfig, component_name
+from synergy_nb.algorithms.composition.messages import CompositionConfig
 from synergy_nb.algorithms.composition.policies import POLICIES
 from synergy_nb.algorithms.composition.probing import Probing
-from synergy_nb.algorithms.composition.selection import Composition, Establish
+from synergy_nb.algorithms.composition.selection import Composition
 
-__all__ = ["POLICIES", "Composition", "CompositionConfig", "Establish", "Probing", "component_name"]
+__all__ = ["POLICIES", "Composition", "CompositionConfig", "Probing"]

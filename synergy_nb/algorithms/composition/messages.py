@@ -11,7 +11,6 @@ from synergy_nb.errors import door
 from synergy_nb.graph import Hop
 from synergy_nb.peer import Message, Traced
 from synergy_nb.plan import Plan
-from synergy_nb.plan.catalogue import KINDS
 from synergy_nb.projection import ProjectionConfig
 
 __all__ = [
@@ -21,10 +20,9 @@ __all__ = [
     "CompositionConfig",
     "Dropped",
     "Probe",
+    "ProbedRequest",
     "Release",
-    "Request",
     "Returned",
-    "component_name",
     "decode_request",
     "encode_request",
 ]
@@ -34,17 +32,6 @@ OBJECTIVES: Final = ("balance", "delay")
 SHARING: Final = ("off", "live", "all")
 DEPLOYMENT: Final = ("off", "collocated", "nearest", "random")
 UNIT: Final = 1 << 48  # weight of one source; divides evenly enough for any budget
-
-
-def component_name(plan: Plan, operator: str) -> str:
-    """Directory name of the components that can execute an operator: its kind, and for a source its connector.
-
-    A delay that names a component is executed by ``delay:NAME``. All parts on Spark are executed by ``spark``. What
-    gives a running stream is not looked up by such a name.
-    """
-    asked = plan.operators[operator]
-    which = asked.params.get(KINDS[asked.kind].component) if asked.kind in KINDS else None
-    return f"{asked.kind}:{which}" if which else asked.kind
 
 
 class CompositionConfig(msgspec.Struct, frozen=True):
@@ -156,7 +143,7 @@ class CompositionConfig(msgspec.Struct, frozen=True):
                 raise ValueError(f"{field}: {getattr(self, field)} s; expected more than 0")
 
 
-class Request(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class ProbedRequest(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """What every probe of a request carries.
 
     Parameters
@@ -270,7 +257,7 @@ encode_request = msgspec.msgpack.Encoder().encode
 
 
 @lru_cache(maxsize=512)
-def decode_request(data: bytes) -> tuple[Request, Plan]:
+def decode_request(data: bytes) -> tuple[ProbedRequest, Plan]:
     """The request that a probe carries, and its plan; cached, for all its probes at a peer carry the same bytes.
 
     Raises
@@ -278,7 +265,7 @@ def decode_request(data: bytes) -> tuple[Request, Plan]:
     ValueError
         If these are no request and plan, or do not belong together.
     """
-    request = msgspec.msgpack.decode(data, type=Request)
+    request = msgspec.msgpack.decode(data, type=ProbedRequest)
     plan = Plan.from_bytes(request.plan)
     offered = {operator for operator, peers in request.candidates.items() if peers}
     if request.candidates.keys() != plan.operators.keys() or not plan.operators.keys() - set(request.deploy) <= offered:

@@ -1,4 +1,4 @@
-"""A request at its origin, until it is decided, and what its graphs are held to (section 2.3.1, step 4)."""
+"""What the origin of a request knows by its probes, and what graphs are held to (section 2.3.1, step 4)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import math
 from typing import Final
 
 from synergy_nb.algorithms.composition.messages import Dropped
-from synergy_nb.algorithms.composition.ways import Way
-from synergy_nb.graph import ComponentGraph, Hop
+from synergy_nb.graph import ComponentGraph, Hop, Roles
+from synergy_nb.lifecycle.deciding import Decided
+from synergy_nb.lifecycle.request import Request
+from synergy_nb.lifecycle.ways import Way
 from synergy_nb.peer import Timer
 from synergy_nb.plan import Plan
 from synergy_nb.readable import share
@@ -18,20 +20,28 @@ UNITS: Final = {"processing capacity": " cores", "bandwidth": " bytes/s", "delay
 
 
 class Pending:
-    """A request at its origin."""
+    """What is known by probes of a request that is not decided yet.
+
+    Parameters
+    ----------
+    of
+        The request.
+    decided
+        Takes the answer.
+    """
 
     __slots__ = (
         "attempt",
+        "decided",
         "deploy",
         "dropped",
         "graphs",
         "heard",
+        "of",
         "paths",
-        "placed",
-        "plan",
         "probed",
+        "proposed",
         "qualified",
-        "request",
         "round",
         "stage",
         "timer",
@@ -39,16 +49,14 @@ class Pending:
         "tried",
         "unqualified",
         "way",
-        "ways",
         "why",
     )
 
-    def __init__(self, request: str, plan: Plan, *, placed: bool = False) -> None:
-        self.request = request
-        self.plan = plan  # as it was asked for
-        self.placed = placed  # by the driver
-        self.way = Way(plan)  # how it is being composed
-        self.ways: list[Way] | None = None  # other ways, once it is known which there are
+    def __init__(self, of: Request, decided: Decided) -> None:
+        self.of = of
+        self.decided = decided
+        self.proposed: Roles | None = None  # by others
+        self.way: Way | None = None  # that these rounds are about
         self.attempt = 0  # rounds of probes so far: peers know them by number
         self.round = 0  # of the present way
         self.stage = 0  # of deployment
@@ -64,6 +72,16 @@ class Pending:
         self.tried = 0  # graphs that were to be set up, this attempt
         self.qualified: list[tuple[float, ComponentGraph]] = []
         self.timer: Timer | None = None
+
+    @property
+    def request(self) -> str:
+        """Id of the request."""
+        return self.of.name
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that is to be composed: the present way to run what was asked for."""
+        return self.of.way.plan
 
     def summary(self) -> str:
         """Which conditions failed where, most frequent first."""

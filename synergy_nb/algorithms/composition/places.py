@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from synergy_nb.algorithms.composition.messages import Request
+from synergy_nb.algorithms.composition.messages import ProbedRequest
 from synergy_nb.graph import Hop
 from synergy_nb.plan import Plan
 from synergy_nb.plan.parts import PART
@@ -38,7 +38,7 @@ def deployable(plan: Plan, operator: str) -> bool:
 
 
 def places(
-    request: Request,
+    request: ProbedRequest,
     plan: Plan,
     operator: str,
     path: Sequence[Hop],
@@ -88,7 +88,7 @@ def _upstream_first(plan: Plan, operator: str) -> bool:
     return plan.selectivity(operator) <= 1.0
 
 
-def _candidates(request: Request, operators: Sequence[str]) -> list[str]:
+def _candidates(request: ProbedRequest, operators: Sequence[str]) -> list[str]:
     """Candidates of operators, in an order that the request decides."""
     found = {address for operator in operators for address in request.candidates.get(operator, ())}
     return sorted(found, key=lambda address: zlib.crc32(f"{request.request}/{request.attempt}/{address}".encode()))

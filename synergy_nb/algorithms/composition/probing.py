@@ -19,16 +19,16 @@ from synergy_nb.algorithms.composition.messages import (
     CompositionConfig,
     Dropped,
     Probe,
+    ProbedRequest,
     Release,
-    Request,
     Returned,
-    component_name,
     decode_request,
 )
 from synergy_nb.algorithms.composition.pending import exceeds
 from synergy_nb.events import MessageOutdated, MessageRefused, ProbeAccepted, ProjectedImpact, ReservationExpired
 from synergy_nb.graph import Hop, late
 from synergy_nb.ledger import ROUNDING, Ledger
+from synergy_nb.lifecycle.deciding import component_name
 from synergy_nb.overheads import HOP, Overhead, Overheads, quantile, together
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.overlay.recent import Latest
@@ -67,24 +67,23 @@ class Probing(Protocol):
         Measured latencies to other peers, in seconds.
     config
         Parameters; only its times matter here, the rest travels with the request.
+    offers
+        Directory names of the components that this peer has.
+    overheads
+        Time that items take at this peer beside the processing of their tuples, as its driver measures it.
+    project
+        Gives the execution time of a component here and its impact on the applications here, see
+        :meth:`~synergy_nb.lifecycle.impact.Impacts.project`.
+    running
+        Gives, for (application, operator), the seconds from a source until a tuple is done by a component of this peer;
+        None if it has no such component.
+    known
+        Gives the addresses of other peers, neighbours in the overlay first.
 
     Attributes
     ----------
-    offers : set of str
-        Directory names of the components that this peer has.
     probes : int
         Probes that it has processed.
-    project : callable (request, plan, operator, beside, so_far) -> (float, list of Impact)
-        Execution time of a component here with all that it waits for, and the impact on the applications here; by
-        default the processing time that the plan profiles, and none.
-    running : callable (application, operator) -> float or None
-        Seconds from a source until a tuple is done by a component of this peer; None if it has no such component.
-    hosts : callable (component name) -> bool
-        Whether a component that this peer does not offer may be deployed here.
-    overheads : Overheads
-        The time that items take at this peer beside the processing of their tuples, as its driver measures it.
-    known : callable () -> sequence of str
-        Addresses of other peers, neighbours in the overlay first.
     """
 
     def __init__(
@@ -92,19 +91,23 @@ class Probing(Protocol):
         peer: Peer,
         ledger: Ledger,
         latency: Latency,
-        config: CompositionConfig | None = None,
+        config: CompositionConfig,
+        offers: Iterable[str],
+        overheads: Overheads | None,
+        project: Project,
+        running: Callable[[Provider], float | None],
+        known: Callable[[], Sequence[str]],
     ) -> None:
         super().__init__(peer)
         self.ledger = ledger
         self.latency = latency
-        self.config = config or CompositionConfig()
-        self.offers: set[str] = set()
+        self.config = config
+        self.offers = set(offers)
         self.probes = 0
-        self.project: Project = lambda _request, plan, operator, _beside, _so_far: (plan.processing_time(operator), [])
-        self.running: Callable[[Provider], float | None] = lambda _component: None
-        self.hosts: Callable[[str], bool] = lambda _name: True
-        self.known: Callable[[], Sequence[str]] = tuple
-        self.overheads = Overheads()
+        self.project = project
+        self.running = running
+        self.known = known
+        self.overheads = overheads or Overheads()
         self._heard: dict[str, tuple[float, float]] = {}  # peer to cores that it has left, and when it said so
         self._held: dict[str, tuple[int, Timer]] = {}
         self._seen: dict[str, set[tuple[str, tuple[tuple[str, str], ...]]]] = {}
@@ -181,7 +184,7 @@ class Probing(Protocol):
             self.peer.send(request.origin, Returned(name, request.attempt, path, probe.weight))
 
     def _check(
-        self, request: Request, plan: Plan, probe: Probe, before: Hop | None
+        self, request: ProbedRequest, plan: Plan, probe: Probe, before: Hop | None
     ) -> tuple[Hop, list[Impact], Dropped | None]:
         """Conditions of step 2: the hop as it would be, the impact on others, and the first condition that fails."""
         name, operator, ledger = request.request, probe.operator, self.ledger
@@ -206,7 +209,6 @@ class Probing(Protocol):
             processing += overhead.mean
             variance += overhead.variance
         hop = Hop(operator, address, capacity, bandwidth, processing, transmission, variance)
-
         via = tuple({hop.peer for hop in probe.path})
 
         def dropped(
@@ -253,12 +255,12 @@ class Probing(Protocol):
             return dropped("QoS impact", victim.limit or 0.0, victim.after, str(victim))
         return hop, impacts, None
 
-    def _offered(self, request: Request, plan: Plan, operator: str) -> bool:
+    def _offered(self, request: ProbedRequest, plan: Plan, operator: str) -> bool:
         """Whether this peer has a component of an operator, or may be given one by this request."""
         if plan.operators[operator].kind == TAP:
             return False
         name = component_name(plan, operator)
-        return name in self.offers or (operator in request.deploy and self.hosts(name))
+        return name in self.offers or operator in request.deploy
 
     def _given_by(self, plan: Plan, operator: str) -> float | None:
         """Seconds from its source until a tuple of a running stream is here; None if the operator is no such stream."""
@@ -283,7 +285,7 @@ class Probing(Protocol):
 
     def propagate(
         self,
-        request: Request,
+        request: ProbedRequest,
         plan: Plan,
         data: bytes,
         operators: Sequence[str],
@@ -304,7 +306,9 @@ class Probing(Protocol):
                 weights[operator, address] = weights.get((operator, address), 0) + part
                 self.peer.send(address, Probe(data, operator, path, budget // many, part, self.peer.now))
 
-    def _choose(self, request: Request, plan: Plan, operator: str, path: tuple[Hop, ...], budget: int) -> list[str]:
+    def _choose(
+        self, request: ProbedRequest, plan: Plan, operator: str, path: tuple[Hop, ...], budget: int
+    ) -> list[str]:
         """Candidates of an operator to probe: as many as ratio and budget allow.
 
         Where several routes of the plan meet, all probers choose alike, and more than the budget says if it is down to
@@ -352,7 +356,7 @@ class Probing(Protocol):
         return sorted(candidates, key=drawn)[:many]
 
     def _adds(
-        self, request: Request, plan: Plan, operator: str, path: tuple[Hop, ...], *, alike: bool
+        self, request: ProbedRequest, plan: Plan, operator: str, path: tuple[Hop, ...], *, alike: bool
     ) -> Callable[[str], float]:
         """What a candidate would add to φ (equation 2.5) after ``path``: by what it has left, as data or directory say.
 
@@ -378,7 +382,7 @@ class Probing(Protocol):
         return adds
 
     def _places(
-        self, request: Request, plan: Plan, operator: str, path: tuple[Hop, ...], *, meets: bool
+        self, request: ProbedRequest, plan: Plan, operator: str, path: tuple[Hop, ...], *, meets: bool
     ) -> Sequence[str]:
         """Where a component may be deployed that is missing."""
         if self.config.deployment == "collocated":
@@ -410,14 +414,14 @@ class Probing(Protocol):
             else:
                 waiting.weights.pop((operator, sender), None)
 
-    def _await(self, request: Request) -> _Waiting:
+    def _await(self, request: ProbedRequest) -> _Waiting:
         waiting = self._waiting.get(request.request)
         if waiting is None or waiting.attempt < request.attempt:
             waiting = self._waiting[request.request] = _Waiting(request.attempt, {})
             self.peer.after(self.config.acknowledgement, self._unacknowledged, request, waiting)
         return waiting
 
-    def _unacknowledged(self, request: Request, waiting: _Waiting) -> None:
+    def _unacknowledged(self, request: ProbedRequest, waiting: _Waiting) -> None:
         """Tell the origin of next hops that have not answered, so that it need not wait for what they were given.
 
         Should only the answer have been lost, their weight is counted twice and the origin decides early, on fewer

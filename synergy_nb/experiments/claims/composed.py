@@ -41,7 +41,7 @@ from typing import Final
 
 import msgspec
 
-from synergy_nb.assembly import PeerConfig, SynergyPeer
+from synergy_nb.assembly import Machine, PeerConfig, SynergyPeer
 from synergy_nb.dataflow.measures import Ewma
 from synergy_nb.dataflow.streams.deployments import Deployment
 from synergy_nb.events import Event
@@ -299,12 +299,11 @@ def _peers(topology: Topology, workload: Workload, scenario: Scenario, seed: int
         offers = workload.offers(address)
         own = seed * 1_000_003 + number
         settings = PeerConfig(address, offers, cores, seed=own, pings=scenario.pings, composition=config, tracing=False)
-        peers[address] = each = SynergyPeer(address, settings)
-        _equip(each, topology, address, cores)
+        peers[address] = SynergyPeer(address, settings, _machine(topology, address, cores, settings))
     return peers
 
 
-def _equip(each: SynergyPeer, topology: Topology, address: str, cores: float) -> None:
+def _machine(topology: Topology, address: str, cores: float, settings: PeerConfig) -> Machine:
     """Let a peer know the network, and how fast it is itself."""
 
     def bandwidth_from(upstream: str) -> float:
@@ -317,8 +316,5 @@ def _equip(each: SynergyPeer, topology: Topology, address: str, cores: float) ->
         others = [peer for peer in topology.peers if peer != address]
         return heapq.nsmallest(NEAREST, others, key=lambda peer: topology.delay(address, peer))
 
-    each.ledger.bandwidth_from = bandwidth_from
-    each.session.impacts.processing = processing
-    each.probing.latency = _Known(topology, address)
-    if each.config.composition.deployment == "nearest":
-        each.probing.known = nearest
+    known = nearest if settings.composition.deployment == "nearest" else None
+    return Machine(bandwidth_from, processing, latency=_Known(topology, address), nearest=known)

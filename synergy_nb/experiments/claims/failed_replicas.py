@@ -27,7 +27,7 @@ from synergy_nb.experiments.claims.replicas import Requests, mean, placements, w
 from synergy_nb.experiments.claims.setups import Setup, wholes
 from synergy_nb.experiments.claims.sweeps import algorithms
 from synergy_nb.experiments.claims.verdicts import at_all, near
-from synergy_nb.graph import ReplicaGraph
+from synergy_nb.graph import Roles
 
 __all__ = ["CLAIMED", "ratios"]
 
@@ -59,7 +59,7 @@ def ratios(given: Requests, algorithm: str, failed: int, samples: int, kind: str
     return [Point(x, algorithm, f"{name} {kind}", value) for name, value in found.items()]
 
 
-def _lost_replicas(graph: ReplicaGraph, place: dict[str, int], down: Any) -> tuple[Any, Any]:
+def _lost_replicas(graph: Roles, place: dict[str, int], down: Any) -> tuple[Any, Any]:
     """Share of failed replicas, and whether the application is available, for each failure that was drawn."""
     groups = np.array([[place[peer] for peer in peers] for peers in graph.replicas.values()])
     failed = down[:, groups]  # (failures, components, replicas)

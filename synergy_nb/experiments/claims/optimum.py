@@ -20,7 +20,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Final, NamedTuple, cast
 
-from synergy_nb.algorithms.composition import component_name
 from synergy_nb.experiments.claims.claim import Cell, Check, Claim, Panel
 from synergy_nb.experiments.claims.composed import Composed
 from synergy_nb.experiments.claims.measured import Measured
@@ -30,6 +29,7 @@ from synergy_nb.experiments.claims.sweeps import SIMULATED, algorithms, scenario
 from synergy_nb.experiments.claims.verdicts import near
 from synergy_nb.experiments.measures import quantile
 from synergy_nb.graph import ComponentGraph, Hop
+from synergy_nb.lifecycle.deciding import component_name
 from synergy_nb.plan import Plan
 from synergy_nb.plan.sharing import TAP
 

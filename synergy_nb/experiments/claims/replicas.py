@@ -17,7 +17,7 @@ import math
 import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 from synergy_nb.algorithms.availability import (
@@ -30,8 +30,8 @@ from synergy_nb.algorithms.availability import (
     partition_placement,
     random_placement,
 )
-from synergy_nb.assembly import PeerConfig, SynergyPeer
-from synergy_nb.graph import ReplicaGraph
+from synergy_nb.assembly import Machine, PeerConfig, SynergyPeer
+from synergy_nb.graph import Roles
 from synergy_nb.overlay.assembled import assemble
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.builder import Stream
@@ -156,7 +156,7 @@ def world(given: Requests, seed: int) -> World:
 
 
 @lru_cache(maxsize=64)
-def placements(given: Requests, algorithm: str, seed: int) -> Mapping[str, ReplicaGraph]:
+def placements(given: Requests, algorithm: str, seed: int) -> Mapping[str, Roles]:
     """Where an algorithm places the replicas of each request; those that it cannot place are left out.
 
     Parameters
@@ -180,7 +180,7 @@ def placements(given: Requests, algorithm: str, seed: int) -> Mapping[str, Repli
     return dict(_decided(met, given, algorithm, random.Random(f"{algorithm}/{seed}")))
 
 
-def _decided(met: World, given: Requests, algorithm: str, rng: random.Random) -> Iterator[tuple[str, ReplicaGraph]]:
+def _decided(met: World, given: Requests, algorithm: str, rng: random.Random) -> Iterator[tuple[str, Roles]]:
     """Placements by one that knows everything, request by request."""
     peers, degree, delay = met.topology.peers, given.degree, met.topology.delay
     limits = met.limits() if given.limits or algorithm == "optimum" else None
@@ -208,7 +208,7 @@ def _decided(met: World, given: Requests, algorithm: str, rng: random.Random) ->
 
 def _optimum(
     plan: Plan, degree: int, met: World, limits: Limits, pinned: Mapping[str, str], rng: random.Random
-) -> ReplicaGraph:
+) -> Roles:
     """A placement on one group, than which none is better; without any, one by latency."""
     peers = met.topology.peers
     for _ in range(TRIES):
@@ -223,7 +223,7 @@ def _optimum(
     return found
 
 
-def simulated(met: World, degree: int, seed: int) -> dict[str, ReplicaGraph]:
+def simulated(met: World, degree: int, seed: int) -> dict[str, Roles]:
     """Placements by the distributed protocol, all requests submitted at once.
 
     Parameters
@@ -265,15 +265,13 @@ class Placing:
         self.met = met
         self.simulation = Simulation(seed, topology, keep_instructions=False)
         self.peers: dict[str, SynergyPeer] = {}
-        self.found: dict[str, ReplicaGraph | None] = {}
+        self.found: dict[str, Roles | None] = {}
         self._asked: set[str] = set()
         for number, (address, cores) in enumerate(topology.cores.items()):
             own = seed * 1_000_003 + number
             config = PeerConfig(address, COMPONENTS, cores, seed=own, pings=4.0, tracing=False)
-            self.peers[address] = each = SynergyPeer(address, config)
-            each.ledger.bandwidth_from = lambda upstream, address=address: (  # type: ignore[misc]
-                topology.bandwidth(upstream, address)
-            )
+            machine = Machine(bandwidth_from=partial(topology.bandwidth, to=address))
+            self.peers[address] = each = SynergyPeer(address, config, machine)
             self.simulation.add(each.peer)
         rings = [each.pastry for each in self.peers.values()]
         assemble(rings, rtt=lambda one, other: 2.0 * topology.delay(one, other), seed=seed)
@@ -288,7 +286,7 @@ class Placing:
         assert protocol is not None
         self._asked.add(name)
 
-        def placed(graph: ReplicaGraph | None, _: str) -> None:
+        def placed(graph: Roles | None, _: str) -> None:
             self.found[name] = graph
 
         plan = self.met.plans[name]

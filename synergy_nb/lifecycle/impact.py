@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from synergy_nb.algorithms.session.components import Component, ComponentId, Components
-from synergy_nb.algorithms.session.records import Member
 from synergy_nb.ledger import Ledger
+from synergy_nb.lifecycle.components import Component, ComponentId, Components
+from synergy_nb.lifecycle.engines import Offer
+from synergy_nb.lifecycle.records import Member
 from synergy_nb.plan import Plan
 from synergy_nb.plan.parts import PART
 from synergy_nb.projection import Application, Impact, Load, Local, ProjectionConfig, impacts, refused
@@ -29,27 +30,44 @@ class Impacts:
     ----------
     components, members, ledger
         Of the peer's session.
-
-    Attributes
-    ----------
-    config : ProjectionConfig or None
+    config
         How impact is projected; None: not at all.
-    processing : callable (plan, operator) -> float
-        Processing time τ of a component at this peer, seconds.
-    server : float or None
+    spark
+        Gives what this peer knows of the Spark that it can use; None: it has none.
+    processing
+        Gives the processing time τ of (plan, operator) at this peer, seconds.
+    server
         Cores of what executes one tuple after the other, of which loads are shares; None: all that the peer promises.
         Live, it is a thread, which does a second of work in a second even where the peer promises a quarter of a core:
         a tuple then waits for a share λτ of the time, and not for four times as much.
     """
 
-    def __init__(self, components: Components, members: Mapping[str, Member], ledger: Ledger) -> None:
-        self.config: ProjectionConfig | None = None
-        self.processing: Callable[[Plan, str], float] = Plan.processing_time
-        self.server: float | None = None
+    def __init__(
+        self,
+        components: Components,
+        members: Mapping[str, Member],
+        ledger: Ledger,
+        config: ProjectionConfig | None = None,
+        spark: Callable[[], Offer | None] = lambda: None,
+        processing: Callable[[Plan, str], float] = Plan.processing_time,
+        server: float | None = None,
+    ) -> None:
+        self.config = config
+        self.server = server
+        self._spark = spark
+        self._processing = processing
         self._components = components
         self._members = members
         self._ledger = ledger
         self._known: dict[str, Application] = {}
+
+    def processing(self, plan: Plan, operator: str) -> float:
+        """Processing time τ of a component here, seconds: of a part on Spark by the micro-batches that are measured."""
+        asked, offer = plan.operators[operator], self._spark()
+        if asked.kind != PART or offer is None:
+            return self._processing(plan, operator)
+        batches: int = asked.params["batches"]
+        return max(plan.processing_time(operator), batches * offer.micro_batch)
 
     def project(
         self, request: str, plan: Plan, operator: str, beside: Sequence[str], so_far: float

@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 The origin of an application knows who shares its streams: their origins say so before they start
-(:class:`~synergy_nb.algorithms.session.messages.Share`), unless what they ask for has moved meanwhile. Whenever its
+(:class:`~synergy_nb.lifecycle.messages.Share`), unless what they ask for has moved meanwhile. Whenever its
 graph changes, it tells these origins where its components are, and who keeps copies of them (:class:`Elsewhere`), until
 they have heard (:class:`Heeded`). Each of them makes a graph of its own of that, and everybody who takes part in it
 learns it: the readers read from the new place, and the peers of components and copies know who reads.
@@ -20,22 +20,23 @@ from typing import Any, Final
 
 import msgspec
 
-from synergy_nb.algorithms.session.changing import AGAIN, Changes
-from synergy_nb.algorithms.session.messages import Elsewhere, End, Graph, Heeded, SessionConfig
-from synergy_nb.algorithms.session.moving import Moves
-from synergy_nb.algorithms.session.records import Owned, maker_of, placed
-from synergy_nb.algorithms.session.takeover import TakeOvers
 from synergy_nb.events import SharedStreamMoved
-from synergy_nb.graph import Report, Use
+from synergy_nb.graph import Use
+from synergy_nb.lifecycle.changing import AGAIN, Changes
+from synergy_nb.lifecycle.messages import Elsewhere, End, Graph, Heeded, SessionConfig
+from synergy_nb.lifecycle.moving import Moves
+from synergy_nb.lifecycle.records import maker_of, placed
+from synergy_nb.lifecycle.request import Request
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.peer import Message, Peer
 from synergy_nb.plan import Plan
-from synergy_nb.plan.parts import expanded
 from synergy_nb.plan.sharing import TAP
+from synergy_nb.states import State
 
 __all__ = ["Sharers"]
 
 GONE: Final = -1  # epoch of an answer: who shares has ended
+CHANGING: Final = (State.TAKING_OVER, State.MOVING)
 DEAD: Final = 1 << 60  # later than any epoch: the origin has died
 
 
@@ -61,8 +62,8 @@ class Sharers:
         Times.
     owned
         Applications that it leads.
-    takeovers, moves
-        What else changes the applications that it leads.
+    moves
+        Moves of the applications that it leads.
     lost
         Called with (application, attempt, reason) when an application that this peer leads cannot go on.
     """
@@ -73,8 +74,7 @@ class Sharers:
         membership: Membership,
         changes: Changes,
         config: SessionConfig,
-        owned: Mapping[str, Owned],
-        takeovers: TakeOvers,
+        owned: Mapping[str, Request],
         moves: Moves,
         lost: Callable[[str, int, str], None],
     ) -> None:
@@ -83,7 +83,6 @@ class Sharers:
         self.changes = changes
         self.config = config
         self.owned = owned
-        self.takeovers = takeovers
         self.moves = moves
         self.lost = lost
         self._sharers: dict[str, dict[str, _Sharer]] = {}  # by application of this peer, who shares it
@@ -91,8 +90,6 @@ class Sharers:
         self._unheeded: dict[tuple[str, str], Elsewhere] = {}  # by who shares and owner, what may not have been heard
         self._heard: dict[str, dict[str, int]] = {}  # by application of this peer and owner, the epoch of what it heard
         self._later: dict[str, dict[str, tuple[str, Elsewhere]]] = {}  # the same, what it heard too early, and of whom
-        takeovers.awaits = self.awaits
-        moves.sharers = self.of
         changes.on_published.append(self._published)
         changes.on_settled.append(self.resume)
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {
@@ -107,7 +104,7 @@ class Sharers:
         for tap, uses in graph.shared.items():
             for use in uses:
                 owned = self.owned.get(use.application) if use.origin == self.peer.address else None
-                if owned is not None and (self._busy(use.application) or placed(owned.graph, use.operator) != use):
+                if owned is not None and (owned.state in CHANGING or placed(owned.graph, use.operator) != use):
                     return tap, f"{tap}: {use.operator} of {use.application} moves"
         for application in sorted({use.application for use in graph.uses if use.origin == self.peer.address}):
             if application in self.owned:
@@ -139,12 +136,6 @@ class Sharers:
         for address in sorted(graph.lenders - {self.peer.address, *graph.addresses}):
             self.peer.send(address, End(application, graph.attempt, "it has ended"))
         self.gone(application, graph.attempt)
-
-    def _busy(self, application: str) -> str:
-        """What changes an application of this peer at the moment: a take-over, a move or nothing."""
-        if application in self.takeovers.pending:
-            return "takeover"
-        return "move" if application in self.moves.pending else ""
 
     def _uses(self, application: str) -> tuple[Use, ...]:
         """Where the components of an application are that others may use."""
@@ -206,15 +197,14 @@ class Sharers:
             return
         places = {use[:4] for use in owned.graph.uses}
         moves = [use for use in graph.uses if use[:4] not in places]
-        busy = self._busy(application) if owned.running else "setup"
-        if busy == "move" and moves:
+        if owned.state is State.MOVING and moves:
             self.moves.give_up(
                 application, f"{moves[0].operator} of {owner}, which it shares, is at {moves[0].peer} now"
             )
             if application not in self.owned:
                 return
-            graph, busy = _told(owned.graph, message), ""
-        if busy or graph is None:
+            graph = _told(owned.graph, message)
+        if owned.state is not State.RUNNING or graph is None:
             self._later.setdefault(application, {})[owner] = sender, message
             return
         self._follow(application, graph)
@@ -232,7 +222,7 @@ class Sharers:
         self.changes.change(application, graph)
         self.changes.publish(application, set(before.addresses) - set(graph.addresses))
         was = {use[:2]: use.peer for use in before.uses}
-        peers = expanded(Plan.from_bytes(graph.plan), graph.peers)
+        peers = self.owned[application].roles.peers
         uses = {tap: [use[:3] for use in made] for tap, made in graph.shared.items()}
         for use in graph.uses:
             at = was.get(use[:2], use.peer)
@@ -247,8 +237,8 @@ class Sharers:
                     peers=peers,
                     uses=uses,
                 )
-        if graph.peers != before.peers:
-            self.peer.instruct(Report(application, "running", "", peers, graph.backups))
+        if graph.roles.peers != before.roles.peers:
+            self.peer.instruct(self.owned[application].report())
 
     def resume(self, application: str) -> None:
         """An application of this peer may be changed: heed what came too early."""
@@ -301,10 +291,10 @@ def _told(graph: Graph, message: Elsewhere) -> Graph | None:
     shared = {tap: tuple(sorted(follow(use) for use in uses)) for tap, uses in graph.shared.items()}
     if all(set(shared[tap]) == set(uses) for tap, uses in graph.shared.items()):
         return None
-    peers = dict(graph.peers)
+    peers = dict(graph.roles.peers)
     plan = Plan.from_bytes(graph.plan)
     for tap, uses in shared.items():
         maker = maker_of(graph, plan, tap)
         if maker is not None:
             peers[tap] = next(use.peer for use in uses if use[:2] == maker[:2])
-    return msgspec.structs.replace(graph, peers=peers, shared=shared, epoch=graph.epoch + 1)
+    return graph.changed(msgspec.structs.replace(graph.roles, peers=peers), shared=shared)

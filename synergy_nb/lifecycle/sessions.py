@@ -3,64 +3,62 @@
 Theory of operation
 -------------------
 *Set-up* (section 2.3.1, step 5). The origin v_s confirms the sinks; each peer that has been confirmed by all consumers
-of an operator commits its reservation, has the operator deployed, and confirms the operator's own inputs, so
-confirmations travel along the graph against the data and no tuple can meet a component that is not there. A source
-that has been confirmed says so to the origin; when all have, the origin starts them. A peer that cannot keep its
-promise refuses, and the origin takes the whole graph back. A part on Spark is confirmed when its query runs, which
-takes seconds: its driver says when.
+of an operator commits its reservation, has it deployed, and confirms the operator's own inputs, so no tuple can meet a
+component that is not there. A source that has been confirmed says so to the origin; when all have, the origin starts
+them. A peer that cannot keep its promise refuses, and the origin takes the whole graph back.
 
 *Sharing* (section 2.3.3). A tap of the plan stands for a stream of another application. Its producers on all peers are
 told that one more application uses them (:class:`Share`) before anything starts; a component goes when its last user
-has gone (:mod:`synergy_nb.algorithms.session.components`), whoever had it deployed. Streams are offered to others from
-when their application runs.
+has gone (:mod:`synergy_nb.lifecycle.components`), whoever had it deployed. Streams are offered once they run.
 
 *Keeping* (section 2.3.4). The origin, where the sinks are, sends the measured end-to-end execution time t̂ to all
-peers of the graph once a second (:mod:`synergy_nb.algorithms.session.feedback`). This feedback is also the lease of the
-session: a peer that hears none for a while gives its share back. The origin watches the peers of the graph through the
-failure detector.
+peers of the graph once a second (:mod:`synergy_nb.lifecycle.feedback`), and watches them through the failure detector.
+This feedback is also the lease of the session: a peer that hears none for a while gives its share back.
 
-*End.* A finished, failed or stopped application is taken back everywhere, but for the results at the sinks of one that
-was not stopped; a late message of it is refused by name.
+*End.* An application that has ended is taken back everywhere, but for the results at the sinks of one that was not
+stopped; a late message of it is refused by name.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from synergy_nb import events
-from synergy_nb.algorithms.session.changing import Changes
-from synergy_nb.algorithms.session.committing import Commitments
-from synergy_nb.algorithms.session.components import Components
-from synergy_nb.algorithms.session.deploying import Deploying, needed_by
-from synergy_nb.algorithms.session.feedback import Feedbacks
-from synergy_nb.algorithms.session.impact import Impacts
-from synergy_nb.algorithms.session.messages import (
+from synergy_nb.graph import Roles
+from synergy_nb.ledger import Ledger
+from synergy_nb.lifecycle.changing import Changes
+from synergy_nb.lifecycle.committing import Commitments
+from synergy_nb.lifecycle.components import Components
+from synergy_nb.lifecycle.deploying import Deploying, needed_by
+from synergy_nb.lifecycle.engines import Offer
+from synergy_nb.lifecycle.feedback import Feedbacks
+from synergy_nb.lifecycle.impact import Impacts
+from synergy_nb.lifecycle.messages import (
     TRACED,
     Begin,
     Confirm,
     Confirmed,
     End,
-    Feedback,
     Graph,
     Lost,
     Refused,
     SessionConfig,
     Share,
 )
-from synergy_nb.algorithms.session.moving import Moves
-from synergy_nb.algorithms.session.records import Member, Owned, plan_of
-from synergy_nb.algorithms.session.sharers import Sharers
-from synergy_nb.algorithms.session.takeover import TakeOvers
-from synergy_nb.graph import ComponentGraph, Report, Use
-from synergy_nb.ledger import Ledger
+from synergy_nb.lifecycle.moving import Moves
+from synergy_nb.lifecycle.records import Member, plan_of
+from synergy_nb.lifecycle.request import Request
+from synergy_nb.lifecycle.sharers import Sharers
+from synergy_nb.lifecycle.takeover import TakeOvers
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.recent import Latest
 from synergy_nb.overlay.streams import Streams
 from synergy_nb.peer import Peer, Protocol
 from synergy_nb.plan import Plan
-from synergy_nb.plan.parts import expanded
 from synergy_nb.plan.sharing import provider
+from synergy_nb.projection import ProjectionConfig
+from synergy_nb.states import State
 
 __all__ = ["Session"]
 
@@ -83,7 +81,9 @@ class Session(Protocol):
     streams
         Where streams are offered to others; None where they are not.
     spark
-        Whether this peer has Spark, for parts that move to it.
+        Gives what this peer knows of the Spark that it can use; None: it has none.
+    projection, processing, server
+        How impact is projected, see :class:`~synergy_nb.lifecycle.impact.Impacts`.
 
     Attributes
     ----------
@@ -93,8 +93,10 @@ class Session(Protocol):
         Projects what more would do to applications here.
     commitments : Commitments
         What this peer commits of applications that are set up.
-    on_end : callable (application)
-        Told of each application of this origin that has been taken back.
+    on_established : list of callables (request, refusal)
+        Told of each request that runs, with an empty text, or that could not be set up, with the reason.
+    on_ended : list of callables (request)
+        Told of each application of this origin that has run, or was about to, and has ended.
     """
 
     def __init__(
@@ -104,25 +106,39 @@ class Session(Protocol):
         membership: Membership,
         config: SessionConfig | None = None,
         streams: Streams | None = None,
-        spark: Callable[[], bool] = bool,
+        spark: Callable[[], Offer | None] = lambda: None,
+        projection: ProjectionConfig | None = None,
+        processing: Callable[[Plan, str], float] = Plan.processing_time,
+        server: float | None = None,
     ) -> None:
         super().__init__(peer)
         self.ledger = ledger
         self.membership = membership
         self.config = config or SessionConfig()
         self.components = Components(peer, ledger, streams)
-        self.on_end: Callable[[str], None] = lambda _application: None
+        self.on_established: list[Callable[[Request, str], None]] = []
+        self.on_ended: list[Callable[[Request], None]] = []
         self._members: dict[str, Member] = {}
-        self._owned: dict[str, Owned] = {}
+        self._owned: dict[str, Request] = {}
         self._over: Latest[tuple[int, float]] = Latest(MEMORY)  # by application, attempt and epoch that are over here
-        self.feedbacks = Feedbacks(peer, self.config, self._owned, self._members)
+        self.feedbacks = Feedbacks(
+            peer, self.config, self._owned, self._members, self.components, self._start, self._expire
+        )
         membership.on_dead.append(self._peer_died)
-        self.impacts = Impacts(self.components, self._members, ledger)
+        self.impacts = Impacts(self.components, self._members, ledger, projection, spark, processing, server)
         self.deploying = Deploying(peer, self.components, self._members)
         self.changes = Changes(
             peer, ledger, membership, self.deploying, self._owned, self._members, self._joined, self._depart
         )
-        self.takeovers = TakeOvers(peer, membership, self.changes, self.config, self._owned, self._cannot_go_on)
+        self.takeovers = TakeOvers(
+            peer,
+            membership,
+            self.changes,
+            self.config,
+            self._owned,
+            self._cannot_go_on,
+            awaits=self._awaits,
+        )
         self.moves = Moves(
             peer,
             membership,
@@ -131,21 +147,20 @@ class Session(Protocol):
             self._owned,
             self._joined,
             self.impacts.harm,
-            spark,
+            lambda: spark() is not None,
             self._peer_lost,
+            sharers=self._shared_by,
         )
-        self.sharers = Sharers(
-            peer, membership, self.changes, self.config, self._owned, self.takeovers, self.moves, self._cannot_go_on
-        )
+        self.sharers = Sharers(peer, membership, self.changes, self.config, self._owned, self.moves, self._cannot_go_on)
         self.commitments = Commitments(peer, self.changes, self.impacts, self._joined, self.sharers.admit)
         self.traced = TRACED
         self.handlers = {
             Confirmed: self._source_confirmed,
             Refused: lambda _, message: self._setup_failed(message.application, message.attempt, message.reason),
             Begin: self._begin,
-            Feedback: self._feedback,
             End: self._end,
             Lost: self._lost,
+            **self.feedbacks.handlers,
             **self.commitments.handlers,
             **self.changes.handlers,
             **self.takeovers.handlers,
@@ -153,40 +168,36 @@ class Session(Protocol):
             **self.sharers.handlers,
         }
 
-    # -- for composition and the driver ------------------------------------------------------------------------------
+    def _awaits(self, application: str) -> bool:
+        return self.sharers.awaits(application)
 
-    def establish(
-        self,
-        application: str,
-        plan: Plan,
-        chosen: ComponentGraph,
-        shared: Mapping[str, tuple[Use, ...]],
-        established: Callable[[str], None],
-        discipline: str = "fcfs",
-        backups: Mapping[str, tuple[str, ...]] | None = None,
-    ) -> None:
-        """Set the session of a component graph up, from this peer as its origin.
+    def _shared_by(self, application: str, operator: str) -> tuple[str, ...]:
+        return self.sharers.of(application, operator)
 
-        ``shared`` gives for each tap of the plan the components of other applications that its stream is made by,
-        ``backups`` for each operator that is replicated the peers of its backups.
-        ``established`` is called once: with an empty text when all sources have been started, or with the reason why
-        not, after the graph has been taken back.
+    # -- for requests and the driver ---------------------------------------------------------------------------------
+
+    def establish(self, request: Request, roles: Roles, reached: dict[str, float]) -> None:
+        """Set the session of a request up, from this peer as its origin.
+
+        Parameters
+        ----------
+        request
+            Request that was decided.
+        roles
+            Who executes what of ``request.way``, and who backs it up.
+        reached
+            Operator to the seconds from a source until a tuple is done, as probes found it.
         """
+        application, plan = request.name, request.way.plan
         attempt = self._over.get(application, (0, 0.0))[0] + 1
-        graph = Graph(
-            application,
-            attempt,
-            self.peer.address,
-            plan.to_bytes(),
-            chosen.peers,
-            discipline,
-            dict(shared),
-            chosen.reached(plan),
-            dict(backups or {}),
+        shared = {tap: hosts[roles.peers[tap]] for tap, hosts in request.way.shared.items()}
+        graph = request.graph = Graph(
+            application, attempt, self.peer.address, plan.to_bytes(), roles, shared=shared, reached=reached
         )
-        owned = self._owned[application] = Owned(graph, {*plan.sources, *graph.beside, *graph.lenders}, established)
+        self._owned[application] = request
+        request.unconfirmed = {*plan.sources, *graph.beside, *graph.lenders}
         seconds = self.config.setup + self.config.preparation(plan)
-        owned.timer = self.peer.after(
+        request.timer = self.peer.after(
             seconds, self._setup_failed, application, attempt, "no answer from every source in time"
         )
         for address in graph.watched:
@@ -194,7 +205,7 @@ class Session(Protocol):
         for address in sorted(graph.beside | graph.lenders):
             self.peer.send(address, Share(graph))
         for sink in plan.sinks:
-            self.peer.send(graph.peers[sink], Confirm(graph, sink, ""))
+            self.peer.send(roles.peers[sink], Confirm(graph, sink, ""))
 
     def measured(self, application: str, delay: float) -> None:
         """The driver's report of the end-to-end execution time at the sinks, in seconds."""
@@ -206,7 +217,7 @@ class Session(Protocol):
         """The driver's report that every sink of an application has seen the end of its streams."""
         owned = self._owned.get(application)
         if owned is not None and owned.running:
-            self._close(application, "finished", "", keep_sinks=True)
+            self._close(application, State.FINISHED, "", keep_sinks=True)
 
     def component_ready(self, application: str, operator: str) -> None:
         """The driver's report that a part on Spark takes tuples."""
@@ -237,10 +248,6 @@ class Session(Protocol):
         ValueError
             If the component cannot move, or not there, or not now.
         """
-        if application in self.takeovers.pending:
-            raise ValueError(
-                f"application: {application!r}; a peer of it has died; expected that others have taken over"
-            )
         self.moves.move(application, operator, to, moved)
 
     def component_failed(self, application: str, operator: str, reason: str) -> None:
@@ -268,7 +275,7 @@ class Session(Protocol):
     def stop(self, application: str) -> bool:
         """End an application of this origin, or forget the results of one that has finished; False if unknown."""
         if application in self._owned:
-            self._close(application, "stopped", "")
+            self._close(application, State.STOPPED, "")
             return True
         member = self._members.get(application)
         if member is not None and member.graph.origin == self.peer.address:
@@ -322,7 +329,7 @@ class Session(Protocol):
                 self._leave(application, "a later attempt")
             heard = self.peer.now + self.config.preparation(plan)
             member = self._members[application] = Member(graph, plan, self.peer.address, heard)
-            member.timer = self.peer.after(self.config.lease, self._check_lease, application)
+            self.feedbacks.expect(member)
             if graph.origin != self.peer.address:
                 self.membership.watch(graph.origin)
         return member
@@ -331,22 +338,25 @@ class Session(Protocol):
         owned = self._owned.get(message.application)
         if owned is None or owned.running or owned.graph.attempt != message.attempt:
             return
-        owned.pending.discard(message.operator)
-        if owned.pending:
+        owned.unconfirmed.discard(message.operator)
+        if owned.unconfirmed:
             return
         if owned.timer is not None:
             owned.timer.cancel()
-        owned.running = True
-        graph, plan = owned.graph, Plan.from_bytes(owned.graph.plan)
-        for address in sorted({graph.peers[source] for source in plan.sources}):
+        owned.to(State.RUNNING)
+        owned.began = self.peer.now
+        graph = owned.graph
+        plan = Plan.from_bytes(graph.plan)
+        for address in sorted({graph.roles.peers[source] for source in plan.sources}):
             self.peer.send(address, Begin(graph.application, graph.attempt))
         self.feedbacks.begin(graph.application)  # from it, all know that the application runs
-        peers = expanded(plan, graph.peers)
-        shared = {tap: list(provider(plan.operators[tap], graph.peers[tap]) or ()) for tap in graph.shared}
+        peers = owned.roles.peers
+        shared = {tap: list(provider(plan.operators[tap], graph.roles.peers[tap]) or ()) for tap in graph.shared}
         uses = {tap: [use[:3] for use in made] for tap, made in graph.shared.items()}
         self.peer.record(events.ApplicationRunning, graph.application, peers=peers, shared=shared, uses=uses)
-        self.peer.instruct(Report(graph.application, "running", "", peers, graph.backups))
-        owned.established("")
+        self.peer.instruct(owned.report())
+        for listener in self.on_established:
+            listener(owned, "")
         self.sharers.resume(graph.application)
 
     def _begin(self, sender: str, message: Begin) -> None:
@@ -369,36 +379,11 @@ class Session(Protocol):
             return
         self.peer.record(events.SetupFailed, application, attempt=attempt, reason=reason)
         self._take_back(owned, reason)
-        owned.established(reason)
+        owned.to(State.DECIDING)
+        for listener in self.on_established:
+            listener(owned, reason)
 
     # -- keeping -----------------------------------------------------------------------------------------------------
-
-    def _feedback(self, sender: str, message: Feedback) -> None:
-        for measured in message.measured:
-            member = self._members.get(measured.application)
-            if member is None or member.graph.attempt != measured.attempt:
-                reason = f"no session at {self.peer.address}"
-                self.peer.send(sender, Lost(measured.application, measured.attempt, reason))
-                continue
-            member.heard = self.peer.now
-            self._start(member)  # should the word to begin have been lost
-            if not member.running:
-                member.running = True
-                self.components.offer(measured.application, member.offered)
-            if sender != self.peer.address:
-                member.delay = measured.delay
-
-    def _check_lease(self, application: str) -> None:
-        member = self._members.get(application)
-        if member is None:
-            return
-        leads = application in self._owned or member.graph.origin == self.peer.address
-        left = member.heard + self.config.lease - self.peer.now
-        if not leads and left <= 1e-9:
-            self.peer.record(events.SessionExpired, application, origin=member.graph.origin)
-            self._leave(application, "its origin has not been heard of", until=member.graph.epoch)
-            return
-        member.timer = self.peer.after(self.config.lease if leads else left, self._check_lease, application)
 
     def _lost(self, sender: str, message: Lost) -> None:
         owned = self._owned.get(message.application)
@@ -411,7 +396,7 @@ class Session(Protocol):
         if owned is None or owned.graph.attempt != attempt:
             return
         if owned.running:
-            self._close(application, "failed", reason, keep_sinks=True)
+            self._close(application, State.FAILED, reason, keep_sinks=True)
         else:
             self._setup_failed(application, attempt, reason)
 
@@ -435,14 +420,16 @@ class Session(Protocol):
 
     # -- end ---------------------------------------------------------------------------------------------------------
 
-    def _close(self, application: str, status: str, reason: str, *, keep_sinks: bool = False) -> None:
+    def _close(self, application: str, state: State, reason: str, *, keep_sinks: bool = False) -> None:
         owned = self._owned[application]
-        graph = owned.graph
-        self.peer.record(events.ENDINGS[status], application, reason=reason)
-        self._take_back(owned, reason or status, keep_sinks=keep_sinks)
-        self.peer.instruct(Report(application, status, reason, expanded(Plan.from_bytes(graph.plan), graph.peers)))
+        owned.to(state, reason)
+        self.peer.record(events.ENDINGS[owned.status], application, reason=reason)
+        self._take_back(owned, reason or owned.status, keep_sinks=keep_sinks)
+        self.peer.instruct(owned.report())
+        for listener in self.on_ended:
+            listener(owned)
 
-    def _take_back(self, owned: Owned, reason: str, *, keep_sinks: bool = False) -> None:
+    def _take_back(self, owned: Request, reason: str, *, keep_sinks: bool = False) -> None:
         graph = owned.graph
         application = graph.application
         if owned.timer is not None:
@@ -460,7 +447,6 @@ class Session(Protocol):
         else:
             self._over.raise_to(application, (graph.attempt, math.inf))
         self.sharers.ended(graph)
-        self.on_end(application)
 
     def _end(self, sender: str, message: End) -> None:
         self.sharers.gone(message.application, message.attempt)
@@ -470,6 +456,12 @@ class Session(Protocol):
             self.ledger.expire(message.application)
         elif member.graph.attempt <= message.attempt:
             self._leave(message.application, message.reason)
+
+    def _expire(self, application: str, reason: str) -> None:
+        """The origin of an application is not there any more; what is heard of a later graph is news again."""
+        member = self._members[application]
+        self.peer.record(events.SessionExpired, application, origin=member.graph.origin)
+        self._leave(application, reason, until=member.graph.epoch)
 
     def _depart(self, application: str) -> None:
         """Nothing of an application is here any more; it may come back."""
@@ -483,7 +475,7 @@ class Session(Protocol):
         member = self._members[application]
         sinks = frozenset(member.plan.sinks) if keep_sinks else frozenset()
         owners = self.components.leave(application, sinks)
-        for operator in set(member.graph.backed_up(self.peer.address)) - member.deployed:
+        for operator in set(member.graph.roles.backed_up(self.peer.address)) - member.deployed:
             self.ledger.drop(application, operator)
         member.deployed &= sinks
         member.ended = True

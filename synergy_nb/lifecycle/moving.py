@@ -18,7 +18,7 @@ only if that is the peer where the component was, and nobody has a backup of it,
 ready, and takes over if it is.
 
 Others may share the stream of the component. The follower is not ready before it knows their graphs, and so who reads;
-their origins hear where it is when it is there (:mod:`~synergy_nb.algorithms.session.sharers`).
+their origins hear where it is when it is there (:mod:`~synergy_nb.lifecycle.sharers`).
 """
 
 from __future__ import annotations
@@ -28,16 +28,17 @@ from typing import Any
 
 import msgspec
 
-from synergy_nb.algorithms.session.changing import AGAIN, Changes
-from synergy_nb.algorithms.session.messages import End, Follow, Followed, Graph, Moved, SessionConfig
-from synergy_nb.algorithms.session.records import Member, Owned
 from synergy_nb.events import ComponentMoved, MoveBegun, MoveGivenUp
-from synergy_nb.graph import Report
+from synergy_nb.lifecycle.changing import AGAIN, Changes
+from synergy_nb.lifecycle.messages import End, Follow, Followed, Graph, Moved, SessionConfig
+from synergy_nb.lifecycle.records import Member
+from synergy_nb.lifecycle.request import Request
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.peer import Message, Peer, Timer
 from synergy_nb.plan import Plan
-from synergy_nb.plan.parts import PART, expanded, part_of, parts_of
+from synergy_nb.plan.parts import PART, part_of, parts_of
 from synergy_nb.plan.sharing import TAP
+from synergy_nb.states import State
 
 __all__ = ["Moves"]
 
@@ -62,13 +63,10 @@ class _Move:
     )
 
     def __init__(self, before: Graph, operator: str, to: str, began: float, moved: Callable[[str], None]) -> None:
-        backups = before.backups
-        if operator in backups:
-            backups = {**backups, operator: tuple(peer for peer in backups[operator] if peer != to)}
         self.before = before
-        self.graph = msgspec.structs.replace(before, backups=backups, followers={operator: to}, epoch=before.epoch + 1)
+        self.graph = before.changed(before.roles.followed(operator, to))
         self.operator = operator
-        self.old = before.peers[operator]
+        self.old = before.roles.peers[operator]
         self.to = to
         self.began = began
         self.moved = moved
@@ -99,11 +97,8 @@ class Moves:
     lost
         Called with (application, address) where a peer has died: lets others take over, or ends the application; gives
         whether it goes on.
-
-    Attributes
-    ----------
-    sharers : callable (application, operator) -> tuple of str
-        Applications that share the stream of a component of an application that this peer leads.
+    sharers
+        Gives the applications that share the stream of (application, operator), a component that this peer leads.
     """
 
     def __init__(
@@ -112,11 +107,12 @@ class Moves:
         membership: Membership,
         changes: Changes,
         config: SessionConfig,
-        owned: Mapping[str, Owned],
+        owned: Mapping[str, Request],
         joined: Callable[[str, Graph, str], Member | None],
         harm: Callable[[Member, str], str],
         spark: Callable[[], bool],
         lost: Callable[[str, str], bool],
+        sharers: Callable[[str, str], tuple[str, ...]],
     ) -> None:
         self.peer = peer
         self.membership = membership
@@ -127,7 +123,7 @@ class Moves:
         self.harm = harm
         self.spark = spark
         self.lost = lost
-        self.sharers: Callable[[str, str], tuple[str, ...]] = lambda _application, _operator: ()
+        self.sharers = sharers
         self._moves: dict[str, _Move] = {}
         changes.on_joined.append(self._shared)
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {
@@ -135,21 +131,20 @@ class Moves:
             Followed: self._followed,
         }
 
-    @property
-    def pending(self) -> frozenset[str]:
-        """Applications of which a component is moving."""
-        return frozenset(self._moves)
-
     # -- at the origin -----------------------------------------------------------------------------------------------
 
     def move(self, application: str, operator: str, to: str, moved: Callable[[str], None]) -> None:
-        """Move a component, see :meth:`~synergy_nb.algorithms.session.sessions.Session.move`."""
+        """Move a component, see :meth:`~synergy_nb.lifecycle.sessions.Session.move`."""
         owned = self.owned.get(application)
         if owned is None or not owned.running:
             raise ValueError(f"application: {application!r}; expected one that runs and was submitted at this peer")
+        if owned.state is State.TAKING_OVER:
+            raise ValueError(
+                f"application: {application!r}; a peer of it has died; expected that others have taken over"
+            )
         graph = owned.graph
         operator = _component(Plan.from_bytes(graph.plan), operator)
-        if to == graph.peers[operator]:
+        if to == graph.roles.peers[operator]:
             raise ValueError(f"to: {to!r}; {operator} is there already; expected another peer")
         if not to or self.membership.is_dead(to):
             raise ValueError(f"to: {to!r}; expected a peer that lives")
@@ -158,6 +153,7 @@ class Moves:
             raise ValueError(
                 f"operator: {operator!r}; {other.operator} is moving to {other.to}; expected one at a time"
             )
+        owned.to(State.MOVING)
         move = self._moves[application] = _Move(graph, operator, to, self.peer.now, moved)
         self.peer.record(MoveBegun, application, operator=operator, at=move.old, to=to, epoch=move.graph.epoch)
         self.membership.watch(to)
@@ -211,38 +207,29 @@ class Moves:
 
     def _finish(self, application: str, move: _Move) -> None:
         """The follower is ready: make it the component."""
-        self._forget(application, move)
+        self._conclude(application, move)
         graph, operator = move.graph, move.operator
-        backups = dict(move.before.backups)
+        backups = dict(move.before.roles.backups)
         if operator in backups:  # where it moves to a backup of its own, the two change places
             backups[operator] = tuple(move.old if peer == move.to else peer for peer in backups[operator])
-        graph = msgspec.structs.replace(
-            graph,
-            peers={**graph.peers, operator: move.to},
-            backups=backups,
-            epochs={**graph.epochs, operator: graph.epochs.get(operator, 0) + 1},
-            followers={},
-            epoch=graph.epoch + 1,
-        )
+        graph = graph.changed(graph.roles.replaced({operator: move.to}, backups))
         self.changes.change(application, graph)
         self.changes.publish(application, (move.old,))
-        peers = expanded(Plan.from_bytes(graph.plan), graph.peers)
-        self._record_moved(application, move, peers)
-        self.peer.instruct(Report(application, "running", "", peers, graph.backups))
+        self._record_moved(application, move)
+        self.peer.instruct(self.owned[application].report())
         move.moved("")
         self.changes.settled(application)
 
-    def _record_moved(self, application: str, move: _Move, peers: Mapping[str, str]) -> None:
-        seconds = self.peer.now - move.began
+    def _record_moved(self, application: str, move: _Move) -> None:
+        seconds, peers = self.peer.now - move.began, self.owned[application].roles.peers
         self.peer.record(
-            ComponentMoved,
-            application,
-            operator=move.operator,
-            at=move.old,
-            to=move.to,
-            seconds=seconds,
-            peers=dict(peers),
+            ComponentMoved, application, operator=move.operator, at=move.old, to=move.to, seconds=seconds, peers=peers
         )
+
+    def _conclude(self, application: str, move: _Move) -> None:
+        """A move has ended, in one way or another, and its application goes on."""
+        self.owned[application].to(State.RUNNING)
+        self._forget(application, move)
 
     def _forget(self, application: str, move: _Move) -> None:
         del self._moves[application]
@@ -253,7 +240,7 @@ class Moves:
     def give_up(self, application: str, reason: str) -> None:
         """Take the follower back: the component stays where it is."""
         move = self._moves[application]
-        self._forget(application, move)
+        self._conclude(application, move)
         self.changes.change(application, msgspec.structs.replace(move.before, epoch=move.graph.epoch + 1))
         self.changes.publish(application, (move.to,))
         self.peer.record(MoveGivenUp, application, operator=move.operator, to=move.to, reason=reason)
@@ -274,7 +261,7 @@ class Moves:
         if move is None or address not in {*graph.addresses, move.to}:
             return False
         dead = self.membership.is_dead
-        alone = all(dead(peer) for peer in move.before.backups.get(move.operator, ()))
+        alone = all(dead(peer) for peer in move.before.roles.backups.get(move.operator, ()))
         if address == move.old and move.following and alone and not dead(move.to):
             move.orphaned = True
             self._limit(application, move, self.config.setup)
@@ -288,12 +275,13 @@ class Moves:
         if not ready:
             self.give_up(application, f"peer {move.old} died before {move.operator} at {move.to} was ready")
             return
-        self._forget(application, move)
-        backups = {**move.before.backups, move.operator: (move.to,)}
-        graph = msgspec.structs.replace(move.before, backups=backups, epoch=move.graph.epoch)
+        self._conclude(application, move)
+        backups = {**move.before.roles.backups, move.operator: (move.to,)}
+        roles = msgspec.structs.replace(move.before.roles, backups=backups)
+        graph = msgspec.structs.replace(move.before, roles=roles, epoch=move.graph.epoch)
         self.changes.change(application, graph)
         if self.lost(application, move.old):
-            self._record_moved(application, move, self.owned[application].graph.peers)
+            self._record_moved(application, move)
             move.moved("")
         else:
             move.moved(f"peer {move.old} died")
@@ -314,7 +302,7 @@ class Moves:
         known = self.changes.members.get(graph.application)
         if known is not None and (known.graph.attempt, known.graph.epoch) > (graph.attempt, graph.epoch):
             return  # it is late
-        if graph.peers[operator] == self.peer.address:
+        if graph.roles.peers[operator] == self.peer.address:
             member, refusal = known, self._let_go(known, graph, operator)
         else:
             member = self.joined(sender, graph, "Follow")
@@ -358,19 +346,19 @@ class Moves:
     def ready(self, member: Member, operator: str) -> None:
         """The driver of this peer can go on with what it follows or backs up, should it have to."""
         member.ready.add(operator)
-        if member.graph.followers.get(operator) == self.peer.address:
+        if member.graph.roles.followers.get(operator) == self.peer.address:
             self._answer(member.graph.origin, member.graph, operator, member, "")
 
     def _shared(self, application: str) -> None:
         """This peer knows one more of those who share what it follows."""
         for use in self.changes.members[application].graph.uses if application in self.changes.members else ():
             member = self.changes.members.get(use.application)
-            if member is not None and member.graph.followers.get(use.operator) == self.peer.address:
+            if member is not None and member.graph.roles.followers.get(use.operator) == self.peer.address:
                 self._answer(member.graph.origin, member.graph, use.operator, member, "")
 
     def failed(self, member: Member, operator: str, reason: str) -> bool:
         """Tell the origin that a follower here has failed, which harms nobody; False if it is none."""
-        if member.graph.followers.get(operator) != self.peer.address:
+        if member.graph.roles.followers.get(operator) != self.peer.address:
             return False
         member.faults[operator] = reason
         self._answer(member.graph.origin, member.graph, operator, member, reason)

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from synergy_nb.algorithms.session.changing import Changes
-from synergy_nb.algorithms.session.impact import Impacts
-from synergy_nb.algorithms.session.messages import Confirm, Confirmed, Graph, Refused, Share
-from synergy_nb.algorithms.session.records import Member, maker_of
+from synergy_nb.lifecycle.changing import Changes
+from synergy_nb.lifecycle.impact import Impacts
+from synergy_nb.lifecycle.messages import Confirm, Confirmed, Graph, Refused, Share
+from synergy_nb.lifecycle.records import Member, maker_of
 from synergy_nb.peer import Message, Peer
 from synergy_nb.plan import Plan
 from synergy_nb.plan.parts import PART
@@ -38,8 +38,8 @@ class Commitments:
 
     Attributes
     ----------
-    on_deploy : callable (plan, operator)
-        Called for each component that this peer is to execute.
+    on_deploy : list of callables (plan, operator)
+        Told of each component that this peer is to execute.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Commitments:
         self.impacts = impacts
         self.joined = joined
         self.admit = admit
-        self.on_deploy: Callable[[Plan, str], None] = lambda _plan, _operator: None
+        self.on_deploy: list[Callable[[Plan, str], None]] = []
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {Confirm: self._confirm, Share: self._share}
 
     def _share(self, sender: str, message: Share) -> None:
@@ -91,7 +91,7 @@ class Commitments:
 
     def _deploy(self, member: Member, operator: str) -> None:
         graph, plan, peer = member.graph, member.plan, self.peer
-        links = {(graph.peers[up], up): plan.bandwidth(up) for up in plan.upstream(operator)}
+        links = {(graph.roles.peers[up], up): plan.bandwidth(up) for up in plan.upstream(operator)}
         remote = {link: bandwidth for link, bandwidth in links.items() if link[0] != peer.address}
         asked = plan.operators[operator]
         tapped = maker_of(graph, plan, operator) if asked.kind == TAP else None
@@ -106,7 +106,8 @@ class Commitments:
             return
         member.deployed.add(operator)
         self.components.add(graph, plan, operator)
-        self.on_deploy(plan, operator)
+        for listener in self.on_deploy:
+            listener(plan, operator)
         if member.deployed == member.operators:
             self.ledger.expire(graph.application)  # what was reserved here for graphs that were not chosen
         self.deploying.tell(graph.application)
@@ -125,6 +126,6 @@ class Commitments:
         graph = member.graph
         upstream = member.plan.upstream(operator)
         for name in upstream:
-            self.peer.send(graph.peers[name], Confirm(graph, name, operator))
+            self.peer.send(graph.roles.peers[name], Confirm(graph, name, operator))
         if not upstream:
             self.peer.send(graph.origin, Confirmed(graph.application, graph.attempt, operator))

@@ -14,10 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
-from synergy_nb.algorithms.session.deploying import Deploying
-from synergy_nb.algorithms.session.messages import Graph, Lost, Moved
-from synergy_nb.algorithms.session.records import Member, Owned, maker_of
 from synergy_nb.ledger import Ledger
+from synergy_nb.lifecycle.deploying import Deploying
+from synergy_nb.lifecycle.messages import Graph, Lost, Moved
+from synergy_nb.lifecycle.records import Member, maker_of
+from synergy_nb.lifecycle.request import Request
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.peer import Message, Peer
 from synergy_nb.plan import Plan
@@ -59,7 +60,7 @@ class Changes:
         ledger: Ledger,
         membership: Membership,
         deploying: Deploying,
-        owned: Mapping[str, Owned],
+        owned: Mapping[str, Request],
         members: Mapping[str, Member],
         joined: Callable[[str, Graph, str], Member | None],
         leave: Callable[[str], None],
@@ -121,7 +122,7 @@ class Changes:
     def back_up(self, member: Member) -> str:
         """Promise what backups at this peer take in; empty, or the reason why that cannot be."""
         graph, address = member.graph, self.peer.address
-        for operator in graph.backed_up(address):
+        for operator in graph.roles.backed_up(address):
             refusal = self._take_in(graph, member.plan, operator)
             if refusal:
                 return f"backup of {operator} at {address}: {refusal}"
@@ -131,7 +132,7 @@ class Changes:
 
     def commit(self, graph: Graph, plan: Plan, operator: str) -> str:
         """Promise a component its share, in place of what its backup or an earlier graph took."""
-        links = {(graph.peers[up], up): plan.bandwidth(up) for up in plan.upstream(operator)}
+        links = {(graph.roles.peers[up], up): plan.bandwidth(up) for up in plan.upstream(operator)}
         remote = {link: bandwidth for link, bandwidth in links.items() if link[0] != self.peer.address}
         self.ledger.drop(graph.application, operator)
         return self.ledger.commit(graph.application, operator, plan.load(operator), remote)
@@ -141,24 +142,24 @@ class Changes:
         before, member.graph = member.graph, graph
         application, address = graph.application, self.peer.address
         member.backed = True  # what it backs up from now on is promised below
-        member.operators = {name for name, peer in graph.peers.items() if peer == address}
+        member.operators = {name for name, peer in graph.roles.peers.items() if peer == address}
         users: set[str] = set()
         for operator in sorted(member.deployed):
-            if operator not in member.operators and graph.followers.get(operator) != address:
+            if operator not in member.operators and graph.roles.followers.get(operator) != address:
                 member.deployed.discard(operator)
                 users |= self.components.discard(application, operator)
-            elif any(before.peers[up] != graph.peers[up] for up in member.plan.upstream(operator)):
+            elif any(before.roles.peers[up] != graph.roles.peers[up] for up in member.plan.upstream(operator)):
                 self._recommit(member, operator)
-        backed_up = before.backed_up(address)
-        for operator in graph.backed_up(address):
-            if operator not in backed_up or before.peers[operator] != graph.peers[operator]:
+        backed_up = before.roles.backed_up(address)
+        for operator in graph.roles.backed_up(address):
+            if operator not in backed_up or before.roles.peers[operator] != graph.roles.peers[operator]:
                 self.keep(member, operator)
         for operator in backed_up:
-            if operator not in member.deployed and address not in graph.backups.get(operator, ()):
+            if operator not in member.deployed and address not in graph.roles.backups.get(operator, ()):
                 self.keep(member, operator)
-        copied = {*graph.backed_up(address), *(name for name, peer in graph.followers.items() if peer == address)}
-        member.ready &= copied
-        member.faults = {name: reason for name, reason in member.faults.items() if name in graph.followers}
+        followed = {name for name, peer in graph.roles.followers.items() if peer == address}
+        member.ready &= followed.union(graph.roles.backed_up(address))
+        member.faults = {name: reason for name, reason in member.faults.items() if name in graph.roles.followers}
         self.components.follow(graph)
         if member.running:
             self.components.offer(application, member.offered)
@@ -178,7 +179,7 @@ class Changes:
             known = self.members.get(owner)
             if owner == graph.application or known is None or known.ended:
                 continue
-            if known.graph.peers.get(operator) == address:
+            if known.graph.roles.peers.get(operator) == address:
                 return False
         return True
 
@@ -199,7 +200,7 @@ class Changes:
     def keep(self, member: Member, operator: str) -> None:
         """Promise an operator what its backup at this peer takes in, or nothing if it has none."""
         self.ledger.drop(member.graph.application, operator)
-        if self.peer.address in member.graph.backups.get(operator, ()):
+        if self.peer.address in member.graph.roles.backups.get(operator, ()):
             self._take_in(member.graph, member.plan, operator)
 
     def _recommit(self, member: Member, operator: str) -> None:
@@ -212,7 +213,7 @@ class Changes:
 
     def _take_in(self, graph: Graph, plan: Plan, operator: str) -> str:
         """Promise a backup the link over which it hears from what it backs up."""
-        link = graph.peers[operator], operator
+        link = graph.roles.peers[operator], operator
         return self.ledger.commit(graph.application, operator, 0.0, {link: plan.bandwidth(operator)})
 
     def _moved(self, sender: str, message: Moved) -> None:

@@ -24,11 +24,11 @@ from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
-from synergy_nb.algorithms.session.components import ComponentId, Components
-from synergy_nb.algorithms.session.messages import Graph
-from synergy_nb.algorithms.session.records import Member, maker_of
 from synergy_nb.dataflow.streams.deployments import Borrowed, Deployment, Feed, Lent, Place
 from synergy_nb.graph import Use
+from synergy_nb.lifecycle.components import ComponentId, Components
+from synergy_nb.lifecycle.messages import Graph
+from synergy_nb.lifecycle.records import Member, maker_of
 from synergy_nb.peer import Peer
 from synergy_nb.plan.parts import PART
 from synergy_nb.plan.sharing import TAP
@@ -45,7 +45,7 @@ def version_of(graph: Graph) -> int:
 
 def needed_by(graph: Graph) -> set[ComponentId]:
     """All components that an application uses, on any peer."""
-    own = {(graph.application, operator) for operator in graph.peers}
+    own = {(graph.application, operator) for operator in graph.roles.peers}
     return own | {(use.application, use.operator) for uses in graph.shared.values() for use in uses}
 
 
@@ -144,7 +144,7 @@ class Deploying:
         places = {
             operator: self._place(member, operator, makers)
             for operator, asked in plan.operators.items()
-            if asked.kind != TAP and (graph.peers[operator] != self.peer.address or operator in member.deployed)
+            if asked.kind != TAP and (graph.roles.peers[operator] != self.peer.address or operator in member.deployed)
         }
         borrowed = [_borrowed(maker) for maker in makers.values() if maker is not None]
         return Deployment(
@@ -168,7 +168,7 @@ class Deploying:
 
     def _place(self, member: Member, operator: str, makers: Mapping[str, Use | None]) -> Place:
         graph, asked, address = member.graph, member.plan.operators[operator], self.peer.address
-        backups, follower = graph.backups.get(operator, ()), graph.followers.get(operator, "")
+        backups, follower = graph.roles.backups.get(operator, ()), graph.roles.followers.get(operator, "")
         if not member.backed:
             backups = tuple(peer for peer in backups if peer != address)
         if follower == address and operator not in member.deployed:
@@ -178,12 +178,12 @@ class Deploying:
             maker = makers.get(up)
             feeds.append(Feed(graph.application, up) if maker is None else Feed(*maker[:2]))
         return Place(
-            graph.peers[operator],
-            graph.epochs.get(operator, 0),
+            graph.roles.peers[operator],
+            graph.roles.epochs.get(operator, 0),
             backups,
             follower,
             tuple(feeds),
-            self._readers(graph.application, operator, graph.peers[operator]),
+            self._readers(graph.application, operator, graph.roles.peers[operator]),
             asked.kind == "sink",
             asked.kind == PART,
         )
@@ -224,7 +224,7 @@ class Deploying:
 
     def _lend(self, use: Use, application: str) -> str:
         owner, component = self.members.get(use.application), self.components.get(use[:2])
-        if owner is not None and use.operator in owner.graph.followers:
+        if owner is not None and use.operator in owner.graph.roles.followers:
             return "is moving"
         if component is not None and component.epoch != use.epoch:
             return "has moved"

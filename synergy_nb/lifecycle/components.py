@@ -12,10 +12,10 @@ from typing import TypeAlias
 
 import msgspec
 
-from synergy_nb.algorithms.session.messages import Graph
-from synergy_nb.algorithms.session.records import made_by
 from synergy_nb.graph import Use
 from synergy_nb.ledger import Ledger
+from synergy_nb.lifecycle.messages import Graph
+from synergy_nb.lifecycle.records import made_by
 from synergy_nb.overlay.streams import Streams
 from synergy_nb.peer import Peer
 from synergy_nb.plan import Plan
@@ -114,7 +114,7 @@ class Components:
     def add(self, graph: Graph, plan: Plan, operator: str) -> None:
         """Take a component that an application has had deployed here."""
         uses, reached = made_by(graph, plan, operator), graph.reached.get(operator, 0.0)
-        component = Component(plan, operator, uses, reached, graph.epochs.get(operator, 0))
+        component = Component(plan, operator, uses, reached, graph.roles.epochs.get(operator, 0))
         name = graph.application, operator
         before = self._components.get(name)
         for user in () if before is None else before.users:
@@ -174,7 +174,7 @@ class Components:
         """The graph of an application has changed: its components here say what their streams are made by now."""
         for (owner, operator), component in self.of(graph.application):
             if owner == graph.application:
-                component.epoch = graph.epochs.get(operator, 0)
+                component.epoch = graph.roles.epochs.get(operator, 0)
                 uses = made_by(graph, component.plan, operator)
                 if uses != component.uses:
                     component.uses = uses

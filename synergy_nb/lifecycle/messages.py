@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
-from synergy_nb.graph import Use
+from synergy_nb.graph import Roles, Use
 from synergy_nb.peer import Message, Traced
 from synergy_nb.plan import Plan
 from synergy_nb.plan.parts import PART
@@ -35,65 +35,54 @@ __all__ = [
 
 
 class Graph(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What a confirmation carries: the application and its component graph λ.
+    """What a confirmation carries: an application, and who does what for it.
 
     Parameters
     ----------
     application, attempt, origin
-        Which, which try to set it up, and the peer that leads it.
+        Id of the application, number of the try to set it up, and the peer that leads it.
     plan
         ``Plan.to_bytes()`` of what is composed: streams of others that it uses stand in it as taps.
-    peers
-        Operator to address: λ.
+    roles
+        Who executes what, who backs it up, and who follows it. A tap is where the component is that makes its stream.
     discipline
         Order in which queued tuples are served.
     shared
-        Tap to the components of other applications that its stream is made by; among them the one that makes it, which
-        is where ``peers`` has the tap.
+        Tap to the components of other applications that its stream is made by.
     reached
         Operator to the seconds from a source until a tuple is done, as probes found it.
-    backups
-        Operator to the addresses of its backups: ρ.
     epoch
         Number of changes of this graph since the application began.
-    epochs
-        Operator to the number of components that have been in its place before; none where there were none.
-    followers
-        Operator that is about to move to the address of the peer that follows it there.
     """
 
     application: str
     attempt: int
     origin: str
     plan: bytes
-    peers: dict[str, str]
-    discipline: str
+    roles: Roles
+    discipline: str = "fcfs"
     shared: dict[str, tuple[Use, ...]] = {}
     reached: dict[str, float] = {}
-    backups: dict[str, tuple[str, ...]] = {}
     epoch: int = 0
-    epochs: dict[str, int] = {}
-    followers: dict[str, str] = {}
 
-    def backed_up(self, address: str) -> list[str]:
-        """Operators of which a peer has backups."""
-        return sorted(operator for operator, peers in self.backups.items() if address in peers)
+    def changed(self, roles: Roles, **others: Any) -> Graph:
+        """The next graph of the application."""
+        return msgspec.structs.replace(self, roles=roles, epoch=self.epoch + 1, **others)
 
     @property
     def beside(self) -> set[str]:
         """Peers that do something for the application besides executing its components."""
-        backups = {peer for peers in self.backups.values() for peer in peers}
-        return self.sharing | self.spare | backups | {*self.followers.values()}
+        return self.sharing | self.spare | self.roles.copies
 
     @property
     def addresses(self) -> list[str]:
         """Every peer that takes part."""
-        return sorted({*self.peers.values(), *self.beside})
+        return sorted({*self.roles.peers.values(), *self.beside})
 
     def at(self, address: str) -> list[str]:
         """What of it is at a peer, for people."""
         own = sorted(
-            operator for operator, peer in self.peers.items() if peer == address and operator not in self.shared
+            operator for operator, peer in self.roles.peers.items() if peer == address and operator not in self.shared
         )
         used = {f"{use.operator} of {use.application}" for use in self.uses if use.peer == address}
         return own + sorted(used)

@@ -6,14 +6,14 @@ Every component that has backups is replicated passively: the backups' peers kee
 to time, the state that it had then. When the failure detector declares a peer dead, the origin gives each component
 that was there to the first of its backups that lives (:class:`TakeOver`). That peer commits the resources, has its
 driver make the backup active, and says so (:class:`Taken`). When all have, everybody who takes part learns the new
-graph (:mod:`~synergy_nb.algorithms.session.changing`). Messages are sent more than once, and do no harm when they come
+graph (:mod:`~synergy_nb.lifecycle.changing`). Messages are sent more than once, and do no harm when they come
 again.
 
 A component that is replaced begins an epoch of its stream, so readers know whom to listen to. A death while a take-over
 is under way begins the next one from the graph that was being set up. An application ends, by name, when a component
 has no backup left, when a backup cannot take over, or when that takes too long; sources, sinks and the origin have no
 backups. Who shares a stream of another application waits for the origin of that one
-(:mod:`~synergy_nb.algorithms.session.sharers`).
+(:mod:`~synergy_nb.lifecycle.sharers`).
 """
 
 from __future__ import annotations
@@ -21,17 +21,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import msgspec
-
-from synergy_nb.algorithms.session.changing import AGAIN, Changes
-from synergy_nb.algorithms.session.messages import Graph, Lost, SessionConfig, Taken, TakeOver
-from synergy_nb.algorithms.session.records import Owned
 from synergy_nb.events import TakenOver, TakeoverBegun
-from synergy_nb.graph import Report
+from synergy_nb.lifecycle.changing import AGAIN, Changes
+from synergy_nb.lifecycle.messages import Graph, Lost, SessionConfig, Taken, TakeOver
+from synergy_nb.lifecycle.request import Request
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.peer import Message, Peer, Timer
-from synergy_nb.plan import Plan
-from synergy_nb.plan.parts import expanded
+from synergy_nb.states import State
 
 __all__ = ["TakeOvers"]
 
@@ -59,11 +55,8 @@ class TakeOvers:
         Applications that it leads.
     lost
         Called with (application, attempt, reason) when an application that this peer leads cannot go on.
-
-    Attributes
-    ----------
-    awaits : callable (application) -> bool
-        Whether all that an application of this peer shares of others is there, or may be taken over by these.
+    awaits
+        Tells whether all that an application of this peer shares of others is there, or may be taken over by these.
     """
 
     def __init__(
@@ -72,8 +65,9 @@ class TakeOvers:
         membership: Membership,
         changes: Changes,
         config: SessionConfig,
-        owned: Mapping[str, Owned],
+        owned: Mapping[str, Request],
         lost: Callable[[str, int, str], None],
+        awaits: Callable[[str], bool],
     ) -> None:
         self.peer = peer
         self.membership = membership
@@ -81,17 +75,12 @@ class TakeOvers:
         self.config = config
         self.owned = owned
         self.lost = lost
-        self.awaits: Callable[[str], bool] = lambda _application: True
+        self.awaits = awaits
         self._pending: dict[str, _Pending] = {}
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {
             TakeOver: self._take_over,
             Taken: self._taken,
         }
-
-    @property
-    def pending(self) -> frozenset[str]:
-        """Applications of which components are being taken over."""
-        return frozenset(self._pending)
 
     # -- at the origin -----------------------------------------------------------------------------------------------
 
@@ -102,24 +91,22 @@ class TakeOvers:
         if not owned.running or not self.awaits(application):
             return False
         dead = self.membership.is_dead
-        alive = {name: tuple(each for each in peers if not dead(each)) for name, peers in graph.backups.items()}
+        alive = {name: tuple(each for each in peers if not dead(each)) for name, peers in graph.roles.backups.items()}
         moved: dict[str, str] = {}
-        for operator, peer in graph.peers.items():
+        for operator, peer in graph.roles.peers.items():
             if dead(peer) and operator not in graph.shared:  # those who share it wait for its own origin
                 if not alive.get(operator):
                     return False
                 moved[operator], *rest = alive[operator]
                 alive[operator] = tuple(rest)
-        if not moved and alive == graph.backups:
+        if not moved and alive == graph.roles.backups:
             return True
-        epochs = {**graph.epochs, **{name: graph.epochs.get(name, 0) + 1 for name in moved}}
+        graph = graph.changed(graph.roles.replaced(moved, alive))
         pending = self._pending.pop(application, None)
         if pending is not None:  # what it was to move is in the graph already, and may have to be asked for again
             pending.timer.cancel()
-            moved.update((name, graph.peers[name]) for name in pending.operators if name not in moved)
-        graph = msgspec.structs.replace(
-            graph, peers={**graph.peers, **moved}, backups=alive, epoch=graph.epoch + 1, epochs=epochs
-        )
+            moved.update((name, graph.roles.peers[name]) for name in pending.operators if name not in moved)
+        owned.to(State.TAKING_OVER)
         self.changes.change(application, graph)
         self.peer.record(TakeoverBegun, application, dead=address, operators=moved, epoch=graph.epoch)
         timer = self.peer.after(self.config.setup, self._too_late, application, graph.epoch)
@@ -133,7 +120,7 @@ class TakeOvers:
         pending, owned = self._pending.get(application), self.owned.get(application)
         if pending is not None and owned is not None and owned.graph.epoch == graph.epoch:
             for operator in sorted(pending.operators):
-                self.peer.send(graph.peers[operator], TakeOver(graph, operator))
+                self.peer.send(graph.roles.peers[operator], TakeOver(graph, operator))
             self.peer.after(AGAIN, self._ask, application, graph)
 
     def _taken(self, sender: str, message: Taken) -> None:
@@ -154,18 +141,19 @@ class TakeOvers:
             return
         pending.timer.cancel()
         del self._pending[application]
+        self.owned[application].to(State.RUNNING)
         graph = self.owned[application].graph
+        peers, backups = graph.roles.peers, graph.roles.backups
         self.changes.publish(application)
-        self.peer.record(TakenOver, application, peers=graph.peers, backups=graph.backups, epoch=graph.epoch)
-        peers = expanded(Plan.from_bytes(graph.plan), graph.peers)
-        self.peer.instruct(Report(application, "running", "", peers, graph.backups))
+        self.peer.record(TakenOver, application, peers=peers, backups=backups, epoch=graph.epoch)
+        self.peer.instruct(self.owned[application].report())
         self.changes.settled(application)
 
     def _too_late(self, application: str, epoch: int) -> None:
         owned, pending = self.owned.get(application), self._pending.get(application)
         if owned is not None and pending is not None and owned.graph.epoch == epoch:
             del self._pending[application]
-            silent = ", ".join(f"{name} at {owned.graph.peers[name]}" for name in sorted(pending.operators))
+            silent = ", ".join(f"{name} at {owned.graph.roles.peers[name]}" for name in sorted(pending.operators))
             self.lost(application, owned.graph.attempt, f"backups did not take over in time: {silent}")
 
     def end(self, application: str) -> None:
@@ -186,7 +174,9 @@ class TakeOvers:
             self.peer.send(sender, Lost(graph.application, graph.attempt, f"no session at {address}"))
             return
         refusal = ""
-        for name in sorted(name for name, peer in graph.peers.items() if peer == address):  # none loses its backup
+        for name in sorted(
+            name for name, peer in graph.roles.peers.items() if peer == address
+        ):  # none loses its backup
             if name not in member.deployed and not refusal:
                 refusal = self.changes.commit(graph, member.plan, name)
                 if refusal:

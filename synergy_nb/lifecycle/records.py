@@ -1,16 +1,14 @@
-"""What a peer remembers of the sessions that it takes part in, and of those that it leads."""
+"""What a peer remembers of an application in which it takes part."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from synergy_nb.algorithms.session.messages import Graph
 from synergy_nb.graph import Use
+from synergy_nb.lifecycle.messages import Graph
 from synergy_nb.peer import Timer
 from synergy_nb.plan import Plan
 from synergy_nb.plan.sharing import TAP, taps_of
 
-__all__ = ["Member", "Owned", "made_by", "maker_of", "placed", "plan_of"]
+__all__ = ["Member", "made_by", "maker_of", "placed", "plan_of"]
 
 
 class Member:
@@ -39,7 +37,7 @@ class Member:
     def __init__(self, graph: Graph, plan: Plan, address: str, now: float) -> None:
         self.graph = graph
         self.plan = plan
-        self.operators = {operator for operator, peer in graph.peers.items() if peer == address}
+        self.operators = {operator for operator, peer in graph.roles.peers.items() if peer == address}
         self.confirmed: dict[str, set[str]] = {}
         self.deployed: set[str] = set()
         self.preparing: set[str] = set()  # of these, parts on Spark that are not ready
@@ -67,24 +65,12 @@ class Member:
         return [operator for operator in here if self.plan.operators[operator].kind not in ("sink", TAP)]
 
 
-class Owned:
-    """An application of which this peer is the origin."""
-
-    __slots__ = ("established", "graph", "pending", "running", "timer")
-
-    def __init__(self, graph: Graph, pending: set[str], established: Callable[[str], None]) -> None:
-        self.graph = graph
-        self.pending = pending
-        self.established = established
-        self.running = False
-        self.timer: Timer | None = None
-
-
 def plan_of(graph: Graph) -> Plan:
     """The plan of a component graph; ValueError where they do not belong together."""
     plan = Plan.from_bytes(graph.plan)
-    if graph.peers.keys() != plan.operators.keys():
-        raise ValueError(f"peers: of {', '.join(graph.peers)}; expected one of each of {', '.join(plan.operators)}")
+    if graph.roles.peers.keys() != plan.operators.keys():
+        known, wanted = ", ".join(graph.roles.peers), ", ".join(plan.operators)
+        raise ValueError(f"peers: of {known}; expected one of each of {wanted}")
     if graph.shared.keys() != set(taps_of(plan)):
         raise ValueError(f"shared: {', '.join(graph.shared)}; expected what each tap of the plan is made by")
     return plan
@@ -94,14 +80,15 @@ def maker_of(graph: Graph, plan: Plan, tap: str) -> Use | None:
     """The component that makes the stream of a tap; its name stays when it moves."""
     makers = {(application, operator) for application, operator in plan.operators[tap].params["providers"].values()}
     found = [use for use in graph.shared[tap] if use[:2] in makers]
-    return next((use for use in found if use.peer == graph.peers[tap]), None)
+    return next((use for use in found if use.peer == graph.roles.peers[tap]), None)
 
 
 def placed(graph: Graph, operator: str) -> Use:
     """Where a component of an application is, who keeps copies of it, and who says where it goes."""
-    follower = graph.followers.get(operator)
-    copies = (*graph.backups.get(operator, ()), *(() if follower is None else (follower,)))
-    return Use(graph.application, operator, graph.peers[operator], graph.epochs.get(operator, 0), graph.origin, copies)
+    roles = graph.roles
+    follower = roles.followers.get(operator)
+    copies = (*roles.backups.get(operator, ()), *(() if follower is None else (follower,)))
+    return Use(graph.application, operator, roles.peers[operator], roles.epochs.get(operator, 0), graph.origin, copies)
 
 
 def made_by(graph: Graph, plan: Plan, operator: str) -> tuple[Use, ...]:

@@ -1,0 +1,58 @@
+"""The states of an application: one table for the peer that leads it, for notebooks and for views."""
+
+from __future__ import annotations
+
+import pytest
+
+from synergy_nb.events import ENDINGS
+from synergy_nb.graph import Roles
+from synergy_nb.lifecycle.request import Request
+from synergy_nb.plan import source
+from synergy_nb.states import ENDED, FOLLOWS, LASTING, RUNS, STATUS, UNDECIDED, State, Status, WrongState
+from synergy_nb.widgets.standing import _STATUS
+
+
+def request() -> Request:
+    return Request("r", source("packets").sink(), "composed", 1.0)
+
+
+def test_every_state_has_its_followers_and_its_status() -> None:
+    assert FOLLOWS.keys() == STATUS.keys() == set(State)
+    assert set(STATUS.values()) == set(Status) == set(_STATUS)
+    assert set(Status) == LASTING | ENDED
+    assert not LASTING & ENDED
+    assert ENDINGS.keys() == ENDED
+    assert UNDECIDED | RUNS | {state for state, status in STATUS.items() if status in ENDED} == set(State)
+
+
+def test_every_state_can_be_reached_and_each_can_end() -> None:
+    reached, waiting = {State.DISCOVERING}, [State.DISCOVERING]
+    for state in waiting:
+        new = FOLLOWS[state] - reached
+        reached |= new
+        waiting.extend(sorted(new))
+    assert reached == set(State)
+    for state in UNDECIDED | RUNS:
+        assert State.STOPPED in FOLLOWS[state]
+    assert not any(FOLLOWS[state] & (UNDECIDED | RUNS) for state in set(State) - UNDECIDED - RUNS)
+
+
+def test_a_record_goes_only_where_the_table_says() -> None:
+    for before in State:
+        for after in State:
+            each = request()
+            each._state = before
+            if after in FOLLOWS[before]:
+                each.to(after, "why")
+                assert (each.state, each.status, each.reason) == (after, STATUS[after], "why")
+            else:
+                with pytest.raises(WrongState, match=f"application 'r': {after} after {before}; expected "):
+                    each.to(after)
+                assert each.state is before
+
+
+def test_a_record_tells_places_only_of_what_runs() -> None:
+    each = request()
+    assert (each.roles, each.running) == (Roles(), False)
+    with pytest.raises(ValueError, match="application: 'r'; expected one that has been decided"):
+        _ = each.graph
