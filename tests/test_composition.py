@@ -360,8 +360,11 @@ def confirm(query: Plan, operator: str, consumer: str, attempt: int = 1, **chang
     ("changed", "reason"),
     [
         ({"plan": b"no plan"}, "a plan"),
-        ({"peers": {"o0": "a"}}, "peers: of o0; expected one of each of source, o0, sink"),
-        ({"peers": {"source": "a", "o0": "a", "sink": "b", "nonsense": "a"}}, "peers: of source, o0, sink, nonsense"),
+        ({"roles": Roles({"o0": "a"})}, "peers: of o0; expected one of each of source, o0, sink"),
+        (
+            {"roles": Roles(dict.fromkeys(("source", "o0", "sink", "nonsense"), "a"))},
+            "peers: of source, o0, sink, nonsense",
+        ),
         ({"origin": "a"}, "this peer does not lead the application"),
     ],
 )
