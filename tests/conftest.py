@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,20 @@ settings.load_profile("deterministic")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes long goes first."""
     long_first(items)
+
+
+def pytest_collection_finish() -> None:
+    """What is there before the first test stays: a collection of garbage that looked at it all would find nothing.
+
+    A worker has imported everything, so each would take 0.4 s: a twelfth of the processor time of all quick tests.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    """Libraries that count what is left of them at the end find all of it again."""
+    gc.unfreeze()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -457,23 +457,35 @@ def built(name: str) -> Built:
     return Built(case, plan, operator, tables)
 
 
-def by_duckdb(it: Built, tables: list[pl.DataFrame]) -> list[tuple[Any, ...]]:
-    """The rows that the SQL of a case gives for the rows of its inputs."""
+@cache
+def database() -> duckdb.DuckDBPyConnection:
+    """A database that knows what is the same for all cases: the rows of the first source, and which a sample takes."""
     connection = duckdb.connect(config={"threads": 1})
-    for port, table in enumerate(tables):
-        connection.register(f"in{port}", table.to_arrow())
     connection.register(
         "origin", packets().with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("pos")).to_arrow()
     )
     connection.register(
         "drawn", pl.DataFrame({"pos": [i for i in range(1000) if split_mix(i ^ split_mix(5)) < 0.3 * 2**64]}).to_arrow()
     )
+    return connection
+
+
+def by_duckdb(it: Built, tables: list[pl.DataFrame]) -> list[tuple[Any, ...]]:
+    """The rows that the SQL of a case gives for the rows of its inputs."""
+    given = {f"in{port}": table for port, table in enumerate(tables)}
     if it.case.windows is not None:
         length, slide = (seconds * SECOND for seconds in it.case.windows)
         starts = range(-200 * slide, 200 * slide, slide)
         windows = pl.DataFrame({"s": starts, "e": [start + length for start in starts]})
-        connection.register("w", windows.cast(TYPES["time"]).to_arrow())
-    return connection.execute(it.case.sql).fetchall()
+        given["w"] = windows.cast(TYPES["time"])
+    connection = database()
+    for name, table in given.items():
+        connection.register(name, table.to_arrow())
+    try:
+        return connection.execute(it.case.sql).fetchall()
+    finally:
+        for name in given:
+            connection.unregister(name)
 
 
 def split_mix(number: int) -> int:
@@ -495,6 +507,15 @@ def results(it: Built, items: Any) -> list[tuple[Any, ...]]:
 def expected(it: Built, tables: list[pl.DataFrame]) -> list[tuple[Any, ...]]:
     rows = by_duckdb(it, tables)
     return rows if it.case.ordered else sorted(rows, key=repr)
+
+
+@cache
+def wanted(name: str) -> list[tuple[Any, ...]]:
+    """The rows that DuckDB gives for all rows of the inputs of a case."""
+    it = built(name)
+    rows = expected(it, [numbered(table) for table in it.tables])
+    assert rows, "the case gives rows, or it would show nothing"
+    return rows
 
 
 def numbered(table: pl.DataFrame) -> pl.DataFrame:

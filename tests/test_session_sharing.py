@@ -203,7 +203,8 @@ def run_sharing(seed: int) -> None:
                 assert found == table[len(table) - len(found) :], f"{name} has not all of {source}"
             continue
         (lender,) = {maker.application for maker in _makers(graph)}
-        lent = [row for row in rows[lender] if row not in set(ring.streams.inputs["s2"].rows())]
+        own = set(ring.streams.inputs["s2"].rows())
+        lent = [row for row in rows[lender] if row not in own]
         assert theirs == lent[len(lent) - len(theirs) :], f"{name} has not all from where it joined, in order"
 
 

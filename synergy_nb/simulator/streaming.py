@@ -126,9 +126,10 @@ class StreamWorld:
         self._inputs: dict[str, Mapping[str, pl.DataFrame]] = {}
         self._results: dict[tuple[str, str], list[Item]] = {}
         self._collected: dict[tuple[str, str], Point] = {}  # place up to which they are
-        self._nodes = {peer: _Node(Hosting(peer, self._create, limits)) for peer in peers}
+        near: dict[str, Any] = {} if codec else {"near": lambda _: True, "share": lambda _: None}  # nobody needs bytes
+        self._nodes = {peer: _Node(Hosting(peer, self._create, limits, **near)) for peer in peers}
         self._links = Links(self.rng, self.faults)
-        self._heap: list[tuple[float, int, Callable[[], None]]] = []
+        self._heap: list[tuple[float, int, Callable[..., Any], tuple[Any, ...]]] = []
         self._sequence = 0
 
     def _create(self, deployment: Deployment, component: Component) -> Logic | None:
@@ -379,13 +380,13 @@ class StreamWorld:
         """Let time pass."""
         until = self.now + seconds
         while self._heap and self._heap[0][0] <= until:
-            self.now, _, action = heapq.heappop(self._heap)
-            action()
+            self.now, _, action, arguments = heapq.heappop(self._heap)
+            action(*arguments)
         self.now = until
 
     def _later(self, seconds: float, action: Callable[..., Any], *arguments: Any) -> None:
         self._sequence += 1
-        heapq.heappush(self._heap, (self.now + seconds, self._sequence, lambda: action(*arguments)))
+        heapq.heappush(self._heap, (self.now + seconds, self._sequence, action, arguments))
 
     def _at(self, peer: str, act: Callable[[Hosting], list[Effect]]) -> None:
         """Have a peer do something, as soon as it does anything at all."""
@@ -419,7 +420,9 @@ class StreamWorld:
             node.busy = True
             self._later(self.service * (1 + work.rows), self._finish, peer, work)
         for kept in (node.hosting.components, node.hosting.roles.copies):
-            self.most_bytes = max(self.most_bytes, *(each.log.size for each in kept.values()), 0)
+            for each in kept.values():
+                if each.log.size > self.most_bytes:
+                    self.most_bytes = each.log.size
 
     def _finish(self, peer: str, work: Work) -> None:
         node = self._nodes[peer]
