@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, overload
 
+import msgspec
+
 from synergy_nb.assembly import PeerConfig, SynergyPeer
 from synergy_nb.dataflow.streams.deployments import Deployment
 from synergy_nb.dataflow.streams.deployments import Place as Where
@@ -22,6 +24,12 @@ from synergy_nb.simulator.kernel import Network, Simulation, Uniform
 from synergy_nb.states import State
 
 E = TypeVar("E", bound=Event)
+#: Components of peers that are to offer all: one more changes which message comes when, and so what a seed leads to.
+#: A new kind of operator is none that these simulations are about.
+OFFERED = (
+    "aggregate", "compare", "count", "decrypt", "delay", "distinct", "encrypt", "filter", "join", "project", "sample",
+    "sink", "sort", "source:packets", "source:peers", "source:python", "source:trace", "union",
+)  # fmt: skip
 SETTLED = 12.0  # virtual seconds after which the directory knows all components of a fresh ring
 
 
@@ -77,7 +85,9 @@ class Ring:
         """A new peer, number ``number``; it replaces an earlier one of that number."""
         address = f"peer-{number}"
         chosen = self.config(number) if callable(self.config) else self.config
-        settings = chosen or PeerConfig(name=address, components=ALL_COMPONENTS, seed=self.seed * 1000 + number)
+        settings = chosen or PeerConfig(name=address, seed=self.seed * 1000 + number)
+        if settings.components == ALL_COMPONENTS:
+            settings = msgspec.structs.replace(settings, components=OFFERED)
         self.synergy[address] = SynergyPeer(address, settings)
         return self.synergy[address].peer
 

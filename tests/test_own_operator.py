@@ -64,7 +64,9 @@ def test_a_plan_asks_for_it_like_for_any_other() -> None:
     assert "kind: clip" in plan.to_yaml()
     packets = pl.DataFrame({"time": [1, 2], "bytes": [7, 1500]}).cast({"time": pl.Datetime("us")})
     packets = packets.with_columns(link=pl.lit("A"), source=pl.lit("a"), destination=pl.lit("b"))
-    packets = packets.with_columns(source_port=pl.lit(1), destination_port=pl.lit(2)).select(list(plan.schema("source")))
+    packets = packets.with_columns(source_port=pl.lit(1), destination_port=pl.lit(2)).select(
+        list(plan.schema("source"))
+    )
     assert through(plan, "small", {"source": packets})["bytes"].to_list() == [7, 100]
     assert off_spark("clip", plan.operators["small"].params) == "it is there for peers only"
 
