@@ -25,7 +25,7 @@ def ordered(
     needs: Callable[[str], float] = lambda _peer: 0.0,
     single: Collection[str] = (),
 ) -> list[str]:
-    """Closest used candidates, then closest candidates.
+    """Closest used candidates, then closest candidates; delays that differ by less than a nanosecond are equal.
 
     Parameters
     ----------
@@ -59,7 +59,8 @@ def ordered(
         for value in link.domains.values():
             alone *= 1.0 - value
         overlap, full = len(taken.intersection(link.domains)), link.cores < needs(peer)
-        return overlap, full, peer in single, peer not in used, round(1.0 - alone, 12), link.latency, peer
+        failing, far = round(1.0 - alone, 12), round(link.latency, 9)  # sums of times are rounded, too
+        return overlap, full, peer in single, peer not in used, failing, far, peer
 
     possible = (
         peer
