@@ -133,21 +133,21 @@ class Fading:
 class Overheads:
     """Measured overheads of one peer, by stage.
 
-    Attributes
+    Parameters
     ----------
-    together : float
+    together
         Length of the stream, in seconds, that a source hands over in one batch; 0: tuples come one by one.
     """
 
-    def __init__(self) -> None:
-        self.together = 0.0
+    def __init__(self, together: float = 0.0) -> None:
+        self.together = together
         self._stages: dict[str, Fading] = {}
         self._calls: dict[str, Fading] = {}
 
     @classmethod
-    def known(cls, stages: Mapping[str, Overhead]) -> Overheads:
+    def known(cls, stages: Mapping[str, Overhead], together: float = 0.0) -> Overheads:
         """Overheads as they were measured elsewhere, for instance by live peers for simulated ones."""
-        overheads = cls()
+        overheads = cls(together)
         for stage, (mean, variance) in stages.items():
             fading = overheads._stages[stage] = Fading()
             fading.count, fading.mean, fading.variance = MEMORY, mean, variance

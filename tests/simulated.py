@@ -66,7 +66,7 @@ class Ring:
         codec: bool = False,
     ) -> None:
         self.simulation = Simulation(seed, network or Uniform(0.005, 0.05, seed), codec=codec)
-        self.simulation.on_instruction = self._carry_out
+        self.simulation.on_instruction.append(self._carry_out)
         self.seed = seed
         self.config = config
         self.synergy: dict[str, SynergyPeer] = {}

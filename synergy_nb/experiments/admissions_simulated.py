@@ -42,13 +42,12 @@ class _World:
     def __init__(self, stages: Mapping[str, Overhead], names: Sequence[str], cores: float) -> None:
         way = stages.get(LINK, Overhead(0.0, 0.0)).mean
         self.simulation = Simulation(1, Uniform(way, way, 1), keep_instructions=False)
-        self.simulation.on_instruction = self._carry_out
+        self.simulation.on_instruction.append(self._carry_out)
         self.reports: dict[str, Report] = {}
         self.peers: dict[str, SynergyPeer] = {}
         composition = CompositionConfig(late=LATE)
         for number, name in enumerate(names):
-            overheads = Overheads.known({stage: each for stage, each in stages.items() if stage != LINK})
-            overheads.together = SPAN
+            overheads = Overheads.known({stage: each for stage, each in stages.items() if stage != LINK}, SPAN)
             machine = Machine(server=max(cores, 1.0), overheads=overheads)
             peer = SynergyPeer(name, PeerConfig(name, cores=cores, seed=number, composition=composition), machine)
             self.peers[name] = peer

@@ -82,15 +82,13 @@ def make(runtime: PeerRuntime, config: Mapping[str, Any]) -> tuple[Peer, Service
     seed = parsed.seed ^ zlib.crc32(runtime.address.encode())
     components = (*parsed.components, PART) if spark else parsed.components
     parsed = msgspec.structs.replace(parsed, name=parsed.name or runtime.name, seed=seed, components=components)
-    overheads = Overheads()
-    overheads.together = SPAN
 
     def bandwidth_from(upstream: str) -> float:
         """Bytes/s of a virtual link: as configured, or less in a wide area that is laid over the links."""
         shape = runtime.links.shape
         return parsed.bandwidth if shape is None else min(parsed.bandwidth, shape(upstream)[1])
 
-    around = Machine(bandwidth_from, server=max(parsed.cores, 1.0), overheads=overheads)  # one thread executes
+    around = Machine(bandwidth_from, server=max(parsed.cores, 1.0), overheads=Overheads(SPAN))  # one thread executes
     service = Service(runtime, SynergyPeer(runtime.address, parsed, around), keys)
     service.host.hosting.memory.limit = memory
     return service.synergy.peer, service

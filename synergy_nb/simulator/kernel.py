@@ -133,7 +133,7 @@ class Simulation:
         self.duplication = 0.0
         self.reordering = 0.0
         self.instructions: list[tuple[float, str, msgspec.Struct]] = []
-        self.on_instruction: Callable[[str, msgspec.Struct], None] | None = None
+        self.on_instruction: list[Callable[[str, msgspec.Struct], None]] = []
         self._keep = keep_instructions
         self._use_codec = codec
         self._codec: Codec | None = None
@@ -280,8 +280,8 @@ class Simulation:
             else:
                 if self._keep:
                     self.instructions.append((self.now, address, effect.instruction))
-                if self.on_instruction is not None:
-                    self.on_instruction(address, effect.instruction)
+                for listener in self.on_instruction:
+                    listener(address, effect.instruction)
         due = peer.next_timer
         if due is not None:
             planned = self._wakeups.get(address)

@@ -128,7 +128,7 @@ class Composed:
         self.topology, self.workload = scenario.world(seed)
         self.served = {request.name: Served(request) for request in self.workload.requests}
         self.simulation = Simulation(seed, self.topology, keep_instructions=False, journal=_Story(self.served))
-        self.simulation.on_instruction = self._carry_out
+        self.simulation.on_instruction.append(self._carry_out)
         self.flow = Flow(
             self.topology, bandwidth=self.topology.bandwidth, speeds=self.topology.cores, seed=seed, keep=2
         )
