@@ -282,6 +282,7 @@ class Facts:
     def _placement_released(self, _event: PlacementReleased) -> None:
         if self.outcome == "placed":
             self.replicated = None
+            self.uncovered = {}
             self.outcome = "its replicas have been given back"
 
     @SHOWN.add

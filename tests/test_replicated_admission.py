@@ -8,7 +8,7 @@ import pytest
 
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.assembly import PeerConfig
-from synergy_nb.events import GraphSelected, ProbeDropped
+from synergy_nb.events import GraphSelected, PlacementCompleted, ProbeDropped
 from synergy_nb.explanation import Explanation
 from synergy_nb.plan import Plan, source
 from tests.simulated import Ring
@@ -67,8 +67,27 @@ def test_one_that_would_harm_another_is_refused_with_the_numbers() -> None:
     assert all(drop.available > drop.asked == pytest.approx(0.15) for drop in drops)
     account = Explanation("b", ring.events("b"), {})
     assert account.outcome.startswith("rejected: operator work: QoS impact")
+    assert not account.coverage
     nothing_is_left(ring, "a")
     assert ring.status("a") == "running"
+
+
+def test_it_is_placed_where_nobody_is_harmed() -> None:
+    ring = ring_of(2)
+    ring.submit("peer-2", "a", work("10 ms", delay="150 ms", replicas=False))
+    assert ring.until_decided("a").status == "running"
+    ring.run(2.0)
+    stream = source("python", name="n", columns={"v": "float"}, rate=20.0, at="peer-1").delay("37 ms", id="work")
+    ring.submit("peer-3", "b", stream.sink("out", availability="degree 2"))
+    report = ring.until_decided("b")
+    first, second = ring.events("b", PlacementCompleted)
+    assert first.primaries["work"] == "peer-1", "where its source is nothing is far"
+    assert report.status == "running", report.reason
+    assert report.peers == second.primaries
+    assert report.peers["work"] != "peer-1"
+    assert "peer-1" not in report.backups["work"]
+    ring.simulation.call("peer-3", ring.synergy["peer-3"].stop, "b")
+    nothing_is_left(ring, "a")
 
 
 def test_one_that_would_miss_its_own_limit_is_refused_with_the_numbers() -> None:

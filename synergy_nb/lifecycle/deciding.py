@@ -60,10 +60,13 @@ class Refusal(NamedTuple):
         The conditions that failed, where, with the numbers.
     again
         Whether the decider is to be asked once more, with what the directory knows by then.
+    at
+        Addresses of the peers that cannot take on what was to be theirs, or would harm others by that.
     """
 
     reason: str
     again: bool = False
+    at: frozenset[str] = frozenset()
 
 
 Answer: TypeAlias = Decision | Refusal

@@ -36,6 +36,7 @@ from synergy_nb.peer import Peer, Protocol
 
 __all__ = ["Composition"]
 
+ALONG: Final = ("delay", "miss rate")  # conditions on all of a path, and not on the peer where they fail
 SHOWN: Final = 32  # graphs, and drops, that the journal tells of, a request
 
 
@@ -125,7 +126,8 @@ class Composition(Protocol):
         """Answer that no graph was found; what was reserved is not wanted for another try."""
         if pending.attempt and (again or pending.of.ways):
             self._free(pending)
-        pending.decided(pending.of, Refusal(reason, again))
+        at = frozenset(drop.at for drop in pending.dropped if drop.condition not in ALONG)
+        pending.decided(pending.of, Refusal(reason, again, at))
 
     # -- step 1 ------------------------------------------------------------------------------------------------------
 
