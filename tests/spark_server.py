@@ -1,7 +1,8 @@
 """Spark servers for tests: one for all that need one, and one with peers, which tests may kill.
 
-Each is started when the first test asks for it. Their Java compiles once: a server of tests lives for a minute or two,
-in which Java's second compiler takes more processor time than it saves, 13 s rather than 8 until the first answer.
+Each is started when the first test asks for it. Their Java compiles once, and does not verify the classes of Spark's own
+archives anew each time: a server of tests lives for a minute or two, in which Java's second compiler takes more processor
+time than it saves, 13 s rather than 8 until the first answer, and of these 8 verification takes 2.
 """
 
 from __future__ import annotations
@@ -24,9 +25,12 @@ if TYPE_CHECKING:
     from synergy_nb import Cluster
 
 
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+
+
 @pytest.fixture(scope="session", autouse=True)
 def quick_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """``JAVA_HOME`` is a Java that compiles once, for this process and all that it starts; nothing else differs."""
+    """``JAVA_HOME`` is a Java that compiles once and verifies nothing, for this process and all that it starts."""
     try:
         found = java.find()
     except java.SparkUnavailable:  # tests of Spark will say so themselves
@@ -38,7 +42,7 @@ def quick_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     (home / "release").write_text(f'JAVA_VERSION="{found.version}"\n', "utf-8")
     program = home / "bin" / "java"
     program.parent.mkdir()
-    command = f'exec {shlex.quote(str(found.executable.resolve()))} -XX:TieredStopAtLevel=1 "$@"'
+    command = f'exec {shlex.quote(str(found.executable.resolve()))} {QUICK} "$@"'
     program.write_text(f"#!/bin/sh\n{command}\n", "utf-8")
     program.chmod(0o755)
     with pytest.MonkeyPatch.context() as patch:
