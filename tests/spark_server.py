@@ -1,8 +1,8 @@
 """Spark servers for tests: one for all that need one, and one with peers, which tests may kill.
 
-Each is started when the first test asks for it. Their Java compiles once, and does not verify the classes of Spark's own
-archives anew each time: a server of tests lives for a minute or two, in which Java's second compiler takes more processor
-time than it saves, 13 s rather than 8 until the first answer, and of these 8 verification takes 2.
+Each is started when the first test asks for it. Their Java compiles once, and does not verify Spark's own classes anew
+each time: a server of tests lives for a minute or two, in which Java's second compiler takes more processor time than
+it saves, 13 s rather than 8 until the first answer, and 2 of these 8 are verification.
 """
 
 from __future__ import annotations

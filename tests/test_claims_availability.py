@@ -235,7 +235,6 @@ def test_a6_gathering_is_in_the_order_of_seconds() -> None:
 
 
 def test_figures_have_points_and_a_label_a_panel(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     result = reproduced("A5", peers=(20,))
     figures.check(tmp_path)
     text = figures.draw(result, tmp_path).read_text("utf-8")

@@ -77,7 +77,6 @@ def test_this_machine() -> None:
 
 
 def test_machines_without_proc_are_read_by_psutil(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    pytest.importorskip("psutil")
     expected = read_counters()
     monkeypatch.setattr(monitor, "PROC", (str(tmp_path / "none"),))
     found = read_counters()
