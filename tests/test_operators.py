@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synergy_nb.dataflow.logic import Saved
@@ -194,6 +194,71 @@ def test_windows_are_what_a_loop_over_all_of_them_gives(
     assert windows.keep(table, "time", until)["row"].to_list() == kept
     if until != END:
         assert windows.next_end(until) == min(end for _, end in all_windows if end > until)
+
+
+def taken(logic: OperatorLogic, port: int, item: Batch | Punctuation) -> list[tuple[Any, ...]]:
+    """Rows that leave with an item, with times in seconds."""
+    given = logic.on_batch(port, item) if isinstance(item, Batch) else logic.on_punctuation(port, item)
+    seconds = pl.col("time").cast(pl.Int64) / 1e6
+    return [row for each in given if isinstance(each, Batch) for row in each.table.with_columns(seconds).rows()]
+
+
+def test_a_left_row_without_a_partner_leaves_when_none_can_come_and_one_with_a_partner_does_not() -> None:
+    left = hosts()
+    logic, _, _ = only(left.join(left.filter("n > 0"), on=["host"], within="5 s", how="left"))
+    assert taken(logic, 0, batch((10, "a", 1), (11, "b", 2), (12, None, 3))) == []
+    assert taken(logic, 1, batch((13, "a", 7))) == [(13.0, "a", 1, 7)]
+    assert taken(logic, 0, Punctuation(30_000_000, 3, 0.0)) == [], "the right may still be as early as it likes"
+    assert taken(logic, 1, Punctuation(16_000_000, 1, 0.0)) == [], "one at 16 s would be near enough to 11 s"
+    assert taken(logic, 1, Punctuation(16_000_001, 1, 0.0)) == [(16.0, "b", 2, None)]
+    assert taken(logic, 1, Punctuation(END, 1, 0.0)) == [(17.0, None, 3, None)]
+    assert taken(logic, 0, batch((31, "a", 4), position=3)) == [(36.0, "a", 4, None)], "none can come any more"
+    assert taken(logic, 0, Punctuation(END, 4, 0.0)) == []
+    assert logic.state_rows == 0
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.tuples(st.integers(0, 60), st.none() | st.integers(-5, 5)), min_size=1, max_size=30),
+    st.floats(0.5, 100.0), st.sampled_from(["20 s", "20 s every 5 s", "7 s gap"]),
+)  # fmt: skip
+def test_tuples_count_for_less_the_older_they_are(
+    given: list[tuple[int, int | None]], half_life: float, window: str
+) -> None:
+    """As a loop over the rows of each window has it, whatever panes these are put together from."""
+    stream = hosts().aggregate(
+        window=window, half_life=half_life, n="count(*)", k="count(n)", total="sum(n)", mean="avg(n)", most="max(n)"
+    )
+    logic, plan, operator = only(stream)
+    same, _, _ = only(hosts().sort("n", window=window))
+    table = rows(*((time, "a", n) for time, n in sorted(given, key=lambda each: each[0])))
+    end = Punctuation(END, table.height, 0.0)
+    results = [each.table for each in [*logic.on_batch(0, Batch(table, 0, 0.0)), *logic.on_punctuation(0, end)]
+               if isinstance(each, Batch)]  # fmt: skip
+    numbered = table.with_columns(n=pl.int_range(pl.len()))
+    inside = [each.table for each in [*same.on_batch(0, Batch(numbered, 0, 0.0)), *same.on_punctuation(0, end)]
+              if isinstance(each, Batch)]  # fmt: skip
+    members = {key: rows["n"].to_list() for key, rows in pl.concat(inside).group_by("time", *WINDOW)}
+    times, values = table["time"].to_list(), table["n"].to_list()
+    for time, start, until, *got in pl.concat(results).rows():
+        share = {
+            row: 0.5 ** ((time - times[row]).total_seconds() / half_life) for row in members.pop((time, start, until))
+        }
+        known = [row for row in share if values[row] is not None]
+        total, weight = sum(share[row] * values[row] for row in known), sum(share[row] for row in known)
+        exact = [sum(share.values()), weight, total, total / weight] if known else [sum(share.values()), 0.0]
+        assert got[: len(exact)] == pytest.approx(exact, rel=1e-9, abs=1e-12)
+        assert got[len(exact) :] == ([max(values[row] for row in known)] if known else [None, None, None])
+    assert not members
+    assert dict(plan.schema(operator)) | {"n": "float", "k": "float", "total": "float"} == plan.schema(operator)
+
+
+def test_an_average_of_tuples_that_are_too_old_to_count_is_null() -> None:
+    logic, _, _ = only(hosts().aggregate(window="1 h", half_life="1 s", mean="avg(n)", total="sum(n)"))
+    logic.on_batch(0, batch((1, "a", 5)))
+    (result, _) = logic.on_punctuation(0, Punctuation(END, 1, 0.0))
+    assert isinstance(result, Batch)
+    assert result.table.select("mean", "total").rows() == [(None, 0.0)]
 
 
 # -- encrypt and decrypt ---------------------------------------------------------------------------------------------

@@ -132,17 +132,17 @@ def aggregate(work: Work) -> DataFrame:
             what, value = weighed
             pair = struct(["unix_micros(`time`)", value])
             kept.append(named(f"collect_list(CASE WHEN {value} IS NOT NULL THEN {pair} END)", column))
-            results[name] = _decayed(what, quote(column), windows, microseconds(half_life or 0.0))
+            results[name] = _decayed(what, quote(column), windows, 1e6 * (half_life or 1.0))
     rows = groups.agg(*kept)
     columns = {name: results.get(name, quote(name)) for name in columns_of(work.output)}
     order = struct(part for name in by for part in (f"{quote(name)} IS NULL", quote(name))) if by else UNORDERED
     return windows.finished(rows, columns, order)
 
 
-def _decayed(what: str, pairs: str, windows: Windowed, half_life: int) -> str:
+def _decayed(what: str, pairs: str, windows: Windowed, half_life: float) -> str:
     """SQL for a sum, a count or an average of pairs of time and value, of which each counts by its age."""
     result = f"(unix_micros({quote(WINDOW_COLUMN)}.end) - {windows.end + 1}L)"
-    share = f"pow(2.0D, CAST(p.c0 - {result} AS DOUBLE) / {max(half_life, 1)}.0D)"
+    share = f"pow(2.0D, CAST(p.c0 - {result} AS DOUBLE) / {half_life!r}D)"
     weight = f"aggregate({pairs}, 0.0D, (a, p) -> a + {share})"
     if what == "count":
         return weight

@@ -36,7 +36,6 @@ from synergy_nb.dataflow.operators.windows import (
     SessionWindows,
     TimeWindows,
     Windows,
-    microseconds,
     window_of,
 )
 from synergy_nb.dataflow.tuples import END, START, Batch, empty
@@ -364,10 +363,10 @@ def _ordered(rows: pl.LazyFrame, output: Mapping[str, str], order: Sequence[str]
     return rows.sort(order, nulls_last=True).select(time, *(name for name in output if name != "time")).collect()
 
 
-def _half_life(context: Context) -> int | None:
+def _half_life(context: Context) -> float | None:
     """Microseconds after which a tuple counts half, if it ever does."""
     half_life = context.params.get("half_life")
-    return None if half_life is None else max(microseconds(half_life), 1)
+    return None if half_life is None else 1e6 * half_life
 
 
 def _over_windows(context: Context, by: Sequence[str], values: Mapping[str, str]) -> OperatorLogic:

@@ -38,7 +38,7 @@ class Values:
         values: Mapping[str, str],
         schema: Mapping[str, str],
         kinds: Mapping[str, str],
-        half_life: int | None = None,
+        half_life: float | None = None,
     ) -> None:
         self._half_life = half_life
         self._decaying: list[str] = []  # columns of partial results that grow less with time
@@ -79,7 +79,9 @@ class Values:
             if key == "count":
                 return weight
             total = self._decayed("sum", column, value.cast(pl.Float64) * pl.col(WEIGHT))
-            return pl.when(number > 0).then(total if key == "sum" else total / weight)
+            if key == "avg":  # of tuples that are too old to count for anything, there is none
+                return pl.when(weight > 0.0).then(total / weight)
+            return pl.when(number > 0).then(total)
         if key == "count":
             return number
         total = self._partial("sum", column, value.sum(), pl.Expr.sum, kind)
@@ -136,7 +138,7 @@ class Values:
 
     def _share(self, age: pl.Expr) -> pl.Expr:
         """What a tuple of an age, in microseconds, counts for."""
-        return pl.lit(2.0).pow(-age.cast(pl.Float64) / float(self._half_life or 1))
+        return pl.lit(2.0).pow(-age.cast(pl.Float64) / float(self._half_life or 1.0))
 
     def merge(self, partials: pl.LazyFrame, keys: Sequence[str]) -> pl.LazyFrame:
         """Partial results of equal ``keys`` as one."""
