@@ -11,7 +11,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import psutil
 import pytest
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from synergy_nb import Cluster
 
 
-QUICK = "-XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+#: Options of Java for servers that do not live long.
+QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -42,8 +43,8 @@ def quick_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     (home / "release").write_text(f'JAVA_VERSION="{found.version}"\n', "utf-8")
     program = home / "bin" / "java"
     program.parent.mkdir()
-    command = f'exec {shlex.quote(str(found.executable.resolve()))} {QUICK} "$@"'
-    program.write_text(f"#!/bin/sh\n{command}\n", "utf-8")
+    command = shlex.join((str(found.executable.resolve()), *QUICK))
+    program.write_text(f'#!/bin/sh\nexec {command} "$@"\n', "utf-8")
     program.chmod(0o755)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAVA_HOME", str(home))

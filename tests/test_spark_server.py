@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from spark_stream import java, supervisor
+from spark_stream import java, settings, supervisor
 from spark_stream.address import Address, parse_url
 from spark_stream.java import Java, SparkUnavailable
 from spark_stream.launching import spark_home
 from spark_stream.server import Endpoint, Event, Server
-from tests.spark_server import leftovers
+from tests.spark_server import QUICK, leftovers
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession
@@ -425,6 +425,8 @@ def test_without_java_and_path_a_query_survives_its_server(monkeypatch: pytest.M
 
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     monkeypatch.delenv("JAVA_HOME", raising=False)
+    options = settings.java_options
+    monkeypatch.setattr(settings, "java_options", lambda *given: [*QUICK, *options(*given)])
     said: queue.Queue[Event] = queue.Queue()
     with Server(on_event=said.put) as server:
         endpoint = server.ready()
