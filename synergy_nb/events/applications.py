@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
-from synergy_nb.events.base import Event, Severity
+from synergy_nb.events.base import RequestEvent, Severity
 from synergy_nb.states import Status
 
 __all__ = [
@@ -46,7 +46,7 @@ Use = tuple[str, str, str]  # application, operator and peer address of a compon
 # -- life of an application ------------------------------------------------------------------------------------------
 
 
-class ApplicationRunning(Event, frozen=True, gc=False):
+class ApplicationRunning(RequestEvent, frozen=True, gc=False):
     """It runs: component graph λ, operator to peer address.
 
     Parameters
@@ -64,7 +64,7 @@ class ApplicationRunning(Event, frozen=True, gc=False):
     uses: Mapping[str, Sequence[Use]] = {}
 
 
-class ApplicationEnded(Event, frozen=True, gc=False):
+class ApplicationEnded(RequestEvent, frozen=True, gc=False):
     """Base of the four ends of an application; ``reason`` is empty where there is nothing to explain."""
 
     status: ClassVar[Status]
@@ -104,7 +104,7 @@ ENDINGS: Final[Mapping[Status, type[ApplicationEnded]]] = {
 }
 
 
-class SetupFailed(Event, frozen=True, gc=False):
+class SetupFailed(RequestEvent, frozen=True, gc=False):
     """The graph of an attempt could not be set up."""
 
     severity: ClassVar[Severity] = Severity.WARNING
@@ -113,7 +113,7 @@ class SetupFailed(Event, frozen=True, gc=False):
     reason: str
 
 
-class SessionExpired(Event, frozen=True, gc=False):
+class SessionExpired(RequestEvent, frozen=True, gc=False):
     """A peer of the application gave its part up, as it has not heard of the ``origin`` for too long."""
 
     severity: ClassVar[Severity] = Severity.WARNING
@@ -121,7 +121,7 @@ class SessionExpired(Event, frozen=True, gc=False):
     origin: str
 
 
-class SessionLeft(Event, frozen=True, gc=False):
+class SessionLeft(RequestEvent, frozen=True, gc=False):
     """A peer gave back all that it held for the application."""
 
     severity: ClassVar[Severity] = Severity.DETAIL
@@ -132,19 +132,19 @@ class SessionLeft(Event, frozen=True, gc=False):
 # -- components ------------------------------------------------------------------------------------------------------
 
 
-class ComponentDeployed(Event, frozen=True, gc=False):
+class ComponentDeployed(RequestEvent, frozen=True, gc=False):
     """The peer executes a component, or has a backup of it."""
 
     operator: str
 
 
-class ComponentUndeployed(Event, frozen=True, gc=False):
+class ComponentUndeployed(RequestEvent, frozen=True, gc=False):
     """The peer has given a component up."""
 
     operator: str
 
 
-class ComponentTakenOver(Event, frozen=True, gc=False):
+class ComponentTakenOver(RequestEvent, frozen=True, gc=False):
     """A component that took another's place has caught up and goes on freely."""
 
     severity: ClassVar[Severity] = Severity.DETAIL
@@ -152,7 +152,7 @@ class ComponentTakenOver(Event, frozen=True, gc=False):
     operator: str
 
 
-class OperatorFailed(Event, frozen=True, gc=False):
+class OperatorFailed(RequestEvent, frozen=True, gc=False):
     """What an operator executes raised an error, says the host of the peer."""
 
     severity: ClassVar[Severity] = Severity.ERROR
@@ -161,7 +161,7 @@ class OperatorFailed(Event, frozen=True, gc=False):
     reason: str
 
 
-class ComponentFailed(Event, frozen=True, gc=False):
+class ComponentFailed(RequestEvent, frozen=True, gc=False):
     """A component cannot go on, says the session of the peer, and tells the origins of all that use it."""
 
     severity: ClassVar[Severity] = Severity.ERROR
@@ -170,7 +170,7 @@ class ComponentFailed(Event, frozen=True, gc=False):
     reason: str
 
 
-class PartPrepared(Event, frozen=True, gc=False):
+class PartPrepared(RequestEvent, frozen=True, gc=False):
     """A part on Spark is ready to take rows."""
 
     severity: ClassVar[Severity] = Severity.DETAIL
@@ -178,19 +178,19 @@ class PartPrepared(Event, frozen=True, gc=False):
     operator: str
 
 
-class SourceStarted(Event, frozen=True, gc=False):
+class SourceStarted(RequestEvent, frozen=True, gc=False):
     """A source gives its first rows."""
 
     operator: str
 
 
-class SinkFinished(Event, frozen=True, gc=False):
+class SinkFinished(RequestEvent, frozen=True, gc=False):
     """The end of the stream has reached a sink."""
 
     operator: str
 
 
-class LateRows(Event, frozen=True, gc=False):
+class LateRows(RequestEvent, frozen=True, gc=False):
     """Rows that a client pushed too late, behind the watermark of its source, were dropped: so many until now."""
 
     severity: ClassVar[Severity] = Severity.WARNING
@@ -199,7 +199,7 @@ class LateRows(Event, frozen=True, gc=False):
     dropped: int
 
 
-class SinkMeasured(Event, frozen=True, gc=False):
+class SinkMeasured(RequestEvent, frozen=True, gc=False):
     """Quality of service at a sink since the last measurement.
 
     Parameters
@@ -237,7 +237,7 @@ class SinkMeasured(Event, frozen=True, gc=False):
 # -- take-overs and moves --------------------------------------------------------------------------------------------
 
 
-class TakeoverBegun(Event, frozen=True, gc=False):
+class TakeoverBegun(RequestEvent, frozen=True, gc=False):
     """A peer has died: its address, operator to the backup that is to take over, and the ``epoch`` that begins."""
 
     severity: ClassVar[Severity] = Severity.WARNING
@@ -247,7 +247,7 @@ class TakeoverBegun(Event, frozen=True, gc=False):
     epoch: int
 
 
-class TakenOver(Event, frozen=True, gc=False):
+class TakenOver(RequestEvent, frozen=True, gc=False):
     """All backups have taken over: component graph λ and replication graph ρ as they are in this ``epoch``."""
 
     peers: Mapping[str, str]
@@ -255,7 +255,7 @@ class TakenOver(Event, frozen=True, gc=False):
     epoch: int
 
 
-class MoveBegun(Event, frozen=True, gc=False):
+class MoveBegun(RequestEvent, frozen=True, gc=False):
     """A component begins to move from the peer ``at`` to the peer ``to``."""
 
     operator: str
@@ -264,7 +264,7 @@ class MoveBegun(Event, frozen=True, gc=False):
     epoch: int
 
 
-class ComponentMoved(Event, frozen=True, gc=False):
+class ComponentMoved(RequestEvent, frozen=True, gc=False):
     """A component has moved from the peer ``at`` to the peer ``to`` in so many ``seconds``; λ is now ``peers``."""
 
     operator: str
@@ -274,7 +274,7 @@ class ComponentMoved(Event, frozen=True, gc=False):
     peers: Mapping[str, str]
 
 
-class SharedStreamMoved(Event, frozen=True, gc=False):
+class SharedStreamMoved(RequestEvent, frozen=True, gc=False):
     """A component of another application, ``of``, whose stream this one shares, is at ``to`` now and no longer ``at``.
 
     ``peers`` is λ of this application, and ``uses`` as of :class:`ApplicationRunning`.
@@ -288,7 +288,7 @@ class SharedStreamMoved(Event, frozen=True, gc=False):
     uses: Mapping[str, Sequence[Use]]
 
 
-class MoveGivenUp(Event, frozen=True, gc=False):
+class MoveGivenUp(RequestEvent, frozen=True, gc=False):
     """A component did not move to the peer ``to``, and stays where it is."""
 
     severity: ClassVar[Severity] = Severity.WARNING

@@ -15,6 +15,7 @@ __all__ = [
     "Event",
     "Handlers",
     "Recorder",
+    "RequestEvent",
     "Severity",
     "declared",
     "decode_events",
@@ -92,6 +93,10 @@ class Event(_Numbered, frozen=True, gc=False, array_like=True):
     def detail(self) -> dict[str, Any]:
         """The fields that only this type of event has, by name."""
         return {name: getattr(self, name) for name in self.__struct_fields__ if name not in BASE}
+
+
+class RequestEvent(Event, frozen=True, gc=False):
+    """Base of the events whose subject is a request, or the application that has come of it."""
 
 
 #: Names of the fields that every event has.

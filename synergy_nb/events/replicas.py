@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from synergy_nb.events.base import Event, Severity
+from synergy_nb.events.base import RequestEvent, Severity
 
 __all__ = [
     "CandidatePassed",
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 
-class PlacementSubmitted(Event, frozen=True, gc=False):
+class PlacementSubmitted(RequestEvent, frozen=True, gc=False):
     """The components of a plan are to be placed: with so many replicas, or for an availability; the other is None."""
 
     severity: ClassVar[Severity] = Severity.DETAIL
@@ -39,7 +39,7 @@ class PlacementSubmitted(Event, frozen=True, gc=False):
     availability: float | None
 
 
-class DegreeChosen(Event, frozen=True, gc=False):
+class DegreeChosen(RequestEvent, frozen=True, gc=False):
     """So many replicas are needed for the ``availability`` asked for; the account tells the degree that was placed."""
 
     severity: ClassVar[Severity] = Severity.DETAIL
@@ -48,7 +48,7 @@ class DegreeChosen(Event, frozen=True, gc=False):
     availability: float
 
 
-class PlacementBegun(Event, frozen=True, gc=False):
+class PlacementBegun(RequestEvent, frozen=True, gc=False):
     """An attempt began: the degree, operators that have to be at a peer, and the number of candidates by operator."""
 
     attempt: int
@@ -57,7 +57,7 @@ class PlacementBegun(Event, frozen=True, gc=False):
     candidates: Mapping[str, int]
 
 
-class ReplicaDecided(Event, frozen=True, gc=False):
+class ReplicaDecided(RequestEvent, frozen=True, gc=False):
     """It was decided where a replica goes.
 
     Parameters
@@ -91,7 +91,7 @@ class ReplicaDecided(Event, frozen=True, gc=False):
     passed: Sequence[tuple[str, str]]
 
 
-class PlacementCompleted(Event, frozen=True, gc=False):
+class PlacementCompleted(RequestEvent, frozen=True, gc=False):
     """All replicas have a place: primaries λ, backups ρ, degree, and availability if peers say how they fail."""
 
     attempt: int
@@ -101,14 +101,14 @@ class PlacementCompleted(Event, frozen=True, gc=False):
     availability: float | None
 
 
-class PlacementAttemptFailed(Event, frozen=True, gc=False):
+class PlacementAttemptFailed(RequestEvent, frozen=True, gc=False):
     """An attempt failed; what it had taken is given back."""
 
     attempt: int
     reason: str
 
 
-class PlacementFailed(Event, frozen=True, gc=False):
+class PlacementFailed(RequestEvent, frozen=True, gc=False):
     """There is no placement, and no other attempt follows."""
 
     severity: ClassVar[Severity] = Severity.WARNING
@@ -116,11 +116,11 @@ class PlacementFailed(Event, frozen=True, gc=False):
     reason: str
 
 
-class PlacementReleased(Event, frozen=True, gc=False):
+class PlacementReleased(RequestEvent, frozen=True, gc=False):
     """The replicas of a placement are given back."""
 
 
-class ReplicasLost(Event, frozen=True, gc=False):
+class ReplicasLost(RequestEvent, frozen=True, gc=False):
     """A peer ``at`` which replicas were has died: operator to the role of the replica that was there."""
 
     severity: ClassVar[Severity] = Severity.WARNING
@@ -129,7 +129,7 @@ class ReplicasLost(Event, frozen=True, gc=False):
     replicas: Mapping[str, str]
 
 
-class PlacementNegotiated(Event, frozen=True, gc=False):
+class PlacementNegotiated(RequestEvent, frozen=True, gc=False):
     """A peer told the one that decides on an operator of several inputs which candidates it would choose."""
 
     severity: ClassVar[Severity] = Severity.DETAIL
@@ -140,7 +140,7 @@ class PlacementNegotiated(Event, frozen=True, gc=False):
     candidates: Sequence[str]
 
 
-class CandidatePassed(Event, frozen=True, gc=False):
+class CandidatePassed(RequestEvent, frozen=True, gc=False):
     """A candidate did not take a replica; :class:`ReplicaDecided` lists it among those that were passed over."""
 
     severity: ClassVar[Severity] = Severity.DETAIL
@@ -150,7 +150,7 @@ class CandidatePassed(Event, frozen=True, gc=False):
     reason: str
 
 
-class ReplicaAccepted(Event, frozen=True, gc=False):
+class ReplicaAccepted(RequestEvent, frozen=True, gc=False):
     """This peer reserved for a primary, as ``by`` asked, and has so many cores left."""
 
     severity: ClassVar[Severity] = Severity.DETAIL
@@ -160,7 +160,7 @@ class ReplicaAccepted(Event, frozen=True, gc=False):
     cores_left: float
 
 
-class ReplicaDenied(Event, frozen=True, gc=False):
+class ReplicaDenied(RequestEvent, frozen=True, gc=False):
     """This peer does not take a replica."""
 
     severity: ClassVar[Severity] = Severity.DETAIL
@@ -170,7 +170,7 @@ class ReplicaDenied(Event, frozen=True, gc=False):
     reason: str
 
 
-class ReplicaPlaced(Event, frozen=True, gc=False):
+class ReplicaPlaced(RequestEvent, frozen=True, gc=False):
     """This peer took a replica, as ``by`` decided."""
 
     severity: ClassVar[Severity] = Severity.DETAIL
@@ -180,7 +180,7 @@ class ReplicaPlaced(Event, frozen=True, gc=False):
     by: str
 
 
-class ReplicasLeft(Event, frozen=True, gc=False):
+class ReplicasLeft(RequestEvent, frozen=True, gc=False):
     """This peer gave back all replicas of an attempt."""
 
     severity: ClassVar[Severity] = Severity.DETAIL

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import msgspec
 
-from synergy_nb.events.base import Event, Severity
+from synergy_nb.events.base import RequestEvent, Severity
 
 __all__ = [
     "AttemptFailed",
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 
-class RequestSubmitted(Event, frozen=True, gc=False):
+class RequestSubmitted(RequestEvent, frozen=True, gc=False):
     """A request arrived at its origin: name and operators of its plan, and the QoS requirement Q_ξ in base units."""
 
     plan: str
@@ -40,40 +40,40 @@ class RequestSubmitted(Event, frozen=True, gc=False):
     qos: Mapping[str, float]
 
 
-class EnginesChosen(Event, frozen=True, gc=False):
+class EnginesChosen(RequestEvent, frozen=True, gc=False):
     """It was decided what Spark executes: operator to engine and reason, and each part on Spark with its operators."""
 
     reasons: Mapping[str, tuple[str, str]]
     parts: Mapping[str, Sequence[str]]
 
 
-class EnginesChanged(Event, frozen=True, gc=False):
+class EnginesChanged(RequestEvent, frozen=True, gc=False):
     """The request could not be composed so, and is now tried with less on Spark: why, and the ``parts`` that remain."""
 
     reason: str
     parts: Mapping[str, Sequence[str]]
 
 
-class SharingFound(Event, frozen=True, gc=False):
+class SharingFound(RequestEvent, frozen=True, gc=False):
     """Streams of the plan run already: maximum sharable ``points``, operator to the peers that give its stream."""
 
     points: Mapping[str, Sequence[str]]
 
 
-class SharingGivenUp(Event, frozen=True, gc=False):
+class SharingGivenUp(RequestEvent, frozen=True, gc=False):
     """The streams that run already are not used."""
 
     reason: str
 
 
-class CandidatesFound(Event, frozen=True, gc=False):
+class CandidatesFound(RequestEvent, frozen=True, gc=False):
     """Who offers the components: operator to peers, and peer to the cores that it says it has ``free``."""
 
     candidates: Mapping[str, Sequence[str]]
     free: Mapping[str, float]
 
 
-class PlacementComputed(Event, frozen=True, gc=False):
+class PlacementComputed(RequestEvent, frozen=True, gc=False):
     """Resilient placement decided where operators go: operator to peer, the feasible share, and why, for people."""
 
     peers: Mapping[str, str]
@@ -81,7 +81,7 @@ class PlacementComputed(Event, frozen=True, gc=False):
     text: str
 
 
-class DeploymentConsidered(Event, frozen=True, gc=False):
+class DeploymentConsidered(RequestEvent, frozen=True, gc=False):
     """For want of components, these operators may be deployed anew, at the places that this ``stage`` allows."""
 
     operators: Sequence[str]
@@ -97,7 +97,7 @@ class ProjectedImpact(msgspec.Struct, frozen=True, gc=False, array_like=True):
     limit: float
 
 
-class ProbeAccepted(Event, frozen=True, gc=False):
+class ProbeAccepted(RequestEvent, frozen=True, gc=False):
     """A probe passed the checks of a peer.
 
     Parameters
@@ -124,7 +124,7 @@ class ProbeAccepted(Event, frozen=True, gc=False):
     impacts: Sequence[ProjectedImpact]
 
 
-class ProbeDropped(Event, frozen=True, gc=False):
+class ProbeDropped(RequestEvent, frozen=True, gc=False):
     """A probe failed a condition at a peer.
 
     Parameters
@@ -150,7 +150,7 @@ class ProbeDropped(Event, frozen=True, gc=False):
     tolerated: float = 0.0
 
 
-class ProbingEnded(Event, frozen=True, gc=False):
+class ProbingEnded(RequestEvent, frozen=True, gc=False):
     """A round of probing ended: how many paths came back, probes were dropped, graphs resulted, and qualified.
 
     It is ``complete`` unless the time for it was up.
@@ -164,7 +164,7 @@ class ProbingEnded(Event, frozen=True, gc=False):
     complete: bool
 
 
-class GraphEvaluated(Event, frozen=True, gc=False):
+class GraphEvaluated(RequestEvent, frozen=True, gc=False):
     """A complete component graph: operator to peer, φ (None if infinite), its delay, and why it does not qualify."""
 
     peers: Mapping[str, str]
@@ -173,7 +173,7 @@ class GraphEvaluated(Event, frozen=True, gc=False):
     unqualified: str = ""
 
 
-class GraphSelected(Event, frozen=True, gc=False):
+class GraphSelected(RequestEvent, frozen=True, gc=False):
     """A component graph was chosen to be set up.
 
     Parameters
@@ -198,14 +198,14 @@ class GraphSelected(Event, frozen=True, gc=False):
     rule: str = "least φ"
 
 
-class AttemptFailed(Event, frozen=True, gc=False):
+class AttemptFailed(RequestEvent, frozen=True, gc=False):
     """No graph of an attempt could be set up; another attempt may follow."""
 
     attempt: int
     reason: str
 
 
-class ReservationExpired(Event, frozen=True, gc=False):
+class ReservationExpired(RequestEvent, frozen=True, gc=False):
     """What was reserved for an attempt was given back as nobody confirmed it; of one operator where that is named."""
 
     severity: ClassVar[Severity] = Severity.DETAIL

@@ -35,6 +35,7 @@ from synergy_nb.events import (
     PeerTrouble,
     PlacementCompleted,
     ReplicasLost,
+    RequestEvent,
     RequestSubmitted,
     SharedStreamMoved,
     SinkFinished,
@@ -110,7 +111,7 @@ class Readings:
         mattered = False
         for event in events:
             take = self.SHOWN.get(type(event))
-            if take is None or (isinstance(event, OF_APPLICATIONS) and self.application not in (None, event.subject)):
+            if take is None or (isinstance(event, RequestEvent) and self.application not in (None, event.subject)):
                 continue
             mattered = True
             self.now = max(self.now, event.time)
@@ -366,27 +367,3 @@ class Readings:
     def _operator_failed(self, event: OperatorFailed | ComponentFailed) -> None:
         component = self._component(event.subject, event.operator, event.peer)
         component.failure = event.reason
-
-
-#: Types of events whose subject is an application.
-OF_APPLICATIONS: Final = (
-    ApplicationEnded,
-    ApplicationRunning,
-    ComponentDeployed,
-    ComponentFailed,
-    ComponentMoved,
-    ComponentUndeployed,
-    EnginesChanged,
-    EnginesChosen,
-    GraphSelected,
-    MoveGivenUp,
-    OperatorFailed,
-    PlacementCompleted,
-    ReplicasLost,
-    RequestSubmitted,
-    SharedStreamMoved,
-    SinkFinished,
-    SinkMeasured,
-    TakenOver,
-    TakeoverBegun,
-)
