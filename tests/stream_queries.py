@@ -87,10 +87,9 @@ def plan_of(name: str) -> Plan:
 
 
 @cache
-def packets_of(name: str, minutes: float | None = None) -> pl.DataFrame:
-    """The packets of a plan, or those of its first minutes."""
-    params = dict(plan_of(name).operators["packets"].params)
-    return table({**params, "duration": params["duration"] if minutes is None else 60.0 * minutes})
+def packets_of(name: str, minutes: float) -> pl.DataFrame:
+    """The packets of the first minutes of a plan."""
+    return table({**plan_of(name).operators["packets"].params, "duration": 60.0 * minutes})
 
 
 def by_duckdb(name: str, packets: pl.DataFrame) -> list[tuple[Any, ...]]:

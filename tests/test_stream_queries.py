@@ -14,7 +14,7 @@ def test_there_is_a_file_for_each_query() -> None:
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_a_plan_file_gives_what_its_query_means(name: str) -> None:
-    plan, packets = plan_of(name), packets_of(name)
+    plan, packets = plan_of(name), packets_of(name, minutes=15.0)
     (sink,) = plan.sinks
     found = rounded(through(plan, sink, {"packets": packets}).rows())
     wanted = by_duckdb(name, packets)
