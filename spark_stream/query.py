@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import re
 import secrets
-import shutil
 import threading
 import time
 from collections import Counter
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import polars as pl
 
+from spark_stream.checkpoints import Checkpoint
 from spark_stream.door import Door
 from spark_stream.exchange import Exchange
 from spark_stream.faults import Ended, cause, is_lost, is_passing
@@ -29,7 +29,7 @@ from spark_stream.inputs import Port
 from spark_stream.java import SparkUnavailable
 from spark_stream.progress import Progress, progress_of
 from spark_stream.results import Handed
-from spark_stream.resuming import Resumption, claim, is_claimed
+from spark_stream.resuming import Resumption
 from spark_stream.spool import FIRST, Inlet, Offset, Spool
 from spark_stream.staging import Files, Layout, Staged, convert, direct
 from spark_stream.supported import supported_source
@@ -110,7 +110,7 @@ class PartQuery:
     door
         Door of this peer, which serves the tuples of the query.
     folder
-        Gives a folder that is the query's own, once ``connect`` has returned; None where Spark is not on this machine.
+        Gives a query's own folder by its name, once ``connect`` has returned; None where Spark is not on this machine.
     keys
         Secrets by the name that plans use for them.
     on_items
@@ -135,6 +135,8 @@ class PartQuery:
         How far the query was at another peer, with which this one goes on; None: it is a new one.
     epoch
         Number of peers that had the query before.
+    server
+        Gives the name of the server, once ``connect`` has returned.
     """
 
     def __init__(
@@ -142,7 +144,7 @@ class PartQuery:
         part: Part,
         connect: Callable[[], SparkSession],
         door: Door,
-        folder: Callable[[], Path | None],
+        folder: Callable[[str], Path | None],
         *,
         keys: Mapping[str, bytes],
         on_items: Callable[[list[Item]], None],
@@ -155,6 +157,7 @@ class PartQuery:
         on_committed: Callable[[], None] | None = None,
         since: Resumption | None = None,
         epoch: int = 0,
+        server: Callable[[], str] = str,
     ) -> None:
         self.part = part
         self.name = _named(part) if since is None else since.name
@@ -166,6 +169,7 @@ class PartQuery:
         self._connect = connect
         self._door = door
         self._find_folder = folder
+        self._server = server
         self._keys = keys
         self._on_items = on_items
         self._on_ready = on_ready
@@ -185,7 +189,7 @@ class PartQuery:
         self._thread: threading.Thread | None = None
         self._stagers: list[threading.Thread] = []
         self._query: StreamingQuery | None = None
-        self._folder: Path | None = None
+        self._checkpoint: Checkpoint | None = None  # as soon as it has a session
         self._last = -1  # micro-batch whose progress was told
 
     # -- what comes in -----------------------------------------------------------------------------------------------
@@ -223,6 +227,19 @@ class PartQuery:
         if self._exchange is not None:
             return tuple(self._exchange.committed)
         return self._since.inputs or ((FIRST, ORIGIN),) * len(self.part.inputs)
+
+    @property
+    def resumable(self) -> bool:
+        """Whether it is known where its checkpoint is."""
+        return bool(self._since.checkpoint) or (self._checkpoint is not None and bool(self._checkpoint.where))
+
+    def resumption(self, handed: Handed, inputs: tuple[tuple[Offset, Point], ...]) -> Resumption:
+        """What another peer needs to go on, where so much has been handed over and committed."""
+        checkpoint = self._checkpoint
+        if checkpoint is None or not checkpoint.where:  # it is where it was, as far as anybody knows
+            return msgspec.structs.replace(self._since, handed=handed, inputs=inputs)
+        where = checkpoint.server, checkpoint.where, checkpoint.former
+        return Resumption(self.name, handed, inputs, *where)
 
     @property
     def late(self) -> int:
@@ -268,9 +285,18 @@ class PartQuery:
                 self._door.dismiss(self._exchange)
             for stager in self._stagers:
                 stager.join()
-            left = self._left and not (self._exchange is not None and self._exchange.ended)
-            if self._folder is not None and not (left or is_claimed(self._folder, self._epoch)):
-                shutil.rmtree(self._folder, ignore_errors=True)
+            if not self._stays:
+                self._clear(None)
+
+    @property
+    def _stays(self) -> bool:
+        """Whether what it keeps is left to another peer."""
+        return self._left and not (self._exchange is not None and self._exchange.ended)
+
+    def _clear(self, session: SparkSession | None) -> None:
+        """Remove its checkpoint."""
+        if self._checkpoint is not None:
+            self._checkpoint.clear(session)
 
     def _run(self) -> None:
         told = -2
@@ -298,6 +324,8 @@ class PartQuery:
                 if query is not None and not lost:  # the session may live on
                     with contextlib.suppress(Exception):
                         query.stop()
+                if (self._over or self._stopped.is_set()) and not (lost or self._stays):
+                    self._clear(session)
                 self._leave(session, lost)
 
     def _session(self) -> SparkSession | None:
@@ -326,7 +354,7 @@ class PartQuery:
             self._on_ready()
         if self._over or not exchange.staged():
             return
-        if self._folder is not None and is_claimed(self._folder, self._epoch):  # another peer has it now
+        if self._checkpoint is None or self._checkpoint.is_claimed:  # another peer has it now
             self._over = True
             return
         pairs = [KeyValue(key=name, value=value) for name, value in {**MEANING, **_SESSION}.items()]
@@ -348,19 +376,11 @@ class PartQuery:
             ordered=True,
         )
         writer = result.writeStream.format(FORMAT).options(**options).queryName(self._spoken).outputMode("append")
-        writer = writer.option("checkpointLocation", self._checkpoint(session))
+        writer = writer.option("checkpointLocation", self._checkpoint.open(session))
         query = writer.trigger(processingTime="0 seconds").start()
         with self._state:
             self._query = query
         self._watch(query, exchange)
-
-    def _checkpoint(self, session: SparkSession) -> str:
-        """Where the query keeps its checkpoint: here, or where a Spark elsewhere has such or its tables."""
-        if self._folder is not None:
-            return str(self._folder / "checkpoint")
-        place = session.conf.get("spark.sql.streaming.checkpointLocation", None)
-        place = place or session.conf.get("spark.sql.warehouse.dir")
-        return f"{str(place).rstrip('/')}/{self.name}"
 
     def _prepare(self) -> Exchange:
         """Find out what the query reads, and begin to stage what Spark reads itself."""
@@ -380,11 +400,7 @@ class PartQuery:
             on_committed=self._on_committed,
             since=self._since.handed,
         )
-        self._folder = self._find_folder()
-        if self._folder is not None:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            if not is_claimed(self._folder, self._epoch):
-                claim(self._folder, self._epoch)
+        self._checkpoint = Checkpoint(self._spoken, self._since, self._epoch, self._server(), self._find_folder)
         readings = Counter(operators.readings(plan, part.members, part.operator))
         numbered = operators.numbered(plan, part.members, part.operator)
         for name, (start, place) in zip(part.inputs, self.committed, strict=True):
@@ -409,10 +425,11 @@ class PartQuery:
 
     def _source(self, exchange: Exchange, operator: Operator, taps: int, *, numbered: bool) -> threading.Thread:
         """The thread that stages a source which Spark reads itself."""
-        why = supported_source(operator, self._folder is not None)
-        if why or self._folder is None:
+        own = self._checkpoint.folder if self._checkpoint is not None else None
+        why = supported_source(operator, own is not None)
+        if why or own is None:
             raise ValueError(f"operator {operator.id!r}: {why}")
-        folder, columns = self._folder / f"source-{len(self._ports)}", self.part.plan.schema(operator.id)
+        folder, columns = own / f"source-{len(self._ports)}", self.part.plan.schema(operator.id)
         files = Files(folder, taps=taps)
         found = None if numbered else direct(operator, columns)
         ready = iter([found[0]]) if found is not None else convert(operator, folder, numbered=numbered)

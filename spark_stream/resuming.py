@@ -1,8 +1,9 @@
 """What a query needs to go on at another peer, beside the checkpoint that Spark keeps of it.
 
-A query that moves has the same name, and so the same checkpoint. Spark itself ends a run of a query when another one
-begins with its checkpoint. So that the one that was ended does not begin once more, the folder of a query on this
-machine says whose it is: that of the latest epoch.
+A query that goes on at another peer on the same server has the same checkpoint. Spark itself ends a run of a query when
+another one begins with its checkpoint. So that the one that was ended does not begin once more, the folder of a query
+on this machine says whose it is: that of the latest epoch. On another server it has a checkpoint of its own
+(:mod:`spark_stream.checkpoints`).
 """
 
 from __future__ import annotations
@@ -33,11 +34,20 @@ class Resumption(msgspec.Struct, frozen=True):
         Results that it has handed over.
     inputs
         Of each input from peers, the offset that Spark has committed, and the place from which on it is still needed.
+    server
+        Name of the Spark server that executes it.
+    checkpoint
+        Where its checkpoint is, a folder or a URL; empty if it has none yet.
+    former
+        Where its checkpoints on other servers were.
     """
 
     name: str
     handed: Handed = NONE
     inputs: tuple[tuple[Offset, Point], ...] = ()
+    server: str = ""
+    checkpoint: str = ""
+    former: tuple[str, ...] = ()
 
 
 def claim(folder: Path, epoch: int) -> None:

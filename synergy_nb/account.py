@@ -64,6 +64,11 @@ def lines(explanation: Explanation) -> list[str]:
     )
     if explanation.left:
         told.append(f"  degree {explanation.degree} asked; {counts(explanation.left)}")
+    told.extend(
+        f"    {peer} could not take {operator} over: {why}"
+        for operator, peers in explanation.behind.items()
+        for peer, why in peers.items()
+    )
     if explanation.uncovered:
         told.append(f"  {explanation.coverage}")
     told.extend(f"  error: {explanation.told(each)}" for each in explanation.troubles[-SHOWN:])

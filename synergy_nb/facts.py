@@ -15,6 +15,7 @@ from synergy_nb.events import (
     AttemptFailed,
     CandidatesFound,
     ComponentMoved,
+    CopiesBehind,
     DeploymentConsidered,
     EnginesChanged,
     EnginesChosen,
@@ -114,6 +115,8 @@ class Facts:
         Source to the number of rows that were pushed too late and dropped.
     left : dict
         Operator to the number of its remaining replicas, for operators with fewer replicas than were asked for.
+    behind : dict
+        Operator to the peers whose copy of it could not take over, and why.
     uncovered : dict
         Peer to the parts of the application that only this peer has and no other could take over; empty without
         replicas.
@@ -165,6 +168,7 @@ class Facts:
         self.outcome = "being composed"
         self.setup_s: float | None = None
         self.left: dict[str, int] = {}
+        self.behind: dict[str, dict[str, str]] = {}
         self.uncovered: dict[str, list[str]] = {}
         self.troubles: list[Trouble] = gathered(events)
         self.tried: list[str] = []
@@ -296,6 +300,14 @@ class Facts:
     def _taken_over(self, event: TakenOver) -> None:
         self._moved = self._graph(event.peers)
         self._count(event.backups)
+
+    @SHOWN.add
+    def _copies_behind(self, event: CopiesBehind) -> None:
+        operator = event.operator
+        self.behind[operator] = {self._name(peer): self.readable(why) for peer, why in event.peers.items()}
+        self.left.pop(operator, None)
+        if event.left < self.degree:
+            self.left[operator] = event.left
 
     @SHOWN.add
     def _move_begun(self, event: MoveBegun) -> None:

@@ -24,6 +24,7 @@ SERVERS: Final = {
         "test_spark_operators",
         "test_spark_query",
         "test_spark_server",
+        "test_spark_servers",
     ),
 }
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from synergy_nb import Cluster, ClusterError, Plan, connect_cluster, plan, source
+from synergy_nb.runtime import client
+from synergy_nb.runtime.client import AsyncCluster
+from synergy_nb.runtime.requests import Listed, pack
 from tests.waiting import DEADLINE
 
 
@@ -317,3 +321,37 @@ def test_wrong_seconds_are_refused(cluster: Cluster, arguments: dict[str, object
     with pytest.raises(ValueError, match="n: -1; expected a number of rows"):
         application.head(-1)
     application.stop()
+
+
+# -- peers that do not answer ----------------------------------------------------------------------------------------
+
+
+class Silent:
+    """Links to peers of which some never answer."""
+
+    address = "client"
+
+    def __init__(self, *silent: str) -> None:
+        self.silent = silent
+        self.given_up: list[str] = []
+
+    async def request(self, to: str, operation: str, payload: bytes, timeout: float) -> bytes:
+        if to not in self.silent:
+            return pack(Listed([]))
+        try:
+            return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]
+        finally:
+            self.given_up.append(to)
+
+
+def test_a_peer_that_does_not_answer_holds_no_list_up_for_longer_than_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        monkeypatch.setattr(client, "STRAGGLING", 0.0)
+        links: Any = Silent("c", "d")
+        peers = AsyncCluster(links, {name: name for name in "abcd"})
+        assert await peers.entries() == {}, "though the deadline of a request is later than that of this test"
+        assert sorted(links.given_up) == ["c", "d"]
+
+    asyncio.run(asyncio.wait_for(scenario(), DEADLINE))

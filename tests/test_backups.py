@@ -55,7 +55,7 @@ class Hosts(Pair):
             self.net[address] = Host(
                 runtime,
                 failed=lambda *report: self.failed.append(report),
-                copy_ready=lambda *report: self.ready.append(report),
+                copies=lambda fact, _: self.ready.append((fact.application, fact.operator)),
                 **options,
             )
         self.peers = {name: "p" if name in backups else "a" for name in plan.operators}

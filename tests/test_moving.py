@@ -36,7 +36,7 @@ class Movers(Ring):
         for operator in self._copies(address, instruction) - before:
             assert isinstance(instruction, Deployment)
             each = self.synergy[address]
-            each.peer.after(self.takes, each.session.copy_ready, instruction.application, operator)
+            each.peer.after(self.takes, each.session.copies.ready, instruction.application, operator)
 
     def _copies(self, address: str, instruction: object) -> set[str]:
         """Operators of the application of which a peer keeps a copy."""
@@ -226,6 +226,34 @@ def test_who_shares_a_stream_is_told_where_its_reader_has_moved() -> None:
     assert [each.epoch for each in ring.deployments["peer-6", "c"].borrowed] == [1]
 
 
+@pytest.mark.parametrize("dead", [True, False])
+def test_an_origin_of_a_sharer_that_hangs_holds_a_move_up_for_a_lease_at_most(dead: bool) -> None:
+    """It is gone without once it has been declared dead, or else has not been heard of for that long."""
+    ring = Movers(8, seed=1)
+
+    def by(column: str) -> Plan:
+        stream = source("packets", rate=100.0, seed=1, id="packets").filter("bytes > 100", cost="1 ms", id="large")
+        return stream.aggregate(column, "1 s", n="count(*)", cost="1 ms", id="counts").sink("all")
+
+    ring.submit("peer-3", "a", by("link"))
+    first = ring.until_decided("a").peers
+    ring.run(2.0)
+    ring.submit("peer-5", "b", by("source"))
+    second = ring.until_decided("b").peers
+    ring.run(2.0)
+    assert ring.synergy["peer-3"].session.sharers.of("a", "large") == ("b",)
+    to = next(peer for peer in sorted(ring.synergy) if peer not in {*first.values(), *second.values()})
+    ring.simulation.hang("peer-5", 60.0)
+    if not dead:  # as far as the origin of the component knows
+        ring.synergy["peer-3"].membership.is_dead = lambda address: False  # type: ignore[method-assign]
+    outcome = move(ring, "large", to, "a", "peer-3")
+    ring.run(SessionConfig().lease + 3.0)
+    assert outcome == [""]
+    ring.run(70.0)
+    assert ring.status("a") == "running"
+    assert ring.status("b") == "failed"
+
+
 @pytest.mark.parametrize(
     ("application", "operator", "to", "reason"),
     [
@@ -395,7 +423,7 @@ def test_a_component_that_dies_while_it_moves_has_its_follower_if_that_is_ready(
     ring.crash("peer-2")
     if ready:  # as it turns out when it is asked: what it says now is lost
         with lost(ring, Followed):
-            ring.simulation.call("peer-4", ring.synergy["peer-4"].session.copy_ready, "r", "o0")
+            ring.simulation.call("peer-4", ring.synergy["peer-4"].session.copies.ready, "r", "o0")
             ring.run(0.5)
     ring.run(9.0)
     if ready:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import ipaddress
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -24,8 +25,8 @@ from distributed.comm.core import CommClosedError
 from synergy_nb.events import Event, decode_events
 from synergy_nb.peer import Codec, Peer
 from synergy_nb.runtime.driver import PeerRuntime
-from synergy_nb.runtime.link import HANDLER, LinkDown, RemoteError
-from synergy_nb.runtime.plugin import PLUGIN, SynergyPlugin, client_links, install, runtime_of
+from synergy_nb.runtime.link import HANDLER, Limits, LinkDown, RemoteError
+from synergy_nb.runtime.plugin import PLUGIN, SynergyPlugin, client_links, connector, install, runtime_of
 from synergy_nb.runtime.widearea import WideArea
 from tests import echo_peer
 from tests.echo_peer import Fail, Stranger, Talk
@@ -440,3 +441,16 @@ def test_links_over_tls(tmp_path: Path) -> None:
             await stranger.close()
 
     asyncio.run(main())
+
+
+def test_a_client_takes_an_address_at_which_nobody_listens_for_dead() -> None:
+    """It would try again for an hour otherwise."""
+
+    async def scenario() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        connect = connector({}, Limits(connect=3600.0), patient=False)
+        with pytest.raises(OSError, match=r"refused|Timed out"):
+            await connect(f"tcp://127.0.0.1:{port}")
+
+    asyncio.run(asyncio.wait_for(scenario(), DEADLINE))

@@ -72,7 +72,10 @@ class Streams(StreamWorld):
             session = self.ring.synergy[address].session
             match fact.kind:
                 case "copy_ready":
-                    self.ring.simulation.call(address, session.copy_ready, fact.application, fact.operator)
+                    self.ring.simulation.call(address, session.copies.ready, fact.application, fact.operator)
+                case "copies_behind":
+                    peers = dict.fromkeys(fact.peers, fact.reason)
+                    self.ring.simulation.call(address, session.copies.behind, fact.application, fact.operator, peers)
                 case "component_failed":
                     failed = session.component_failed
                     self.ring.simulation.call(address, failed, fact.application, fact.operator, fact.reason)

@@ -11,6 +11,7 @@ import pytest
 
 from spark_stream import query
 from spark_stream.results import Handed, Refused
+from spark_stream.resuming import Resumption
 from spark_stream.spool import FIRST, Offset
 from synergy_nb.dataflow.streams.values import ORIGIN, Point
 from synergy_nb.dataflow.tuples import Batch, Item, Punctuation
@@ -30,14 +31,19 @@ class Query:
 
     made: list[Query]
     full, held, late, loose = False, 0, 0, 0
+    resumable = True
 
-    def __init__(self, *_: Any, since: Any, epoch: int, **calls: Callable[..., Any]) -> None:
+    def __init__(self, *_: Any, since: Any, epoch: int, server: Callable[[], str], **calls: Callable[..., Any]) -> None:
+        self.server = server
         self.name = "app-count-0" if since is None else since.name
         self.since, self.epoch = since, epoch
         self.calls = calls
         self.committed = ((FIRST, ORIGIN),) if since is None else since.inputs
         self.left: bool | None = None
         self.made.append(self)
+
+    def resumption(self, handed: Handed, inputs: Any) -> Resumption:
+        return Resumption(self.name, handed, inputs, self.server(), "/checkpoint")
 
     def start(self) -> None:
         """It runs."""
@@ -190,16 +196,37 @@ def test_a_part_goes_on_with_the_query_of_another_peer() -> None:
     play(scenario)
 
 
-def test_a_part_does_not_go_on_with_another_spark() -> None:
+def test_a_part_goes_on_on_another_spark() -> None:
+    """Whether that can reach its checkpoint is seen by its query (:mod:`tests.test_spark_checkpoints`)."""
+
     async def scenario() -> None:
-        one, other, new = Part(), Part("sc://there:2"), Part("sc://there:2")
+        one, other = Part(), Part("sc://there:2/;token=t", epoch=1)
         one.part.prepare()
-        new.part.restore(one.part.save())  # it has done nothing yet
         await one.hand(0)
         await until(lambda: one.part.committed.step == 0)
-        with pytest.raises(ValueError, match="part 'count' is on Spark at sc://here:1; this peer has sc://there:2"):
-            other.part.restore(one.part.save())
-        for each in (one, other, new):
+        other.part.restore(one.part.save())
+        other.part.prepare(Point(3, 7))
+        query = Query.made[1]
+        assert (query.since.server, query.since.checkpoint) == ("sc://here:1", "/checkpoint")
+        assert query.server() == "sc://there:2", "and no token"
+        for each in (one, other):
             await each.close()
+
+    play(scenario)
+
+
+def test_nobody_has_a_snapshot_before_it_is_known_where_the_checkpoint_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        part = Part()
+        monkeypatch.setattr(Query, "resumable", False)
+        part.part.prepare()
+        found = [part.part.committed.whole]
+        monkeypatch.setattr(Query, "resumable", True)
+        told = part.told
+        Query.made[0].calls["on_ready"]()
+        await until(lambda: part.told > told)
+        found.append(part.part.committed.whole)
+        assert found == [False, True]
+        await part.close()
 
     play(scenario)

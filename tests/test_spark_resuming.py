@@ -177,7 +177,7 @@ def test_what_comes_while_a_query_gets_ready_comes_behind_what_was_there(monkeyp
         Part("app", "f", plan, ("f",), ("s",)),
         lambda: None,  # type: ignore[arg-type, return-value]
         Door(),
-        lambda: None,
+        lambda _: None,
         keys={},
         on_items=lambda _: None,
         on_ready=lambda: None,

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 import polars as pl
+import pytest
 
 from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.streams.component import Component
@@ -581,3 +582,27 @@ def test_what_is_on_its_way_over_a_slow_link_is_not_sent_over_and_over() -> None
     peers.frames.extend(held)
     peers.later(1.0)
     assert peers.rows == [0, 1, 2]
+
+
+def test_a_component_that_cannot_be_made_is_told_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often its peer is told to execute it; another attempt or another epoch may succeed."""
+    peers = Peers()
+    make = peers._create
+    hosting = peers.hostings["x"]
+
+    def refuse(deployment: Deployment, component: Component) -> Logic | None:
+        if component.operator == "u":
+            raise ValueError("there is no key")
+        return make(deployment, component)
+
+    monkeypatch.setattr(hosting, "create", refuse)
+    peers.begin()
+    for _ in range(3):
+        peers.place("u", peers.deployment.places["u"])
+    assert peers.said("component_failed") == ["x app u"]
+    peers.place("u", msgspec.structs.replace(peers.deployment.places["u"], epoch=1))
+    assert peers.said("component_failed") == ["x app u"] * 2
+    known = peers.deployment
+    peers.tell(Deployment("app", known.version + 1))
+    peers.tell(Deployment("app", known.version + 2, known.places))
+    assert peers.said("component_failed") == ["x app u"] * 3

@@ -84,7 +84,8 @@ def chosen_spark(given: str | None) -> bool | str:
     from synergy_nb.runtime.spark import checked
 
     with bad_input("--spark"):
-        return checked(given)
+        checked(given)
+    return given
 
 
 def at_least(option: str, value: int, least: int) -> None:

@@ -255,6 +255,20 @@ class TakenOver(RequestEvent, frozen=True, gc=False):
     epoch: int
 
 
+class CopiesBehind(RequestEvent, frozen=True, gc=False):
+    """Copies of a component could not take over at the moment: ``peers`` and why each could not; none: all could again.
+
+    Of the ``asked`` replicas ``left`` could go on, the one at work among them.
+    """
+
+    severity: ClassVar[Severity] = Severity.WARNING
+
+    operator: str
+    asked: int
+    left: int
+    peers: Mapping[str, str]
+
+
 class MoveBegun(RequestEvent, frozen=True, gc=False):
     """A component begins to move from the peer ``at`` to the peer ``to``."""
 

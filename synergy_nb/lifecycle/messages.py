@@ -14,6 +14,7 @@ from synergy_nb.plan.parts import PART
 __all__ = [
     "TRACED",
     "Begin",
+    "Behind",
     "Confirm",
     "Confirmed",
     "Elsewhere",
@@ -236,6 +237,26 @@ class Moved(Message, frozen=True):
     graph: Graph
 
 
+class Behind(Message, frozen=True):
+    """Some copies of ``operator`` could not take over, as the sender knows, who executes it or keeps one.
+
+    Parameters
+    ----------
+    application, attempt, operator
+        Component, and which try to set its application up.
+    number
+        Number that grows with what the sender says of it: the latest counts.
+    peers
+        Addresses of these copies, and why each could not; empty if all that the sender spoke of could again.
+    """
+
+    application: str
+    attempt: int
+    operator: str
+    number: int
+    peers: dict[str, str]
+
+
 class Elsewhere(Message, frozen=True):
     """Tell the origin of an application that shares streams of ``owner`` where the components of that are.
 
@@ -287,6 +308,7 @@ TRACED: Final[Traced] = {
         message.application,
         {"operator": message.operator, "ready": message.ready, "refusal": message.refusal},
     ),
+    Behind: lambda message: (message.application, {"operator": message.operator, "peers": message.peers}),
     Moved: lambda message: (message.graph.application, {"epoch": message.graph.epoch}),
     Elsewhere: lambda message: (message.application, {"owner": message.owner, "ended": message.ended}),
     Heeded: lambda message: (message.application, {"owner": message.owner}),

@@ -23,7 +23,7 @@ their origins hear where it is when it is there (:mod:`~synergy_nb.lifecycle.sha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -99,6 +99,8 @@ class Moves:
         whether it goes on.
     sharers
         Gives the applications that share the stream of (application, operator), a component that this peer leads.
+    unfit
+        Gives the peers whose copy of (application, operator) could not take its place at the moment.
     """
 
     def __init__(
@@ -113,6 +115,7 @@ class Moves:
         spark: Callable[[], bool],
         lost: Callable[[str, str], bool],
         sharers: Callable[[str, str], tuple[str, ...]],
+        unfit: Callable[[str, str], Collection[str]],
     ) -> None:
         self.peer = peer
         self.membership = membership
@@ -124,6 +127,7 @@ class Moves:
         self.spark = spark
         self.lost = lost
         self.sharers = sharers
+        self.unfit = unfit
         self._moves: dict[str, _Move] = {}
         changes.on_joined.append(self._shared)
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {
@@ -194,7 +198,7 @@ class Moves:
             move.waiting.discard(sender)
             if not move.waiting:
                 self._begin(application, move)
-        elif sender == move.to and message.ready:
+        elif sender == move.to and message.ready and sender not in self.unfit(application, move.operator):
             self._finish(application, move)
 
     def _begin(self, application: str, move: _Move) -> None:
@@ -373,7 +377,9 @@ def _component(plan: Plan, operator: str) -> str:
             inside = part_of(plan.operators[name])[0].operators
             read = [each for each in members if inside[each].kind == "source"]
             if read:
-                raise ValueError(f"{what} is executed on Spark, which reads {', '.join(read)} itself; expected another")
+                own = ", ".join(read)
+                expected = f"expected another operator, or a plan with engine 'peer' for {own}"
+                raise ValueError(f"{what} is executed on Spark, which reads {own} itself; {expected}")
             return name
     asked = plan.operators.get(operator)
     if asked is None:

@@ -30,6 +30,7 @@ from synergy_nb.ledger import Ledger
 from synergy_nb.lifecycle.changing import Changes
 from synergy_nb.lifecycle.committing import Commitments
 from synergy_nb.lifecycle.components import Components
+from synergy_nb.lifecycle.copies import Copies
 from synergy_nb.lifecycle.deploying import Deploying, needed_by
 from synergy_nb.lifecycle.engines import Offer
 from synergy_nb.lifecycle.feedback import Feedbacks
@@ -91,6 +92,8 @@ class Session(Protocol):
         What this peer executes, and for whom.
     impacts : Impacts
         Projects what more would do to applications here.
+    copies : Copies
+        What this peer knows of copies of components, for the driver to report.
     commitments : Commitments
         What this peer commits of applications that are set up.
     on_established : list of callables (request, refusal)
@@ -130,28 +133,21 @@ class Session(Protocol):
         self.changes = Changes(
             peer, ledger, membership, self.deploying, self._owned, self._members, self._joined, self._depart
         )
-        self.takeovers = TakeOvers(
-            peer,
-            membership,
-            self.changes,
-            self.config,
-            self._owned,
-            self._cannot_go_on,
-            awaits=self._awaits,
-        )
+        self.copies = Copies(peer, self._owned, self._members)
+        common = peer, membership, self.changes, self.config, self._owned
+        self.takeovers = TakeOvers(*common, self._cannot_go_on, awaits=self._awaits, unfit=self.copies.unfit)
         self.moves = Moves(
-            peer,
-            membership,
-            self.changes,
-            self.config,
-            self._owned,
+            *common,
             self._joined,
             self.impacts.harm,
             lambda: spark() is not None,
             self._peer_lost,
             sharers=self._shared_by,
+            unfit=self.copies.unfit,
         )
-        self.sharers = Sharers(peer, membership, self.changes, self.config, self._owned, self.moves, self._cannot_go_on)
+        self.copies.on_ready.append(self.moves.ready)
+        self.copies.on_failed.append(self.moves.failed)
+        self.sharers = Sharers(*common, self.moves, self._cannot_go_on)
         self.commitments = Commitments(peer, self.changes, self.impacts, self._joined, self.sharers.admit)
         self.traced = TRACED
         self.handlers = {
@@ -165,6 +161,7 @@ class Session(Protocol):
             **self.changes.handlers,
             **self.takeovers.handlers,
             **self.moves.handlers,
+            **self.copies.handlers,
             **self.sharers.handlers,
         }
 
@@ -224,12 +221,6 @@ class Session(Protocol):
         member = self._members.get(application)
         if member is not None:
             self.commitments.ready(member, operator)
-
-    def copy_ready(self, application: str, operator: str) -> None:
-        """The driver's report that it could go on with a component of which it keeps a backup, or that it follows."""
-        member = self._members.get(application)
-        if member is not None:
-            self.moves.ready(member, operator)
 
     def move(self, application: str, operator: str, to: str, moved: Callable[[str], None]) -> None:
         """Move a component of a running application of this origin to another peer, without a pause.

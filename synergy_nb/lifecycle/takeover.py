@@ -4,10 +4,10 @@ Theory of operation
 -------------------
 Every component that has backups is replicated passively: the backups' peers keep what the primary emits and, from time
 to time, the state that it had then. When the failure detector declares a peer dead, the origin gives each component
-that was there to the first of its backups that lives (:class:`TakeOver`). That peer commits the resources, has its
-driver make the backup active, and says so (:class:`Taken`). When all have, everybody who takes part learns the new
-graph (:mod:`~synergy_nb.lifecycle.changing`). Messages are sent more than once, and do no harm when they come
-again.
+that was there to the first of its backups that lives and is fit (:class:`TakeOver`). That peer commits the resources,
+has its driver make the backup active, and says so (:class:`Taken`). When all have, everybody who takes part learns the
+new graph (:mod:`~synergy_nb.lifecycle.changing`). Messages are sent more than once, and do no harm when they
+come again.
 
 A component that is replaced begins an epoch of its stream, so readers know whom to listen to. A death while a take-over
 is under way begins the next one from the graph that was being set up. An application ends, by name, when a component
@@ -18,7 +18,7 @@ backups. Who shares a stream of another application waits for the origin of that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from synergy_nb.events import TakenOver, TakeoverBegun
@@ -57,6 +57,8 @@ class TakeOvers:
         Called with (application, attempt, reason) when an application that this peer leads cannot go on.
     awaits
         Tells whether all that an application of this peer shares of others is there, or may be taken over by these.
+    unfit
+        Gives the peers whose copy of (application, operator) could not take over: they do where there is no other.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class TakeOvers:
         owned: Mapping[str, Request],
         lost: Callable[[str, int, str], None],
         awaits: Callable[[str], bool],
+        unfit: Callable[[str, str], Collection[str]],
     ) -> None:
         self.peer = peer
         self.membership = membership
@@ -76,6 +79,7 @@ class TakeOvers:
         self.owned = owned
         self.lost = lost
         self.awaits = awaits
+        self.unfit = unfit
         self._pending: dict[str, _Pending] = {}
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {
             TakeOver: self._take_over,
@@ -97,7 +101,8 @@ class TakeOvers:
             if dead(peer) and operator not in graph.shared:  # those who share it wait for its own origin
                 if not alive.get(operator):
                     return False
-                moved[operator], *rest = alive[operator]
+                unfit = self.unfit(application, operator)
+                moved[operator], *rest = sorted(alive[operator], key=unfit.__contains__)
                 alive[operator] = tuple(rest)
         if not moved and alive == graph.roles.backups:
             return True

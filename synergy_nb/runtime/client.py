@@ -11,7 +11,7 @@ import contextlib
 import itertools
 import uuid
 import weakref
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -44,7 +44,6 @@ from synergy_nb.runtime.requests import (
     PeerState,
     SparkNews,
     Submit,
-    Submitted,
     pack,
     unpack,
 )
@@ -60,6 +59,7 @@ DEPLOYS = 120.0  # seconds that the parts of a plan on Spark may take to get rea
 KEPT = 1000  # applications that have ended and that are kept with their results, so that they can be found again
 KEPT_BYTES = 256 << 20  # bytes of the results that these may have; those that ended first are let go
 UNREACHABLE = (LinkDown, TimeoutError, OSError)
+STRAGGLING = 1.0  # seconds without any further answer after which a list of applications is made without the others
 
 
 class AsyncCluster:
@@ -76,7 +76,7 @@ class AsyncCluster:
     local
         What started the peers on this machine, or None.
     spark
-        The Spark that the peers use: ``local``, a URL, or nothing (:func:`~synergy_nb.runtime.spark.checked`).
+        The Spark that the peers use: ``local``, URLs, or nothing (:func:`~synergy_nb.runtime.spark.checked`).
     notices
         Writer of the errors of peers, for people; None: the errors stand only in the journals of the peers.
 
@@ -92,7 +92,7 @@ class AsyncCluster:
         peers: Mapping[str, str],
         closing: Callable[[], Awaitable[None]] | None = None,
         local: object = None,
-        spark: str = "",
+        spark: Sequence[str] = (),
         notices: Notices | None = None,
     ) -> None:
         self.notices = notices
@@ -186,14 +186,34 @@ class AsyncCluster:
     async def states(self) -> dict[str, PeerState | None]:
         """What each peer says of itself; None for one that does not answer within a second."""
 
-        async def state(address: str) -> PeerState | None:
-            try:
-                return unpack(await self.links.request(address, "state", b"", 1.0), PeerState)
-            except UNREACHABLE:
-                return None
+        answers = await self._asked("state", b"", self.peers.values(), 1.0)
+        found = {address: unpack(answer, PeerState) for address, answer in answers.items()}
+        return {name: found.get(address) for name, address in self.peers.items()}
 
-        answers = await asyncio.gather(*(state(address) for address in self.peers.values()))
-        return dict(zip(self.peers, answers, strict=True))
+    async def _asked(
+        self, operation: str, payload: bytes, addresses: Iterable[str], timeout: float = 5.0, straggling: float = 5.0
+    ) -> dict[str, bytes]:
+        """Address to answer, of those peers that answer.
+
+        Once one has answered, the others get ``straggling`` seconds from the last answer on.
+        """
+        request = self.links.request
+        asking = {asyncio.create_task(request(each, operation, payload, timeout)): each for each in addresses}
+        waiting, found = set(asking), dict[str, bytes]()
+        try:
+            while waiting:
+                patience = straggling if found else timeout
+                done, waiting = await asyncio.wait(waiting, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    with contextlib.suppress(*UNREACHABLE):
+                        found[asking[task]] = task.result()
+                if not done:
+                    break
+        finally:
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+        return found
 
     @tells(lambda *_: "asking the peers for their journals")
     async def events(self, subject: str = "") -> Events:
@@ -205,15 +225,9 @@ class AsyncCluster:
         return await self._journaled("troubles", since)
 
     async def _journaled(self, operation: str, asked: object, peers: Iterable[str] | None = None) -> list[Event]:
-        async def journal(address: str) -> list[Event]:
-            try:
-                answer = await self.links.request(address, operation, msgspec.msgpack.encode(asked), 5.0)
-            except UNREACHABLE:
-                return []
-            return decode_events(answer)
-
-        asking = self.peers if peers is None else peers
-        found = await asyncio.gather(*(journal(self.peers[name]) for name in asking))
+        addresses = [self.peers[name] for name in (self.peers if peers is None else peers)]
+        answers = await self._asked(operation, msgspec.msgpack.encode(asked), addresses)
+        found = map(decode_events, answers.values())
         return sorted(itertools.chain.from_iterable(found), key=lambda event: (event.time, event.peer, event.sequence))
 
     @tells(lambda it: it.spark.doing or "starting Spark")
@@ -346,10 +360,13 @@ class AsyncCluster:
         ClusterError
             If there is no such application, or several have that name; the text names them.
         """
-        entries = await self.entries()
-        entry = entries[chosen(application, entries)]
-        if entry.state.status in LASTING or entry.state.status == "finished":
-            await entry.held.stop()
+        held = self._handles.get(application)
+        if held is None:
+            entries = await self.entries()
+            held = entries[chosen(application, entries)].held
+        status = (await held.state()).status
+        if status in LASTING or status == "finished":
+            await held.stop()
 
     @tells(lambda it, application, operator, to: f"moving {operator} of {application} to {it.name(to)}")
     async def move(self, application: str, operator: str, to: str) -> None:
@@ -388,16 +405,9 @@ class AsyncCluster:
     async def entries(self) -> dict[str, Entry]:
         """Id to the state and the facts of each application, in the order of submission."""
         asked = pack(Known(list(self._handles)))
-
-        async def at(address: str) -> list[tuple[str, Submitted]]:
-            try:
-                answer = await self.links.request(address, "applications", asked, 5.0)
-            except UNREACHABLE:
-                return []
-            return [(address, each) for each in unpack(answer, Listed).applications]
-
-        found = await asyncio.gather(*(at(address) for address in self.peers.values()))
-        listed = sorted(itertools.chain.from_iterable(found), key=lambda pair: pair[1].since)
+        answers = await self._asked("applications", asked, self.peers.values(), straggling=STRAGGLING)
+        found = ((origin, each) for origin, said in answers.items() for each in unpack(said, Listed).applications)
+        listed = sorted(found, key=lambda pair: pair[1].since)
         entries: dict[str, Entry] = {}
         for origin, each in listed:
             held = self._handles.get(each.state.application)
@@ -407,14 +417,17 @@ class AsyncCluster:
                 held = AsyncApplication(self, Plan.from_bytes(each.plan), origin, each.state)
                 self._handles[held.id] = held
             entries[held.id] = Entry(held, held.heard(each.state))
-        for name, held in self._applications.items():  # what its origin does not tell, which has died perhaps
-            if name not in entries:
-                entries[name] = Entry(held, await held.state())
+        untold = [
+            held for name, held in self._applications.items() if name not in entries
+        ]  # its origin has died perhaps
+        for held, state in zip(untold, await asyncio.gather(*(held.state() for held in untold)), strict=True):
+            entries[held.id] = Entry(held, state)
         return entries
 
-    async def _tell_spark(self, news: SparkNews) -> None:
-        """Tell all peers; one that does not answer has no use for it."""
-        asking = (self.links.request(address, "spark", pack(news), 5.0) for address in self.peers.values())
+    async def _tell_spark(self, news: Sequence[SparkNews]) -> None:
+        """Tell all peers, in turn of several servers; one that does not answer has no use for it."""
+        told = zip(self.peers.values(), itertools.cycle(news), strict=False)
+        asking = (self.links.request(address, "spark", pack(each), 5.0) for address, each in told)
         await asyncio.gather(*asking, return_exceptions=True)
 
     def forget(self, application: str) -> None:

@@ -13,7 +13,7 @@ import os
 import signal
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from synergy_nb.algorithms.composition import CompositionConfig
@@ -144,7 +144,8 @@ class Cluster:
         Of the peers' random generators, and of the sites in a wide area.
     spark
         What executes parts of plans that are for Spark: True, a server of this machine, which is started when it is
-        first needed and ends with the cluster; a URL, ``sc://host:port``; False, nothing.
+        first needed and ends with the cluster; a URL, ``sc://host:port``, or several, which peers use in turn; False,
+        nothing.
     security
         ``distributed.Security`` of the cluster, for TLS.
 
@@ -169,7 +170,7 @@ class Cluster:
         keys: Mapping[str, bytes] | None = None,
         composition: CompositionConfig | None = None,
         seed: int = 0,
-        spark: bool | str = True,
+        spark: bool | str | Sequence[str] = True,
         security: Any = None,
     ) -> None:
         peers = _given(peers)

@@ -17,6 +17,7 @@ from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.deployments import Deployment
 from synergy_nb.dataflow.streams.effects import Fact
 from synergy_nb.dataflow.streams.execution import Logic, Outcome, Work
+from synergy_nb.dataflow.streams.hosting import Hosting
 from synergy_nb.dataflow.streams.log import LIMITS, Limits
 from synergy_nb.dataflow.streams.values import CLIENT, OnLag, Point
 from synergy_nb.dataflow.tuples import Batch, encode
@@ -64,8 +65,8 @@ class Host:
         one of its own readers for long.
     prepared
         Called with (application, operator) when a part on Spark takes tuples.
-    copy_ready
-        Called with (application, operator) when this peer could take the place of a component of which it keeps a copy.
+    copies
+        Called with facts about copies of components and the hosting that says them.
     memory
         Bytes that the state of all components may take, with what their next steps need; infinite: no limit.
     limits
@@ -103,7 +104,7 @@ class Host:
         measured: Callable[[str, str, Quality], None] | None = None,
         held_up: Callable[[str, str, str, str], None] = lambda _application, _operator, _reader, _reason: None,
         prepared: Callable[[str, str], None] = lambda _application, _operator: None,
-        copy_ready: Callable[[str, str], None] = lambda _application, _operator: None,
+        copies: Callable[[Fact, Hosting], None] = lambda _fact, _hosting: None,
         memory: float = math.inf,
         limits: Limits = LIMITS,
         standstill_s: float = STANDSTILL_S,
@@ -124,7 +125,7 @@ class Host:
         self._finished = finished
         self._held_up = held_up
         self._prepared = prepared
-        self._copy_ready = copy_ready
+        self._copies = copies
         self._driver = StreamDriver(
             runtime,
             self._create,
@@ -399,8 +400,8 @@ class Host:
                     self._driver.drop(component)
                 self._runtime.record(events.OperatorFailed, application, operator=operator, reason=fact.reason)
                 self._failed(application, operator, fact.reason)
-            case "copy_ready":
-                self._copy_ready(application, operator)
+            case "copy_ready" | "copies_behind":
+                self._copies(fact, self.hosting)
             case "taken_over":
                 self._runtime.record(events.ComponentTakenOver, application, operator=operator)
 

@@ -15,7 +15,7 @@ import importlib
 import socket
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from distributed.comm.core import connect as dask_connect
@@ -33,16 +33,38 @@ if TYPE_CHECKING:
 
 __all__ = ["PLUGIN", "SynergyPlugin", "client_links", "connector", "install", "load_factory", "runtime_of"]
 
-PLUGIN = "synergy"  # name of the plugin on a worker
+PLUGIN: Final = "synergy"  # name of the plugin on a worker
+REFUSED_WITHIN: Final = 0.25  # seconds after which a client takes an address at which nobody listens for dead
 
 
-def connector(connection_args: Mapping[str, Any], limits: Limits) -> Callable[[str], Awaitable[Any]]:
-    """A function that opens Dask comms with given connection arguments, within the deadline of ``limits``."""
+def connector(
+    connection_args: Mapping[str, Any], limits: Limits, *, patient: bool = True
+) -> Callable[[str], Awaitable[Any]]:
+    """A function that opens Dask comms with given connection arguments, within the deadline of ``limits``.
+
+    Unless it is ``patient``, it gives up soon where nobody listens: Dask tries again until the deadline. Whoever knows
+    a peer's address from when the peer listened has no reason to expect that it will listen there again.
+    """
 
     async def connect(address: str) -> Any:
+        if not patient:
+            try:
+                return await dask_connect(address, timeout=min(REFUSED_WITHIN, limits.connect), **connection_args)
+            except OSError as error:
+                if _is_refused(error):
+                    raise
         return await dask_connect(address, timeout=limits.connect, **connection_args)
 
     return connect
+
+
+def _is_refused(error: BaseException | None) -> bool:
+    """Whether nobody listened at an address."""
+    while error is not None:
+        if isinstance(error, ConnectionRefusedError) or "ConnectionRefusedError" in str(error):
+            return True
+        error = error.__cause__
+    return False
 
 
 def load_factory(name: str) -> Any:
@@ -210,4 +232,6 @@ def client_links(
     limits = limits or Limits()
     asyncio.get_running_loop()  # links belong to a loop: say so here rather than at the first request
     name = f"client-{socket.gethostname()}-{uuid.uuid4().hex[:12]}"
-    return Links(name, connector(connection_args, limits), on_data=on_data, on_down=on_down, limits=limits)
+    return Links(
+        name, connector(connection_args, limits, patient=False), on_data=on_data, on_down=on_down, limits=limits
+    )

@@ -57,6 +57,7 @@ from synergy_nb.runtime.requests import (
 )
 from synergy_nb.runtime.sinks import Quality
 from synergy_nb.runtime.spark import SparkHost
+from synergy_nb.runtime.standbys import Standbys
 from synergy_nb.signatures import Segment
 from synergy_nb.states import LASTING, UNDECIDED
 
@@ -136,6 +137,7 @@ class Service:
         self._tasks: set[asyncio.Task[None]] = set()
         self._counters: Counters | None = None
         self.spark = SparkHost(runtime.loop, runtime.clock, runtime.record)
+        self._standbys = Standbys(runtime.call, runtime.loop, synergy.session.copies, self.spark, keys)
         self.host = Host(
             runtime,
             failed=self._failed,
@@ -144,7 +146,7 @@ class Service:
             measured=self._measured,
             keys=keys,
             prepared=self._prepared,
-            copy_ready=self._copy_ready,
+            copies=self._standbys.heard,
             samples=self._samples,
             measure_s=MEASURE,
             left=lambda: synergy.ledger.residual_cores(""),
@@ -219,6 +221,7 @@ class Service:
         self.calibration.close()
         for task in self._tasks:
             task.cancel()
+        self._standbys.close()
         await self.host.close()
         await self.spark.close()
 
@@ -226,9 +229,6 @@ class Service:
 
     def _prepared(self, application: str, operator: str) -> None:
         self.runtime.loop.call_soon(self._into_peer, self.synergy.session.component_ready, application, operator)
-
-    def _copy_ready(self, application: str, operator: str) -> None:
-        self.runtime.loop.call_soon(self._into_peer, self.synergy.session.copy_ready, application, operator)
 
     def _failed(self, application: str, operator: str, reason: str) -> None:
         # on a turn of its own: a failure during an instruction must not re-enter the peer

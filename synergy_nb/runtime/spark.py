@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import importlib.util
 import threading
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,11 +23,15 @@ from synergy_nb.runtime.requests import ClusterError, SparkNews
 
 if TYPE_CHECKING:
     from spark_stream.door import Door
+    from spark_stream.query import Part
+    from spark_stream.resuming import Resumption
     from spark_stream.server import Server
     from synergy_nb.runtime.sparkpart import SparkPart
 
 __all__ = ["SparkHost", "Sparks", "checked", "unavailable"]
 
+TRIES: Final = 3  # times that a server is asked that does not answer
+REHEARSAL: Final = 15.0  # seconds that a query without tuples may take
 STARTS_WITHIN: Final = 120.0  # seconds that a part waits for a server
 CLOSES_WITHIN: Final = 15.0  # seconds
 
@@ -47,22 +51,33 @@ def unavailable() -> str:
     return ""
 
 
-def checked(spark: bool | str) -> str:
-    """``local`` for a server of this machine, a URL, or nothing for no Spark.
+def checked(spark: bool | str | Sequence[str]) -> tuple[str, ...]:
+    """``local`` for a server of this machine, or URLs; none for no Spark.
 
     Raises
     ------
     ValueError
-        If ``spark`` is neither a truth value nor the URL of a Spark Connect server.
+        If ``spark`` is neither a truth value nor the URL of a Spark Connect server, nor several of them.
     """
     if isinstance(spark, bool):
-        return "local" if spark and not unavailable() else ""
-    if not isinstance(spark, str):
-        raise ValueError(f"spark: {spark!r}; expected True (a server of this machine), False, or a URL, sc://host:port")
+        return ("local",) if spark and not unavailable() else ()
+    urls = (spark,) if isinstance(spark, str) else spark
+    if not isinstance(urls, Sequence) or not urls or not all(isinstance(url, str) for url in urls):
+        expected = "expected True (a server of this machine), False, a URL, sc://host:port, or a list of URLs"
+        raise ValueError(f"spark: {spark!r}; {expected}")
     from spark_stream.address import parse_url  # noqa: PLC0415 - only who uses Spark needs it
 
-    parse_url(spark)
-    return spark
+    for url in urls:
+        parse_url(url)
+    return tuple(urls)
+
+
+def named(url: str) -> str:
+    """The address of a server, without the options of its URL, which may hold a token."""
+    from spark_stream.address import parse_url  # noqa: PLC0415 - only who uses Spark needs it
+
+    address = parse_url(url)
+    return f"sc://{address.host}:{address.port}"
 
 
 class Sparks:
@@ -71,16 +86,16 @@ class Sparks:
     Parameters
     ----------
     where
-        ``local`` or a URL, as of :func:`checked`.
+        ``local`` or URLs, as of :func:`checked`.
     tell
-        Tells all peers.
+        Tells all peers; of several servers' news, one piece goes to each peer in turn.
     """
 
-    def __init__(self, where: str, tell: Callable[[SparkNews], Awaitable[None]]) -> None:
-        self.where = where
+    def __init__(self, where: Sequence[str], tell: Callable[[Sequence[SparkNews]], Awaitable[None]]) -> None:
+        self.where = tuple(where)
         self._tell = tell
         self._server: Server | None = None
-        self._starting: asyncio.Task[SparkNews] | None = None
+        self._starting: asyncio.Task[list[SparkNews]] | None = None
         self._telling: set[asyncio.Task[None]] = set()
         self._sessions: list[Any] = []
 
@@ -107,7 +122,7 @@ class Sparks:
         await self.ready()
         assert self._starting is not None
         try:
-            session = await asyncio.to_thread(_connected, self._starting.result())
+            session = await asyncio.to_thread(_connected, self._starting.result()[0])
         except RuntimeError as error:
             raise ClusterError(f"spark: {error}") from error
         self._sessions.append(session)
@@ -126,13 +141,13 @@ class Sparks:
         try:
             news = await asyncio.shield(self._starting)
         except RuntimeError as error:
-            await self._tell(SparkNews("failed", str(error)))
+            await self._tell([SparkNews("failed", str(error))])
             raise ClusterError(f"spark: {error}") from error
         await self._tell(news)
 
-    async def _start(self) -> SparkNews:
-        if self.where != "local":
-            return SparkNews("ready", self.where, self.where)
+    async def _start(self) -> list[SparkNews]:
+        if self.where != ("local",):
+            return [SparkNews("ready", named(url), url) for url in self.where]
         from spark_stream.server import Event, Server  # noqa: PLC0415 - only who uses Spark needs it
 
         loop = asyncio.get_running_loop()
@@ -142,19 +157,19 @@ class Sparks:
 
         server = self._server = Server(on_event=happened)
         endpoint = await asyncio.to_thread(server.ready)
-        return SparkNews("ready", endpoint.url, endpoint.url, endpoint.token or "", endpoint.folder or "")
+        return [SparkNews("ready", endpoint.url, endpoint.url, endpoint.token or "", endpoint.folder or "")]
 
     def _happened(self, kind: str, detail: str) -> None:
         """Report what becomes of a server that has been ready once."""
         started = self._starting
         if started is None or not started.done() or started.cancelled() or started.exception() is not None:
             return
-        news = started.result() if kind == "ready" else SparkNews(kind, detail)
+        news = started.result() if kind == "ready" else [SparkNews(kind, detail)]
         task = asyncio.get_running_loop().create_task(self._report(news))
         self._telling.add(task)
         task.add_done_callback(self._telling.discard)
 
-    async def _report(self, news: SparkNews) -> None:
+    async def _report(self, news: Sequence[SparkNews]) -> None:
         await self._tell(news)
 
     async def close(self) -> None:
@@ -291,12 +306,63 @@ class SparkHost:
 
     @property
     def server(self) -> str:
-        """Where sessions are taken; empty if this peer does not know that."""
-        return self._news.url
+        """Name of the server where sessions are taken, its address; empty if this peer does not know that."""
+        return named(self._news.url) if self._news.url else ""
 
     def folder(self, name: str) -> Path | None:
         """Where the query ``name`` keeps its checkpoints; None where there is no server of this machine."""
         return Path(self._news.folder) / name if self._news.folder else None
+
+    def unreachable(self, resumption: Resumption) -> str:
+        """Why the server of this peer could not go on with a query; empty if it could. On a thread that may wait.
+
+        The session of this peer is open then, as it may need it soon.
+        """
+        from spark_stream.checkpoints import place_of, refusal, unreachable  # noqa: PLC0415 - only who uses Spark
+        from spark_stream.faults import cause, is_lost, is_passing  # noqa: PLC0415 - only who uses Spark needs it
+
+        why = ""
+        for _ in range(TRIES):
+            session = None
+            try:
+                session = self.session()
+                if not resumption.checkpoint or resumption.server == self.server:
+                    return ""
+                why = unreachable(session, resumption.checkpoint, place_of(session, self.folder("")))
+                break
+            except Exception as error:  # noqa: BLE001 - whoever waits for the copy has to hear of it
+                why = cause(error)
+                if session is None or not (is_lost(error) or is_passing(error)):
+                    break
+                self.leave(session, is_lost(error))
+        return refusal(self.server or "an unknown address", resumption, why) if why else ""
+
+    def rehearse(self, part: Part, keys: Mapping[str, bytes]) -> None:
+        """Have the server execute what this peer is about to ask for, without tuples. On a thread that may wait.
+
+        What Spark and its Python processes do for the first time takes most of the time until a query gives results.
+        How it ends says nothing: the query that counts will tell what goes wrong.
+        """
+        from spark_stream.query import PartQuery  # noqa: PLC0415 - only who uses Spark needs it
+
+        over = threading.Event()
+        query = PartQuery(
+            part,
+            self.session,
+            self.door(),
+            self.folder,
+            keys=keys,
+            on_items=lambda _: None,
+            on_ready=over.set,
+            on_failed=lambda _: over.set(),
+            on_progress=lambda _: None,
+            on_room=lambda: None,
+            leave=self.leave,
+            server=lambda: self.server,
+        )
+        query.start()
+        over.wait(REHEARSAL)
+        query.stop()
 
     def door(self) -> Door:
         """Where Spark gets and puts the tuples of this peer's parts."""

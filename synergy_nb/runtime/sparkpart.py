@@ -29,11 +29,11 @@ from synergy_nb.runtime.sources import Feed
 from synergy_nb.runtime.spark import SparkHost
 
 if TYPE_CHECKING:
-    from spark_stream.query import PartQuery, Progress
+    from spark_stream.query import Part, PartQuery, Progress
     from spark_stream.results import Handed
     from spark_stream.resuming import Resumption
 
-__all__ = ["SparkPart"]
+__all__ = ["SparkPart", "asked_of", "resumption_of"]
 
 OUTPUT_BYTES: Final = 32 << 20  # results of a query that wait for room downstream; then its commits wait
 
@@ -106,7 +106,7 @@ class SparkPart(Feed):
         self._stopping: asyncio.Task[None] | None = None
         self._committed = committed
         self._epoch = epoch
-        self._since: Resumption | None = None
+        self._since: Resumption | None = None  # how far it was at another peer
         self._copies = False  # whether there are any
         self._waits = False  # whether all copies have to have a micro-batch before Spark commits it
         self._kept = self._released = -1  # micro-batch that all copies have, that Spark may have committed
@@ -146,19 +146,12 @@ class SparkPart(Feed):
         return self.committed.state()
 
     def restore(self, saved: Saved, /) -> None:
-        """Go on with a query that was at another peer.
+        """Go on with a query that was at another peer, on the same server of Spark or on another one.
 
-        Raises
-        ------
-        ValueError
-            If it is not on the Spark of this peer.
+        Whether that can be had is seen when the query starts, which takes a session.
         """
-        server, resumption = _decoded(saved.head)
-        if server != self._host.server and resumption.handed.batch >= 0:
-            here = self._host.server or "no server"
-            raise ValueError(f"part {self._operator.id!r} is on Spark at {server}; this peer has {here}")
-        self._since = resumption
-        self._kept = self._released = resumption.handed.batch
+        self._since = resumed = resumption_of(saved.head)
+        self._kept = self._released = resumed.handed.batch
 
     # -- for its copies ------------------------------------------------------------------------------------------
 
@@ -169,15 +162,18 @@ class SparkPart(Feed):
             inputs = self._since.inputs if self._since is not None else ()
             places = tuple(place for _, place in inputs) or (ORIGIN,) * len(self._operator.inputs)
             return Committed(places, self._step.end, self._released, False, Saved)
-        server, name, inputs, step = self._host.server, self._query.name, self._query.committed, self._step
-        handed = self._since.handed if step.handed is None and self._since is not None else step.handed
-        batch = -1 if handed is None else handed.batch
+        from spark_stream.results import NONE  # noqa: PLC0415 - only who uses Spark needs it
+
+        query, inputs, step = self._query, self._query.committed, self._step
+        handed = step.handed or (NONE if self._since is None else self._since.handed)
+        batch = handed.batch
 
         def state() -> Saved:
-            return _encoded(server, name, handed, inputs)
+            return Saved(msgspec.msgpack.encode(query.resumption(handed, inputs)))
 
         with self._space:
-            return Committed(tuple(place for _, place in inputs), step.end, batch, batch >= self._released, state)
+            whole = batch >= self._released and query.resumable
+            return Committed(tuple(place for _, place in inputs), step.end, batch, whole, state)
 
     @property
     def loose(self) -> int:
@@ -229,20 +225,18 @@ class SparkPart(Feed):
 
     def prepare(self, since: Point = ORIGIN) -> None:
         """Start the query, whose results follow a place in the stream."""
-        from spark_stream.query import Part, PartQuery  # noqa: PLC0415 - only who uses Spark needs it
+        from spark_stream.query import PartQuery  # noqa: PLC0415 - only who uses Spark needs it
 
         self.place = self._given = since
         self._step = _Step(None, since)
-        plan, members = part_of(self._operator)
-        part = Part(self._application, self._operator.id, plan, members, self._operator.inputs)
         query = self._query = PartQuery(
-            part,
+            asked_of(self._application, self._operator),
             self._host.session,
             self._host.door(),
-            lambda: self._host.folder(query.name),  # no other attempt has it
+            self._host.folder,
             keys=self._keys,
             on_items=self._arrived,
-            on_ready=lambda: self._on_loop(self._prepared),
+            on_ready=lambda: self._on_loop(self._runs),
             on_failed=lambda reason: self._on_loop(self.fail, reason),
             on_progress=lambda progress: self._on_loop(self._progress, progress),
             on_room=lambda: self._on_loop(self._made_room),
@@ -251,9 +245,14 @@ class SparkPart(Feed):
             on_committed=lambda: self._on_loop(self._changed),
             since=self._since,
             epoch=self._epoch,
+            server=lambda: self._host.server,
         )
         self._host.parts.add(self)
         query.start()
+
+    def _runs(self) -> None:
+        self._prepared()
+        self._changed()
 
     def emitted(self, chunk: Chunk) -> None:
         """Let the query commit more."""
@@ -311,16 +310,16 @@ class SparkPart(Feed):
             return
 
 
-def _encoded(server: str, name: str, handed: Handed | None, inputs: tuple[tuple[Any, Point], ...]) -> Saved:
-    """What another peer needs to go on with a query."""
-    from spark_stream.results import NONE  # noqa: PLC0415 - only who uses Spark needs it
-    from spark_stream.resuming import Resumption  # noqa: PLC0415
+def asked_of(application: str, operator: Operator) -> Part:
+    """What the query of a part is asked to execute."""
+    from spark_stream.query import Part  # noqa: PLC0415 - only who uses Spark needs it
 
-    resumption = Resumption(name, NONE if handed is None else handed, inputs)
-    return Saved(msgspec.msgpack.encode((server, resumption)))
+    plan, members = part_of(operator)
+    return Part(application, operator.id, plan, members, operator.inputs)
 
 
-def _decoded(data: bytes) -> tuple[str, Resumption]:
+def resumption_of(head: bytes) -> Resumption:
+    """How far a part is, as the snapshots of its component say."""
     from spark_stream.resuming import Resumption  # noqa: PLC0415 - only who uses Spark needs it
 
-    return msgspec.msgpack.decode(data, type=tuple[str, Resumption])
+    return msgspec.msgpack.decode(head, type=Resumption)

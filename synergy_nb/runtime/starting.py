@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -77,7 +77,7 @@ async def start_cluster(
     keys: Mapping[str, bytes] | None = None,
     composition: CompositionConfig | None = None,
     seed: int = 0,
-    spark: bool | str = True,
+    spark: bool | str | Sequence[str] = True,
     security: Security | None = None,
     per_process: int = 1,
     of: Mapping[str, Mapping[str, Any]] | None = None,
@@ -115,7 +115,7 @@ async def start_cluster(
 async def _started(
     peers: int,
     config: Mapping[str, Any],
-    where: str,
+    where: Sequence[str],
     area: WideArea | None,
     security: Security | None,
     per_process: int,
@@ -160,7 +160,7 @@ async def connect_cluster(
     keys: Mapping[str, bytes] | None = None,
     composition: CompositionConfig | None = None,
     seed: int = 0,
-    spark: bool | str = True,
+    spark: bool | str | Sequence[str] = True,
     security: Security | None = None,
     timeout: float | str = 10.0,
     told: Callable[[Progress], object] | None = None,
@@ -191,7 +191,7 @@ async def connect_cluster(
 async def _connected(
     scheduler: str,
     config: dict[str, Any],
-    where: str,
+    where: Sequence[str],
     wide_area: WideArea | str | os.PathLike[str] | None,
     seed: int,
     security: Security | None,
@@ -217,8 +217,8 @@ async def _connected(
         if not workers:
             raise ClusterError(f"scheduler: {scheduler!r} has no workers; expected at least one, each becomes a peer")
         area = _area(wide_area, len(workers), seed)
-        if where == "local" and not all(_on_this_machine(address) for address in workers):
-            where = ""  # a server of this machine is nobody else's
+        if "local" in where and not all(_on_this_machine(address) for address in workers):
+            where = ()  # a server of this machine is nobody else's
         config["memory"] = config["memory"] or GIVEN * min(_own_memory(workers))
         config["spark"] = bool(where)
         peers = await install(client, FACTORY, config)

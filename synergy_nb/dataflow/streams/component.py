@@ -30,6 +30,7 @@ from synergy_nb.dataflow.memory import Memory, Share
 from synergy_nb.dataflow.packing import coalesce
 from synergy_nb.dataflow.streams.deployments import Feed, Place, Role
 from synergy_nb.dataflow.streams.execution import Committed, Engine, Logic, Outcome, Work
+from synergy_nb.dataflow.streams.keepers import Keepers
 from synergy_nb.dataflow.streams.log import LIMITS, Limits, StreamLog
 from synergy_nb.dataflow.streams.merge import Entry, InOrder
 from synergy_nb.dataflow.streams.values import (
@@ -70,6 +71,7 @@ class Cut(NamedTuple):
     order: tuple[Run, ...]
     causes: tuple[Determinant, ...]
     step: int = -1  # of another engine
+    read: int = 0  # bytes of inputs before it
 
 
 class Component(Measured):
@@ -128,7 +130,8 @@ class Component(Measured):
         self.role = role
         self.epoch = place.epoch + (role is Role.FOLLOWER)
         self.feeds: tuple[Feed, ...] = place.inputs
-        self.copies: dict[str, int] = dict.fromkeys(place.copies, -1)  # who keeps one: last snapshot that it has
+        self.keepers = Keepers(place.copies)
+        self._saved = 0  # bytes that it had executed at its last snapshot
         self.logic = logic
         self.limit = math.inf
         self.remaining = 0.0
@@ -328,7 +331,7 @@ class Component(Measured):
         self.produce(outcome.chunks, outcome.finished)
         if self.elsewhere:
             self.committed()
-        elif not self.copies:
+        elif not self.keepers.waited:
             for each in self.ports:
                 each.durable = each.consumed
 
@@ -346,7 +349,7 @@ class Component(Measured):
 
     def produce(self, chunks: list[Chunk], now: float) -> None:
         """Append what was made to the log, with the order of inputs that made it."""
-        keep = self.ordered and bool(self.copies or self.role is Role.FOLLOWER)
+        keep = self.ordered and bool(self.keepers.numbers or self.role is Role.FOLLOWER)
         rows = 0
         for chunk in chunks:
             own: tuple[Determinant, ...] = ()
@@ -368,11 +371,11 @@ class Component(Measured):
         known = engine.committed
         most = self.limits.retain // 2
         for port, place in zip(self.ports, known.inputs, strict=True):
-            if engine.loose > most or (not self.copies and engine.state_bytes > most // 2):
+            if engine.loose > most or (not self.keepers.waited and engine.state_bytes > most // 2):
                 port.durable = port.consumed
-            elif not self.copies:
+            elif not self.keepers.waited:
                 port.durable = max(port.durable, place)
-        engine.copied(copies=bool(self.copies), safe=self._keeps(known))
+        engine.copied(copies=self.keepers.waited, safe=self._keeps(known))
 
     def _keeps(self, known: Committed) -> bool:
         """Whether all inputs that another engine may ask for again are kept."""
@@ -396,17 +399,17 @@ class Component(Measured):
         """Begin a snapshot: nothing may be executed until the operator's state is saved."""
         self.running = True
         self.dirty = False
+        self._saved += self.unsaved
         self.unsaved = 0
         self.number += 1
         if self.engine is not None:
             known = self.engine.committed
             self.saving = known.state
-            self._cuts[self.number] = Cut(known.inputs, known.end, (), tuple(self.causes), known.step)
+            self._cuts[self.number] = Cut(known.inputs, known.end, (), tuple(self.causes), known.step, self._saved)
             return
         self.saving = Saved if self.logic is None else self.logic.save
-        self._cuts[self.number] = Cut(
-            tuple(port.consumed for port in self.ports), self.log.end, tuple(self.order), tuple(self.causes)
-        )
+        inputs = tuple(port.consumed for port in self.ports)
+        self._cuts[self.number] = Cut(inputs, self.log.end, tuple(self.order), tuple(self.causes), read=self._saved)
 
     def cut(self, number: int) -> Cut:
         """What a snapshot covers."""
@@ -419,33 +422,53 @@ class Component(Measured):
             return False
         return all(port.joined for port in self.ports) and self._is_resumable
 
+    @property
+    def copies(self) -> dict[str, int]:
+        """Peers that keep a copy, and the last snapshot that each has."""
+        return self.keepers.numbers
+
+    @property
+    def read(self) -> int:
+        """Bytes of inputs that it has executed."""
+        return self._saved + self.unsaved
+
     def copied(self, peer: str, number: int) -> bool:
         """A peer has a snapshot; True if inputs need no longer be kept up to some place."""
-        if number <= self.copies.get(peer, number):
-            return False
-        self.copies[peer] = number
-        return self._settle()
+        cut = self._cuts.get(number)
+        return self.keepers.has(peer, number, self.read if cut is None else cut.read) and self._settle()
 
     def keep_copies(self, peers: Iterable[str]) -> None:
         """These peers keep copies from now on."""
-        self.copies = {peer: self.copies.get(peer, -1) for peer in peers}
+        self.keepers.keep(peers, self.read)
         self.dirty = True
         self._settle()
         self.committed()
 
+    def leave_behind(self, peer: str) -> None:
+        """Nothing is heard of a copy: keep nothing more for it."""
+        self.keepers.leave_behind(peer)
+        self._settle()
+        self.committed()
+
+    def catch_up(self, peer: str) -> None:
+        """A copy that was left behind is heard of: keep what comes, until it has the next snapshot."""
+        self.keepers.catch_up(peer, self.number, self.read)
+        self.dirty = True
+        self.committed()
+
     def _settle(self) -> bool:
-        if not self.copies:
+        number = self.keepers.number
+        if not self.keepers.waited:
             for port in self.ports if not self.elsewhere else ():
                 port.durable = port.consumed
             return True
-        number = min(self.copies.values())
-        cut = self._cuts.get(number)
+        cut = None if number is None else self._cuts.get(number)
         if cut is None:
             return False
         self.stable = max(self.stable, cut.end)
         for port, place in zip(self.ports, cut.inputs, strict=True):
             port.durable = max(port.durable, place)
-        for old in [old for old in self._cuts if old < number]:
+        for old in [old for old in self._cuts if number is not None and old < number]:
             del self._cuts[old]
         if self.engine is not None:
             self.engine.kept(cut.step)

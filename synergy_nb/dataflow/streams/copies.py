@@ -98,7 +98,7 @@ class Copy:
     ack_at : float or None
         Time in seconds at which it says how far it is.
     ready : bool
-        Whether its peer has said that it has a snapshot.
+        Whether its peer has said that it has a snapshot of the component in its present epoch.
     """
 
     def __init__(self, output: Output, limits: Limits = LIMITS) -> None:
@@ -119,6 +119,7 @@ class Copy:
         self.output = output
         self.merge.epoch, self.merge.subscribed = output.epoch, False
         self.retry_at = now
+        self.ready = False
         if self.state is not None:  # numbers begin anew with each epoch
             self.state = msgspec.structs.replace(self.state, number=-1)
         self._coming = None

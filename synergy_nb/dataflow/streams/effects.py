@@ -154,18 +154,21 @@ class Fact(msgspec.Struct, frozen=True):
     Parameters
     ----------
     kind
-        ``component_failed``, ``copy_ready`` (whoever keeps a copy can take over) or ``taken_over`` (a component that
-        took another's place goes on freely).
+        ``component_failed``, ``copy_ready`` (whoever keeps a copy can take over), ``copies_behind`` (of those who keep
+        a copy, some could not take over) or ``taken_over`` (a component that took another's place goes on freely).
     application, operator
         Component that it is about.
     reason
         One sentence; empty where nothing is to be explained.
+    peers
+        Addresses of the peers that it is about, where it is about others.
     """
 
     kind: str
     application: str
     operator: str
     reason: str = ""
+    peers: tuple[str, ...] = ()
 
 
 class Arrived(msgspec.Struct, frozen=True):

@@ -443,6 +443,7 @@ class Hosting:
             self.snapshots.acknowledged(component, ack.reader.peer, ack.snapshot)
             if component.copied(ack.reader.peer, ack.snapshot):
                 self.exchange.consumed(component, now)
+            self.snapshots.tell(component)
         self.exchange.flush(component, now)
 
     def _subscribe(self, frame: Subscribe, now: float) -> None:

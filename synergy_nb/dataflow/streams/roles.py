@@ -55,6 +55,7 @@ class Roles:
         self._hosting = hosting
         self.copies: dict[Key, Copy] = {}
         self.recoveries: dict[Key, Recovery] = {}
+        self._vain: dict[Key, tuple[int, Role]] = {}  # components that could not be made, which has been said
         self._asked: dict[Stream, tuple[str, Recall]] = {}  # what cannot be answered before more is known here
 
     # -- deployments ---------------------------------------------------------------------------------------------
@@ -62,6 +63,8 @@ class Roles:
     def converge(self, deployment: Deployment, now: float) -> None:
         """Do what a deployment asks of this peer."""
         hosting, application = self._hosting, deployment.application
+        for key in [key for key in self._vain if key[0] == application and key[1] not in deployment.places]:
+            del self._vain[key]
         for key in [key for key in {**hosting.components, **self.copies} if key[0] == application]:
             if not self._stays(key, deployment):
                 if key[1] not in deployment.places and key in hosting.components:
@@ -137,8 +140,10 @@ class Roles:
             hosting.effect(Fact("taken_over", *key))
 
     def _made(self, key: Key, place: Place, role: Role, copy: Copy | None) -> Component | None:
-        """A component that goes on from a copy, or begins."""
+        """A component that goes on from a copy, or begins; None, said once, if it cannot be made."""
         hosting = self._hosting
+        if self._vain.get(key) == (place.epoch, role):
+            return None
         share = hosting.memory.share(*key)
         component = Component(*key, hosting.peer, place, role, None, hosting.limits, share=share)
         state = copy.state if copy is not None else None
@@ -156,6 +161,7 @@ class Roles:
                 component.begin(Cut(state.inputs, state.end, state.order, state.causes))
         except ValueError as error:
             share.release()
+            self._vain[key] = place.epoch, role
             hosting.effect(Fact("component_failed", *key, str(error)))
             return None
         hosting.components[key] = component
@@ -280,7 +286,7 @@ class Roles:
                 follower.free = not follower.ordered
                 follower.prescribe(hosting.orders.of(follower.output.stream))
                 hosting.exchange.readdress(follower, now)
-        if not copy.ready:
+        if not copy.ready and copy.state.output == copy.output:
             copy.ready = True
             hosting.effect(Fact("copy_ready", *key))
 

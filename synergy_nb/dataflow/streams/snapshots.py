@@ -11,6 +11,10 @@ time (:mod:`~synergy_nb.dataflow.streams.copies`), and says when it has the whol
 One snapshot is under way at a time: the next begins when the copies that ask for pieces have the last. Taking snapshots
 costs at most a twentieth of the time, except where so much was read since the last that whoever makes it may soon have
 to wait, as it keeps all that no snapshot covers.
+
+Nobody waits for a copy of which nothing is heard. It is left behind once half of what may be kept for it has been read,
+and from then on could not take over, which is said. When it is heard of again, what comes is kept from then on, and
+with the next snapshot it is one that could.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 from synergy_nb.dataflow.logic import reason_of
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.copies import WANTED
-from synergy_nb.dataflow.streams.effects import Capture, Captured
+from synergy_nb.dataflow.streams.effects import Capture, Captured, Fact
 from synergy_nb.dataflow.streams.frames import State, Supply, Want
 from synergy_nb.dataflow.streams.parts import Archive
 from synergy_nb.dataflow.streams.values import COPY, Reader
@@ -28,11 +32,12 @@ from synergy_nb.dataflow.streams.values import COPY, Reader
 if TYPE_CHECKING:
     from synergy_nb.dataflow.streams.hosting import Hosting
 
-__all__ = ["REPEAT_S", "SNAPSHOT_S", "Snapshots"]
+__all__ = ["REPEAT_S", "SILENT_S", "SNAPSHOT_S", "Snapshots"]
 
 SNAPSHOT_S: Final = 0.25  # seconds between two snapshots of a component that has copies, at least
 REPEAT_S: Final = 1.0  # seconds until a copy that neither asks for pieces nor has the last snapshot gets another one
 SHARE: Final = 0.05  # of the time that taking snapshots may cost
+SILENT_S: Final = 1.0  # seconds until a copy that does not answer is left behind, if much has been read meanwhile
 PULL_BYTES_S: Final = 10e6  # bytes a second that a copy is expected to take at least
 
 
@@ -52,6 +57,9 @@ class _Kept:
         self.pulling: set[str] = set()  # of which these have to ask for pieces
         self.size = 0  # bytes of these pieces
         self.heard = 0.0  # time at which it was sent, or a copy asked for pieces of it
+        self.met: set[str] = set()  # copies that were heard of
+        self.silent: dict[str, float] = {}  # of copies that have not answered yet: time of the first question
+        self.told: frozenset[str] = frozenset()  # copies that were said not to be able to go on
 
 
 class Snapshots:
@@ -81,6 +89,9 @@ class Snapshots:
         """
         kept = self._kept.setdefault(component, _Kept())
         kept.hurry = kept.hurry or hurry
+        for peer in component.copies:
+            if peer not in kept.met:
+                kept.silent.setdefault(peer, at)
         kept.wish = at if kept.wish is None else min(at, kept.wish)
         self._hosting.touch(component.application, component.operator)
 
@@ -89,6 +100,7 @@ class Snapshots:
         component.dirty = True
         self.soon(component, now)
         kept = self._kept[component]
+        self._hear(component, kept, peer)
         if anew:
             kept.archive.forget(peer)
             kept.hurry = True
@@ -98,18 +110,21 @@ class Snapshots:
         self._kept.pop(component, None)
 
     def _readers(self, component: Component) -> list[Reader]:
-        """The copies that read what the component makes."""
+        """The copies that read what the component makes, and of which something is heard."""
         found = component.log.cursors.values()
         readers = [cursor.reader for cursor in found if cursor.reader.port == COPY and cursor.subscribed]
-        return [reader for reader in readers if reader.peer in component.copies]
+        behind = component.keepers.behind
+        return [reader for reader in readers if reader.peer in component.copies and reader.peer not in behind]
 
     def at(self, component: Component) -> float | None:
         """Time in seconds at which a component has to be saved; None if that is not to be seen yet."""
         kept = self._kept.get(component)
-        if kept is None or kept.capture is not None or not component.capturable or not self._readers(component):
+        if kept is None:
             return None
-        times = []
-        lacking = {peer for peer in kept.sent if component.copies.get(peer, kept.number) < kept.number}
+        times = [kept.silent[peer] + SILENT_S for peer in self._lagging(component, kept)]
+        if kept.capture is not None or not component.capturable or not self._readers(component):
+            return min(times, default=None)
+        lacking = component.keepers.missing(kept.number, kept.sent)
         if lacking:
             times.append(kept.heard + REPEAT_S + kept.size / PULL_BYTES_S)
         if kept.wish is not None and component.dirty and (kept.hurry or not lacking & kept.pulling):
@@ -119,8 +134,45 @@ class Snapshots:
                 times.append(max(kept.wish, kept.begun + max(SNAPSHOT_S, kept.seconds / SHARE)))
         return min(times, default=None)
 
+    def _lagging(self, component: Component, kept: _Kept) -> list[str]:
+        """Copies that are not heard of, and for which much is kept."""
+        most = self._hosting.limits.retain // 2
+        waiting = (peer for peer in kept.silent if peer in component.copies and peer not in component.keepers.behind)
+        return [peer for peer in waiting if component.keepers.since(peer, component.read) >= most]
+
+    def _leave_behind(self, component: Component, kept: _Kept, peer: str, now: float) -> None:
+        """Wait no longer for a copy that has not answered in time, unless this peer was late itself."""
+        if now - kept.silent[peer] > 2.0 * SILENT_S:
+            kept.silent[peer] = now  # what the copy said may wait here to be read
+            self._hosting.touch(component.application, component.operator)
+            return
+        component.leave_behind(peer)
+        self._hosting.exchange.consumed(component, now)
+        self.tell(component)
+
+    def _hear(self, component: Component, kept: _Kept, peer: str) -> None:
+        """Something is heard of a copy."""
+        kept.met.add(peer)
+        kept.silent.pop(peer, None)
+        if peer in component.keepers.behind:
+            component.catch_up(peer)
+            kept.wish, kept.hurry = kept.begun, True
+
+    def tell(self, component: Component) -> None:
+        """Say which copies could not take over, where that has changed."""
+        kept = self._kept.get(component)
+        if kept is not None and kept.told != component.keepers.unfit:
+            kept.told = component.keepers.unfit
+            reason = "nothing was heard of it for long, and it has no snapshot since" if kept.told else ""
+            name = component.application, component.operator
+            self._hosting.effect(Fact("copies_behind", *name, reason, tuple(sorted(kept.told))))
+
     def tick(self, component: Component, now: float) -> None:
-        """Begin a snapshot of a component if it is time."""
+        """Leave copies behind that are not heard of, and begin a snapshot of a component, if it is time."""
+        watched = self._kept.get(component)
+        for peer in () if watched is None else self._lagging(component, watched):
+            if watched is not None and watched.silent[peer] + SILENT_S <= now:
+                self._leave_behind(component, watched, peer, now)
         at = self.at(component)
         if at is None or at > now:
             return
@@ -167,6 +219,7 @@ class Snapshots:
                 kept.size = max(kept.size, size)
                 pieces.clear()
             kept.sent.add(reader.peer)
+            kept.silent.setdefault(reader.peer, now)
             state = State(
                 output=component.output,
                 reader=reader,
@@ -187,6 +240,7 @@ class Snapshots:
         """A copy has a snapshot."""
         kept = self._kept.get(component)
         if kept is not None and peer in component.copies:
+            self._hear(component, kept, peer)
             kept.archive.acknowledged(peer, number)
             kept.archive.let_go(reader.peer for reader in self._readers(component))
             self._hosting.touch(component.application, component.operator)
@@ -197,6 +251,7 @@ class Snapshots:
         if kept is None or want.reader.peer not in component.copies:
             return
         kept.heard = max(kept.heard, now)
+        self._hear(component, kept, want.reader.peer)
         self._hosting.touch(component.application, component.operator)
         gone: list[int] = []
         for number in want.pieces[:WANTED]:

@@ -1,0 +1,277 @@
+"""Where queries keep their checkpoints, and how a query goes on with the checkpoint of one on another server.
+
+Spark itself ends a run of a query when another one begins with its checkpoint, but only on its own server. So a query
+that goes on at another server does not begin with the checkpoint that it had: the new server makes a copy at its own
+place, cut at the last micro-batch that the new peer knows of, and begins with that. Whatever a run writes that has lost
+its peer, and does not know that yet, is in the old place, where nobody looks any more; and its peer's door, if that is
+still there, refuses it (:mod:`spark_stream.exchange`).
+
+The copy is made within Spark, by a task, since only Spark has to reach the places of both servers: a folder that both
+machines have, or a URL. It needs nothing there but pyarrow (:func:`_run` ships it by value).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+from spark_stream.resuming import Resumption, claim, is_claimed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.connect.session import SparkSession
+
+__all__ = ["Checkpoint", "copied", "place_of", "unreachable"]
+
+TRIES: Final = 3  # copies of a checkpoint that Spark clears up meanwhile
+COPIES: Final = 8  # files that are copied at the same time
+_VERSION: Final = re.compile(r"(\d+)[._].*(?:delta|snapshot|changelog|zip)")  # files of one version of a state
+
+
+def place_of(session: SparkSession, folder: Path | None) -> str:
+    """Where a server keeps checkpoints.
+
+    Parameters
+    ----------
+    session
+        Session on the server.
+    folder
+        Folder that it has on this machine, if it is one of this machine.
+    """
+    if folder is not None:
+        return str(folder)
+    place = session.conf.get("spark.sql.streaming.checkpointLocation", None)
+    return str(place or session.conf.get("spark.sql.warehouse.dir")).rstrip("/")
+
+
+def unreachable(session: SparkSession, checkpoint: str, place: str) -> str:
+    """Why a server cannot go on with a checkpoint at its own place, as a task of it has found; empty if it can."""
+    return _run(session, lambda: _looked(checkpoint, place))
+
+
+class Checkpoint:
+    """The checkpoint of a query at one peer: where it is, whose it is, and when it goes.
+
+    Parameters
+    ----------
+    name
+        Name of the query at this peer, which tells it from what it was at others.
+    since
+        How far the query was at another peer.
+    epoch
+        Number of peers that had the query before.
+    server
+        Name of the server that executes it.
+    folder
+        Gives the folder of a name where the server is one of this machine, else None.
+
+    Attributes
+    ----------
+    where : str
+        Where it is; empty before :meth:`open`.
+    former : tuple of str
+        Where it was on other servers.
+    folder : pathlib.Path or None
+        Folder of the query on this machine.
+    """
+
+    def __init__(
+        self, name: str, since: Resumption, epoch: int, server: str, folder: Callable[[str], Path | None]
+    ) -> None:
+        self.server = server
+        self.where = ""
+        self.former = since.former
+        self._name = name
+        self._since = since
+        self._epoch = epoch
+        self._stays = bool(since.checkpoint) and since.server == server
+        self.folder = folder(name)
+        if self.folder is not None:
+            if self._stays:
+                self.folder = Path(since.checkpoint).parent
+            self.folder.mkdir(parents=True, exist_ok=True)
+            if not is_claimed(self.folder, epoch):
+                claim(self.folder, epoch)
+
+    @property
+    def is_claimed(self) -> bool:
+        """Whether another peer has the query now, on the same server."""
+        return self.folder is not None and is_claimed(self.folder, self._epoch)
+
+    def open(self, session: SparkSession) -> str:
+        """Where the query begins, which takes a copy of its checkpoint if that is another server's.
+
+        Raises
+        ------
+        ValueError
+            If the server cannot have that copy.
+        """
+        since = self._since
+        if self.where:
+            return self.where
+        if self._stays:
+            self.where = since.checkpoint
+        elif self.folder is not None:
+            self.where = str(self.folder / "checkpoint")
+        else:
+            self.where = f"{place_of(session, None)}/{self._name}"
+        if since.checkpoint and not self._stays:
+            self.former = (*since.former, since.checkpoint)
+            source, batch, destination = since.checkpoint, since.handed.batch, self.where
+            why = _run(session, lambda: copied(source, destination, batch)) if batch >= 0 else ""
+            if why:
+                self.where = ""
+                raise ValueError(refusal(self.server, since, why))
+        return self.where
+
+    def clear(self, session: SparkSession | None) -> None:
+        """Remove it and what it was on other servers, as far as they can be reached.
+
+        Parameters
+        ----------
+        session
+            Session of the query; None if there is none any more.
+        """
+        if self.is_claimed:
+            return
+        gone = self.former if self.folder is not None else (*self.former, *filter(None, (self.where,)))
+        if session is not None and gone:
+            with contextlib.suppress(Exception):
+                _run(session, lambda: _removed(gone))
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def refusal(server: str, since: Resumption, why: str) -> str:
+    """Why a server cannot go on with what another one has, in a sentence that names both."""
+    return f"Spark at {server} cannot go on with the checkpoint of Spark at {since.server}, {since.checkpoint}: {why}"
+
+
+# -- within Spark ----------------------------------------------------------------------------------------------------
+
+
+def _run(session: SparkSession, task: Callable[[], str]) -> str:
+    """What a task within Spark says."""
+    from pyspark import cloudpickle  # noqa: PLC0415 - imports Spark
+
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa  # noqa: PLC0415 - within Spark
+
+        for _ in batches:
+            try:
+                said = task()
+            except Exception as error:  # noqa: BLE001 - it is told to whoever asked
+                said = f"{type(error).__name__}: {error}"
+            yield pa.RecordBatch.from_pydict({"said": [said]})
+
+    rows = session.range(0, 1, 1, 1).mapInArrow(work, "said string").collect()
+    return "".join(row.said for row in rows)
+
+
+def _at(place: str) -> tuple[Any, str]:
+    """The file system of a place, and the path there."""
+    import pyarrow.fs as pafs  # noqa: PLC0415 - within Spark
+
+    if place.startswith("file:"):
+        return pafs.LocalFileSystem(), "/" + unquote(place.removeprefix("file:")).lstrip("/")
+    if "://" not in place:
+        return pafs.LocalFileSystem(), place
+    found: tuple[Any, str] = pafs.FileSystem.from_uri(re.sub("^s3[an]:", "s3:", place))
+    return found
+
+
+def _looked(checkpoint: str, place: str) -> str:
+    """Why a checkpoint cannot be read, or a place not be written, from here."""
+    system, path = _at(checkpoint)
+    if not system.get_file_info(f"{path}/metadata").is_file:
+        return "it is not to be found there"
+    system, path = _at(place)
+    system.create_dir(path, recursive=True)
+    trial = f"{path}/.{uuid.uuid4().hex}"
+    with system.open_output_stream(trial) as stream:
+        stream.write(b"?")
+    system.delete_file(trial)
+    return ""
+
+
+def _removed(checkpoints: tuple[str, ...]) -> str:
+    for checkpoint in checkpoints:
+        system, path = _at(checkpoint)
+        with contextlib.suppress(FileNotFoundError):
+            system.delete_dir(path)
+    return ""
+
+
+def copied(checkpoint: str, destination: str, batch: int) -> str:
+    """Copy a checkpoint up to a micro-batch; gives why that cannot be.
+
+    Parameters
+    ----------
+    checkpoint
+        Where it is.
+    destination
+        Where the copy goes; what is there already is removed.
+    batch
+        Number of the last micro-batch that counts, of which Spark has the offsets and may have committed it.
+    """
+    here, path = _at(checkpoint)
+    there, target = _at(destination)
+    for tries in range(TRIES):
+        committed = max((number for number in _numbers(here, f"{path}/commits") if number <= batch), default=-1)
+        if committed < batch - 1 or (committed < batch and batch not in _numbers(here, f"{path}/offsets")):
+            return f"it ends with micro-batch {committed}; expected {batch}"
+        names = [name for name in _names(here, path) if _counts(name, committed, batch)]  # behind what was committed
+        if there.get_file_info(target).type.name != "NotFound":
+            there.delete_dir(target)
+        for folder in sorted({name.rpartition("/")[0] for name in names}):
+            there.create_dir(f"{target}/{folder}", recursive=True)
+        try:
+            with ThreadPoolExecutor(COPIES) as pool:
+                list(pool.map(lambda name: _copy(here, f"{path}/{name}", there, f"{target}/{name}"), names))
+        except FileNotFoundError:  # of an earlier micro-batch, which is not needed any more
+            if tries == TRIES - 1:
+                raise
+        else:
+            break
+    return ""
+
+
+def _names(system: Any, path: str) -> list[str]:
+    """Files below a path, without those that are being written."""
+    import pyarrow.fs as pafs  # noqa: PLC0415 - within Spark
+
+    found = system.get_file_info(pafs.FileSelector(path, recursive=True, allow_not_found=True))
+    names = (info.path[len(path) :].lstrip("/") for info in found if info.is_file)
+    return [name for name in names if not any(part.startswith(".") for part in name.split("/"))]
+
+
+def _numbers(system: Any, path: str) -> set[int]:
+    return {int(name) for name in _names(system, path) if name.isdecimal()}
+
+
+def _counts(name: str, committed: int, batch: int) -> bool:
+    """Whether a file of a checkpoint belongs to micro-batches that count."""
+    folder, _, rest = name.partition("/")
+    number = re.match(r"(\d+)(?:\.crc)?$", rest)
+    if folder in ("offsets", "commits") and number is not None:
+        return int(number[1]) <= (batch if folder == "offsets" else committed)
+    version = _VERSION.match(name.rpartition("/")[2]) if folder == "state" else None
+    return version is None or int(version[1]) <= batch + 1
+
+
+def _copy(here: Any, source: str, there: Any, target: str) -> None:
+    if here.equals(there):
+        here.copy_file(source, target)
+        return
+    with here.open_input_stream(source) as stream, there.open_output_stream(target) as copy:
+        shutil.copyfileobj(stream, copy, 1 << 20)

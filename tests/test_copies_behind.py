@@ -1,0 +1,148 @@
+"""Copies that could not take over: the origin hears of them, tells it, and has others take over."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from synergy_nb.dataflow.streams.deployments import Role
+from synergy_nb.events import CopiesBehind
+from synergy_nb.explanation import Explanation
+from synergy_nb.lifecycle.messages import Behind
+from tests.simulated import Ring
+from tests.test_moving import Movers, lost, move, roles, running, where
+from tests.test_takeover import at, established, stopped
+
+WHY = "nothing was heard of it for long, and it has no snapshot since"
+
+
+def say(ring: Ring, address: str, operator: str, *peers: str) -> None:
+    """The driver of a component's peer says which of its copies could not go on."""
+    copies = ring.synergy[address].session.copies
+    ring.simulation.call(address, copies.behind, "r", operator, dict.fromkeys(peers, WHY))
+
+
+def unfit(ring: Ring, operator: str = "o0") -> dict[str, str]:
+    """What the origin knows of the copies of an operator."""
+    return ring.synergy["peer-0"].session.copies.unfit("r", operator)
+
+
+def test_another_backup_takes_over_than_one_that_was_left_behind() -> None:
+    ring = Ring(6, seed=1, codec=True)
+    assert established(ring) == [""]
+    say(ring, "peer-2", "o0", "peer-3")
+    ring.run(1.0)
+    assert unfit(ring) == {"peer-3": WHY}
+    ring.crash("peer-2")
+    ring.run(8.0)
+    assert at(ring)["o0"] == "peer-4"
+    assert at(ring)["o1"] == "peer-3", "which could not take over o0 alone"
+    assert unfit(ring) == {}, "who said so is no more"
+    stopped(ring)
+
+
+def test_one_that_was_left_behind_takes_over_if_there_is_no_other() -> None:
+    """Its driver knows whether it can."""
+    ring = Ring(6, seed=1)
+    assert established(ring, {"o0": ("peer-3",), "o1": ("peer-3",)}) == [""]
+    say(ring, "peer-2", "o0", "peer-3")
+    ring.run(1.0)
+    ring.crash("peer-2")
+    ring.run(8.0)
+    assert at(ring)["o0"] == "peer-3"
+    stopped(ring)
+
+
+def test_how_many_are_left_is_told_and_that_it_is_over() -> None:
+    ring = Ring(6, seed=1)
+    assert established(ring) == [""]
+    say(ring, "peer-2", "o0", "peer-3", "peer-4")
+    ring.run(1.0)
+    say(ring, "peer-2", "o0", "peer-4")
+    ring.run(1.0)
+    say(ring, "peer-2", "o0")
+    ring.run(1.0)
+    events = ring.events("r", CopiesBehind)
+    assert [(each.asked, each.left) for each in events] == [(3, 1), (3, 2), (3, 3)]
+    assert [sorted(each.peers) for each in events] == [["peer-3", "peer-4"], ["peer-4"], []]
+    known = ring.events("r")
+    told = [
+        Explanation("r", [each for each in known if each.time <= event.time], {"peer-3": "three"}) for event in events
+    ]
+    assert [each.behind["o0"].keys() for each in told] == [{"three", "peer-4"}, {"peer-4"}, set()]
+    assert f"peer-4 could not take o0 over: {WHY}" in str(told[0])
+    assert "could not" not in str(told[2])
+    stopped(ring)
+
+
+def test_a_backup_that_finds_out_that_it_could_not_go_on_harms_nobody() -> None:
+    ring = Ring(6, seed=1)
+    assert established(ring) == [""]
+    copies = ring.synergy["peer-3"].session.copies
+    ring.simulation.call("peer-3", copies.failed, "r", "o0", "its Spark is elsewhere")
+    ring.run(1.0)
+    assert ring.status("r") == "running"
+    assert unfit(ring) == {"peer-3": "its Spark is elsewhere"}
+    ring.simulation.call("peer-3", copies.ready, "r", "o0")
+    ring.run(1.0)
+    assert unfit(ring) == {}
+    stopped(ring)
+
+
+def test_a_follower_that_finds_out_that_it_could_not_go_on_stays_where_it_was() -> None:
+    ring = Movers(6, seed=6, takes=1e6)
+    running(ring)
+    outcome = move(ring, "o0", "peer-4")
+    ring.run(0.5)
+    ring.simulation.call("peer-4", ring.synergy["peer-4"].session.copies.failed, "r", "o0", "its Spark is elsewhere")
+    ring.run(3.0)
+    assert outcome == ["o0 at peer-4: its Spark is elsewhere"]
+    assert roles(ring, "o0") == {"peer-2": Role.ACTIVE}
+
+
+def test_a_follower_that_is_left_behind_is_not_made_the_component_before_it_has_caught_up() -> None:
+    ring = Movers(6, seed=6, takes=1.0)
+    running(ring)
+    outcome = move(ring, "o0", "peer-4")
+    ring.run(0.5)
+    say(ring, "peer-2", "o0", "peer-4")
+    ring.run(3.0)
+    assert outcome == []
+    say(ring, "peer-2", "o0")
+    ring.run(2.0)
+    assert outcome == [""]
+    assert where(ring)["o0"] == "peer-4"
+
+
+def test_what_is_lost_is_said_again_and_what_is_late_counts_for_nothing() -> None:
+    ring = Ring(6, seed=1)
+    assert established(ring) == [""]
+    with lost(ring, Behind):
+        say(ring, "peer-2", "o0", "peer-3")
+        ring.run(0.5)
+    assert unfit(ring) == {}
+    ring.run(1.0)
+    assert unfit(ring) == {"peer-3": WHY}
+    origin = ring.synergy["peer-0"].session.copies
+    messages = [Behind("r", 1, "o0", number, {}) for number in (0, 1)]
+    for message in [*messages, Behind("r", 2, "o0", 9, {}), Behind("r", 1, "x", 9, {}), Behind("y", 1, "o0", 9, {})]:
+        ring.simulation.call("peer-0", origin.handlers[Behind], "peer-2", message)
+    ring.simulation.call("peer-0", origin.handlers[Behind], "peer-5", Behind("r", 1, "o0", 9, {"peer-4": "so says he"}))
+    assert unfit(ring) == {"peer-3": WHY}
+    stopped(ring)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_in_whatever_order_it_comes_the_last_word_counts(seed: int) -> None:
+    ring = Ring(6, seed=seed)
+    assert established(ring) == [""]
+    simulation, rng = ring.simulation, random.Random(seed)
+    simulation.loss, simulation.duplication, simulation.reordering = 0.1, 0.2, 0.5
+    for _ in range(6):
+        say(ring, "peer-2", "o0", *rng.sample(["peer-3", "peer-4"], rng.randint(0, 2)))
+        ring.run(rng.uniform(0.0, 0.5))
+    simulation.loss = 0.0
+    say(ring, "peer-2", "o0", "peer-3")
+    ring.run(8.0)
+    assert unfit(ring) == {"peer-3": WHY}

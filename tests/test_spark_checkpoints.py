@@ -1,0 +1,186 @@
+"""A query goes on with the checkpoint of one on another server: what is copied, what is refused, and who removes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark import cloudpickle
+
+from spark_stream.checkpoints import Checkpoint, copied, place_of, refusal, unreachable
+from spark_stream.results import Handed
+from spark_stream.resuming import Resumption, claim
+
+HERE, THERE = "sc://here:15002", "sc://there:15002"
+
+
+class Session:
+    """A session of a server that executes tasks at once, as they arrive when they have been sent."""
+
+    def __init__(self, place: Path, **conf: str) -> None:
+        self.conf = {"spark.sql.warehouse.dir": f"file:{place}", **conf}
+        self._said: list[str] = []
+
+    def range(self, *_: int) -> Session:
+        return self
+
+    def mapInArrow(self, work: Callable[[Iterator[Any]], Iterator[pa.RecordBatch]], _: str) -> Session:  # noqa: N802
+        shipped = cloudpickle.loads(cloudpickle.dumps(work))  # type: ignore[no-untyped-call]
+        self._said = [said for batch in shipped(iter([None])) for said in batch["said"].to_pylist()]
+        return self
+
+    def collect(self) -> list[SimpleNamespace]:
+        return [SimpleNamespace(said=said) for said in self._said]
+
+
+def files(root: Path, *names: str) -> None:
+    """Write files that say their names."""
+    for name in names:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+
+
+def names(root: Path) -> set[str]:
+    return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+
+
+def state(versions: range, name: str = "{}.delta") -> list[str]:
+    return [f"state/0/{partition}/{name.format(version)}" for partition in (0, 1) for version in versions]
+
+
+def checkpoint(root: Path, *, committed: int, planned: int) -> Path:
+    """What Spark keeps of a query whose micro-batches have come so far."""
+    files(root, "metadata", "sources/0/info", "state/0/_metadata/metadata", *state(range(1, planned + 2)))
+    files(root, *(f"offsets/{number}" for number in range(planned + 1)))
+    files(root, *(f"commits/{number}" for number in range(committed + 1)))
+    return root
+
+
+def at(batch: int, checkpoint: Path, former: tuple[str, ...] = ()) -> Resumption:
+    """A query of the server there that has handed over so many micro-batches."""
+    return Resumption("q", Handed(batch, 0, 0, 0, ()), (), THERE, str(checkpoint), former)
+
+
+# -- what is copied --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("committed", [2, 3, 4])
+def test_a_copy_ends_with_the_micro_batch_that_the_peer_knows_of(tmp_path: Path, committed: int) -> None:
+    """Whatever a run that has lost its peer has done behind that."""
+    old = checkpoint(tmp_path / "old", committed=committed, planned=5)
+    assert copied(str(old), str(tmp_path / "new"), 3) == ""
+    last = min(committed, 3)
+    assert names(tmp_path / "new") == {
+        *("metadata", "sources/0/info", "state/0/_metadata/metadata"),
+        *(f"offsets/{number}" for number in range(4)),
+        *(f"commits/{number}" for number in range(last + 1)),
+        *state(range(1, 5)),
+    }
+    assert (tmp_path / "new" / "offsets" / "3").read_text() == "offsets/3"
+
+
+def test_what_a_lost_run_still_writes_does_not_reach_the_copy(tmp_path: Path) -> None:
+    old = checkpoint(tmp_path / "old", committed=3, planned=3)
+    assert copied(str(old), str(tmp_path / "new"), 3) == ""
+    before = names(tmp_path / "new")
+    files(old, "offsets/4", "commits/4", *state(range(5, 6)))
+    (old / "state/0/0/4.delta").write_text("something else")
+    assert names(tmp_path / "new") == before
+    assert (tmp_path / "new" / "state/0/0/4.delta").read_text() == "state/0/0/4.delta"
+
+
+def test_states_of_every_form_are_cut_and_what_is_being_written_is_left_out(tmp_path: Path) -> None:
+    old = checkpoint(tmp_path / "old", committed=1, planned=1)
+    kept = ["state/0/0/000012-1a2b.sst", *state(range(1, 3), "{}.zip"), *state(range(1, 3), "{}_1a.changelog")]
+    late = [*state(range(3, 4), "{}.zip"), *state(range(3, 4), "{}_1a.changelog"), *state(range(3, 4), "{}.snapshot")]
+    files(old, *kept, *late, "offsets/.2.9f.tmp", "state/0/0/.3.delta.9f.tmp", "offsets/2.crc", "commits/1.crc")
+    assert copied(str(old), str(tmp_path / "new"), 1) == ""
+    found = names(tmp_path / "new")
+    assert found >= {*kept, "commits/1.crc"}
+    assert not found & {*late, "offsets/2.crc"}
+    assert not any("/." in name for name in found)
+
+
+def test_a_copy_takes_the_place_of_one_that_was_not_finished(tmp_path: Path) -> None:
+    old = checkpoint(tmp_path / "old", committed=0, planned=0)
+    files(tmp_path / "new", "commits/7", "something")
+    assert copied(str(old), f"file:{tmp_path}/new", 0) == ""
+    assert not names(tmp_path / "new") & {"commits/7", "something"}
+
+
+@pytest.mark.parametrize(("committed", "planned"), [(1, 3), (2, 2), (-1, -1)])
+def test_a_checkpoint_that_is_not_as_far_is_refused(tmp_path: Path, committed: int, planned: int) -> None:
+    old = checkpoint(tmp_path / "old", committed=committed, planned=planned)
+    assert copied(str(old), str(tmp_path / "new"), 3) == f"it ends with micro-batch {committed}; expected 3"
+
+
+# -- at a peer -------------------------------------------------------------------------------------------------------
+
+
+def test_another_server_begins_with_a_copy_of_its_own_and_removes_both_at_the_end(tmp_path: Path) -> None:
+    old = checkpoint(tmp_path / "there" / "q", committed=3, planned=3)
+    session: Any = Session(tmp_path / "here")
+    mine = Checkpoint("q-1", at(3, old), 1, HERE, lambda _: None)
+    assert mine.open(session) == f"file:{tmp_path}/here/q-1"
+    assert names(tmp_path / "here" / "q-1") == names(old)
+    assert mine.former == (str(old),)
+    files(tmp_path / "here" / "q-1", "commits/4")
+    assert mine.open(session) == mine.where, "it is copied once"
+    assert "commits/4" in names(tmp_path / "here" / "q-1")
+    mine.clear(session)
+    assert not names(tmp_path)
+
+
+def test_the_same_server_goes_on_with_the_same_checkpoint(tmp_path: Path) -> None:
+    old = checkpoint(tmp_path / "q" / "checkpoint", committed=3, planned=3)
+    mine = Checkpoint("q-1", at(3, old), 1, THERE, tmp_path.joinpath)
+    session: Any = None  # nothing is asked of it
+    assert mine.open(session) == str(old)
+    assert mine.former == ()
+    assert mine.folder == tmp_path / "q"
+    claim(tmp_path / "q", 2)
+    assert mine.is_claimed
+    mine.clear(None)
+    assert names(old), "it is another peer's now"
+
+
+def test_a_query_that_has_handed_nothing_over_begins_anew(tmp_path: Path) -> None:
+    session: Any = Session(tmp_path / "here")
+    mine = Checkpoint("q-1", at(-1, tmp_path / "gone"), 1, HERE, tmp_path.joinpath)
+    assert mine.open(session) == str(tmp_path / "q-1" / "checkpoint")
+
+
+def test_a_checkpoint_that_another_server_cannot_reach_is_refused_by_both_names(tmp_path: Path) -> None:
+    session: Any = Session(tmp_path / "here")
+    gone = tmp_path / "there" / "q"
+    assert unreachable(session, str(gone), str(tmp_path / "here")) == "it is not to be found there"
+    mine = Checkpoint("q-1", at(3, gone), 1, HERE, lambda _: None)
+    expected = f"Spark at {HERE} cannot go on with the checkpoint of Spark at {THERE}, {gone}: "
+    with pytest.raises(ValueError, match=expected.replace("(", r"\(")):
+        mine.open(session)
+    assert mine.where == ""
+    assert refusal(HERE, at(3, gone), "why") == f"{expected}why"
+
+
+def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    old = checkpoint(tmp_path / "old", committed=0, planned=0)
+    files(tmp_path, "here")  # no folder
+    session: Any = Session(tmp_path / "here")
+    assert unreachable(session, str(old), str(tmp_path / "here"))
+    assert unreachable(session, str(old), f"file:{tmp_path}/other%20place") == ""
+    assert (tmp_path / "other place").is_dir()
+    assert not names(tmp_path / "other place"), "what was tried leaves nothing"
+
+
+def test_a_server_says_where_it_keeps_checkpoints(tmp_path: Path) -> None:
+    session: Any = Session(tmp_path)
+    assert place_of(session, tmp_path / "own") == str(tmp_path / "own")
+    assert place_of(session, None) == f"file:{tmp_path}"
+    told: Any = Session(tmp_path, **{"spark.sql.streaming.checkpointLocation": "hdfs://name/checkpoints/"})
+    told.conf = SimpleNamespace(get=lambda key, default=None: "hdfs://name/c/" if "checkpoint" in key else default)
+    assert place_of(told, None) == "hdfs://name/c"

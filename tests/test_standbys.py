@@ -1,0 +1,166 @@
+"""What a peer says of copies of parts on Spark: whether its own Spark could go on with their checkpoints."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from spark_stream import checkpoints, session
+from spark_stream.java import SparkUnavailable
+from spark_stream.query import Part
+from spark_stream.results import Handed
+from spark_stream.resuming import Resumption
+from synergy_nb.dataflow.streams.deployments import Place
+from synergy_nb.dataflow.streams.effects import Fact
+from synergy_nb.plan import source
+from synergy_nb.plan.parts import place
+from synergy_nb.runtime.requests import SparkNews
+from synergy_nb.runtime.spark import SparkHost
+from synergy_nb.runtime.standbys import Standbys
+from tests.two_hosts import play
+from tests.waiting import until
+
+READY = Fact("copy_ready", "app", "count")
+PLAN = place(
+    source("python", name="n", columns={"link": "str"}, rate=1.0, id="n")
+    .aggregate("link", "1 s", n="count(*)", id="count")
+    .sink(),
+    {"count"},
+    0.1,
+)
+AWAY = Resumption("q", Handed(3, 0, 0, 0, ()), (), "sc://there:1", "/there/q")
+
+
+class Hosting:
+    """A peer with the copy of a part that says how far it is."""
+
+    peer = "w"
+
+    def __init__(self, resumption: Resumption) -> None:
+        self.epoch = 0
+        self.deployments = {"app": SimpleNamespace(plan=PLAN.to_bytes())}
+        state = SimpleNamespace(head=msgspec.msgpack.encode(resumption))
+        self.roles = SimpleNamespace(copies={("app", "count"): SimpleNamespace(state=state)})
+
+    def place(self, *_: str) -> Place:
+        return Place("x", self.epoch, ("w",), elsewhere=True)
+
+
+class Peer:
+    """A peer with a Spark of its own, and what its session is told."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, why: Callable[[], str] = str) -> None:
+        loop = asyncio.get_running_loop()
+        self.opened = self.rehearsed = 0
+        self.looked: list[tuple[str, str]] = []
+        self.said: list[tuple[Any, ...]] = []
+        self.spark = SparkHost(loop, lambda: 0.0, lambda *_, **__: None)
+        self.spark.told(SparkNews("ready", "", "sc://here:1/;token=secret"))
+        monkeypatch.setattr(session, "connect", self._connect)
+        monkeypatch.setattr(session, "disconnect", lambda _: None)
+
+        def unreachable(_: object, checkpoint: str, place: str) -> str:
+            self.looked.append((checkpoint, place))
+            return why()
+
+        monkeypatch.setattr(checkpoints, "unreachable", unreachable)
+        copies: Any = SimpleNamespace(
+            ready=lambda *told: self.said.append(("ready", *told)),
+            failed=lambda *told: self.said.append(("failed", *told)),
+            behind=lambda *told: self.said.append(("behind", *told)),
+        )
+        monkeypatch.setattr(self.spark, "rehearse", self._rehearse)
+        self.standbys = Standbys(lambda call, *arguments: call(*arguments), loop, copies, self.spark, {})
+
+    def _rehearse(self, part: Part, _: object) -> None:
+        assert (part.operator, part.members, part.inputs) == ("count", ("count",), ("n",))
+        self.rehearsed += 1
+
+    def _connect(self, _: object) -> Any:
+        self.opened += 1
+        return SimpleNamespace(conf={"spark.sql.warehouse.dir": "file:/here"})
+
+    async def hear(self, hosting: Any, fact: Fact = READY) -> tuple[Any, ...]:
+        """What it says first of a fact."""
+        self.standbys.heard(fact, hosting)
+        await until(lambda: bool(self.said))
+        return self.said[0]
+
+
+def test_a_copy_is_ready_once_its_spark_has_reached_the_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        peer = Peer(monkeypatch)
+        assert await peer.hear(Hosting(AWAY)) == ("ready", "app", "count")
+        assert peer.looked == [("/there/q", "file:/here")]
+        assert peer.rehearsed == 1
+
+    play(scenario)
+
+
+def test_a_copy_that_could_not_go_on_says_so_in_a_sentence_with_both_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        peer = Peer(monkeypatch, lambda: "it is not to be found there")
+        reason = (
+            "Spark at sc://here:1 cannot go on with the checkpoint of Spark at sc://there:1, /there/q: "
+            "it is not to be found there"
+        )
+        assert await peer.hear(Hosting(AWAY)) == ("failed", "app", "count", reason)
+
+    play(scenario)
+
+
+def test_a_server_that_has_gone_meanwhile_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        def why() -> str:
+            if peer.opened == 1:
+                raise SparkUnavailable("it has gone")
+            return ""
+
+        peer = Peer(monkeypatch, why)
+        assert await peer.hear(Hosting(AWAY)) == ("ready", "app", "count")
+        assert peer.opened == 2, "the lost session is of no use"
+
+    play(scenario)
+
+
+def test_on_the_same_server_there_is_nothing_to_find_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        peer = Peer(monkeypatch)
+        same = msgspec.structs.replace(AWAY, server="sc://here:1")
+        assert await peer.hear(Hosting(same)) == ("ready", "app", "count")
+        assert (peer.looked, peer.rehearsed) == ([], 0)
+        assert peer.opened == 1, "its session is ready for the take-over"
+
+    play(scenario)
+
+
+def test_what_was_found_out_of_an_earlier_epoch_is_not_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        hosting = Hosting(AWAY)
+
+        def moves() -> str:
+            hosting.epoch += 1
+            return "it is not to be found there"
+
+        peer = Peer(monkeypatch, moves)
+        peer.standbys.heard(READY, hosting)  # type: ignore[arg-type]
+        await until(lambda: not peer.standbys._looking)
+        fact = Fact("copies_behind", "app", "count")
+        assert await peer.hear(hosting, fact) == ("behind", "app", "count", {}), "which is the first that is said"
+
+    play(scenario)
+
+
+def test_copies_that_are_left_behind_are_told_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        peer = Peer(monkeypatch)
+        fact = Fact("copies_behind", "app", "count", "nothing was heard", ("b", "c"))
+        told = {"b": "nothing was heard", "c": "nothing was heard"}
+        assert await peer.hear(Hosting(AWAY), fact) == ("behind", "app", "count", told)
+
+    play(scenario)
