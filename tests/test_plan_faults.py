@@ -186,7 +186,7 @@ WRONG: list[tuple[str, Callable[[], Plan], str]] = [
         (
             "operator 'x', path: 'x'; "
             "expected a parameter of source of packets (connector, seed, rate, sources, hosts, links, duration, speed, "
-            "count, alpha, zipf, start)"
+            "count, alpha, zipf, flags, start)"
         ),
     ),
     (

@@ -159,7 +159,7 @@ class StreamDriver:
             self._shared.arenas.rest()
 
     def on_frame(self, sender: str, channel: str, payload: bytes) -> None:
-        """Take a frame of another peer; one that is damaged is recorded, and asked for again by who waits for it."""
+        """Take a frame of another peer; one that is damaged is recorded, and asked for again."""
         self._arrivals.add(sender, payload, elsewhere=channel == SHARED)
 
     def _take(self, sender: str, frame: Frame, began: float | None) -> None:
@@ -175,11 +175,11 @@ class StreamDriver:
         self._carry_out(effects)
 
     def _not_taken(self, sender: str, error: BaseException) -> None:
-        """A frame was damaged; or what it refers to has gone, or cannot be read here: ask for it again."""
-        if not isinstance(error, Gone):
+        """A frame was damaged, or what it refers to has gone, or cannot be read here: ask for it again."""
+        if isinstance(error, Gone):
+            self._shared.failed()
+        else:
             self._runtime.record(DataRefused, sender, reason=str(error))
-            return
-        self._shared.failed()
         if not self._closed:
             self._carry_out(self.hosting.link_down(sender, self._clock()))
 
