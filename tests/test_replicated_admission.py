@@ -125,27 +125,32 @@ def test_what_its_placement_has_promised_is_its_own() -> None:
     nothing_is_left(ring)
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_whatever_is_lost_each_is_decided_and_nothing_is_left(seed: int) -> None:
+@pytest.mark.parametrize("seed", range(16))
+def test_whoever_dies_and_whatever_is_lost_each_is_decided_and_nothing_is_left(seed: int) -> None:
     rng = random.Random(seed)
     ring = Ring(6, seed=seed, codec=True)
     simulation = ring.simulation
     simulation.loss = simulation.duplication = 0.03
     simulation.reordering = 0.1
-    names = [f"r{number}" for number in range(5)]
-    for name in names:
+    victim = f"peer-{rng.randrange(6)}" if seed % 2 else ""
+    origins = {f"r{number}": f"peer-{rng.randrange(6)}" for number in range(5)}
+    for name, origin in origins.items():
         stream = source("packets", rate=rng.choice((50.0, 200.0)), seed=rng.randrange(3))
         stream = stream.filter("bytes > 0", cost=f"{rng.choice((1, 2))} ms", id="o0").filter("bytes > 1", id="o1")
         limit = rng.choice((None, "50 ms", "1 s"))
-        ring.submit(f"peer-{rng.randrange(6)}", name, stream.sink(delay=limit, availability="degree 2"))
+        if origin in ring.synergy:
+            ring.submit(origin, name, stream.sink(delay=limit, availability="degree 2"))
         ring.run(rng.uniform(0.0, 1.0))
         assert not ring.overbooked()
+        if victim in ring.synergy and rng.random() < 0.4:
+            ring.crash(victim)
     simulation.loss = simulation.duplication = simulation.reordering = 0.0
     ring.run(120.0)
-    decided = {name: ring.reports[name][0].status for name in names}
+    lives = [name for name, origin in origins.items() if origin in ring.synergy]
+    decided = {name: ring.reports[name][0].status for name in lives}
     assert set(decided.values()) <= {"running", "rejected"}
     for each in ring.synergy.values():
-        for name in names:
+        for name in lives:
             simulation.call(each.peer.address, each.stop, name)
     ring.run(60.0)
     nothing_is_left(ring)

@@ -26,7 +26,7 @@ remembers as dead, and every dead peer of which a live one speaks, at most every
 judges nobody by that time (compare Lifeguard's local health).
 
 The detector drives Pastry: it calls ``remove`` for the dead and ``consider`` for those who came back, it says whom
-Pastry may take in (:attr:`Pastry.vet`), and measures round trips for it.
+Pastry may take in (:attr:`Pastry.vets`), and measures round trips for it.
 
 References
 ----------
@@ -156,7 +156,7 @@ class Membership(Protocol):
             PingFor: self._on_ping_for,
             PingForAck: self._on_ping_for_ack,
         }
-        pastry.vet = self._vet
+        pastry.vets.append(self._vet)
         pastry.on_silent.append(self.suspect)
         pastry.on_left.append(self._left)
         pastry.on_joined.append(self._run)

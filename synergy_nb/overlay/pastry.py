@@ -20,8 +20,8 @@ sets every second after a change, less and less often when nothing changes (up t
 
 *Leaving* is announced, with the leaf set, to all known peers.
 
-Who is dead is not decided here: :attr:`Pastry.vet` is set by the failure detector
-(:mod:`synergy_nb.overlay.membership`) and says whether a peer may be taken in; it calls :meth:`Pastry.remove` and
+Who is dead is not decided here: the failure detector (:mod:`synergy_nb.overlay.membership`) is one of
+:attr:`Pastry.vets` and says whether a peer may be taken in; it calls :meth:`Pastry.remove` and
 :meth:`Pastry.consider`.
 
 References

@@ -93,8 +93,8 @@ class Routing(Protocol):
         How many messages this peer received as root after 0, 1, 2, ... hops.
     on_silent : list of callables (address)
         Called when a peer did not acknowledge a hop.
-    vet : callable (address) -> bool
-        Whether a peer that was heard of may be taken in; the failure detector's place.
+    vets : list of callables (address) -> bool
+        Asked whether a peer that was heard of may be taken in; all have to agree.
     """
 
     def __init__(self, peer: Peer, latency: Latency | None = None) -> None:
@@ -104,7 +104,7 @@ class Routing(Protocol):
         self.joined = False
         self.hops = [0] * (HOP_LIMIT + 1)
         self.on_silent: list[Callable[[str], None]] = []
-        self.vet: Callable[[str], bool] = _anybody
+        self.vets: list[Callable[[str], bool]] = []
         self.leaves = LeafSet(peer.address, HALF_LEAVES)
         self.table = RoutingTable(peer.address)
         self._known: tuple[str, ...] | None = ()  # None when it is to be put together anew
@@ -139,6 +139,10 @@ class Routing(Protocol):
         if first is not None and (first in self._silent or first == self.address or not self.vet(first)):
             first = None
         self._forward(key, payload, self.address, self._next(), 0, NOBODY, "", first)
+
+    def vet(self, address: str) -> bool:
+        """Whether a peer that was heard of may be taken in."""
+        return all(agrees(address) for agrees in self.vets)
 
     def is_root(self, key: str) -> bool:
         """Whether this peer is the nearest to ``key`` of all that it knows."""
@@ -320,7 +324,3 @@ class Routing(Protocol):
     def _renumber(self) -> None:
         """Number on from the clock, so that a restarted peer does not use the numbers of its earlier life again."""
         self._sequence = max(self._sequence, int(self.peer.now * 1e6))
-
-
-def _anybody(address: str) -> bool:  # noqa: ARG001 - the place of a failure detector
-    return True
