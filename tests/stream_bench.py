@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import polars as pl
@@ -21,6 +22,7 @@ from synergy_nb.dataflow.tuples import START, Batch, Item, Punctuation
 __all__ = ["HERE", "Bench", "Idle", "work_of"]
 
 HERE, BEFORE, BEHIND = "here", "before", "behind"
+BLOCK = 1 << 14  # tuples that a chunk has at most
 
 
 class Idle:
@@ -159,9 +161,16 @@ class Bench:
         self.do(self.hosting.finished(work, outcome, finished))
 
 
+@cache
+def positions(block: int) -> pl.DataFrame:
+    """The positions of two consecutive blocks, as tuples: a piece of a table costs less than one of its own."""
+    return pl.DataFrame({"v": range(BLOCK * block, BLOCK * (block + 2))}, schema={"v": pl.Int64})
+
+
 def made(start: Point, rows: int, size: int, born: float) -> Chunk:
     """A chunk whose tuples are their own positions."""
-    table = pl.DataFrame({"v": range(start.position, start.position + rows)}, schema={"v": pl.Int64})
+    assert rows <= BLOCK
+    table = positions(start.position // BLOCK).slice(start.position % BLOCK, rows)
     return Chunk(start, Point(start.position + rows, start.until), Batch(table, start.position, born), size)
 
 
