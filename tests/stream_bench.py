@@ -19,7 +19,7 @@ from synergy_nb.dataflow.streams.log import LIMITS, Limits
 from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, OnLag, Output, Point, Reader
 from synergy_nb.dataflow.tuples import START, Batch, Item, Punctuation
 
-__all__ = ["HERE", "Bench", "Idle", "work_of"]
+__all__ = ["BEFORE", "BEHIND", "HERE", "Bench", "Idle", "made", "work_of"]
 
 HERE, BEFORE, BEHIND = "here", "before", "behind"
 BLOCK = 1 << 14  # tuples that a chunk has at most

@@ -201,6 +201,18 @@ def test_who_takes_a_place_begins_where_the_other_was_durable() -> None:
     assert untils(log.due(log.subscribe(heir, at(2)))) == [3, 4]
 
 
+def test_who_takes_the_places_of_two_begins_where_the_one_was_that_something_is_kept_for() -> None:
+    log = filled(4)
+    log.subscribe(READER, None)
+    log.due(log.cursors[READER])
+    had(log, READER, 4, durable=1)
+    follower = log.subscribe(READER._replace(peer="f", epoch=1), at(3), OnLag.RESYNC)
+    assert follower.durable == at(3)
+    cursor = log.expect(READER._replace(peer="g", epoch=2))  # the follower has died, too
+    assert list(log.cursors.values()) == [cursor]
+    assert (cursor.sent, cursor.durable) == (at(1), at(1))
+
+
 def test_a_follower_that_takes_a_place_goes_on_and_holds_what_the_other_held() -> None:
     log = filled(4)
     log.subscribe(READER, None)

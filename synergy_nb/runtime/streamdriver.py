@@ -342,7 +342,7 @@ class StreamDriver:
             self._complete(work, work.run(self._clock, self.hosting.limits.window), now)
         else:
             self._begin(work.component, heavy=_needs(work) >= HEAVY_BYTES)
-            self._pool.submit(self._run, work, now)
+            self._pool.submit(self._run, self.hosting.chained(work), now)
         return True
 
     @property
@@ -386,15 +386,21 @@ class StreamDriver:
             self._complete(work, outcome, taken)
 
     def _complete(self, work: Work, outcome: Outcome, taken: float) -> None:
-        component = work.component
+        component, chained = work.component, outcome.then
         effects = self.hosting.finished(work, outcome, self._clock())
-        whole = not (work.resumed or outcome.unfinished or outcome.error)
+        whole = not (work.resumed or outcome.unfinished or outcome.error or chained)
         made = any(chunk.rows for chunk in outcome.chunks)
         if made and whole and work.rows < LIGHT_ROWS and not component.elsewhere:
             self._overheads.observe(component.kind, self._clock() - taken - work.rows * component.planned_s)
-        if self.hosting.hosts(component) and not component.failed:
-            self._executed(work, outcome)
+        self._tell(work, outcome)
+        while chained is not None:
+            self._tell(*chained)
+            chained = chained[1].then
         self._carry_out(effects)
+
+    def _tell(self, work: Work, outcome: Outcome) -> None:
+        if self.hosting.hosts(work.component) and not work.component.failed:
+            self._executed(work, outcome)
 
     # -- snapshots -----------------------------------------------------------------------------------------------
 

@@ -217,6 +217,15 @@ class Component(Measured):
             return queue[0] if queue else None
         return min((port.queue[0] for port in self.ports if port.queue), default=None, key=lambda one: one.sequence)
 
+    @property
+    def idle(self) -> bool:
+        """Whether it could execute at once what came at its only input, and nobody keeps a copy of it."""
+        if self.running or self.failed or self.paused or self.elsewhere or self.logic is None or self.copies:
+            return False
+        if self.role is not Role.ACTIVE or len(self.ports) != 1 or self.ports[0].queue or self.steps is not None:
+            return False
+        return self.free and not self.prescribed and not self.log.blocked
+
     def due(self, chunk: Chunk, discipline: str) -> float:
         """When a chunk's result should be at the sink or, by slack, when it should begin to be made; 0 by arrival."""
         if discipline == "fcfs":
@@ -334,6 +343,17 @@ class Component(Measured):
         elif not self.keepers.waited:
             for each in self.ports:
                 each.durable = each.consumed
+
+    def overtake(self, chunks: list[Chunk], now: float) -> None:
+        """Chunks were executed as soon as they had been made: they do not wait here, or will not when they come."""
+        port = self.ports[0]
+        before = port.received.position
+        port.overtake(chunks[-1].end)
+        fresh = port.received.position - before  # what has not been delivered, and will be cut off
+        if fresh:
+            self.arrived(fresh, now)
+            self.tuples_in += fresh
+        self.queueing.add(0.0, max(sum(chunk.rows for chunk in chunks), 1))
 
     def _note(self, work: Work, place: Point) -> None:
         if not self.ordered:

@@ -15,7 +15,7 @@ from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.copies import Copy
 from synergy_nb.dataflow.streams.deployments import Role, producer
 from synergy_nb.dataflow.streams.frames import Ack, Data, Frame, Subscribe, Unsubscribe
-from synergy_nb.dataflow.streams.log import Cursor
+from synergy_nb.dataflow.streams.log import Cursor, Trimmed
 from synergy_nb.dataflow.streams.merge import Taken
 from synergy_nb.dataflow.streams.values import COPY, OnLag, Output, Reader
 from synergy_nb.dataflow.tuples import END
@@ -99,6 +99,30 @@ class Exchange:
         limit = self._hosting.limits.retain
         reason = f"it reads too slowly: more bytes wait for it than are kept; expected at most {limit}"
         self._send(cursor.reader.peer, Unsubscribe(component.output, cursor.reader, reason))
+
+    def subscribe(self, frame: Subscribe, now: float) -> None:
+        """Let a reader read from where it asks to, or tell it that this cannot be."""
+        component, reader = self._hosting.producer(frame.output), frame.reader
+        if component is not None and component.failed and reader.application != component.application:
+            self.refuse(component, reader, f"has failed: {component.failed}")
+        if component is None or component.failed or (reader.port == COPY and reader.peer not in component.copies):
+            return  # it is not here yet, or not known here yet, or no longer: the reader asks again
+        log = component.log
+        expected = log.cursors.get(reader)
+        if expected is None and reader.port != COPY and not any(reader.replaces(known) for known in log.cursors):
+            return  # nor is it one that follows or comes after another: the deployment that tells of it is not here yet
+        try:
+            cursor = log.subscribe(reader, frame.since, OnLag.RESYNC if expected is None else expected.on_lag)
+        except Trimmed as error:
+            if expected is not None and expected.on_lag is not OnLag.RESYNC:  # else it is an old question of a follower
+                self._send(reader.peer, Unsubscribe(frame.output, reader, str(error)))
+            return
+        start = log.place_behind(cursor.sent)
+        began = reader.port == COPY and (frame.since is None or frame.since.position < start.position)
+        self._send(reader.peer, Data(frame.output, reader, start, (), began))
+        if reader.port == COPY:
+            self._hosting.snapshots.subscribed(component, reader.peer, frame.since is None, now)
+        self.flush(component, now)
 
     def desert(self, component: Component, what: str) -> None:
         """Tell all who share a stream what has become of the component that makes it; who has its end needs no more.

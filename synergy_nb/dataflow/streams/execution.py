@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 import pyarrow as pa
 
 from synergy_nb.dataflow import logic
 from synergy_nb.dataflow.memory import MemoryExceeded
+from synergy_nb.dataflow.packing import coalesce
 from synergy_nb.dataflow.streams.log import LIMITS
 from synergy_nb.dataflow.streams.values import Chunk, Point, chunks_of
 from synergy_nb.dataflow.tuples import Batch, Item
@@ -23,7 +24,10 @@ from synergy_nb.dataflow.tuples import Batch, Item
 if TYPE_CHECKING:
     from synergy_nb.dataflow.streams.component import Component
 
-__all__ = ["Committed", "Engine", "Logic", "Outcome", "Work"]
+__all__ = ["Committed", "Encode", "Engine", "Link", "Logic", "Outcome", "Work"]
+
+Encode: TypeAlias = Callable[[Chunk], None]
+"""Makes the encoded form of a chunk."""
 
 
 class Logic(logic.Logic, Protocol):
@@ -99,6 +103,8 @@ class Outcome(msgspec.Struct):
         Exception that the operator raised, or None.
     unfinished
         True if the work has more output to make.
+    then
+        What the next component of the chain has made of the chunks, with its work; None: it was not executed.
     """
 
     started: float
@@ -108,6 +114,25 @@ class Outcome(msgspec.Struct):
     late: int = 0
     error: BaseException | None = None
     unfinished: bool = False
+    then: tuple[Work, Outcome] | None = None
+
+
+class Link(NamedTuple):
+    """A component that executes at once what the one before it makes, see :mod:`~synergy_nb.dataflow.streams.chains`.
+
+    Parameters
+    ----------
+    component
+        Component of one input.
+    end
+        Place at which its log ends.
+    encode
+        Makes the encoded form of a chunk; None: what is made stays on this peer.
+    """
+
+    component: Component
+    end: Point
+    encode: Encode | None
 
 
 class Work(NamedTuple):
@@ -127,6 +152,8 @@ class Work(NamedTuple):
         Place at which the component's log ends.
     encode
         Makes the encoded form of a chunk; None: what is made stays on this peer.
+    then
+        Components that execute at once what is made, one after another.
     """
 
     component: Component
@@ -134,7 +161,8 @@ class Work(NamedTuple):
     chunks: list[Chunk]
     items: list[Item]
     end: Point
-    encode: Callable[[Chunk], None] | None = None
+    encode: Encode | None = None
+    then: tuple[Link, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -147,7 +175,7 @@ class Work(NamedTuple):
         return not self.chunks
 
     def run(self, clock: Callable[[], float], window: int = LIMITS.window) -> Outcome:
-        """Execute, in any thread, but never twice at the same time.
+        """Execute, with what is chained to it, in any thread, but never twice at the same time.
 
         Parameters
         ----------
@@ -156,6 +184,15 @@ class Work(NamedTuple):
         window
             Bytes of output from which on the rest is made in another execution.
         """
+        outcome = self._run(clock, window)
+        if self.then and outcome.chunks and outcome.error is None:
+            link, *others = self.then
+            items = coalesce([chunk.item for chunk in outcome.chunks])
+            work = Work(link.component, 0, outcome.chunks, items, link.end, link.encode, tuple(others))
+            outcome.then = work, work.run(clock, window)
+        return outcome
+
+    def _run(self, clock: Callable[[], float], window: int) -> Outcome:
         component, began = self.component, clock()
         outcome = Outcome(began)
         try:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 
 from synergy_nb.dataflow.logic import reason_of
 from synergy_nb.dataflow.memory import Memory
+from synergy_nb.dataflow.streams.chains import chain
 from synergy_nb.dataflow.streams.component import Component, Encoding
 from synergy_nb.dataflow.streams.deployments import Deployment, Place, Role
 from synergy_nb.dataflow.streams.effects import Arrived, Capture, Captured, Effect, Fact, Restore, Send
@@ -37,7 +38,7 @@ from synergy_nb.dataflow.streams.frames import (
     Unsubscribe,
     Want,
 )
-from synergy_nb.dataflow.streams.log import LIMITS, Limits, Trimmed
+from synergy_nb.dataflow.streams.log import LIMITS, Limits
 from synergy_nb.dataflow.streams.merge import Entry
 from synergy_nb.dataflow.streams.orders import Orders
 from synergy_nb.dataflow.streams.roles import Roles
@@ -244,20 +245,50 @@ class Hosting:
                 return self.share
         return encoded
 
+    def chained(self, work: Work) -> Work:
+        """The same work with what may execute at once what it makes; nothing of it is executed otherwise meanwhile."""
+        component = work.component
+        if not component.free or component.prescribed:
+            return work
+        links = chain(self.components, component, self.peer, self.encoder)
+        for link in links:
+            link.component.running = True
+        return work._replace(then=links)
+
     def finished(self, work: Work, outcome: Outcome, now: float) -> list[Effect]:
-        """An execution has ended."""
+        """An execution has ended, and those that were chained to it."""
+        for link in work.then:  # of what has not been executed, too
+            link.component.running = False
+            self.touch(link.component.application, link.component.operator)
+        self._ended(work, outcome, now)
+        while outcome.then is not None:
+            work, outcome = outcome.then
+            self._deliver(now)
+            if self.hosts(work.component):
+                work.component.overtake(work.chunks, now)
+            self._ended(work, outcome, now)
+        return self._done(now)
+
+    def _ended(self, work: Work, outcome: Outcome, now: float) -> None:
         component = work.component
         self.touch(component.application, component.operator)
-        if self.hosts(component):
-            if outcome.error is not None or component.failed:
-                component.running = False
-                if outcome.error is not None:
-                    self.fail(component, reason_of(outcome.error))
-            else:
+        if not self.hosts(component):
+            if outcome.then is not None:  # whoever has executed what it made has to know what that depends on
                 component.finished(work, outcome)
-                self._emitted(component, now)
-                self.exchange.consumed(component, now)
-        return self._done(now)
+            return
+        if outcome.error is not None or component.failed:
+            component.running = False
+            if outcome.error is not None:
+                self.fail(component, reason_of(outcome.error))
+            return
+        component.finished(work, outcome)
+        self._emitted(component, now)
+        self.exchange.consumed(component, now)
+
+    def _deliver(self, now: float) -> None:
+        """Hand over what is for this very peer."""
+        while self._inside:
+            self._handle(self.peer, self._inside.popleft(), now)
 
     def saved(self, capture: Capture, now: float) -> list[Effect]:
         """The state of a component has been saved: it goes on, while that is encoded."""
@@ -365,8 +396,7 @@ class Hosting:
         self._touched[application, operator] = None
 
     def _done(self, now: float) -> list[Effect]:
-        while self._inside:
-            self._handle(self.peer, self._inside.popleft(), now)
+        self._deliver(now)
         for key in self._touched:
             due = self.exchange.due(key)
             component = self.components.get(key)
@@ -407,13 +437,13 @@ class Hosting:
             case Ack():
                 self._acknowledge(frame, now)
             case Subscribe():
-                self._subscribe(frame, now)
+                self.exchange.subscribe(frame, now)
             case Unsubscribe():
                 self._unsubscribe(sender, frame)
             case State():
                 self.roles.snapshot(frame, now)
             case Want():
-                producer = self._producer(frame.output)
+                producer = self.producer(frame.output)
                 if producer is not None:
                     self.snapshots.wanted(producer, frame, now)
             case Supply():
@@ -423,7 +453,7 @@ class Hosting:
             case Determinants():
                 self.roles.determinants(sender, frame)
 
-    def _producer(self, output: Output) -> Component | None:
+    def producer(self, output: Output) -> Component | None:
         """The component here that makes an output, for readers."""
         component = self.components.get((output.application, output.operator))
         if component is None or component.epoch != output.epoch or component.role is not Role.ACTIVE:
@@ -431,7 +461,7 @@ class Hosting:
         return component
 
     def _acknowledge(self, ack: Ack, now: float) -> None:
-        component = self._producer(ack.output)
+        component = self.producer(ack.output)
         if component is None:
             return
         cursor = component.log.cursors.get(ack.reader)
@@ -446,32 +476,9 @@ class Hosting:
             self.snapshots.tell(component)
         self.exchange.flush(component, now)
 
-    def _subscribe(self, frame: Subscribe, now: float) -> None:
-        component, reader = self._producer(frame.output), frame.reader
-        if component is not None and component.failed and reader.application != component.application:
-            self.exchange.refuse(component, reader, f"has failed: {component.failed}")
-        if component is None or component.failed or (reader.port == COPY and reader.peer not in component.copies):
-            return  # it is not here yet, or not known here yet, or no longer: the reader asks again
-        log = component.log
-        expected = log.cursors.get(reader)
-        if expected is None and reader.port != COPY and not any(reader.replaces(known) for known in log.cursors):
-            return  # nor is it one that follows or comes after another: the deployment that tells of it is not here yet
-        try:
-            cursor = log.subscribe(reader, frame.since, OnLag.RESYNC if expected is None else expected.on_lag)
-        except Trimmed as error:
-            if expected is not None and expected.on_lag is not OnLag.RESYNC:  # else it is an old question of a follower
-                self.send(reader.peer, Unsubscribe(frame.output, reader, str(error)))
-            return
-        start = log.place_behind(cursor.sent)
-        began = reader.port == COPY and (frame.since is None or frame.since.position < start.position)
-        self.send(reader.peer, Data(frame.output, reader, start, (), began))
-        if reader.port == COPY:
-            self.snapshots.subscribed(component, reader.peer, frame.since is None, now)
-        self.exchange.flush(component, now)
-
     def _unsubscribe(self, sender: str, frame: Unsubscribe) -> None:
         reader = frame.reader
-        producer = self._producer(frame.output)
+        producer = self.producer(frame.output)
         if producer is not None and sender == reader.peer and not frame.reason:  # a reader has ended
             cursor = producer.log.cursors.get(reader)
             if cursor is not None and (cursor.lost or cursor.on_lag is OnLag.RESYNC):  # of others the deployment tells

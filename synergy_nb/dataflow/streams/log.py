@@ -257,11 +257,15 @@ class StreamLog:
             since = self._start if since is None else since
             cursor = self.cursors[reader] = Cursor(reader, since, on_lag, self._limits.window)
         cursor.on_lag = on_lag
-        for old in [old for old in self.cursors.values() if reader.replaces(old.reader)]:
+        replaced = [old for old in self.cursors.values() if reader.replaces(old.reader)]
+        kept = [old for old in replaced if old.on_lag is not OnLag.RESYNC] or replaced  # nothing is kept for followers
+        if kept:
+            least = min(old.durable for old in kept)
             if cursor.subscribed:  # a follower: it was there beside the one whose place it takes
-                cursor.durable = min(cursor.durable, old.durable)
+                cursor.durable = min(cursor.durable, least)
             else:
-                cursor.sent = cursor.received = cursor.consumed = cursor.durable = old.durable
+                cursor.sent = cursor.received = cursor.consumed = cursor.durable = least
+        for old in replaced:
             del self.cursors[old.reader]
         return cursor
 

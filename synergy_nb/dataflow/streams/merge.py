@@ -220,6 +220,12 @@ class InOrder:
             self._put_back(Chunk(upto, Point(upto.position, withheld.end.until), item, withheld.size))
         return taken
 
+    def overtake(self, upto: Point) -> None:
+        """Tuples up to a place have been executed without having waited here: they are cut off wherever they come."""
+        if self.queue:
+            self.run(upto)
+        self.received, self.consumed = self.received.joined(upto), self.consumed.joined(upto)
+
     def _pop(self) -> Chunk:
         chunk = self.queue.popleft().chunk
         self.queued -= chunk.size
