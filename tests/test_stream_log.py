@@ -230,6 +230,16 @@ def test_a_follower_that_takes_a_place_goes_on_and_holds_what_the_other_held() -
     assert untils(log.due(follower)) == [5]
 
 
+def test_a_follower_that_was_made_anew_reads_again_what_the_one_before_had() -> None:
+    log = filled(4)
+    log.subscribe(READER, None)
+    follower = log.subscribe(READER._replace(peer="f", epoch=1), at(1), OnLag.RESYNC)
+    log.due(follower)
+    had(log, follower.reader, 4)
+    assert log.subscribe(follower.reader, at(2), OnLag.RESYNC) is follower
+    assert untils(log.due(follower)) == [3, 4]
+
+
 def test_an_earlier_epoch_takes_no_place() -> None:
     log = filled(2)
     late = READER._replace(peer="f", epoch=1)

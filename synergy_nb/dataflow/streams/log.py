@@ -289,7 +289,8 @@ class StreamLog:
         elif since is None:
             since = self._start if reader.port == COPY else self.end
         elif cursor is not None and cursor.subscribed and reader.port != COPY:
-            since = max(since, cursor.received, self._start)  # it may be an old question, of who has had that since
+            # It may be an old question, of who has had that since; a follower may also have been made anew.
+            since = max(since, self._start if cursor.on_lag is OnLag.RESYNC else cursor.received, self._start)
         if since < self._start and since.position < self._start.position:
             if reader.port != COPY:
                 kept = self._start.position
