@@ -94,8 +94,6 @@ class StreamWorld:
         Seconds between two batches of a source.
     most_bytes : int
         Bytes that a log held at most, of a component or a copy.
-    chained : int
-        Times that a component was to execute at once what another one made.
     most_made : int
         Bytes that an execution made at most, or a source gave.
     """
@@ -120,7 +118,7 @@ class StreamWorld:
         self.clients: dict[tuple[str, str], float] = {}
         self.doubted: set[str] = set()
         self.pace = 0.02
-        self.most_bytes = self.most_made = self.chained = 0
+        self.most_bytes = self.most_made = 0
         self.deployments: dict[str, Deployment] = {}
         self._ready: set[tuple[str, str, str]] = set()  # application, operator, peer: it said that it can take over
         self._first: set[tuple[str, str, str]] = set()  # it has kept a backup from the beginning
@@ -421,7 +419,6 @@ class StreamWorld:
         if work is not None:
             if self.rng.random() < 0.5:
                 work = node.hosting.chained(work)
-                self.chained += len(work.then)
             node.busy = True
             self._later(self.service * (1 + work.rows), self._finish, peer, work)
         for kept in (node.hosting.components, node.hosting.roles.copies):

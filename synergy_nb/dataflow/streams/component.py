@@ -22,7 +22,7 @@ import enum
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 from synergy_nb.dataflow.logic import Saved
 from synergy_nb.dataflow.measuring import Measured
@@ -37,6 +37,7 @@ from synergy_nb.dataflow.streams.values import (
     CLIENT,
     ORIGIN,
     Chunk,
+    Cut,
     Determinant,
     Output,
     Point,
@@ -45,7 +46,7 @@ from synergy_nb.dataflow.streams.values import (
 )
 from synergy_nb.dataflow.tuples import START, Batch, Item, Punctuation
 
-__all__ = ["NOTHING", "Component", "Cut", "Encoding"]
+__all__ = ["NOTHING", "Component", "Encoding"]
 
 
 #: What stands for work that no chunk triggers: a promise that was heard, and is taken where the order prescribes it.
@@ -61,17 +62,6 @@ class Encoding(enum.IntEnum):
     NONE = 0  #: As they are: all readers are on the same peer.
     SHARED = 1  #: In memory that the peers of all readers share.
     WIRE = 2  #: Encoded: some reader is elsewhere, or a client.
-
-
-class Cut(NamedTuple):
-    """What a snapshot covers: places of each input and of the output, and what the next chunk has to carry."""
-
-    inputs: tuple[Point, ...]
-    end: Point
-    order: tuple[Run, ...]
-    causes: tuple[Determinant, ...]
-    step: int = -1  # of another engine
-    read: int = 0  # bytes of inputs before it
 
 
 class Component(Measured):

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from synergy_nb.dataflow.streams.component import Component, Cut
+from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.copies import Copy
 from synergy_nb.dataflow.streams.deployments import Deployment, Place, Role
 from synergy_nb.dataflow.streams.effects import Close, Fact, Open, Restore
@@ -25,7 +25,7 @@ from synergy_nb.dataflow.streams.exchange import ACK_S, RETRY_S
 from synergy_nb.dataflow.streams.frames import Data, Determinants, Recall, State, Supply
 from synergy_nb.dataflow.streams.log import StreamLog
 from synergy_nb.dataflow.streams.recovery import Recovery
-from synergy_nb.dataflow.streams.values import CLIENT, COPY, ORIGIN, Determinant, OnLag, Output, Reader, Stream
+from synergy_nb.dataflow.streams.values import CLIENT, COPY, ORIGIN, Cut, Determinant, OnLag, Output, Reader, Stream
 
 if TYPE_CHECKING:
     from synergy_nb.dataflow.streams.hosting import Hosting

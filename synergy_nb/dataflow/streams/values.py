@@ -45,6 +45,7 @@ __all__ = [
     "ORIGIN",
     "OVERHEAD",
     "Chunk",
+    "Cut",
     "Determinant",
     "OnLag",
     "Output",
@@ -196,6 +197,17 @@ class Reader(NamedTuple):
     def replaces(self, other: Reader) -> bool:
         """Whether this is the same input of the same component in a later epoch."""
         return self[:3] == other[:3] and self.epoch > other.epoch
+
+
+class Cut(NamedTuple):
+    """What a snapshot covers: places of each input and of the output, and what the next chunk has to carry."""
+
+    inputs: tuple[Point, ...]
+    end: Point
+    order: tuple[Run, ...]
+    causes: tuple[Determinant, ...]
+    step: int = -1  # of another engine
+    read: int = 0  # bytes of inputs before it
 
 
 class Chunk(msgspec.Struct, eq=False, gc=False):
