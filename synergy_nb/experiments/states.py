@@ -17,7 +17,7 @@ from synergy_nb.dataflow.streams.deployments import Deployment, Feed, Place
 from synergy_nb.dataflow.streams.effects import Fact
 from synergy_nb.dataflow.streams.execution import Logic
 from synergy_nb.dataflow.streams.values import Point
-from synergy_nb.dataflow.tuples import Batch, Item
+from synergy_nb.dataflow.tuples import Batch, Item, Punctuation
 from synergy_nb.events import Event
 from synergy_nb.experiments.measures import measurement, surroundings
 from synergy_nb.plan import Plan, source
@@ -110,8 +110,9 @@ async def _run(keys: int, count: int, copied: bool) -> dict[str, float]:
         return None if operator.kind == "source" else create(operator, plan)
 
     def items() -> Iterator[tuple[float, Item]]:
-        for table in tables:
+        for number, table in enumerate(tables, 1):
             yield 0.0, Batch(table, 0, 0.0)
+            yield 0.0, Punctuation(number * ROWS - 1, 0, 0.0)
         over.wait()  # the window stays open
 
     def read(component: Component, since: Point, ready: Callable[[], None]) -> ThreadFeed:

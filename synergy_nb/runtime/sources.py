@@ -124,7 +124,8 @@ class ThreadFeed(Feed):
         The event loop of the host.
     read
         Opens the stream: pairs of when an item is due, in seconds since the start, and the item; and whether the due
-        times count, otherwise the stream goes as fast as it is read.
+        times count, otherwise the stream goes as fast as it is read. Then each batch has to be followed by its
+        punctuation without delay, as it waits for that.
     failed
         Called on the event loop with what reading raised.
     name
