@@ -1,9 +1,9 @@
 """Frames of a link on the stream of its comm: lengths that are checked, plain data, one step of the loop a message.
 
 Once two peers have shaken hands over a Dask comm, what they say goes over the comm's own stream without Dask's
-protocol, which takes several steps of the event loop and most of the time of a small message. A message is its length
-(:data:`LENGTH`) and a list of frames as MessagePack, which is plain data: nothing in it can be a pickled object. The
-length is checked before a buffer of it is made, and a message that has begun has to go on.
+protocol, which takes several steps of the event loop for each message. A message is its length (:data:`LENGTH`) and a
+list of frames as MessagePack, which is plain data: nothing in it can be a pickled object. The length is checked before
+a buffer of it is made, and a message that has begun has to go on.
 
 Comms without such a stream, such as those within one process, carry tuples of frames themselves.
 """
