@@ -43,7 +43,7 @@ lab:
 		--LabApp.default_url=/lab/tree/01_quickstart.ipynb $(ARGS)
 
 bench:
-	@.ci/setup bench
+	@.ci/setup experiments
 	@.venv/bin/synergy bench all $(ARGS)
 
 clean:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from spark_stream.resuming import Resumption, claim, is_claimed
+from spark_stream.resumption import Resumption, claim, is_claimed
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,9 +1,9 @@
 """What a peer exchanges with one query on Spark: what it reads, and what it has made of it. No IO here.
 
 Spark's Python workers ask for the rows of the query's inputs and bring the rows of its result, through
-:mod:`spark_stream.flight`. An exchange outlives the runs of its query: when a server has died, the next run goes on at
-the last offset that its checkpoint knows, is given the same rows again, and a micro-batch that had been handed over
-before is not handed over again.
+:mod:`spark_stream.flight_server`. An exchange outlives the runs of its query: when a server has died, the next run
+goes on at the last offset that its checkpoint knows, is given the same rows again, and a micro-batch that had been
+handed over before is not handed over again.
 
 When results are complete
 -------------------------
@@ -32,7 +32,7 @@ from typing import Final
 import polars as pl
 import pyarrow as pa
 
-from spark_stream.ages import Ages
+from spark_stream.birth_times import Ages
 from spark_stream.results import NONE, Handed, Refused, Results, Slice
 from spark_stream.spool import FIRST, WARM, Inlet, Offset, Spool
 from spark_stream.staging import AHEAD, Files, Staged

@@ -22,14 +22,14 @@ import msgspec
 import polars as pl
 
 from spark_stream.checkpoints import Checkpoint
-from spark_stream.door import Door
 from spark_stream.exchange import Exchange
-from spark_stream.faults import Ended, cause, is_lost, is_passing
 from spark_stream.inputs import Port
 from spark_stream.java import SparkUnavailable
+from spark_stream.peer_endpoint import Door
 from spark_stream.progress import Progress, progress_of
 from spark_stream.results import Handed
-from spark_stream.resuming import Resumption
+from spark_stream.resumption import Resumption
+from spark_stream.spark_errors import Ended, cause, is_lost, is_passing
 from spark_stream.spool import FIRST, Inlet, Offset, Spool
 from spark_stream.staging import Files, Layout, Staged, convert, direct
 from spark_stream.supported import supported_source
@@ -37,7 +37,7 @@ from spark_stream.tables import POSITION, arrow_schema
 from synergy_nb.dataflow.streams.values import ORIGIN, Point
 from synergy_nb.dataflow.tuples import Batch, Item
 from synergy_nb.plan import Operator, Plan
-from synergy_nb.plan.parts import has_state
+from synergy_nb.plan.spark_parts import has_state
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession

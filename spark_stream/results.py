@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 import pyarrow as pa
 
-from spark_stream.ages import Ages
+from spark_stream.birth_times import Ages
 from spark_stream.spool import WARM
 from spark_stream.tables import from_spark
 from synergy_nb.dataflow.operators.base import OUTPUT_ROWS

@@ -18,13 +18,13 @@ from synergy_nb.plan import Plan, PlanError, QoS, plan, source
 
 if TYPE_CHECKING:
     from synergy_nb.algorithms.composition import CompositionConfig
-    from synergy_nb.runtime.application import AsyncApplication
-    from synergy_nb.runtime.client import AsyncCluster
-    from synergy_nb.runtime.cluster import Application, Cluster
-    from synergy_nb.runtime.feeds import Feed, FeedError
-    from synergy_nb.runtime.requests import ClusterError, NotAdmitted
-    from synergy_nb.runtime.starting import connect_cluster, start_cluster
-    from synergy_nb.runtime.widearea import WideArea
+    from synergy_nb.runtime.client.async_application import AsyncApplication
+    from synergy_nb.runtime.client.async_cluster import AsyncCluster
+    from synergy_nb.runtime.client.cluster import Application, Cluster
+    from synergy_nb.runtime.client.feeds import Feed, FeedError
+    from synergy_nb.runtime.process.requests import ClusterError, NotAdmitted
+    from synergy_nb.runtime.process.starting import connect_cluster, start_cluster
+    from synergy_nb.runtime.transport.wide_area import WideArea
     from synergy_nb.watching import watch
 
 __all__ = [
@@ -51,18 +51,18 @@ __all__ = [
 __version__ = "0.1.0"
 
 _LATER: Final = {
-    "Application": "synergy_nb.runtime.cluster",
-    "AsyncApplication": "synergy_nb.runtime.application",
-    "AsyncCluster": "synergy_nb.runtime.client",
-    "Cluster": "synergy_nb.runtime.cluster",
-    "ClusterError": "synergy_nb.runtime.requests",
+    "Application": "synergy_nb.runtime.client.cluster",
+    "AsyncApplication": "synergy_nb.runtime.client.async_application",
+    "AsyncCluster": "synergy_nb.runtime.client.async_cluster",
+    "Cluster": "synergy_nb.runtime.client.cluster",
+    "ClusterError": "synergy_nb.runtime.process.requests",
     "CompositionConfig": "synergy_nb.algorithms.composition",
-    "Feed": "synergy_nb.runtime.feeds",
-    "FeedError": "synergy_nb.runtime.feeds",
-    "NotAdmitted": "synergy_nb.runtime.requests",
-    "WideArea": "synergy_nb.runtime.widearea",
-    "connect_cluster": "synergy_nb.runtime.starting",
-    "start_cluster": "synergy_nb.runtime.starting",
+    "Feed": "synergy_nb.runtime.client.feeds",
+    "FeedError": "synergy_nb.runtime.client.feeds",
+    "NotAdmitted": "synergy_nb.runtime.process.requests",
+    "WideArea": "synergy_nb.runtime.transport.wide_area",
+    "connect_cluster": "synergy_nb.runtime.process.starting",
+    "start_cluster": "synergy_nb.runtime.process.starting",
     "watch": "synergy_nb.watching",
 }
 

@@ -12,27 +12,27 @@ import msgspec
 
 from synergy_nb.algorithms.availability import Placement, PlacementConfig
 from synergy_nb.algorithms.composition import Composition, CompositionConfig, Probing
-from synergy_nb.ledger import Ledger
-from synergy_nb.lifecycle.deciding import Decider, component_name
-from synergy_nb.lifecycle.engines import Offer
+from synergy_nb.control.ledger import Ledger
+from synergy_nb.control.peer import Codec, Peer
+from synergy_nb.lifecycle.alternatives import Ways
+from synergy_nb.lifecycle.decider import Decider, component_name
+from synergy_nb.lifecycle.engine_choice import Offer
 from synergy_nb.lifecycle.messages import SessionConfig
-from synergy_nb.lifecycle.replicated import Replicated
+from synergy_nb.lifecycle.replica_placement import Replicated
 from synergy_nb.lifecycle.requests import Requests
-from synergy_nb.lifecycle.resilient import Resilient
+from synergy_nb.lifecycle.resilient_placement import Resilient
 from synergy_nb.lifecycle.sessions import Session
-from synergy_nb.lifecycle.ways import Ways
-from synergy_nb.overheads import Overheads
+from synergy_nb.models.overheads import Overheads
 from synergy_nb.overlay.directory import Directory
 from synergy_nb.overlay.latency import Latency
-from synergy_nb.overlay.load import Loads
+from synergy_nb.overlay.load_levels import Loads
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.pastry import Pastry
-from synergy_nb.overlay.streams import Streams
-from synergy_nb.peer import Codec, Peer
+from synergy_nb.overlay.published_streams import Streams
 from synergy_nb.plan import Plan
 from synergy_nb.plan.catalogue import ALL_COMPONENTS
-from synergy_nb.plan.parts import PART
-from synergy_nb.plan.sharing import TAP
+from synergy_nb.plan.spark_parts import PART
+from synergy_nb.plan.stream_sharing import TAP
 
 __all__ = ["Machine", "PeerConfig", "SynergyPeer", "prepare"]
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from synergy_nb.errors import door
-from synergy_nb.runtime.application import AsyncApplication
-from synergy_nb.runtime.client import AsyncCluster
-from synergy_nb.runtime.cluster import Application, Cluster
-from synergy_nb.runtime.following import follow
-from synergy_nb.widgets.qosview import QoSView
+from synergy_nb.runtime.client.async_application import AsyncApplication
+from synergy_nb.runtime.client.async_cluster import AsyncCluster
+from synergy_nb.runtime.client.cluster import Application, Cluster
+from synergy_nb.runtime.client.journal_follower import follow
+from synergy_nb.widgets.qos_view import QoSView
 
 __all__ = ["watch"]
 

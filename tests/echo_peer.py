@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 import polars as pl
 
+from synergy_nb.control.peer import Message, Peer, Protocol
 from synergy_nb.events import Event
-from synergy_nb.peer import Message, Peer, Protocol
-from synergy_nb.runtime.driver import PeerRuntime
+from synergy_nb.runtime.process.peer_driver import PeerRuntime
 
 
 class Hello(Message, frozen=True):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from synergy_nb.events import Event
-from synergy_nb.runtime.link import HANDLER, Links
+from synergy_nb.runtime.transport.link import HANDLER, Links
 
 T = TypeVar("T")
 _END = object()

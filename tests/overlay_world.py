@@ -6,12 +6,12 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from synergy_nb.overlay.assembled import assemble
+from synergy_nb.control.peer import Message, Peer, Protocol
 from synergy_nb.overlay.directory import Directory, Entry
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.pastry import Pastry
+from synergy_nb.overlay.prebuilt_ring import assemble
 from synergy_nb.overlay.ring import distance, number_of, place_of
-from synergy_nb.peer import Message, Peer, Protocol
 from synergy_nb.simulator.kernel import Network, Simulation
 
 

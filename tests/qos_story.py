@@ -26,7 +26,7 @@ from synergy_nb.events import (
     TakenOver,
     TakeoverBegun,
 )
-from synergy_nb.journal import Journal
+from synergy_nb.events.journal import Journal
 from synergy_nb.plan import Plan
 
 __all__ = ["NAMES", "PEERS", "START", "measured", "qos", "replicated", "story", "top_pairs"]

@@ -8,20 +8,20 @@ from typing import Any, TypeVar, overload
 import msgspec
 
 from synergy_nb.assembly import PeerConfig, SynergyPeer
+from synergy_nb.control.graph import ComponentGraph, Place, Report, Roles
+from synergy_nb.control.peer import Peer
 from synergy_nb.dataflow.streams.deployments import Deployment
 from synergy_nb.dataflow.streams.deployments import Place as Where
 from synergy_nb.events import Event
-from synergy_nb.graph import ComponentGraph, Place, Report, Roles
-from synergy_nb.lifecycle.deciding import Decided, Refusal
+from synergy_nb.events.application_states import State
+from synergy_nb.lifecycle.alternatives import Found
+from synergy_nb.lifecycle.decider import Decided, Refusal
 from synergy_nb.lifecycle.request import Request
-from synergy_nb.lifecycle.ways import Found
-from synergy_nb.overlay.assembled import assemble
-from synergy_nb.peer import Peer
-from synergy_nb.placements import decided
+from synergy_nb.overlay.prebuilt_ring import assemble
 from synergy_nb.plan import Plan
 from synergy_nb.plan.catalogue import ALL_COMPONENTS
+from synergy_nb.runtime.process.resilient_placement import decided
 from synergy_nb.simulator.kernel import Network, Simulation, Uniform
-from synergy_nb.states import State
 
 E = TypeVar("E", bound=Event)
 #: Components of peers that are to offer all: one more changes which message comes when, and so what a seed leads to.

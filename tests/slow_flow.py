@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from synergy_nb.simulator.applications import Application, Arrivals, Component
+from synergy_nb.simulator.flow_applications import Application, Arrivals, Component
 
 MASK = (1 << 64) - 1
 

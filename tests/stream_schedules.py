@@ -12,8 +12,8 @@ import polars as pl
 
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.builder import Stream
-from synergy_nb.simulator.scripted import Faults
-from synergy_nb.simulator.streaming import StreamWorld
+from synergy_nb.simulator.scripted_faults import Faults
+from synergy_nb.simulator.stream_world import StreamWorld
 
 PEERS = tuple("abcdefg")
 SAFE = ("a", "b")  # peers of sinks, which do not die: sinks have no backups

@@ -6,22 +6,22 @@ import random
 
 import pytest
 
+from synergy_experiments.bench.admissions import random_plan
+from synergy_experiments.bench.admissions_simulated import simulated
+from synergy_experiments.bench.answers import Answer, summarised
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.assembly import PeerConfig
-from synergy_nb.dataflow.measures import UnitCost
-from synergy_nb.dataflow.memory import Memory
+from synergy_nb.dataflow.memory_shares import Memory
+from synergy_nb.dataflow.meters import UnitCost
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.deployments import Place, Role
 from synergy_nb.events import GraphSelected
-from synergy_nb.experiments.admissions import random_plan
-from synergy_nb.experiments.admissions_simulated import simulated
-from synergy_nb.experiments.answers import Answer, summarised
-from synergy_nb.lifecycle.engines import Offer, choose
-from synergy_nb.overheads import HOP, LINK, MEMORY, REFERENCE, SOURCE, Overhead, Overheads, exceeding, quantile
+from synergy_nb.lifecycle.engine_choice import Offer, choose
+from synergy_nb.models.overheads import HOP, LINK, MEMORY, REFERENCE, SOURCE, Overhead, Overheads, exceeding, quantile
+from synergy_nb.models.projection import Application, Local, ProjectionConfig, impacts, refused
+from synergy_nb.models.signatures import Segment
 from synergy_nb.plan import Plan, source
-from synergy_nb.plan.parts import Profile, credible, paced
-from synergy_nb.projection import Application, Local, ProjectionConfig, impacts, refused
-from synergy_nb.signatures import Segment
+from synergy_nb.plan.spark_parts import Profile, credible, paced
 from tests.simulated import Ring
 
 LATE = CompositionConfig(late=0.05)

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from synergy_nb import Cluster, ClusterError, Plan, connect_cluster, plan, source
-from synergy_nb.runtime import client
-from synergy_nb.runtime.client import AsyncCluster
-from synergy_nb.runtime.requests import Listed, pack
+from synergy_nb.runtime.client import async_cluster
+from synergy_nb.runtime.client.async_cluster import AsyncCluster
+from synergy_nb.runtime.process.requests import Listed, pack
 from tests.waiting import DEADLINE
 
 
@@ -348,7 +348,7 @@ def test_a_peer_that_does_not_answer_holds_no_list_up_for_longer_than_the_others
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(client, "STRAGGLING", 0.0)
+        monkeypatch.setattr(async_cluster, "STRAGGLING", 0.0)
         links: Any = Silent("c", "d")
         peers = AsyncCluster(links, {name: name for name in "abcd"})
         assert await peers.entries() == {}, "though the deadline of a request is later than that of this test"

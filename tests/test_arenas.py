@@ -12,7 +12,7 @@ import pytest
 from synergy_nb.dataflow import tuples
 from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, chunks_of
 from synergy_nb.dataflow.tuples import Batch, Item, Punctuation, Reference
-from synergy_nb.runtime.arenas import ALIGNED, LEAST, SPARE, Arenas, Gone, Views, machine
+from synergy_nb.runtime.transport.arenas import ALIGNED, LEAST, SPARE, Arenas, Gone, Views, machine
 
 pytestmark = pytest.mark.skipif(not machine(), reason="this system has no memory that processes can share by reference")
 

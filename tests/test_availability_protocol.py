@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from synergy_nb.algorithms.availability import IndependentFailures, PlacementConfig, availability
+from synergy_nb.algorithms.availability.link_survey import Link
 from synergy_nb.algorithms.availability.messages import (
     PlacementDecision,
     PlacementKept,
@@ -24,8 +25,10 @@ from synergy_nb.algorithms.availability.messages import (
     encode_task,
 )
 from synergy_nb.algorithms.availability.selection import agreed, ordered
-from synergy_nb.algorithms.availability.surveying import Link
 from synergy_nb.assembly import PeerConfig
+from synergy_nb.control.graph import Roles
+from synergy_nb.control.ledger import Ledger
+from synergy_nb.control.peer import Message, Send
 from synergy_nb.events import (
     CandidatePassed,
     DegreeChosen,
@@ -41,15 +44,12 @@ from synergy_nb.events import (
     ReplicasLeft,
     ReplicasLost,
 )
-from synergy_nb.explanation import Explanation
-from synergy_nb.graph import Roles
-from synergy_nb.ledger import Ledger
-from synergy_nb.peer import Message, Send
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.builder import Stream
-from synergy_nb.runtime import service
-from synergy_nb.runtime.driver import PeerRuntime
-from synergy_nb.runtime.requests import Hosts, Join, Where, pack, unpack
+from synergy_nb.reporting.explanation import Explanation
+from synergy_nb.runtime.process import service
+from synergy_nb.runtime.process.peer_driver import PeerRuntime
+from synergy_nb.runtime.process.requests import Hosts, Join, Where, pack, unpack
 from synergy_nb.simulator.kernel import Simulation
 from tests.memory_comm import Net, run
 from tests.placing import Placements

@@ -16,7 +16,7 @@ from synergy_nb.dataflow.streams.values import COPY, ORIGIN, Point
 from synergy_nb.dataflow.tuples import END, Batch, Punctuation, decode, encode
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.builder import Stream
-from synergy_nb.runtime.host import Host
+from synergy_nb.runtime.data.host import Host
 from tests.test_sharing_host import COLUMNS
 from tests.two_hosts import OPENED, FakeRuntime, Pair, play, table
 from tests.waiting import DEADLINE, turns, until

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from synergy_experiments.bench import spark, suite
+from synergy_experiments.bench.engines import ENGINES, Engine, EngineProcess, absent
+from synergy_experiments.bench.measurements import Usage
+from synergy_experiments.bench.rivals import RIVALS, missing, reference
+from synergy_experiments.bench.throughput import leading, tuples, written
 from synergy_nb import Cluster
-from synergy_nb.experiments import bench, spark
-from synergy_nb.experiments.engines import ENGINES, Engine, EngineProcess, absent
-from synergy_nb.experiments.measures import Usage
-from synergy_nb.experiments.rivals import RIVALS, missing, reference
-from synergy_nb.experiments.throughput import leading, tuples, written
 
 UNITS = {"of those admitted", "s", "tuples/s", "events/s", "hops", "MB", "cores"}
 DETAIL = {
@@ -54,12 +54,12 @@ def check(result: dict[str, Any], name: str) -> None:
 
 
 def test_names_are_the_documented_ones() -> None:
-    assert set(bench.NAMES) == set(DETAIL)
+    assert set(suite.NAMES) == set(DETAIL)
 
 
 @pytest.mark.parametrize("name", ["dht", "kernel", "sim", "view"])
 def test_a_measurement_without_processes_gives_its_keys(name: str) -> None:
-    result = bench.run(name, small=True)
+    result = suite.run(name, small=True)
     check(result, name)
     assert result["value"] > 0
     assert set(result["detail"]) >= DETAIL[name]
@@ -73,7 +73,7 @@ def test_a_measurement_of_spark_gives_its_keys(
     name: str, spark_peers: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spark, "_cluster", lambda _peers: nullcontext(spark_peers))
-    result = bench.run(name, small=True)
+    result = suite.run(name, small=True)
     check(result, name)
     assert set(result["detail"]) >= DETAIL[name] | {"load"}
     assert len(result["peers"]) == {"spark-topk": 2}.get(name, 0)
@@ -101,7 +101,7 @@ def test_a_measurement_of_spark_gives_its_keys(
     ],
 )
 def test_a_measurement_on_processes_gives_its_keys(name: str) -> None:
-    result = bench.run(name, small=True)
+    result = suite.run(name, small=True)
     check(result, name)
     assert set(result["detail"]) >= DETAIL[name] | {"load"}
     assert result["detail"].get("lost", 0) == result["detail"].get("doubled", 0) == 0
@@ -116,7 +116,7 @@ def test_a_measurement_on_processes_gives_its_keys(name: str) -> None:
 
 
 def test_every_lookup_is_answered_and_short() -> None:
-    ring = bench.run("dht", small=True)["detail"]["rings"][0]
+    ring = suite.run("dht", small=True)["detail"]["rings"][0]
     assert ring["found"] == ring["lookups"]
     assert ring["hops_most"] <= 3  # ceil(log16 20) + 1
     assert sum(ring["hops"].values()) == ring["lookups"]
@@ -198,4 +198,4 @@ def test_processor_seconds_hold_those_of_processes_that_were_started_and_have_en
 
 def test_an_unknown_measurement_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(ValueError, match=r"measurement: 'kernal'; expected one of .*did you mean 'kernel'"):
-        bench.run("kernal")
+        suite.run("kernal")

@@ -17,11 +17,11 @@ import pytest
 from scipy import stats
 from typer.testing import CliRunner, Result
 
+from synergy_experiments import chapters
+from synergy_experiments.framework import figures, parameters, runner, verdicts
+from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
+from synergy_experiments.framework.measurements import Measured, Point, interval
 from synergy_nb.cli.commands import app
-from synergy_nb.experiments import claims
-from synergy_nb.experiments.claims import figures, running, setups, verdicts
-from synergy_nb.experiments.claims.claim import Cell, Check, Claim, Panel
-from synergy_nb.experiments.claims.measured import Measured, Point, interval
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -38,13 +38,13 @@ def throw(sides: int, throws: int, seed: int) -> list[Point]:
     return [Point(sides, "fair", "eyes", mean), Point(sides, "loaded", "eyes", float(sides))]
 
 
-def _cells(setup: setups.Setup) -> Iterator[Cell]:
+def _cells(setup: parameters.Setup) -> Iterator[Cell]:
     assert isinstance(setup["sides"], tuple)
     for sides in setup["sides"]:
         yield Cell(throw, (sides, setup["throws"]))
 
 
-def _checks(measured: Measured, setup: setups.Setup) -> Iterator[Check]:
+def _checks(measured: Measured, setup: parameters.Setup) -> Iterator[Check]:
     yield verdicts.reduction("eyes", 0.4, measured.gain(6, "fair", "loaded", "eyes"))
     both = [(x, (measured.mean(x, "fair", "eyes") or 0.0) < float(x)) for x in measured.xs("eyes")]
     yield verdicts.at_all("fewer eyes", "always", both)
@@ -56,8 +56,8 @@ DICE = Claim(
     source="nowhere, figure 0",
     says="loaded dice show more",
     parameters={
-        "sides": setups.wholes("sides of a die", [6, 20], [6, 20, 100]),
-        "throws": setups.whole("throws", 10, 1000),
+        "sides": parameters.wholes("sides of a die", [6, 20], [6, 20, 100]),
+        "throws": parameters.whole("throws", 10, 1000),
     },
     cells=_cells,
     checks=_checks,
@@ -69,8 +69,8 @@ DICE = Claim(
 )  # fmt: skip
 
 
-def run(claim: Claim = DICE, chosen: dict[str, setups.Value] | None = None, **options: Any) -> Any:
-    (result,) = running.reproduce([(claim, chosen or {})], **options)
+def run(claim: Claim = DICE, chosen: dict[str, parameters.Value] | None = None, **options: Any) -> Any:
+    (result,) = runner.reproduce([(claim, chosen or {})], **options)
     return result
 
 
@@ -78,57 +78,57 @@ def run(claim: Claim = DICE, chosen: dict[str, setups.Value] | None = None, **op
 
 
 def test_a_set_up_has_values_at_both_scales() -> None:
-    assert setups.at_scale(DICE.parameters, "quick") == {"sides": (6, 20), "throws": 10}
-    assert setups.at_scale(DICE.parameters, "paper") == {"sides": (6, 20, 100), "throws": 1000}
+    assert parameters.at_scale(DICE.parameters, "quick") == {"sides": (6, 20), "throws": 10}
+    assert parameters.at_scale(DICE.parameters, "paper") == {"sides": (6, 20, 100), "throws": 1000}
 
 
 @pytest.mark.parametrize(
     ("parameter", "text", "value"),
     [
-        (setups.whole("n", 1), "12", 12),
-        (setups.number("x", 1.0), "0.25", 0.25),
-        (setups.wholes("n", [1]), "1, 2,3", (1, 2, 3)),
-        (setups.numbers("x", [1.0, 2.0], count=2), "0.5,0.5", (0.5, 0.5)),
-        (setups.choice("c", ["one", "two"]), "two", "two"),
-        (setups.flag("f"), "Yes", True),
-        (setups.flag("f", quick=True), "0", False),
-        (setups.several("c", ["one", "two", "three"]), "three,one", ("three", "one")),
+        (parameters.whole("n", 1), "12", 12),
+        (parameters.number("x", 1.0), "0.25", 0.25),
+        (parameters.wholes("n", [1]), "1, 2,3", (1, 2, 3)),
+        (parameters.numbers("x", [1.0, 2.0], count=2), "0.5,0.5", (0.5, 0.5)),
+        (parameters.choice("c", ["one", "two"]), "two", "two"),
+        (parameters.flag("f"), "Yes", True),
+        (parameters.flag("f", quick=True), "0", False),
+        (parameters.several("c", ["one", "two", "three"]), "three,one", ("three", "one")),
     ],
 )
-def test_values_are_read(parameter: setups.Parameter, text: str, value: setups.Value) -> None:
-    assert setups.parse([f"name={text}"], [{"name": parameter}]) == [{"name": value}]
+def test_values_are_read(parameter: parameters.Parameter, text: str, value: parameters.Value) -> None:
+    assert parameters.parse([f"name={text}"], [{"name": parameter}]) == [{"name": value}]
 
 
 @pytest.mark.parametrize(
     ("parameter", "text", "message"),
     [
-        (setups.whole("n", 1), "1.5", "name: '1.5'; expected a whole number from 1"),
-        (setups.whole("n", 1, most=9), "10", "name: '10'; expected a whole number from 1 to 9"),
-        (setups.number("x", 1.0), "nan", "name: 'nan'; expected a number from 0"),
-        (setups.number("x", 1.0), "inf", "name: 'inf'; expected a number from 0"),
-        (setups.wholes("n", [1]), "1,,2", "name: '1,,2'; expected some whole numbers from 1, separated by commas"),
-        (setups.wholes("n", [1]), "2,1", "in ascending order"),
-        (setups.wholes("n", [1]), "1,1", "name: '1,1'; expected some"),
-        (setups.numbers("x", [1.0], count=2), "1", "name: '1'; expected 2 numbers from 0, separated by commas"),
-        (setups.choice("c", ["one", "two"]), "on", "name: 'on'; expected one of one, two; did you mean 'one'?"),
-        (setups.several("c", ["one", "two"]), "one,twoo", "did you mean 'two'?"),
-        (setups.flag("f"), "perhaps", "name: 'perhaps'; expected true or false"),
-        (setups.files("f"), "no-such-file", "name: 'no-such-file'; expected files that are there"),
+        (parameters.whole("n", 1), "1.5", "name: '1.5'; expected a whole number from 1"),
+        (parameters.whole("n", 1, most=9), "10", "name: '10'; expected a whole number from 1 to 9"),
+        (parameters.number("x", 1.0), "nan", "name: 'nan'; expected a number from 0"),
+        (parameters.number("x", 1.0), "inf", "name: 'inf'; expected a number from 0"),
+        (parameters.wholes("n", [1]), "1,,2", "name: '1,,2'; expected some whole numbers from 1, separated by commas"),
+        (parameters.wholes("n", [1]), "2,1", "in ascending order"),
+        (parameters.wholes("n", [1]), "1,1", "name: '1,1'; expected some"),
+        (parameters.numbers("x", [1.0], count=2), "1", "name: '1'; expected 2 numbers from 0, separated by commas"),
+        (parameters.choice("c", ["one", "two"]), "on", "name: 'on'; expected one of one, two; did you mean 'one'?"),
+        (parameters.several("c", ["one", "two"]), "one,twoo", "did you mean 'two'?"),
+        (parameters.flag("f"), "perhaps", "name: 'perhaps'; expected true or false"),
+        (parameters.files("f"), "no-such-file", "name: 'no-such-file'; expected files that are there"),
     ],
 )
-def test_a_value_that_cannot_be_is_one_clear_error(parameter: setups.Parameter, text: str, message: str) -> None:
+def test_a_value_that_cannot_be_is_one_clear_error(parameter: parameters.Parameter, text: str, message: str) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011 - the text is what is compared
-        setups.parse([f"name={text}"], [{"name": parameter}])
+        parameters.parse([f"name={text}"], [{"name": parameter}])
     assert message in str(caught.value)
 
 
 def test_a_name_that_no_experiment_has_is_refused_with_the_nearest() -> None:
     with pytest.raises(ValueError, match=r"'throw'; expected one of sides, throws; did you mean 'throws'\?"):
-        setups.parse(["throw=3"], [DICE.parameters])
+        parameters.parse(["throw=3"], [DICE.parameters])
     with pytest.raises(ValueError, match=r"'throws'; expected name=value"):
-        setups.parse(["throws"], [DICE.parameters])
-    other = {"other": setups.whole("n", 1)}
-    assert setups.parse(["throws=3", "other=4"], [DICE.parameters, other]) == [{"throws": 3}, {"other": 4}]
+        parameters.parse(["throws"], [DICE.parameters])
+    other = {"other": parameters.whole("n", 1)}
+    assert parameters.parse(["throws=3", "other=4"], [DICE.parameters, other]) == [{"throws": 3}, {"other": 4}]
 
 
 # -- intervals, comparisons and verdicts -------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ def throw_means(seed: int) -> list[float]:
 def test_a_cell_that_two_claims_share_is_measured_once() -> None:
     told: list[tuple[str, int, int]] = []
     other = replace(DICE, id="X2")
-    found = list(running.reproduce([(DICE, {}), (other, {})], progress=lambda *how: told.append(how)))
+    found = list(runner.reproduce([(DICE, {}), (other, {})], progress=lambda *how: told.append(how)))
     assert told[0] == ("X1", 0, 6)
     assert told[-2:] == [("X1", 6, 6), ("X2", 6, 6)]
     assert found[0].rows == found[1].rows
@@ -233,7 +233,7 @@ def test_a_cell_that_two_claims_share_is_measured_once() -> None:
 def test_what_is_measured_on_the_clock_is_measured_alone() -> None:
     """In this process, whatever the others do."""
 
-    def cells(setup: setups.Setup) -> Iterator[Cell]:
+    def cells(setup: parameters.Setup) -> Iterator[Cell]:
         for sides in (2, 3, 4, 5):
             yield Cell(pid, (sides,), sides, "who", alone=sides > 3)
 
@@ -257,7 +257,7 @@ def test_processes_end_with_whoever_started_them(tmp_path: Path) -> None:
     )
     code = (
         "import slow\n"
-        "from synergy_nb.experiments.claims.running import _Pool\n"
+        "from synergy_experiments.framework.runner import _Pool\n"
         "if __name__ == '__main__':\n"
         "    with _Pool(2) as pool:\n"
         "        list(pool.measure([(slow.cell, (number,), 1) for number in range(2)]))\n"
@@ -300,8 +300,8 @@ def test_bars_are_drawn_over_groups(tmp_path: Path) -> None:
 def known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Two claims that take no time are all there are."""
     both = {claim.id: claim for claim in (DICE, replace(DICE, id="X2"))}
-    monkeypatch.setattr(claims, "CLAIMS", dict.fromkeys(both, "dice"))
-    monkeypatch.setattr(claims, "_claims", lambda module: both)
+    monkeypatch.setattr(chapters, "CLAIMS", dict.fromkeys(both, "dice"))
+    monkeypatch.setattr(chapters, "_claims", lambda module: both)
     monkeypatch.setenv("COLUMNS", "160")
     return tmp_path
 
@@ -359,7 +359,7 @@ def unthrown(sides: int, seed: int) -> list[Point]:
 
 def test_values_that_do_not_go_together_end_it_with_one_message(known: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     impossible = replace(DICE, cells=lambda _setup: [Cell(unthrown, (7,), 7, "fair")])
-    monkeypatch.setattr(claims, "_claims", lambda module: {"X1": impossible})
+    monkeypatch.setattr(chapters, "_claims", lambda module: {"X1": impossible})
     result = synergy("X1")
     assert result.exit_code == 1
     assert "synergy: X1: sides: 7; expected a die that there is" in result.stderr
@@ -367,12 +367,12 @@ def test_values_that_do_not_go_together_end_it_with_one_message(known: Path, mon
 
 
 def test_every_claim_of_the_registry_is_whole() -> None:
-    found = claims.find(["all", *claims.CLAIMS])
-    assert [claim.id for claim in found] == list(claims.CLAIMS)
-    assert [claim.id for claim in claims.find(["all"])] == [name for name in claims.CLAIMS if name[0] != "B"]
+    found = chapters.find(["all", *chapters.CLAIMS])
+    assert [claim.id for claim in found] == list(chapters.CLAIMS)
+    assert [claim.id for claim in chapters.find(["all"])] == [name for name in chapters.CLAIMS if name[0] != "B"]
     for claim in found:
-        for scale in setups.SCALES:
-            setup = setups.at_scale(claim.parameters, scale)
+        for scale in parameters.SCALES:
+            setup = parameters.at_scale(claim.parameters, scale)
             cells = list(claim.cells(setup))
             assert cells
             assert len({*cells}) == len(cells)  # they can be told apart

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from synergy_nb.experiments.claims import accuracy, running
-from synergy_nb.experiments.claims.accuracy import (
+from synergy_experiments.chapters import accuracy
+from synergy_experiments.chapters.accuracy import (
     BURST,
     EVERY,
     PACKETS,
@@ -20,8 +20,10 @@ from synergy_nb.experiments.claims.accuracy import (
     recorded,
     synthetic,
 )
-from synergy_nb.experiments.claims.measured import Point
-from synergy_nb.experiments.claims.projected import (
+from synergy_experiments.framework import runner
+from synergy_experiments.framework.measurements import Point
+from synergy_experiments.framework.parameters import Value
+from synergy_experiments.worlds.projected_delays import (
     BOUND,
     FLOOR,
     LEARNT,
@@ -38,8 +40,7 @@ from synergy_nb.experiments.claims.projected import (
     run,
     scores,
 )
-from synergy_nb.experiments.claims.setups import Value
-from synergy_nb.simulator.applications import Arrivals
+from synergy_nb.simulator.flow_applications import Arrivals
 
 C13, C14 = accuracy.CLAIMED
 
@@ -239,7 +240,7 @@ def tcp_trace(path: Path) -> Path:
 def test_a_trace_of_the_user_is_compared_with_the_paper(tmp_path: Path) -> None:
     path = tcp_trace(tmp_path / "mine.tcp")
     setup: dict[str, Value] = {"traces": (str(path),), "tuples": 6000, "a_window": 440}
-    (result,) = running.reproduce([(C13, setup)], repeat=1)
+    (result,) = runner.reproduce([(C13, setup)], repeat=1)
     assert {row.x for row in result.rows if row.metric == "error"} == {"mine.tcp"}
     assert next(row.metric for row in result.rows if row.metric.startswith("delay")) == "delay, trace 1"
     verdicts = {check.name: check.verdict for check in result.checks}
@@ -256,7 +257,7 @@ def test_an_input_that_is_too_short_is_one_clear_error(tmp_path: Path) -> None:
 
 def test_what_stands_in_for_the_papers_traces_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accuracy, "AT_HAND", ())
-    (result,) = running.reproduce([(C13, {"tuples": 2000, "a_window": 200})], repeat=1)
+    (result,) = runner.reproduce([(C13, {"tuples": 2000, "a_window": 200})], repeat=1)
     assert {row.x for row in result.rows if row.metric == "error"} == {PACKETS, SENSORS}
     theirs = [check for check in result.checks if not check.name.startswith("beyond")]
     assert len(theirs) == 4
@@ -276,7 +277,7 @@ def test_the_log_of_a_real_server(real_data: Path) -> None:
 
 def test_patterns_are_reproduced_and_judged() -> None:
     setup: dict[str, Value] = {"patterns": ("20/s", "40/10, 2.5 s"), "windows": 12}
-    (result,) = running.reproduce([(C14, setup)], repeat=2)
+    (result,) = runner.reproduce([(C14, setup)], repeat=2)
     checks = {check.name: check for check in result.checks}
     assert checks["segments found, at least 80% before they end"].verdict == "holds"
     assert len([name for name in checks if name.startswith("beyond the paper")]) == 5
@@ -289,4 +290,4 @@ def test_patterns_are_reproduced_and_judged() -> None:
 
 def test_windows_hold_whole_periods() -> None:
     with pytest.raises(ValueError, match=r"window: 11 s; expected whole periods of 2\.5 s"):
-        list(running.reproduce([(C14, {"window": 11.0, "patterns": ("30/10, 2.5 s",)})]))
+        list(runner.reproduce([(C14, {"window": 11.0, "patterns": ("30/10, 2.5 s",)})]))

@@ -13,6 +13,15 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from synergy_experiments import chapters
+from synergy_experiments.chapters.availability import distance, exact, swept
+from synergy_experiments.chapters.failed_replicas import ratios
+from synergy_experiments.chapters.peers_used import dealt, spread
+from synergy_experiments.chapters.replica_delays import delayed, gathered, tradeoffs
+from synergy_experiments.framework import figures, runner
+from synergy_experiments.framework.claim import Check, Claim, Result
+from synergy_experiments.framework.parameters import Unfit, Value, parse
+from synergy_experiments.worlds.replica_placements import ALGORITHMS, Requests, application, placements, world
 from synergy_nb.algorithms.availability import (
     ExactlyFailed,
     Limits,
@@ -22,27 +31,18 @@ from synergy_nb.algorithms.availability import (
     random_availability,
 )
 from synergy_nb.cli.commands import app
-from synergy_nb.experiments import claims
-from synergy_nb.experiments.claims import figures, running
-from synergy_nb.experiments.claims.availability import distance, exact, swept
-from synergy_nb.experiments.claims.claim import Check, Claim, Result
-from synergy_nb.experiments.claims.failed_replicas import ratios
-from synergy_nb.experiments.claims.peers_used import dealt, spread
-from synergy_nb.experiments.claims.replica_delays import delayed, gathered, tradeoffs
-from synergy_nb.experiments.claims.replicas import ALGORITHMS, Requests, application, placements, world
-from synergy_nb.experiments.claims.setups import Unfit, Value, parse
 
 GIVEN = Requests(peers=12, components=6)
 QUICK: dict[str, Value] = {"network": "transit-stub"}
 
 
 def claim(name: str) -> Claim:
-    (found,) = claims.find([name])
+    (found,) = chapters.find([name])
     return found
 
 
 def reproduced(name: str, repeat: int = 1, **chosen: Any) -> Result:
-    (result,) = running.reproduce([(claim(name), {**QUICK, **chosen})], repeat=repeat)
+    (result,) = runner.reproduce([(claim(name), {**QUICK, **chosen})], repeat=repeat)
     return result
 
 
@@ -198,7 +198,7 @@ def test_a1_synergy_is_near_the_optimum_and_above_partition() -> None:
 
 
 def test_a2_fewer_peers_are_more_available() -> None:
-    (result,) = running.reproduce([(claim("A2"), {"placements": 30})], repeat=1)
+    (result,) = runner.reproduce([(claim("A2"), {"placements": 30})], repeat=1)
     rows = {(row.x, row.algorithm): row.value for row in result.rows}
     assert rows[2, "10 components"] == pytest.approx(optimal_availability(30, 5, 2))
     assert rows[20, "10 components"] < rows[10, "10 components"] < rows[4, "10 components"] < rows[2, "10 components"]
@@ -275,7 +275,7 @@ def test_numbers_that_do_not_fit_together_are_one_clear_error(
     name: str, chosen: dict[str, Value], message: str
 ) -> None:
     with pytest.raises(Unfit, match=message):
-        list(running.reproduce([(claim(name), {**QUICK, **chosen})]))
+        list(runner.reproduce([(claim(name), {**QUICK, **chosen})]))
 
 
 def test_availability_of_what_is_placed_is_what_the_closed_form_says_of_one_group() -> None:

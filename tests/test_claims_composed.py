@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from synergy_nb.experiments.claims import find, running, setups
-from synergy_nb.experiments.claims.composed import Composed, compose, executed
-from synergy_nb.experiments.claims.scenario import Outcome, Scenario
-from synergy_nb.experiments.claims.sweeps import SIMULATED, scenario
-from synergy_nb.plan.sharing import taps_of
+from synergy_experiments.chapters import find
+from synergy_experiments.framework import parameters, runner
+from synergy_experiments.worlds.composed_requests import Composed, compose, executed
+from synergy_experiments.worlds.scenario import Outcome, Scenario
+from synergy_experiments.worlds.sweeps import SIMULATED, scenario
+from synergy_nb.plan.stream_sharing import taps_of
 from synergy_nb.simulator.workload import Parameters
 
 SMALL = {"components": 12, "replication": 3, "requests": 12, "sources": 3, "operators": (2, 4), "population": 6}
@@ -137,7 +138,7 @@ def test_a_measured_network_has_its_delays(tmp_path: Any) -> None:
 
 
 def test_a_scenario_takes_what_a_set_up_says() -> None:
-    setup = {**setups.at_scale(SIMULATED, "quick"), "costs": (0.001, 0.002), "peers": 30, "choice": "nearest"}
+    setup = {**parameters.at_scale(SIMULATED, "quick"), "costs": (0.001, 0.002), "peers": 30, "choice": "nearest"}
     found = scenario(setup, policy="composition", slack=0.1)
     assert (found.peers, found.choice, found.policy) == (30, "nearest", "composition")
     assert (found.workload.costs, found.workload.slack) == ((0.001, 0.002), 0.1)
@@ -168,7 +169,7 @@ TINY = {"peers": 24, "components": 12, "replication": 3, "sources": 3, "populati
 def test_every_simulated_claim_runs_in_a_tiny_size(name: str, changes: dict[str, Any]) -> None:
     (claim,) = find([name])
     chosen = {key: value for key, value in {**TINY, **changes}.items() if key in claim.parameters}
-    (result,) = running.reproduce([(claim, chosen)], repeat=2)
+    (result,) = runner.reproduce([(claim, chosen)], repeat=2)
     assert result.rows
     assert all(math.isfinite(row.value) for row in result.rows)
     shown = {row.metric for row in result.rows}

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from synergy_nb.experiments.claims import find, running, setups
-from synergy_nb.experiments.claims.live import live, lived
-from synergy_nb.experiments.claims.scenario import Scenario
+from synergy_experiments.chapters import find
+from synergy_experiments.framework import parameters, runner
+from synergy_experiments.worlds.live_requests import live, lived
+from synergy_experiments.worlds.scenario import Scenario
 from synergy_nb.simulator.workload import Parameters
 from synergy_nb.traces import datasets
 
@@ -32,7 +33,7 @@ def test_the_cells_on_dask_are_as_many_peers_as_the_machine_carries_with_a_load_
     monkeypatch.setenv("SYNERGY_DATA", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     (claim,) = find(["C4"])
-    setup = {**setups.at_scale(claim.parameters, "quick"), "driver": "dask", "dask_peers": 22, "requests": 80}
+    setup = {**parameters.at_scale(claim.parameters, "quick"), "driver": "dask", "dask_peers": 22, "requests": 80}
     cells = list(claim.cells(setup))
     assert [cell.algorithm for cell in cells] == ["synergy", "composition", "random"]
     for cell in cells:
@@ -50,7 +51,7 @@ def test_the_matrix_is_taken_where_it_is_at_hand(monkeypatch: pytest.MonkeyPatch
     np.savez(tmp_path / "planetlab-rtt-490.npz", rtt_ms=np.zeros((4, 4)))
     monkeypatch.setenv("SYNERGY_DATA", str(tmp_path))
     (claim,) = find(["C4"])
-    (given,) = next(iter(claim.cells(setups.at_scale(claim.parameters, "quick")))).arguments
+    (given,) = next(iter(claim.cells(parameters.at_scale(claim.parameters, "quick")))).arguments
     assert isinstance(given, Scenario)
     assert given.delays == datasets.find("planetlab-rtt").path
 
@@ -91,10 +92,10 @@ def test_a_claim_runs_on_real_peers(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("SYNERGY_DATA", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     (claim,) = find(["C4"])
-    chosen: dict[str, setups.Value] = {
+    chosen: dict[str, parameters.Value] = {
         "driver": "dask", "dask_peers": 4, "peers": 4, "components": 4, "replication": 2, "requests": 2,
         "window": 2.0, "algorithms": ("synergy", "composition"), "costs": (0.001, 0.002),
     }  # fmt: skip
-    (result,) = running.reproduce([(claim, chosen)], repeat=1)
+    (result,) = runner.reproduce([(claim, chosen)], repeat=1)
     assert {row.x for row in result.rows if row.metric == "set-up"} == {"discovery", "probing", "total"}
     assert {row.algorithm for row in result.rows} == {"synergy", "composition"}

@@ -6,9 +6,10 @@ import time
 
 import pytest
 
-from synergy_nb.experiments.claims import find, setups
-from synergy_nb.experiments.claims.monitored import measured_live, monitored, pinned_plan
-from synergy_nb.experiments.claims.monitoring import AGGREGATES
+from synergy_experiments.chapters import find
+from synergy_experiments.framework import parameters
+from synergy_experiments.worlds.monitored_peers import measured_live, monitored, pinned_plan
+from synergy_experiments.worlds.packet_monitoring import AGGREGATES
 from synergy_nb.plan import Plan, source
 
 
@@ -34,7 +35,7 @@ def test_every_aggregate_is_where_its_placement_wants_it_and_costs_what_is_state
 
 def test_the_cells_on_dask_take_their_own_rates() -> None:
     (claim,) = find(["R6"])
-    setup = {**setups.at_scale(claim.parameters, "quick"), "driver": "dask", "dask_rate": 33.0}
+    setup = {**parameters.at_scale(claim.parameters, "quick"), "driver": "dask", "dask_rate": 33.0}
     cells = list(claim.cells(setup))
     assert [cell.arguments[0] for cell in cells] == [1.0, 2.0, 3.0, 3.5, 4.0]
     assert all(cell.function is monitored and cell.alone and cell.arguments[2] == 33.0 for cell in cells)

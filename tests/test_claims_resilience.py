@@ -9,12 +9,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from synergy_nb import traces
-from synergy_nb.algorithms.resilience import linearised, place, trees
-from synergy_nb.experiments.claims import find, running
-from synergy_nb.experiments.claims.claim import Result
-from synergy_nb.experiments.claims.feasible_sets import mistaken
-from synergy_nb.experiments.claims.monitoring import (
+from synergy_experiments.chapters import find
+from synergy_experiments.chapters.feasible_sets import mistaken
+from synergy_experiments.framework import runner
+from synergy_experiments.framework.claim import Result
+from synergy_experiments.worlds.operator_placements import ALGORITHMS, place_by, random_rates
+from synergy_experiments.worlds.packet_monitoring import (
     AGGREGATES,
     aggregates_of,
     assignments,
@@ -23,12 +23,13 @@ from synergy_nb.experiments.claims.monitoring import (
     rates_of,
     substreams,
 )
-from synergy_nb.experiments.claims.placements import ALGORITHMS, place_by, random_rates
+from synergy_nb import traces
+from synergy_nb.algorithms.resilience import linearised, place, random_trees
 from synergy_nb.plan import source
 
 
 def reproduced(claim: str, chosen: Mapping[str, Any], **options: Any) -> Result:
-    (result,) = running.reproduce([(find([claim])[0], chosen)], **{"repeat": 1, **options})
+    (result,) = runner.reproduce([(find([claim])[0], chosen)], **{"repeat": 1, **options})
     return result
 
 
@@ -98,7 +99,7 @@ def test_r7_places_with_wrong_statistics_and_measures_with_right_ones() -> None:
     assert found[0.0, "rod"] > found[0.6, "rod"] > found[0.6, "random"]
     assert found[0.1, "rod"] > 0.8 * found[0.0, "rod"]
     assert found[0.0, "random"] == pytest.approx(found[0.6, "random"], rel=1e-9)
-    graph, rng = trees(40, 2, seed=1), np.random.default_rng(2)
+    graph, rng = random_trees(40, 2, seed=1), np.random.default_rng(2)
     wrong = mistaken(graph, 0.3, rng)
     factors = np.array([[one.cost / two.cost, one.selectivity / two.selectivity]  # type: ignore[operator]
                         for one, two in zip(wrong, graph, strict=True)])  # fmt: skip
@@ -108,7 +109,7 @@ def test_r7_places_with_wrong_statistics_and_measures_with_right_ones() -> None:
 
 
 def test_an_algorithm_that_there_is_not_is_refused() -> None:
-    model, rng = linearised(trees(8, 2, seed=1)), np.random.default_rng(1)
+    model, rng = linearised(random_trees(8, 2, seed=1)), np.random.default_rng(1)
     with pytest.raises(ValueError, match="algorithm: 'best'; expected one of rod"):
         place_by("best", model, np.ones(2), random_rates(model, np.ones(2), rng), rng)
 

@@ -7,11 +7,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from synergy_experiments.chapters import find
+from synergy_experiments.chapters.selectivity import executed, monitored
+from synergy_experiments.framework import runner
 from synergy_nb import traces
 from synergy_nb.dataflow.tuples import Batch
 from synergy_nb.demo import inputs
-from synergy_nb.experiments.claims import find, running
-from synergy_nb.experiments.claims.selectivity import executed, monitored
 
 PACKETS = (20.0, 3600.0)
 
@@ -40,7 +41,7 @@ def test_tuples_are_those_of_the_query() -> None:
 def test_without_traces_numbers_are_not_compared() -> None:
     (claim,) = find(["C12"])
     chosen = {"generated": 1, "rate": 5.0, "duration": 2400.0}
-    (result,) = running.reproduce([(claim, chosen)])
+    (result,) = runner.reproduce([(claim, chosen)])
     verdict = {check.name: check.verdict for check in result.checks}
     assert [each for name, each in verdict.items() if name.startswith("traffic")] == ["not comparable"] * 3
     assert verdict["count gives one tuple a window"] == "holds"
@@ -50,7 +51,7 @@ def test_a_trace_of_the_user_is_compared(tmp_path: Path) -> None:
     lines = [f"{second}.5 {second % 7} {second % 3} 1024 80 {(second % 5) * 100}" for second in range(3000)]
     (tmp_path / "mine.tcp").write_text("\n".join(lines) + "\n")
     (claim,) = find(["C12"])
-    (result,) = running.reproduce([(claim, {"traces": (str(tmp_path / "mine.tcp"),)})])
+    (result,) = runner.reproduce([(claim, {"traces": (str(tmp_path / "mine.tcp"),)})])
     assert {row.algorithm for row in result.rows} == {"mine.tcp", "mean of traces"}
     filtered = next(row for row in result.rows if row[:3] == ("filter", "mine.tcp", "tuples"))
     assert filtered.value == 0.8

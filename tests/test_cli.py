@@ -19,13 +19,13 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-import synergy_nb.experiments
+import synergy_experiments
 from synergy_nb import NotAdmitted, Plan, __version__, source
 from synergy_nb.cli import doctor
 from synergy_nb.cli.commands import app
 from synergy_nb.cli.doctor import Finding
-from synergy_nb.cli.doors import running
-from synergy_nb.explanation import Explanation
+from synergy_nb.cli.input_checks import running
+from synergy_nb.reporting.explanation import Explanation
 from tests.waiting import DEADLINE
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -168,7 +168,7 @@ def test_files_that_hold_no_plan(folder: Path, what: str) -> None:
 @pytest.fixture
 def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Starting anything fails the test."""
-    from synergy_nb.runtime import cluster
+    from synergy_nb.runtime.client import cluster
 
     def start(*_: object, **__: object) -> None:
         raise AssertionError("something was started")
@@ -305,8 +305,8 @@ def measurements(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     module: Any = ModuleType("bench")
     module.NAMES = ("ready", "hop")
     module.run = run
-    monkeypatch.setitem(sys.modules, "synergy_nb.experiments.bench", module)
-    monkeypatch.setattr(synergy_nb.experiments, "bench", module, raising=False)
+    monkeypatch.setitem(sys.modules, "synergy_experiments.bench.suite", module)
+    monkeypatch.setattr(synergy_experiments, "bench", module, raising=False)
     return module  # type: ignore[no-any-return]
 
 
@@ -443,7 +443,7 @@ def test_peers_stay_up_for_others_until_they_are_told_to_end(
 
 
 def test_a_scheduler_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    from synergy_nb.runtime import starting
+    from synergy_nb.runtime.process import starting
 
     closed: list[bool] = []
 

@@ -30,11 +30,12 @@ from synergy_nb import (
 from synergy_nb.dataflow.tuples import Batch, decode
 from synergy_nb.events import ApplicationEnded, ComponentDeployed, SinkMeasured
 from synergy_nb.lifecycle import requests
-from synergy_nb.runtime import deliveries, service
-from synergy_nb.runtime.client import AsyncCluster
-from synergy_nb.runtime.host import Host
-from synergy_nb.runtime.plugin import runtime_of
-from synergy_nb.runtime.requests import Fetch, Fetched, pack, unpack
+from synergy_nb.runtime.client.async_cluster import AsyncCluster
+from synergy_nb.runtime.data import deliveries
+from synergy_nb.runtime.data.host import Host
+from synergy_nb.runtime.process import service
+from synergy_nb.runtime.process.plugin import runtime_of
+from synergy_nb.runtime.process.requests import Fetch, Fetched, pack, unpack
 from tests.waiting import DEADLINE
 
 EPOCH = dt.datetime(2026, 1, 1)  # noqa: DTZ001 - event times carry no zone

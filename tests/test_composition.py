@@ -11,6 +11,8 @@ from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.algorithms.composition.adaptive import History, adapted
 from synergy_nb.algorithms.composition.messages import Probe, ProbedRequest, Release, encode_request
 from synergy_nb.assembly import PeerConfig, SynergyPeer
+from synergy_nb.control.graph import Hop, Roles
+from synergy_nb.control.peer import Effect, Instruct, Record, Send
 from synergy_nb.dataflow.streams.deployments import Deployment
 from synergy_nb.events import (
     GraphEvaluated,
@@ -22,12 +24,10 @@ from synergy_nb.events import (
     ProbeDropped,
     ProbingEnded,
 )
-from synergy_nb.explanation import Explanation
-from synergy_nb.graph import Hop, Roles
 from synergy_nb.lifecycle.messages import Confirm, Graph
-from synergy_nb.peer import Effect, Instruct, Record, Send
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.catalogue import ALL_COMPONENTS
+from synergy_nb.reporting.explanation import Explanation
 from tests.simulated import Ring
 
 

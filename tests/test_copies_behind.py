@@ -8,8 +8,8 @@ import pytest
 
 from synergy_nb.dataflow.streams.deployments import Role
 from synergy_nb.events import CopiesBehind
-from synergy_nb.explanation import Explanation
 from synergy_nb.lifecycle.messages import Behind
+from synergy_nb.reporting.explanation import Explanation
 from tests.simulated import Ring
 from tests.test_moving import Movers, lost, move, roles, running, where
 from tests.test_takeover import at, established, stopped

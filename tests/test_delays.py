@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from synergy_nb.delays import refused_delay
 from synergy_nb.events import Event, GraphEvaluated, ProbeAccepted, ProbeDropped, RequestSubmitted
-from synergy_nb.explanation import Explanation
 from synergy_nb.plan import Plan, source
+from synergy_nb.reporting.explanation import Explanation
+from synergy_nb.reporting.refused_delays import refused_delay
 
 NAMES = {"a": "peer-1", "b": "peer-2"}
 MEASURED = {

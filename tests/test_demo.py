@@ -23,8 +23,8 @@ from synergy_nb.demo import inputs, job, oracle
 from synergy_nb.demo.inputs import Input
 from synergy_nb.demo.page import busiest
 from synergy_nb.events import GraphSelected
-from synergy_nb.explanation import Explanation
-from synergy_nb.traces import tracefiles
+from synergy_nb.reporting.explanation import Explanation
+from synergy_nb.traces import trace_files
 
 KEYS = {"input", "placement", "rows", "rows_sample", "check", "qos", "tuples_per_s", "peers", "setup_s"}
 START = datetime(1995, 8, 22, 23, 50, tzinfo=UTC)
@@ -172,7 +172,7 @@ def test_a_log_that_is_not_utf_8(tmp_path: Path) -> None:
     ncsa(tmp_path / "access_log", made)
     given = inputs.choose(tmp_path / "access_log")
     assert (given.format, given.where, given.value) == ("ncsa", "status = 200", "sum(bytes)")
-    table = tracefiles.load(tmp_path / "access_log").table.filter(pl.col("status") == 200)
+    table = trace_files.load(tmp_path / "access_log").table.filter(pl.col("status") == 200)
     columns = table.select("time", "host", "directory", "bytes").rows()
     assert rows_of(given) == top([(time.replace(tzinfo=UTC), *rest) for time, *rest in columns])
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from synergy_nb.control.peer import Peer, Send, key_of
 from synergy_nb.overlay.directory import Directory, Entry, EntryCopy
-from synergy_nb.overlay.entries import HELD_FRACTION, Store
-from synergy_nb.overlay.keeper import Copies, Found, Lookup
+from synergy_nb.overlay.directory_entries import HELD_FRACTION, Store
+from synergy_nb.overlay.directory_roots import Copies, Found, Lookup
 from synergy_nb.overlay.pastry import Pastry
-from synergy_nb.peer import Peer, Send, key_of
 from tests.overlay_world import World
 
 NAMES = [f"op{number}" for number in range(10)]

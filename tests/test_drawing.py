@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synergy_nb.drawing import STATES, Node, svg, text
-from synergy_nb.layout import layered
+from synergy_nb.drawing.graphs import STATES, Node, svg, text
+from synergy_nb.drawing.layout import layered
 from tests.example_plans import figure_2_6, monitoring
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -10,13 +10,13 @@ import pytest
 from spark_stream.supported import supported
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.dataflow.streams.deployments import Deployment
-from synergy_nb.explanation import Explanation
-from synergy_nb.lifecycle.engines import Offer, choose
+from synergy_nb.lifecycle.engine_choice import Offer, choose
 from synergy_nb.lifecycle.messages import SessionConfig
 from synergy_nb.plan import Plan, PlanError, source
 from synergy_nb.plan.builder import Stream
 from synergy_nb.plan.catalogue import ALL_COMPONENTS
-from synergy_nb.plan.parts import PART, Profile, cones, pace, parts_of, place, profiled
+from synergy_nb.plan.spark_parts import PART, Profile, cones, pace, parts_of, place, profiled
+from synergy_nb.reporting.explanation import Explanation
 from tests.simulated import Ring
 
 WITH_SPARK = (*ALL_COMPONENTS, PART)

@@ -12,9 +12,9 @@ from IPython.core.interactiveshell import InteractiveShell
 from synergy_nb import errors
 from synergy_nb.errors import FULL, SynergyError, brief, door
 from synergy_nb.plan import source
-from synergy_nb.runtime.application import AsyncApplication
-from synergy_nb.runtime.cluster import _Loop
-from synergy_nb.runtime.requests import ApplicationState, ClusterError, NotAdmitted
+from synergy_nb.runtime.client.async_application import AsyncApplication
+from synergy_nb.runtime.client.cluster import _Loop
+from synergy_nb.runtime.process.requests import ApplicationState, ClusterError, NotAdmitted
 
 MESSAGE = "filter: no peer has room"
 

@@ -30,9 +30,9 @@ from synergy_nb.events import (
     encode_events,
 )
 from synergy_nb.events.table import Events
-from synergy_nb.facts import Facts
-from synergy_nb.troubles import SENTENCES, gathered
-from synergy_nb.widgets.series import Readings
+from synergy_nb.reporting.facts import Facts
+from synergy_nb.reporting.troubles import SENTENCES, gathered
+from synergy_nb.widgets.journal_series import Readings
 
 PACKAGE = Path(synergy_nb.events.__file__).parent.parent
 PRODUCT = [kind for kind in declared() if kind.__module__.startswith("synergy_nb.")]

@@ -22,8 +22,8 @@ from synergy_nb.events import (
     SparkDied,
     SparkFailed,
 )
-from synergy_nb.explanation import Explanation
-from synergy_nb.troubles import trouble
+from synergy_nb.reporting.explanation import Explanation
+from synergy_nb.reporting.troubles import trouble
 
 A, B, C = "tcp://10.0.0.1:1", "tcp://10.0.0.2:1", "tcp://10.0.0.3:1"
 NAMES = {A: "peer-1", B: "peer-2", C: "peer-3"}

@@ -16,8 +16,8 @@ from polars.testing import assert_frame_equal
 from synergy_nb import Cluster, ClusterError, Feed, FeedError, NotAdmitted, PlanError, connect_cluster, source
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.events import LateRows
-from synergy_nb.runtime.feeds import BATCH_ROWS, check_rows, items, supply
-from synergy_nb.runtime.rows import RowReader
+from synergy_nb.runtime.client.feeds import BATCH_ROWS, check_rows, items, supply
+from synergy_nb.runtime.data.rows import RowReader
 from tests.waiting import DEADLINE
 
 COLUMNS = {"v": "int"}

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synergy_nb.queueing import Work, jackson, md1, mg1, mm1, pooled, tandem_tail, tandem_time, time_quantile
-from synergy_nb.simulator.applications import Application, Arrivals, Component, Service
+from synergy_nb.models.queueing import Work, jackson, md1, mg1, mm1, pooled, tandem_tail, tandem_time, time_quantile
 from synergy_nb.simulator.flow import Flow
+from synergy_nb.simulator.flow_applications import Application, Arrivals, Component, Service
 from synergy_nb.simulator.kernel import Uniform
 from tests.slow_flow import OUTSIDE, chain
 

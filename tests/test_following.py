@@ -13,11 +13,11 @@ import pytest
 
 from synergy_nb import Cluster, source, start_cluster
 from synergy_nb.events import ApplicationFinished, ApplicationStopped, Event, PeerMeasured, PeerSilent, encode_events
-from synergy_nb.journal import Journal
-from synergy_nb.runtime import following
-from synergy_nb.runtime.following import Follower, follow
-from synergy_nb.runtime.link import LinkDown
-from synergy_nb.runtime.requests import Follow, Followed, pack, unpack
+from synergy_nb.events.journal import Journal
+from synergy_nb.runtime.client import journal_follower
+from synergy_nb.runtime.client.journal_follower import Follower, follow
+from synergy_nb.runtime.process.requests import Follow, Followed, pack, unpack
+from synergy_nb.runtime.transport.link import LinkDown
 from tests.waiting import DEADLINE, turns, until
 
 
@@ -315,4 +315,4 @@ def test_a_killed_peer_is_told() -> None:
         heard(follower, lambda events: any((e.kind, e.subject) == ("peer_silent", address) for e in events))
         heard(follower, lambda events: any((e.kind, e.subject) == ("peer_declared_dead", address) for e in events))
         stay()
-    assert following.EVERY <= 0.2
+    assert journal_follower.EVERY <= 0.2

@@ -14,10 +14,10 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from synergy_nb import Feed, FeedError, plan, source
-from synergy_nb.plan import frames
+from synergy_nb.plan import data_frames
 from synergy_nb.plan.operators.sources import DEFAULT_RATE, TIME_NAMES
-from synergy_nb.runtime.feeds import check_rows
-from synergy_nb.runtime.rows import RowReader
+from synergy_nb.runtime.client.feeds import check_rows
+from synergy_nb.runtime.data.rows import RowReader
 
 EPOCH = dt.datetime(2026, 1, 1)  # noqa: DTZ001 - event times carry no zone
 TABLE = pl.DataFrame({"time": [EPOCH, EPOCH + dt.timedelta(seconds=1)], "user": ["ann", None], "amount": [1.5, None]})
@@ -253,5 +253,5 @@ def test_a_table_tells_the_rate_of_its_times(as_text: bool) -> None:
 
 @pytest.mark.parametrize("column", [pd.Series([1.0]), pl.Series([1.0]), pa.array([1.0])])
 def test_a_single_column_is_no_table(column: Any) -> None:
-    with pytest.raises(frames.FrameError, match=r"source: a \w+, which is one column; expected a table"):
+    with pytest.raises(data_frames.FrameError, match=r"source: a \w+, which is one column; expected a table"):
         source(column)

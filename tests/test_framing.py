@@ -11,9 +11,9 @@ import msgspec
 import pytest
 from tornado.iostream import IOStream
 
-from synergy_nb.runtime.framing import LENGTH, FramedComm, framed
-from synergy_nb.runtime.listening import WrongLength
-from synergy_nb.runtime.wire import Limits
+from synergy_nb.runtime.transport.framing import LENGTH, FramedComm, framed
+from synergy_nb.runtime.transport.listening import WrongLength
+from synergy_nb.runtime.transport.wire import Limits
 
 
 class StreamComm:

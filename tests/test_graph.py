@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synergy_nb.graph import ComponentGraph, Hop, merge
-from synergy_nb.ledger import Ledger
+from synergy_nb.control.graph import ComponentGraph, Hop, merge
+from synergy_nb.control.ledger import Ledger
 from synergy_nb.plan import Plan, plan, source
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import polars as pl
 import pytest
 
-from synergy_nb import ledger as ledgers
-from synergy_nb.changepoints import RateChanges
+from synergy_nb.control import ledger as ledgers
+from synergy_nb.control.ledger import Ledger
+from synergy_nb.control.peer import Message, Peer
 from synergy_nb.events import ProbeAccepted
-from synergy_nb.ledger import Ledger
 from synergy_nb.lifecycle import impact, messages
-from synergy_nb.peer import Message, Peer
+from synergy_nb.models.change_points import RateChanges
 from synergy_nb.plan import Plan, source
 from synergy_nb.traces.packets import Parameters, tables
 from tests.simulated import Ring

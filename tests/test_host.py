@@ -22,10 +22,10 @@ from synergy_nb.dataflow.streams.values import ORIGIN, Output, Point, Reader, ch
 from synergy_nb.dataflow.streams.wire import encode as encode_frame
 from synergy_nb.dataflow.tuples import Batch, Item, Punctuation, decode, encode
 from synergy_nb.plan import source
-from synergy_nb.runtime import instances, streamdriver
-from synergy_nb.runtime.sinks import Portion
-from synergy_nb.runtime.sources import Stream
-from synergy_nb.runtime.streamdriver import STREAM
+from synergy_nb.runtime.data import instances, stream_driver
+from synergy_nb.runtime.data.sinks import Portion
+from synergy_nb.runtime.data.sources import Stream
+from synergy_nb.runtime.data.stream_driver import STREAM
 from tests.two_hosts import Pair, deployment, fetched, numbers, play, reading, table, trace
 from tests.waiting import DEADLINE, turns, until
 
@@ -129,7 +129,7 @@ def test_light_items_stay_on_the_loops_thread_and_heavy_ones_do_not(monkeypatch:
         return logic
 
     monkeypatch.setattr(instances, "create", create)
-    monkeypatch.setattr(streamdriver, "LIGHT_SECONDS", 10.0)
+    monkeypatch.setattr(stream_driver, "LIGHT_SECONDS", 10.0)
 
     async def scenario(rows: int) -> None:
         narrow = {"limits": Limits(4000)} if rows == 10 else {}  # however many wait, few of them go together

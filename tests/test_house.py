@@ -22,21 +22,27 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "synergy_nb"
 SPARK = "spark_stream"  # the data path on Spark: a package of its own, and a layer of the same house
+EXPERIMENTS = "synergy_experiments"  # the papers' experiments and all that is measured: likewise, at the top
+OURS = (PACKAGE, SPARK, EXPERIMENTS)
 
-# From the bottom up. A module may import its own layer (with the exceptions below) and the layers under it. What is
-# not named here is at the bottom, beside plan, graph, journal and queueing, and may import nothing of the others.
+# From the bottom up. A module may import its own layer (with the exceptions below) and the layers under it.
 LAYERS = (
+    ("errors", "drawing"),
+    ("plan",),
+    ("models",),
+    ("events",),
+    ("reporting",),
     ("dataflow",),
     ("traces",),
     (SPARK,),
-    ("peer",),
+    ("control",),
     ("overlay",),
     ("lifecycle",),
     ("algorithms",),
-    ("assembly", "placements"),
+    ("assembly",),
     ("widgets", "simulator", "runtime"),
     ("watching",),
-    ("cli", "demo", "experiments", "__init__", "__main__"),
+    (EXPERIMENTS, "cli", "demo", "__init__", "__main__"),
 )
 LEVEL = {part: level for level, layer in enumerate(LAYERS, start=1) for part in layer}
 DRIVERS = LEVEL["runtime"]
@@ -44,7 +50,7 @@ TOP = LEVEL["cli"]
 
 # Of the runtime, what may know Dask: the plugin on a worker, the bounds of its ports, the processes that hold workers,
 # and what starts or joins
-DASK_DOORS = {"plugin", "listening", "processes", "starting"}
+DASK_DOORS = {("process", "plugin"), ("process", "processes"), ("process", "starting"), ("transport", "listening")}
 DASK = {"dask", "distributed"}
 OUTSIDE_WORLD = {"asyncio", "socket", "selectors", "ssl", "time", "tornado"} | DASK
 GLOBAL_RANDOMNESS = {"secrets", "uuid.uuid1", "uuid.uuid4", "os.urandom", "os.getrandom"}
@@ -59,7 +65,7 @@ SEEDED_RANDOMNESS = {
     "default_rng",
 }
 # Only the data path on Spark knows PySpark; who knows the data path on Spark: the runtime's one door to it, and the top
-SPARK_DOORS = {("runtime", "spark"), ("runtime", "sparkpart")}
+SPARK_DOORS = {("runtime", "data", "spark_servers"), ("runtime", "data", "spark_part")}
 CLOCKS = re.compile(r"(datetime\.)*(datetime\.(now|utcnow|today)|date\.today)")
 
 LONGEST_MODULE = 500  # lines
@@ -117,10 +123,7 @@ class Module:
                     base = ".".join([*here[: len(here) - node.level + self.is_package], *([base] if base else [])])
                 for alias in node.names:
                     name = f"{base}.{alias.name}"
-                    ours = base.partition(".")[0] in {
-                        PACKAGE,
-                        SPARK,
-                    }  # then it is known whether b is a module or in one
+                    ours = base.partition(".")[0] in OURS  # then it is known whether b is a module or in one
                     yield node.lineno, base if ours and name not in NAMES else name
 
     def _uses(self) -> Iterator[tuple[int, str]]:
@@ -144,7 +147,7 @@ class Module:
 
 def _place(name: str) -> tuple[str, ...]:
     names = name.split(".")
-    return tuple(names if names[0] == SPARK else names[1:]) or ("__init__",)
+    return tuple(names[1:] if names[0] == PACKAGE else names) or ("__init__",)
 
 
 def _dotted(node: ast.AST) -> str | None:
@@ -165,7 +168,7 @@ def _read(folder: Path) -> list[Module]:
     return modules
 
 
-MODULES = [*_read(ROOT / PACKAGE), *_read(ROOT / SPARK)]
+MODULES = [module for name in OURS for module in _read(ROOT / name)]
 NAMES = {module.name for module in MODULES}
 
 
@@ -175,8 +178,14 @@ NAMES = {module.name for module in MODULES}
 def _ours(module: Module) -> Iterator[tuple[int, tuple[str, ...]]]:
     """Line and place in the house of what ``module`` imports from it."""
     for line, name in module.imports:
-        if name.partition(".")[0] in {PACKAGE, SPARK}:
+        if name.partition(".")[0] in OURS:
             yield line, _place(name)
+
+
+def is_in_a_room(module: Module) -> Iterator[str]:
+    """Every module is in a room that has its place in the order of imports."""
+    if module.parts[0] not in LEVEL:
+        yield f"{module.parts[0]!r} is none of {', '.join(LEVEL)}"
 
 
 def imports_point_down(module: Module) -> Iterator[str]:
@@ -238,21 +247,21 @@ def only_seeded_randomness(module: Module) -> Iterator[str]:
 
 def few_doors_to_dask(module: Module) -> Iterator[str]:
     """Only named modules of the runtime import Dask."""
-    if module.parts[0] == "runtime" and len(module.parts) == 2 and module.parts[1] in DASK_DOORS:
+    if module.parts[0] == "runtime" and module.parts[1:] in DASK_DOORS:
         return
     for line, name in module.imports:
         if name.partition(".")[0] in DASK:
-            yield f"line {line}: imports {name}; the doors to Dask are runtime/{{{','.join(sorted(DASK_DOORS))}}}"
+            yield f"line {line}: imports {name}; the doors to Dask are {sorted('/'.join(door) for door in DASK_DOORS)}"
 
 
 def few_doors_to_spark(module: Module) -> Iterator[str]:
     """Only the data path on Spark, and what measures beside plain Spark, imports PySpark; few import that data path."""
     for line, name in module.imports:
         first = name.partition(".")[0]
-        if first == "pyspark" and module.parts[0] not in {SPARK, "experiments"}:
+        if first == "pyspark" and module.parts[0] not in {SPARK, EXPERIMENTS}:
             yield f"line {line}: imports {name}; PySpark is for {SPARK}"
-        if first == SPARK and module.parts[0] != SPARK and module.level < TOP and module.parts[:2] not in SPARK_DOORS:
-            yield f"line {line}: imports {name}; the doors to {SPARK} are runtime/{{spark,sparkpart}}"
+        if first == SPARK and module.parts[0] != SPARK and module.level < TOP and module.parts[:3] not in SPARK_DOORS:
+            yield f"line {line}: imports {name}; the doors to {SPARK} are runtime/data/{{spark_servers,spark_part}}"
 
 
 @cache
@@ -268,7 +277,7 @@ def imports_are_declared(module: Module) -> Iterator[str]:
     """What is imported is the standard library's, our own, or declared in pyproject.toml rather than there by luck."""
     for line, name in module.imports:
         first = name.partition(".")[0]
-        if first not in sys.stdlib_module_names | _declared() | {PACKAGE, SPARK}:
+        if first not in sys.stdlib_module_names | _declared() | set(OURS):
             yield f"line {line}: imports {name}, which pyproject.toml does not declare"
 
 
@@ -367,6 +376,7 @@ def parameters_name_things(module: Module) -> Iterator[str]:
 
 
 RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
+    is_in_a_room,
     imports_point_down,
     drivers_stand_apart,
     algorithms_stand_alone,
@@ -390,7 +400,9 @@ def test_every_module_keeps_the_rule(rule: Callable[[Module], Iterator[str]]) ->
     assert not broken, f"{rule.__doc__}\n" + "\n".join(broken)
 
 
-@pytest.mark.parametrize("source", ["from synergy_nb.overlay import pastry", "import synergy_nb.runtime.spark"])
+@pytest.mark.parametrize(
+    "source", ["from synergy_nb.overlay import pastry", "import synergy_nb.runtime.data.spark_servers"]
+)
 def test_the_data_path_on_spark_knows_no_peer(source: str) -> None:
     module = Module(f"{SPARK}.session", source)
     assert list(imports_point_down(module))
@@ -416,9 +428,10 @@ def test_tests_never_sleep() -> None:
 @pytest.mark.parametrize(
     ("rule", "name", "source"),
     [
-        (imports_point_down, "peer", "from synergy_nb.overlay import pastry"),
-        (imports_point_down, "plan", "def f():\n    from .peer import Peer"),
-        (imports_point_down, "journal", "import synergy_nb.runtime.link as link"),
+        (is_in_a_room, "sharing", ""),
+        (imports_point_down, "control.peer", "from synergy_nb.overlay import pastry"),
+        (imports_point_down, "plan.builder", "def f():\n    from ..control.peer import Peer"),
+        (imports_point_down, "events.journal", "import synergy_nb.runtime.transport.link as link"),
         (imports_point_down, "overlay.pastry", "from ..algorithms import composition"),
         (imports_point_down, "dataflow.tuples", "from synergy_nb import source"),
         (drivers_stand_apart, "runtime.host", "from synergy_nb.simulator.kernel import World"),
@@ -433,7 +446,7 @@ def test_tests_never_sleep() -> None:
         (few_doors_to_dask, "runtime.host", "import distributed"),
         (few_doors_to_dask, "cli", "from dask import config"),
         (few_doors_to_spark, "runtime.host", "import spark_stream.session"),
-        (few_doors_to_spark, "runtime.spark", "from pyspark.sql import functions"),
+        (few_doors_to_spark, "runtime.data.spark_servers", "from pyspark.sql import functions"),
         (imports_are_declared, "plan", "import left_pad"),
         (of_a_readable_size, "plan", "\n" * (LONGEST_MODULE + 1)),
         (names_say_something, "overlay.ring_utils", ""),
@@ -460,12 +473,12 @@ def test_a_broken_rule_is_found(rule: Callable[[Module], Iterator[str]], name: s
         (no_outside_world, "runtime.host", "import asyncio"),
         (only_seeded_randomness, "traces", "import numpy as np\nnp.random.default_rng(3)"),
         (only_seeded_randomness, "traces", "import random\nrandom.Random(3).random()"),
-        (few_doors_to_dask, "runtime.starting", "import distributed"),
-        (few_doors_to_spark, "runtime.spark", "from spark_stream import session"),
+        (few_doors_to_dask, "runtime.process.starting", "import distributed"),
+        (few_doors_to_spark, "runtime.data.spark_servers", "from spark_stream import session"),
         (few_doors_to_spark, "cli.doctor", "from spark_stream import java"),
         (imports_are_declared, "plan", "import yaml, polars as pl\nfrom collections.abc import Iterator"),
         (names_say_something, "overlay.ring", "class Commonality: ..."),
-        (finished, "sql", "kind = 'place" + "holder'"),
+        (finished, "plan.sql", "kind = 'place" + "holder'"),
         (documented, "plan", "'''Doc.'''\ndef _inner(): ..."),
     ],
 )

@@ -7,10 +7,10 @@ import pytest
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.events import ProbeDropped
-from synergy_nb.explanation import Explanation
+from synergy_nb.models.projection import ProjectionConfig
+from synergy_nb.models.signatures import Segment
 from synergy_nb.plan import Plan, source
-from synergy_nb.projection import ProjectionConfig
-from synergy_nb.signatures import Segment
+from synergy_nb.reporting.explanation import Explanation
 from tests.simulated import Ring
 
 WORKERS = ("delay", "sink")

@@ -10,11 +10,11 @@ from math import ceil, log2
 import pytest
 
 from synergy_nb.assembly import PeerConfig, SynergyPeer
-from synergy_nb.overlay.waves import Waves
-from synergy_nb.runtime.joining import form_ring
-from synergy_nb.runtime.progress import Patience, Progress
-from synergy_nb.runtime.requests import ClusterError, Hosts, Join, Joined, Where, pack, unpack
-from synergy_nb.runtime.wire import LinkDown
+from synergy_nb.overlay.join_waves import Waves
+from synergy_nb.runtime.client.progress import Patience, Progress
+from synergy_nb.runtime.process.requests import ClusterError, Hosts, Join, Joined, Where, pack, unpack
+from synergy_nb.runtime.process.ring_joining import form_ring
+from synergy_nb.runtime.transport.wire import LinkDown
 from synergy_nb.simulator.kernel import Simulation, Uniform
 
 HOP = 0.01  # seconds that a message takes at most

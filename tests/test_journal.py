@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from synergy_nb.events import ComponentMeasurements, Event, PeerMeasured
-from synergy_nb.journal import Journal
+from synergy_nb.events.journal import Journal
 
 
 class Counted(Event, frozen=True, gc=False):

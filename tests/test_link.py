@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from synergy_nb.runtime.link import HANDLER, PROTOCOL_VERSION, Limits, LinkDown, LinkFull, Links, RemoteError
-from synergy_nb.runtime.widearea import WideArea
+from synergy_nb.runtime.transport.link import HANDLER, PROTOCOL_VERSION, Limits, LinkDown, LinkFull, Links, RemoteError
+from synergy_nb.runtime.transport.wide_area import WideArea
 from tests.memory_comm import MemoryComm, Net, pair, run
 from tests.waiting import turns, until
 

@@ -21,11 +21,11 @@ from distributed.protocol.serialize import to_serialize
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synergy_nb.runtime import listening
-from synergy_nb.runtime.framing import LENGTH
-from synergy_nb.runtime.link import Limits, LinkFull, RemoteError
-from synergy_nb.runtime.listening import BoundedComm, Bounds, WrongLength, _taken_apart, bound
-from synergy_nb.runtime.plugin import client_links, install, runtime_of
+from synergy_nb.runtime.process.plugin import client_links, install, runtime_of
+from synergy_nb.runtime.transport import listening
+from synergy_nb.runtime.transport.framing import LENGTH
+from synergy_nb.runtime.transport.link import Limits, LinkFull, RemoteError
+from synergy_nb.runtime.transport.listening import BoundedComm, Bounds, WrongLength, _taken_apart, bound
 from tests.memory_comm import Net, run
 from tests.test_plugin import FACTORY, certificates, event
 from tests.waiting import DEADLINE, until

@@ -5,7 +5,7 @@ from __future__ import annotations
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.events import GraphEvaluated, GraphSelected, ProbeAccepted
-from synergy_nb.overlay.load import FREE, level
+from synergy_nb.overlay.load_levels import FREE, level
 from synergy_nb.plan import source
 from tests.simulated import Ring
 from tests.test_composition import chain

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synergy_nb.dataflow.measures import DelayHistogram, Rate
+from synergy_nb.dataflow.meters import DelayHistogram, Rate
 from tests.stream_bench import Bench, work_of
 
 

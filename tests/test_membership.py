@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from synergy_nb.control.peer import Effect, Message, Peer, Send
 from synergy_nb.overlay.gossip import ALIVE, DEAD, LEFT, SUSPECT, Gossip, News, Ping, PingAck, PingFor, PingForAck
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.pastry import Pastry
-from synergy_nb.peer import Effect, Message, Peer, Send
 from tests.overlay_world import World
 
 

@@ -12,15 +12,15 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from synergy_nb.dataflow.memory import Memory, MemoryExceeded, Share
+from synergy_nb.dataflow.memory_shares import Memory, MemoryExceeded, Share
 from synergy_nb.dataflow.operators import OperatorLogic
 from synergy_nb.dataflow.operators import create as create_logic
 from synergy_nb.dataflow.streams.log import Limits
 from synergy_nb.dataflow.tuples import END, TYPES, Batch, Item, Punctuation, encode
 from synergy_nb.plan import Plan, PlanError, Stream, plan, source
-from synergy_nb.plan.memory import check_memory, kept
-from synergy_nb.runtime import instances
-from synergy_nb.runtime.starting import start_cluster
+from synergy_nb.plan.memory_estimates import check_memory, kept
+from synergy_nb.runtime.data import instances
+from synergy_nb.runtime.process.starting import start_cluster
 from tests.feeding import fresh, rows_of
 from tests.two_hosts import Pair, numbers, play, reading, trace
 from tests.waiting import until

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from synergy_nb.runtime import monitor
-from synergy_nb.runtime.monitor import Counters, Row, parse_proc, read_counters, sample
+from synergy_nb.runtime.process import machine_monitor
+from synergy_nb.runtime.process.machine_monitor import Counters, Row, parse_proc, read_counters, sample
 
 STAT = """\
 cpu  100 20 30 800 50 6 4 10 70 5
@@ -78,7 +78,7 @@ def test_this_machine() -> None:
 
 def test_machines_without_proc_are_read_by_psutil(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     expected = read_counters()
-    monkeypatch.setattr(monitor, "PROC", (str(tmp_path / "none"),))
+    monkeypatch.setattr(machine_monitor, "PROC", (str(tmp_path / "none"),))
     found = read_counters()
     assert found.cores >= 1
     if sys.platform == "linux":

@@ -9,15 +9,15 @@ import random
 import pytest
 
 from synergy_nb.assembly import PeerConfig
+from synergy_nb.control.graph import ComponentGraph, Hop
+from synergy_nb.control.peer import Message
 from synergy_nb.dataflow.streams.deployments import Deployment, Role
 from synergy_nb.events import ComponentMoved, MoveBegun, MoveGivenUp
-from synergy_nb.explanation import Explanation
-from synergy_nb.graph import ComponentGraph, Hop
-from synergy_nb.lifecycle.engines import Offer
+from synergy_nb.lifecycle.engine_choice import Offer
 from synergy_nb.lifecycle.messages import Feedback, Follow, Followed, Measured, Moved, SessionConfig
-from synergy_nb.peer import Message
 from synergy_nb.plan import Plan, source
-from synergy_nb.plan.parts import place
+from synergy_nb.plan.spark_parts import place
+from synergy_nb.reporting.explanation import Explanation
 from tests.simulated import Ring
 
 PEERS = {"source": "peer-1", "o0": "peer-2", "o1": "peer-3", "sink": "peer-0"}

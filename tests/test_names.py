@@ -16,10 +16,10 @@ from synergy_nb.dataflow.streams.frames import Data, Frame, Subscribe, Unsubscri
 from synergy_nb.dataflow.streams.log import Limits
 from synergy_nb.dataflow.streams.values import ORIGIN, Output, Reader
 from synergy_nb.dataflow.streams.wire import decode, encode
-from synergy_nb.explanation import Explanation
 from synergy_nb.plan import Operator, Plan, PlanError, source
 from synergy_nb.plan.naming import is_id, is_name, suggested_id
-from synergy_nb.widgets.qosview import QoSView
+from synergy_nb.reporting.explanation import Explanation
+from synergy_nb.widgets.qos_view import QoSView
 from synergy_nb.widgets.report import report
 from tests.qos_story import NAMES, story, top_pairs
 from tests.test_backups import BACKED, Hosts, undisturbed, windowed

@@ -10,7 +10,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from synergy_nb.delaymatrix import one_way, read_rtt
+from synergy_nb.models.delay_matrix import one_way, read_rtt
 from synergy_nb.simulator import network
 from synergy_nb.simulator.kernel import Simulation
 from synergy_nb.simulator.network import ACCESS, CAPACITIES, Topology, TransitStub, measured, of_topohub, transit_stub
@@ -118,7 +118,7 @@ def test_a_published_network() -> None:
 
 
 def test_messages_take_their_time_in_the_simulator() -> None:
-    from synergy_nb.peer import Message, Peer, Protocol
+    from synergy_nb.control.peer import Message, Peer, Protocol
 
     class Hello(Message, frozen=True):
         pass

@@ -10,8 +10,8 @@ import pytest
 
 from synergy_nb import start_cluster
 from synergy_nb.events import Event, HandlerFailed, LinkBroken, LinkClosed, MessageOutdated, decode_events
-from synergy_nb.runtime.link import LinkFull
-from synergy_nb.runtime.notices import AGAIN, CHANNEL, GATHERED, MOST, Notices, Teller
+from synergy_nb.runtime.client.error_notices import AGAIN, CHANNEL, GATHERED, MOST, Notices, Teller
+from synergy_nb.runtime.transport.link import LinkFull
 from tests.waiting import DEADLINE
 
 NAMES = {f"tcp://10.0.0.{number}:1": f"peer-{number}" for number in range(1, 10)}

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from synergy_nb.dataflow.logic import Saved
-from synergy_nb.dataflow.memory import Memory, MemoryExceeded
+from synergy_nb.dataflow.memory_shares import Memory, MemoryExceeded
 from synergy_nb.dataflow.operators import aggregates, kinds
 from synergy_nb.dataflow.operators.base import OperatorLogic
 from synergy_nb.dataflow.tuples import END, Batch, Punctuation, decode_table, encode, encode_table

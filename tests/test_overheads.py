@@ -10,18 +10,18 @@ import random
 import numpy as np
 import pytest
 
+from synergy_experiments.bench.answers import LONGEST, SHORTEST, Answer, over_all_limits, summarised
 from synergy_nb.algorithms.composition import CompositionConfig
-from synergy_nb.algorithms.composition.pending import failing
+from synergy_nb.algorithms.composition.probe_results import failing
 from synergy_nb.assembly import PeerConfig
+from synergy_nb.control.graph import ComponentGraph, Hop
 from synergy_nb.events import GraphSelected
-from synergy_nb.experiments.answers import LONGEST, SHORTEST, Answer, over_all_limits, summarised
-from synergy_nb.explanation import Explanation
-from synergy_nb.graph import ComponentGraph, Hop
-from synergy_nb.overheads import CORRELATION, HOP, REFERENCE, SOURCE, Overhead, Overheads, together
+from synergy_nb.models.overheads import CORRELATION, HOP, REFERENCE, SOURCE, Overhead, Overheads, together
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.catalogue import KINDS
-from synergy_nb.runtime.calibration import Calibration, specimens
+from synergy_nb.reporting.explanation import Explanation
+from synergy_nb.runtime.process.calibration import Calibration, specimens
 from tests.simulated import Ring
 
 LATE = CompositionConfig(late=0.05)

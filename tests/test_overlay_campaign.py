@@ -9,8 +9,8 @@ import random
 
 import pytest
 
+from synergy_nb.control.peer import key_of
 from synergy_nb.overlay.directory import Entry
-from synergy_nb.peer import key_of
 from tests.overlay_world import World
 
 NAMES = [f"op{number}" for number in range(10)]

@@ -14,9 +14,9 @@ from synergy_nb.plan import Plan, source
 from synergy_nb.plan import catalogue as declared
 from synergy_nb.plan.declaration import Declaration, Example, Parameter
 from synergy_nb.plan.engines import off_spark
+from synergy_nb.plan.parameter_types import COLUMN, integer
 from synergy_nb.plan.schemas import Derivation
-from synergy_nb.plan.values import COLUMN, integer
-from synergy_nb.runtime.calibration import Specimen
+from synergy_nb.runtime.process.calibration import Specimen
 from tests.example_plans import problems_of
 from tests.feeding import through
 

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from synergy_nb.control.peer import Peer, Record, Send, key_of
 from synergy_nb.events import RouteDropped
-from synergy_nb.overlay.assembled import assemble
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.overlay.pastry import JoinRequest, Leaves, Pastry
-from synergy_nb.overlay.recent import Recent
+from synergy_nb.overlay.prebuilt_ring import assemble
+from synergy_nb.overlay.recently_seen import Recent
 from synergy_nb.overlay.ring import MASK, LeafSet, RoutingTable, distance, number_of, place_of, shared_digits
 from synergy_nb.overlay.routing import HOP_LIMIT, QUEUE, RouteAck, Routed
-from synergy_nb.peer import Peer, Record, Send, key_of
 from synergy_nb.simulator.kernel import Simulation, Uniform
 from tests.overlay_world import Doorstep, Parcel, World
 

@@ -11,7 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from synergy_nb.assembly import PeerConfig, SynergyPeer
-from synergy_nb.peer import Codec, MalformedMessage, Message, Peer, Protocol, Record, Send, UnknownMessage, key_of
+from synergy_nb.control.peer import (
+    Codec,
+    MalformedMessage,
+    Message,
+    Peer,
+    Protocol,
+    Record,
+    Send,
+    UnknownMessage,
+    key_of,
+)
 from synergy_nb.simulator.kernel import Simulation, Uniform
 
 

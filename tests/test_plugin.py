@@ -22,12 +22,12 @@ from cryptography.x509.oid import NameOID
 from distributed import Client, LocalCluster, Security, Worker
 from distributed.comm.core import CommClosedError
 
+from synergy_nb.control.peer import Codec, Peer
 from synergy_nb.events import Event, decode_events
-from synergy_nb.peer import Codec, Peer
-from synergy_nb.runtime.driver import PeerRuntime
-from synergy_nb.runtime.link import HANDLER, Limits, LinkDown, RemoteError
-from synergy_nb.runtime.plugin import PLUGIN, SynergyPlugin, client_links, connector, install, runtime_of
-from synergy_nb.runtime.widearea import WideArea
+from synergy_nb.runtime.process.peer_driver import PeerRuntime
+from synergy_nb.runtime.process.plugin import PLUGIN, SynergyPlugin, client_links, connector, install, runtime_of
+from synergy_nb.runtime.transport.link import HANDLER, Limits, LinkDown, RemoteError
+from synergy_nb.runtime.transport.wide_area import WideArea
 from tests import echo_peer
 from tests.echo_peer import Fail, Stranger, Talk
 from tests.memory_comm import Net, run

@@ -19,10 +19,10 @@ import psutil
 import pytest
 from distributed import Client
 
-from synergy_nb.runtime.link import LinkDown, Links
-from synergy_nb.runtime.nursery import Nursery, StartError
-from synergy_nb.runtime.plugin import client_links, install
-from synergy_nb.runtime.processes import QUIET, PeerCluster, start
+from synergy_nb.runtime.process.fork_server import Nursery, StartError
+from synergy_nb.runtime.process.plugin import client_links, install
+from synergy_nb.runtime.process.processes import QUIET, PeerCluster, start
+from synergy_nb.runtime.transport.link import LinkDown, Links
 from tests.test_plugin import certificates
 from tests.waiting import DEADLINE
 
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 def light() -> Nursery:
     """A nursery that has little to import, where it does not matter how long a peer takes to start."""
-    return Nursery.launch(preload=("synergy_nb.runtime.processes",))
+    return Nursery.launch(preload=("synergy_nb.runtime.process.processes",))
 
 
 def gone(pids: list[int], timeout: float = 15.0) -> bool:
@@ -215,7 +215,7 @@ def reports(spec: bytes, report: Callable[[Any], None]) -> None:
 SCRIPT = """
 import sys
 print("the script runs", flush=True)
-from synergy_nb.runtime.processes import start
+from synergy_nb.runtime.process.processes import start
 cluster = start(2, "tests.echo_peer:make")
 nursery = cluster._nursery._process.pid
 print(nursery, *(process.pid for process in cluster.processes.values()), flush=True)

@@ -10,11 +10,11 @@ import pytest
 from distributed import LocalCluster
 
 from synergy_nb import connect_cluster, source
-from synergy_nb.overlay.streams import KEPT
-from synergy_nb.plan.parts import PART
-from synergy_nb.runtime import measuring, service
-from synergy_nb.runtime.plugin import runtime_of
-from synergy_nb.runtime.profiles import SETTLED, Profiles
+from synergy_nb.overlay.published_streams import KEPT
+from synergy_nb.plan.spark_parts import PART
+from synergy_nb.runtime.process import peer_metrics, service
+from synergy_nb.runtime.process.plugin import runtime_of
+from synergy_nb.runtime.process.profiles import SETTLED, Profiles
 from tests.two_hosts import Pair, play, reading, trace
 
 Measured = dict[str, Any]
@@ -113,7 +113,7 @@ def test_what_a_host_measures_is_what_is_told() -> None:
 
 
 def test_a_running_peer_keeps_its_profiles_in_the_directory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measuring, "EVERY", 0.02)
+    monkeypatch.setattr(peer_metrics, "EVERY", 0.02)
     plan = source("packets", rate="5000 tuples/s").filter("bytes > 0").sink("all")
 
     async def main() -> dict[str, Measured]:

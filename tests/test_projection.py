@@ -16,10 +16,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.linalg import expm
 
-from synergy_nb.projection import Application, Local, Profiled, ProjectionConfig, impacts, refused
-from synergy_nb.projectors import PROJECTORS, Traffic, execution, kernel, stay, through
-from synergy_nb.queueing import Work, gg1, mm1, pooled, waiting_time
-from synergy_nb.signatures import Segment, aggregate
+from synergy_nb.models.projection import Application, Local, Profiled, ProjectionConfig, impacts, refused
+from synergy_nb.models.projectors import PROJECTORS, Traffic, execution, kernel, stay, through
+from synergy_nb.models.queueing import Work, gg1, mm1, pooled, waiting_time
+from synergy_nb.models.signatures import Segment, aggregate
 
 Array = npt.NDArray[np.float64]
 MEANS = ("mm1", "mg1", "gg1")

@@ -15,13 +15,13 @@ import pytest
 
 from synergy_nb.algorithms.availability import PlacementConfig
 from synergy_nb.assembly import PeerConfig, SynergyPeer
+from synergy_nb.control.peer import Message, Peer, Protocol, Timer, key_of
 from synergy_nb.events import MessageRefused
 from synergy_nb.overlay.directory import Directory
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.pastry import Pastry
-from synergy_nb.overlay.recent import Latest, Recent
-from synergy_nb.peer import Message, Peer, Protocol, Timer, key_of
+from synergy_nb.overlay.recently_seen import Latest, Recent
 from synergy_nb.plan import source
 from synergy_nb.simulator.kernel import Simulation
 from tests.overlay_world import Parcel, World

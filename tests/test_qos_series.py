@@ -37,12 +37,12 @@ from synergy_nb.events import (
     SessionLeft,
     SinkMeasured,
 )
-from synergy_nb.journal import Journal
-from synergy_nb.states import ENDED, Status
-from synergy_nb.widgets.lines import COARSE, RECENT, Line
-from synergy_nb.widgets.series import REMEMBERED, Readings
-from synergy_nb.widgets.snapshot import text
-from synergy_nb.widgets.standing import shown_peers, standing
+from synergy_nb.events.application_states import ENDED, Status
+from synergy_nb.events.journal import Journal
+from synergy_nb.widgets.journal_series import REMEMBERED, Readings
+from synergy_nb.widgets.line_history import COARSE, RECENT, Line
+from synergy_nb.widgets.static_view import text
+from synergy_nb.widgets.status_text import shown_peers, standing
 from tests.qos_story import NAMES, PEERS, START, measured, qos, story, top_pairs
 
 OF = "top-1/sink"

@@ -27,14 +27,14 @@ from synergy_nb.events import (
     RequestSubmitted,
     SessionExpired,
 )
-from synergy_nb.explanation import Explanation
-from synergy_nb.journal import Journal
+from synergy_nb.events.journal import Journal
 from synergy_nb.plan import Plan
-from synergy_nb.widgets import snapshot
+from synergy_nb.reporting.explanation import Explanation
+from synergy_nb.widgets import static_view
 from synergy_nb.widgets.charts import Delay, delay_chart
+from synergy_nb.widgets.journal_series import Readings
 from synergy_nb.widgets.report import report
-from synergy_nb.widgets.series import Readings
-from synergy_nb.widgets.standing import standing
+from synergy_nb.widgets.status_text import standing
 from tests.qos_story import NAMES, PEERS, START, qos, replicated, story, top_pairs
 from tests.two_hosts import Pair, play, reading, trace
 
@@ -97,7 +97,7 @@ def test_a_limit_far_below_all_delays_is_drawn_where_it_is_and_said_to_be_broken
     for second in range(1, 20):
         journal.append(qos(START + second, 0.9, 1.2, 100 * second, limit_s=0.001, miss_rate=1.0))
     found = read(journal)
-    drawn = snapshot.svg(found, top_pairs())
+    drawn = static_view.svg(found, top_pairs())
     lowest_tick = max(vertical(drawn.partition("Delay p99")[2], "rule"))
     assert vertical(drawn, "limit")[0] <= lowest_tick
     curve = re.search(r'<polyline class="p50" points="([^"]+)"', drawn)
@@ -105,7 +105,7 @@ def test_a_limit_far_below_all_delays_is_drawn_where_it_is_and_said_to_be_broken
     assert vertical(drawn, "limit")[0] > max(float(point.split(",")[1]) for point in curve[1].split())
     assert 'class="broken"' in drawn
     assert "limit 1 ms: broken" in drawn
-    assert "1 ms, broken" in snapshot.text(found, top_pairs())
+    assert "1 ms, broken" in static_view.text(found, top_pairs())
     assert standing(found)["flow:top-1/sink"]["broken"] == "broken"
 
 
@@ -145,7 +145,7 @@ def test_operators_on_spark_are_neither_counted_twice_nor_waiting() -> None:
     assert {name: piece["state"] for name, piece in shown.items()} == dict.fromkeys(top_pairs().operators, "running")
     assert shown["filter"]["on"] == shown["aggregate"]["on"] == "peer-3, Spark"
     assert standing(found)["head"]["facts"] == "top-1 · 7 operators on 5 peers"
-    assert "waiting" not in snapshot.text(found, top_pairs()).replace("tuples waiting", "")
+    assert "waiting" not in static_view.text(found, top_pairs()).replace("tuples waiting", "")
 
 
 def shared() -> Journal:
@@ -172,7 +172,7 @@ def test_shared_operators_say_whose_stream_they_use_and_on_which_peers_it_is_mad
     assert (shown["filter"]["on"], shown["filter"]["said"]) == ("peer-3", "within other-7")
     assert shown["source"]["on"] == "peer-3, peer-4, peer-5"  # by another name there: one of these
     assert {shown[name]["state"] for name in ("aggregate", "filter", "source")} == {"shared"}
-    said = snapshot.text(found, top_pairs())
+    said = static_view.text(found, top_pairs())
     assert "no peer yet" not in said
     assert "peer-3, within other-7" in said
 
@@ -203,11 +203,11 @@ def test_backups_a_death_and_a_take_over_leave_their_marks_everywhere() -> None:
     shown = parts(found, top_pairs())
     assert shown["sort"]["on"] == "peer-4 + peer-5"
     assert "no backup is left" in shown["filter"]["tip"]
-    for picture in (snapshot.text(found, top_pairs()), snapshot.svg(found, top_pairs())):
+    for picture in (static_view.text(found, top_pairs()), static_view.svg(found, top_pairs())):
         assert "peer-2 died with filter" in picture
         assert "took over filter" in picture
         assert "degree 2 asked, 1 left of filter" in picture
-    assert snapshot.svg(found, top_pairs()).count('class="event"') == 2
+    assert static_view.svg(found, top_pairs()).count('class="event"') == 2
     explained = Explanation("top-1", list(journal), NAMES)
     assert explained.left == {"filter": 1, "aggregate": 1}
     assert "degree 2 asked; 1 left of filter, aggregate" in str(explained)
@@ -290,10 +290,10 @@ def test_errors_of_peers_are_told_in_view_text_report_and_explanation() -> None:
     explained = Explanation("top-1", list(journal), NAMES)
     page = report(top_pairs(), explained, list(journal), title="errors")
     for said in SAID:
-        assert said in snapshot.text(found, top_pairs())
+        assert said in static_view.text(found, top_pairs())
         assert said in str(explained)
         assert said.replace("'", "&#x27;") in page
-    assert "Errors of peers" in snapshot.svg(found, top_pairs())
+    assert "Errors of peers" in static_view.svg(found, top_pairs())
 
 
 def test_errors_before_an_application_or_elsewhere_are_not_its_own() -> None:

@@ -18,10 +18,10 @@ import pytest
 import synergy_nb
 from synergy_nb import Cluster, ClusterError, source, start_cluster
 from synergy_nb.events import ApplicationRejected, Event, PeerDeclaredDead, PeerStarted, RequestSubmitted, SessionLeft
-from synergy_nb.journal import Journal
-from synergy_nb.runtime.following import follow
-from synergy_nb.widgets import qosview
-from synergy_nb.widgets.qosview import FORGOTTEN, BundleMissing, QoSView, bundle
+from synergy_nb.events.journal import Journal
+from synergy_nb.runtime.client.journal_follower import follow
+from synergy_nb.widgets import qos_view
+from synergy_nb.widgets.qos_view import FORGOTTEN, BundleMissing, QoSView, bundle
 from tests.qos_story import NAMES, PEERS, START, qos, story, top_pairs
 from tests.waiting import DEADLINE, until
 
@@ -243,7 +243,7 @@ def test_a_page_that_says_nothing_for_long_is_taken_for_closed(view: Watched, jo
 def test_a_page_that_a_busy_kernel_did_not_hear_is_not(
     view: Watched, journal: Journal, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(qosview, "GRACE", 0.0)
+    monkeypatch.setattr(qos_view, "GRACE", 0.0)
 
     async def run() -> None:
         view.hear("ready")

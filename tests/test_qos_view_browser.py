@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from synergy_nb.events import ApplicationFailed, HandlerFailed, PeerSilent
-from synergy_nb.journal import Journal
-from synergy_nb.widgets.qosview import QoSView
+from synergy_nb.events.journal import Journal
+from synergy_nb.widgets.qos_view import QoSView
 from tests.browser import ARTEFACTS, BarePage
 from tests.qos_story import NAMES, PEERS, START, measured, qos, replicated, story, top_pairs
 

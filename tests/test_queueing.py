@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from synergy_nb.queueing import (
+from synergy_nb.models.queueing import (
     Work,
     execution_time,
     gg1,

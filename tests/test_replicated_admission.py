@@ -9,8 +9,8 @@ import pytest
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.events import GraphSelected, PlacementCompleted, ProbeDropped
-from synergy_nb.explanation import Explanation
 from synergy_nb.plan import Plan, source
+from synergy_nb.reporting.explanation import Explanation
 from tests.simulated import Ring
 
 

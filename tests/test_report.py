@@ -21,8 +21,8 @@ from synergy_nb.events import (
     RequestSubmitted,
     SinkMeasured,
 )
-from synergy_nb.explanation import Explanation
 from synergy_nb.plan import Plan
+from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.widgets.charts import Delay, delay_chart, delays
 from synergy_nb.widgets.report import Number, Table, Verdict, report, summary
 

@@ -23,9 +23,9 @@ from synergy_nb.algorithms.resilience import (
     node_load,
     plane_distance,
     plane_distances,
+    random_trees,
     rod,
     sphere_bound,
-    trees,
     weights,
 )
 from synergy_nb.plan import plan, source
@@ -191,8 +191,8 @@ def test_an_operator_that_cannot_be_is_one_clear_error(arguments: dict[str, Any]
 
 
 def test_trees_are_those_of_section_7_1() -> None:
-    graph = trees(200, 5, seed=3)
-    assert graph == trees(200, 5, seed=3) != trees(200, 5, seed=4)
+    graph = random_trees(200, 5, seed=3)
+    assert graph == random_trees(200, 5, seed=3) != random_trees(200, 5, seed=4)
     costs = np.array([operator.cost for operator in graph])
     selectivities = np.array([operator.selectivity for operator in graph])
     assert 1e-4 <= costs.min() < 2e-4
@@ -206,7 +206,7 @@ def test_trees_are_those_of_section_7_1() -> None:
     assert set(children) == {0, 1, 2, 3}
     assert len(model.arcs.ends) == 200 - 5
     with pytest.raises(ValueError, match="inputs: 5 of 4 operators; expected"):
-        trees(4, 5, seed=1)
+        random_trees(4, 5, seed=1)
 
 
 # -- feasible sets -----------------------------------------------------------------------------------------------------
@@ -347,14 +347,14 @@ def test_rod_finds_plan_c_and_heeds_capacities() -> None:
 
 
 def test_units_of_streams_do_not_matter() -> None:
-    load = linearised(trees(30, 3, seed=5)).load
+    load = linearised(random_trees(30, 3, seed=5)).load
     assert rod(load, np.ones(4)).tolist() == rod(load * [1e-3, 1.0, 1e6], np.ones(4) * 7.0).tolist()
 
 
 def test_a_known_lower_bound_helps_beyond_it() -> None:
     gains = []
     for seed in range(12):
-        load, rng = linearised(trees(40, 3, seed)).load, np.random.default_rng(seed)
+        load, rng = linearised(random_trees(40, 3, seed)).load, np.random.default_rng(seed)
         bound = rng.dirichlet(np.ones(4))[:3] * 6.0 / load.sum(axis=0)
         aware, unaware = (
             feasible_ratio(load, np.ones(6), rod(load, np.ones(6), each), bound) for each in (bound, None)
@@ -364,7 +364,7 @@ def test_a_known_lower_bound_helps_beyond_it() -> None:
 
 
 def test_groups_stay_together_and_what_is_pinned_stays() -> None:
-    load = linearised(trees(24, 2, seed=2)).load
+    load = linearised(random_trees(24, 2, seed=2)).load
     groups = np.arange(24) // 3
     placed = rod(load, np.ones(4), groups=groups)
     assert all(len(set(placed[groups == label])) == 1 for label in groups)
@@ -379,7 +379,7 @@ def test_groups_stay_together_and_what_is_pinned_stays() -> None:
 
 
 def test_among_harmless_nodes_the_one_with_the_neighbours_may_be_taken() -> None:
-    model = linearised(trees(120, 2, seed=8))
+    model = linearised(random_trees(120, 2, seed=8))
     far, near = (rod(model.load, np.ones(4), tie=tie, arcs=model.arcs) for tie in ("distance", "cut"))
     cut = [int((placed[model.arcs.ends[:, 0]] != placed[model.arcs.ends[:, 1]]).sum()) for placed in (far, near)]
     assert cut[1] < 0.8 * cut[0]

@@ -24,9 +24,9 @@ from synergy_nb.algorithms.resilience import (
     optimum,
     plane_distance,
     random_placement,
+    random_trees,
     refine,
     rod,
-    trees,
     weights,
 )
 from synergy_nb.algorithms.resilience.feasible import directions
@@ -52,7 +52,7 @@ def slow_value(load: Array, capacity: Array, placed: Ints, bound: Array, arcs: A
 def test_no_move_and_no_swap_betters_what_was_refined(seed: int) -> None:
     """Nor does it when communication costs something, there is a lower bound, and capacities differ."""
     rng = np.random.default_rng(seed)
-    model = linearised(trees(10, 2, rng), transfer=1e-4 * (seed % 2))
+    model = linearised(random_trees(10, 2, rng), transfer=1e-4 * (seed % 2))
     load, capacity = model.load, rng.uniform(0.5, 1.5, 3)
     bound = (seed % 3 == 0) * np.full(2, 0.15) * capacity.sum() / load.sum(axis=0)
     pinned = np.full(10, -1)
@@ -74,7 +74,7 @@ def test_no_move_and_no_swap_betters_what_was_refined(seed: int) -> None:
 
 def test_refinement_is_verified_on_a_fresh_sample_and_never_worse() -> None:
     for seed in range(8):
-        load, capacity = linearised(trees(20, 4, seed)).load, np.ones(4)
+        load, capacity = linearised(random_trees(20, 4, seed)).load, np.ones(4)
         start = rod(load, capacity)
         found = refine(load, capacity, start, seed=seed)
         fresh = [feasible_ratio(load, capacity, each, seed=seed + 1) for each in (start, found)]
@@ -93,7 +93,7 @@ def test_refinement_begins_where_nothing_is_feasible() -> None:
 
 
 def test_groups_are_refined_as_one() -> None:
-    load = linearised(trees(24, 2, seed=4)).load
+    load = linearised(random_trees(24, 2, seed=4)).load
     groups = np.arange(24) // 2
     start = rod(load, np.ones(4), groups=groups)
     found = refine(load, np.ones(4), start, groups=groups)
@@ -111,7 +111,7 @@ def test_rates_that_are_known_weigh_in_place_of_volume() -> None:
     assert feasible_ratio(load, [1.9, 0.1], together, rates=rates) == 1.0
     found = refine(load, [1.9, 0.1], rod(load, [1.9, 0.1]), rates=rates)
     assert feasible_ratio(load, [1.9, 0.1], found, rates=rates) == 1.0
-    model = linearised(trees(40, 3, seed=6))
+    model = linearised(random_trees(40, 3, seed=6))
     trace = rng.gamma(2.0, 1.0, (2000, 3)) * 0.3 * 5.0 / model.load.sum(axis=0)
     start = rod(model.load, np.ones(5))
     weighed, whole = (refine(model.load, np.ones(5), start, rates=each) for each in (trace, None))
@@ -138,7 +138,7 @@ def test_a_start_that_is_not_in_keeping_is_one_clear_error(arguments: dict[str, 
 @pytest.mark.parametrize("seed", range(6))
 def test_the_optimum_is_the_best_of_all_placements(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    load = linearised(trees(6, 2, rng)).load
+    load = linearised(random_trees(6, 2, rng)).load
     capacity = np.ones(3) if seed % 2 else rng.uniform(0.5, 1.5, 3)
     pinned = np.array([2, *[-1] * 5]) if seed == 2 else None
     bound = np.full(2, 0.1) * capacity.sum() / load.sum(axis=0) if seed > 3 else None
@@ -152,7 +152,7 @@ def test_the_optimum_is_the_best_of_all_placements(seed: int) -> None:
 
 
 def test_fourteen_operators_on_two_nodes_are_enumerated() -> None:
-    load = linearised(trees(14, 2, seed=11)).load
+    load = linearised(random_trees(14, 2, seed=11)).load
     best = optimum(load, [1, 1])
     size = feasible_ratio(load, [1, 1], best, method="exact")
     for seed in range(30):
@@ -167,7 +167,7 @@ def test_rod_and_refinement_come_near_the_optimum() -> None:
     for seed in range(20):
         rng = np.random.default_rng(seed)
         streams = int(rng.integers(2, 6))
-        load = linearised(trees(int(rng.integers(streams, 21)), streams, rng)).load
+        load = linearised(random_trees(int(rng.integers(streams, 21)), streams, rng)).load
         greedy = rod(load, [1, 1])
         sizes = [
             feasible_ratio(load, [1, 1], each, method="exact")
@@ -208,7 +208,7 @@ def test_ends_of_the_costliest_streams_are_merged_first() -> None:
 def test_clusters_with_the_greatest_plane_distance_are_placed() -> None:
     gains = []
     for seed in range(4):
-        model = linearised(trees(40, 2, seed), transfer=3e-4)
+        model = linearised(random_trees(40, 2, seed), transfer=3e-4)
         found = clustered_rod(model.load, np.ones(4), model.arcs)
         assert found.distance == plane_distance(model.load, np.ones(4), found.assignment, arcs=model.arcs)
         assert len(set(found.groups)) < 40
@@ -218,7 +218,7 @@ def test_clusters_with_the_greatest_plane_distance_are_placed() -> None:
         sizes = [feasible_ratio(model.load, np.ones(4), each, arcs=model.arcs) for each in (found.assignment, plain)]
         gains.append(sizes[0] / sizes[1])
     assert np.mean(gains) > 1.3
-    free = linearised(trees(20, 2, seed=1))
+    free = linearised(random_trees(20, 2, seed=1))
     assert clustered_rod(free.load, np.ones(4), free.arcs).assignment.tolist() == rod(free.load, np.ones(4)).tolist()
 
 
@@ -247,7 +247,7 @@ def test_load_balancing_follows_the_rates_that_it_is_told() -> None:
 
 
 def test_connected_keeps_neighbours_together_up_to_an_even_share() -> None:
-    model = linearised(trees(40, 4, seed=3))
+    model = linearised(random_trees(40, 4, seed=3))
     rates = np.ones((1, 4)) / model.load.sum(axis=0)
     placed = connected(model.load, np.ones(4), rates, model.arcs)
     spread = largest_load_first(model.load, np.ones(4), rates)
@@ -263,14 +263,14 @@ def test_correlated_loads_are_separated() -> None:
     turns = np.tile([[2.0, 0.0], [0.0, 2.0]], (10, 1))
     placed = correlation_based(load, np.ones(3), turns)
     assert sorted(placed[:3]) == sorted(placed[3:]) == [0, 1, 2]
-    model = linearised(trees(60, 3, seed=9))
+    model = linearised(random_trees(60, 3, seed=9))
     series = np.random.default_rng(1).random((50, 3)) / model.load.sum(axis=0)
     balanced = np.bincount(correlation_based(model.load, np.ones(5), series), weights=model.load @ series.mean(axis=0))
     assert balanced.max() < (1.0 + baselines.SLACK) * balanced.mean() * 1.1
 
 
 def test_all_meet_heterogeneous_capacities() -> None:
-    model = linearised(trees(100, 2, seed=7))
+    model = linearised(random_trees(100, 2, seed=7))
     capacity, rates = np.array([1.0, 3.0]), np.random.default_rng(2).random((20, 2)) / model.load.sum(axis=0)
     for placed in (
         rod(model.load, capacity),

@@ -11,17 +11,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from synergy_nb.control.graph import Roles
 from synergy_nb.dataflow.streams.values import ORIGIN
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, decode, encode
 from synergy_nb.events import Event
+from synergy_nb.events.application_states import Status
 from synergy_nb.events.table import Events
-from synergy_nb.graph import Roles
 from synergy_nb.plan import Plan, source
-from synergy_nb.runtime.application import AsyncApplication
-from synergy_nb.runtime.deliveries import Deliveries
-from synergy_nb.runtime.requests import ApplicationState, ClusterError, Fetch, Fetched, Push, Pushed, pack, unpack
-from synergy_nb.runtime.results import Results
-from synergy_nb.states import Status
+from synergy_nb.runtime.client.async_application import AsyncApplication
+from synergy_nb.runtime.client.results import Results
+from synergy_nb.runtime.data.deliveries import Deliveries
+from synergy_nb.runtime.process.requests import (
+    ApplicationState,
+    ClusterError,
+    Fetch,
+    Fetched,
+    Push,
+    Pushed,
+    pack,
+    unpack,
+)
 from tests.two_hosts import Pair, play, table
 from tests.waiting import turns, until
 

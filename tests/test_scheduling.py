@@ -16,7 +16,7 @@ def test_files_stay_together_servers_are_shared_and_schedules_are_apart() -> Non
     assert (unit(first), unit(second)) == (first, second)
     assert unit("tests/test_overlay_campaign.py::test_a_few") == "tests/test_overlay_campaign.py"
     assert unit("tests/test_units.py::test_a[b::c]") == unit("tests/test_units.py::test_b") == "tests/test_units.py"
-    assert unit("synergy_nb/journal.py::synergy_nb.journal.Journal") == "synergy_nb/journal.py"
+    assert unit("synergy_nb/events/journal.py::synergy_nb.events.journal.Journal") == "synergy_nb/events/journal.py"
     for server, files in SERVERS.items():
         assert {unit(f"tests/{name}.py::test_it") for name in files} == {server}
         assert all((HERE / f"{name}.py").is_file() for name in files)

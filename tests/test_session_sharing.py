@@ -8,12 +8,12 @@ import random
 import polars as pl
 import pytest
 
-from synergy_nb.explanation import Explanation
-from synergy_nb.graph import Use
+from synergy_nb.control.graph import Use
+from synergy_nb.lifecycle.members import maker_of
 from synergy_nb.lifecycle.messages import Graph
-from synergy_nb.lifecycle.records import maker_of
 from synergy_nb.plan import Plan
 from synergy_nb.plan.builder import Stream
+from synergy_nb.reporting.explanation import Explanation
 from tests.stream_schedules import drawn_faults, sorted_rows
 from tests.test_session_streams import Both, packets, table
 

@@ -14,7 +14,7 @@ from synergy_nb.assembly import PeerConfig
 from synergy_nb.dataflow.streams.deployments import Deployment
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.builder import Stream
-from synergy_nb.simulator.streaming import StreamWorld
+from synergy_nb.simulator.stream_world import StreamWorld
 from tests.simulated import Ring
 from tests.stream_schedules import sorted_rows
 

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from synergy_nb.assembly import PeerConfig
-from synergy_nb.graph import ComponentGraph, Hop
+from synergy_nb.control.graph import ComponentGraph, Hop
 from synergy_nb.plan import Plan, source
 from tests.simulated import Ring
 

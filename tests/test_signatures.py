@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synergy_nb.changepoints import AGES, BLOCK, KEPT, RateChanges
-from synergy_nb.signatures import PIECES, Segment, Signature, aggregate, constant
+from synergy_nb.models.change_points import AGES, BLOCK, KEPT, RateChanges
+from synergy_nb.models.signatures import PIECES, Segment, Signature, aggregate, constant
 
 Array = npt.NDArray[np.float64]
 

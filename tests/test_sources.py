@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from synergy_nb.dataflow.chunking import coalesce
 from synergy_nb.dataflow.operators import create
-from synergy_nb.dataflow.packing import coalesce
 from synergy_nb.dataflow.streams.log import Limits
 from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, Point, encoded
 from synergy_nb.dataflow.tuples import END, START, TYPES, Batch, Item, Punctuation, decode, encode
 from synergy_nb.plan import source
-from synergy_nb.runtime.sources import PeerFeed, PushFeed, Stream, ThreadFeed
-from synergy_nb.runtime.spark import SparkHost
-from synergy_nb.runtime.sparkpart import SparkPart
+from synergy_nb.runtime.data.sources import PeerFeed, PushFeed, Stream, ThreadFeed
+from synergy_nb.runtime.data.spark_part import SparkPart
+from synergy_nb.runtime.data.spark_servers import SparkHost
 from tests.two_hosts import Pair, deployment, fetched, numbers, play, table, trace
 from tests.waiting import DEADLINE, turns, until
 

@@ -13,7 +13,7 @@ from pyspark import cloudpickle
 
 from spark_stream.checkpoints import Checkpoint, copied, place_of, refusal, unreachable
 from spark_stream.results import Handed
-from spark_stream.resuming import Resumption, claim
+from spark_stream.resumption import Resumption, claim
 
 HERE, THERE = "sc://here:15002", "sc://there:15002"
 

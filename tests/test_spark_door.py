@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_stream.ages import Ages
-from spark_stream.door import Door
+from spark_stream.birth_times import Ages
 from spark_stream.exchange import Exchange
+from spark_stream.peer_endpoint import Door
 from spark_stream.results import Refused, Slice
 from spark_stream.sources import Reader, Writer, Written
 from spark_stream.spool import FIRST, Offset, Spool

@@ -6,7 +6,7 @@ import pytest
 
 from spark_stream.server import Server
 from synergy_nb import Cluster
-from synergy_nb.runtime.requests import ClusterError
+from synergy_nb.runtime.process.requests import ClusterError
 from tests.test_spark_cluster import expected, ordered, sums
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

@@ -11,15 +11,15 @@ import pytest
 
 from spark_stream import query
 from spark_stream.results import Handed, Refused
-from spark_stream.resuming import Resumption
+from spark_stream.resumption import Resumption
 from spark_stream.spool import FIRST, Offset
 from synergy_nb.dataflow.streams.values import ORIGIN, Point
 from synergy_nb.dataflow.tuples import Batch, Item, Punctuation
 from synergy_nb.plan import source
-from synergy_nb.plan.parts import place
-from synergy_nb.runtime.requests import SparkNews
-from synergy_nb.runtime.spark import SparkHost
-from synergy_nb.runtime.sparkpart import SparkPart
+from synergy_nb.plan.spark_parts import place
+from synergy_nb.runtime.data.spark_part import SparkPart
+from synergy_nb.runtime.data.spark_servers import SparkHost
+from synergy_nb.runtime.process.requests import SparkNews
 from tests.two_hosts import play, table
 from tests.waiting import until
 

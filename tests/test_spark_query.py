@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from spark_stream.door import Door
+from spark_stream.peer_endpoint import Door
 from spark_stream.query import Part, PartQuery, Progress
 from synergy_nb import source, traces
 from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_stream.door import Door
 from spark_stream.exchange import Exchange
+from spark_stream.peer_endpoint import Door
 from spark_stream.query import Part, PartQuery
 from spark_stream.results import NONE, Handed, Refused
 from spark_stream.spool import FIRST, Offset, Spool

@@ -14,14 +14,14 @@ from spark_stream import checkpoints, session
 from spark_stream.java import SparkUnavailable
 from spark_stream.query import Part
 from spark_stream.results import Handed
-from spark_stream.resuming import Resumption
+from spark_stream.resumption import Resumption
 from synergy_nb.dataflow.streams.deployments import Place
 from synergy_nb.dataflow.streams.effects import Fact
 from synergy_nb.plan import source
-from synergy_nb.plan.parts import place
-from synergy_nb.runtime.requests import SparkNews
-from synergy_nb.runtime.spark import SparkHost
-from synergy_nb.runtime.standbys import Standbys
+from synergy_nb.plan.spark_parts import place
+from synergy_nb.runtime.data.copy_reports import Standbys
+from synergy_nb.runtime.data.spark_servers import SparkHost
+from synergy_nb.runtime.process.requests import SparkNews
 from tests.two_hosts import play
 from tests.waiting import until
 

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import pytest
 
+from synergy_nb.control.graph import Roles
 from synergy_nb.events import ENDINGS
-from synergy_nb.graph import Roles
+from synergy_nb.events.application_states import (
+    ENDED,
+    FOLLOWS,
+    LASTING,
+    RUNS,
+    STATUS,
+    UNDECIDED,
+    State,
+    Status,
+    WrongState,
+)
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.plan import source
-from synergy_nb.states import ENDED, FOLLOWS, LASTING, RUNS, STATUS, UNDECIDED, State, Status, WrongState
-from synergy_nb.widgets.standing import _STATUS
+from synergy_nb.widgets.status_text import _STATUS
 
 
 def request() -> Request:

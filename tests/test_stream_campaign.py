@@ -16,8 +16,8 @@ from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.streams.log import Limits
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.plan import Plan
-from synergy_nb.simulator.scripted import Faults
-from synergy_nb.simulator.streaming import StreamWorld
+from synergy_nb.simulator.scripted_faults import Faults
+from synergy_nb.simulator.stream_world import StreamWorld
 from tests.stream_schedules import (
     END_S,
     KINDS,

@@ -26,9 +26,9 @@ from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.events import Event
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.builder import Stream
-from synergy_nb.runtime import arenas
-from synergy_nb.runtime.sources import ThreadFeed
-from synergy_nb.runtime.streamdriver import SHARED, STREAM, StreamDriver
+from synergy_nb.runtime.data.sources import ThreadFeed
+from synergy_nb.runtime.data.stream_driver import SHARED, STREAM, StreamDriver
+from synergy_nb.runtime.transport import arenas
 from tests.waiting import DEADLINE
 
 SMALL = Limits(window=1 << 14, retain=1 << 18, results=1 << 14)

@@ -17,8 +17,8 @@ from synergy_nb.dataflow.streams.copies import WANTED
 from synergy_nb.dataflow.streams.effects import Restore
 from synergy_nb.dataflow.streams.frames import Ack, Frame, State, Supply, Want
 from synergy_nb.dataflow.streams.log import Limits
-from synergy_nb.dataflow.streams.parts import Archive, decoded, encoded
 from synergy_nb.dataflow.streams.snapshots import REPEAT_S
+from synergy_nb.dataflow.streams.state_pieces import Archive, decoded, encoded
 from synergy_nb.dataflow.streams.values import COPY, Output, Reader
 from synergy_nb.dataflow.tuples import END
 from tests.test_stream_hosting import ALL, HEIR, Peers, once

@@ -19,7 +19,7 @@ from synergy_nb.dataflow.streams.frames import (
     Unsubscribe,
     Want,
 )
-from synergy_nb.dataflow.streams.parts import Part, Piece
+from synergy_nb.dataflow.streams.state_pieces import Part, Piece
 from synergy_nb.dataflow.streams.values import (
     COPY,
     ORIGIN,

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synergy_nb.dataflow.measuring import RESOLUTION
-from synergy_nb.dataflow.memory import Memory
+from synergy_nb.dataflow.batch_merging import contemporary
+from synergy_nb.dataflow.component_metrics import RESOLUTION
+from synergy_nb.dataflow.memory_shares import Memory
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.deployments import DISCIPLINES, Deployment, Place, Role
 from synergy_nb.dataflow.streams.exchange import ACK_S
@@ -17,7 +18,6 @@ from synergy_nb.dataflow.streams.execution import Outcome
 from synergy_nb.dataflow.streams.frames import Ack
 from synergy_nb.dataflow.streams.log import Limits
 from synergy_nb.dataflow.streams.values import Chunk
-from synergy_nb.dataflow.together import contemporary
 from tests.stream_bench import Bench, made, work_of
 
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from synergy_nb.assembly import PeerConfig, SynergyPeer
-from synergy_nb.lifecycle.ways import _profiles
-from synergy_nb.overlay.entries import Entry
-from synergy_nb.overlay.streams import Streams
-from synergy_nb.plan.parts import Profile
+from synergy_nb.lifecycle.alternatives import _profiles
+from synergy_nb.overlay.directory_entries import Entry
+from synergy_nb.overlay.published_streams import Streams
+from synergy_nb.plan.spark_parts import Profile
 from tests.overlay_world import World
 
 

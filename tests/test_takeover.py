@@ -10,13 +10,13 @@ import pytest
 
 from synergy_nb.algorithms.availability import PlacementConfig
 from synergy_nb.assembly import PeerConfig
+from synergy_nb.control.graph import ComponentGraph, Hop, Use
 from synergy_nb.dataflow.streams.deployments import Deployment, Role
 from synergy_nb.events import DegreeChosen, PlacementCompleted, TakenOver
-from synergy_nb.explanation import Explanation
-from synergy_nb.graph import ComponentGraph, Hop, Use
 from synergy_nb.lifecycle.messages import TakeOver
 from synergy_nb.plan import Plan, source
-from synergy_nb.plan.placements import check_placement
+from synergy_nb.plan.placement_modes import check_placement
+from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.widgets.report import report as page_of
 from tests.simulated import Ring
 

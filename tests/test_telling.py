@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from synergy_nb.runtime import telling
-from synergy_nb.runtime.cluster import _Loop
-from synergy_nb.runtime.telling import EVERY, FIRST, QUIET, NotebookLine, Telling, TerminalLine, display
+from synergy_nb.runtime.client import waiting_display
+from synergy_nb.runtime.client.cluster import _Loop
+from synergy_nb.runtime.client.waiting_display import EVERY, FIRST, QUIET, NotebookLine, Telling, TerminalLine, display
 
 
 class Clock:
@@ -76,8 +76,8 @@ def test_nothing_to_say_is_not_said() -> None:
 def test_a_call_of_a_cluster_tells_what_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = Shown()
     told = asyncio.Event()
-    monkeypatch.setattr("synergy_nb.runtime.cluster.display", lambda: shown)
-    monkeypatch.setattr(telling, "FIRST", 0.0)
+    monkeypatch.setattr("synergy_nb.runtime.client.cluster.display", lambda: shown)
+    monkeypatch.setattr(waiting_display, "FIRST", 0.0)
     thread = _Loop()
 
     def doing() -> str:
@@ -101,9 +101,9 @@ def test_a_coroutine_tells_what_it_waits_for_unless_its_caller_does(
     monkeypatch: pytest.MonkeyPatch, *, blocked: bool
 ) -> None:
     shown = Shown()
-    monkeypatch.setattr(telling, "display", lambda: shown)
-    monkeypatch.setattr("synergy_nb.runtime.cluster.display", lambda: None)
-    monkeypatch.setattr(telling, "FIRST", 0.0)
+    monkeypatch.setattr(waiting_display, "display", lambda: shown)
+    monkeypatch.setattr("synergy_nb.runtime.client.cluster.display", lambda: None)
+    monkeypatch.setattr(waiting_display, "FIRST", 0.0)
 
     told = asyncio.Event()
 
@@ -114,13 +114,13 @@ def test_a_coroutine_tells_what_it_waits_for_unless_its_caller_does(
     class Client:
         name = "pairs"
 
-        @telling.tells(doing)
+        @waiting_display.tells(doing)
         async def submit(self, plan: str) -> str:
             if not blocked:
                 await told.wait()  # until its line has been asked for
             return await self.inner(plan)
 
-        @telling.tells(lambda *_: "what nobody hears")
+        @waiting_display.tells(lambda *_: "what nobody hears")
         async def inner(self, plan: str) -> str:
             return plan.upper()
 
@@ -146,7 +146,7 @@ class Terminal(io.StringIO):
 
 
 def test_who_sees_it_decides_where_it_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(telling, "_silenced", False)
+    monkeypatch.setattr(waiting_display, "_silenced", False)
     monkeypatch.delenv(QUIET, raising=False)
     monkeypatch.setitem(sys.modules, "IPython", type("Python", (), {"get_ipython": staticmethod(lambda: None)}))
     monkeypatch.setattr(sys, "stderr", io.StringIO())
@@ -158,7 +158,7 @@ def test_who_sees_it_decides_where_it_is_shown(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv(QUIET, "1")
     assert display() is None
     monkeypatch.delenv(QUIET)
-    telling.quiet()
+    waiting_display.quiet()
     assert display() is None
 
 

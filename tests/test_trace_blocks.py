@@ -18,11 +18,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from synergy_nb.dataflow.tuples import TYPES, Batch
-from synergy_nb.traces import ordering, parquet, read, tabular, textfiles
-from synergy_nb.traces.judging import Malformed, Tally
-from synergy_nb.traces.ordering import Store, Survey, sized
+from synergy_nb.traces import parquet, read, tabular, text_files, time_order
 from synergy_nb.traces.quoting import quoting
-from synergy_nb.traces.tracefiles import load
+from synergy_nb.traces.time_order import Store, Survey, sized
+from synergy_nb.traces.trace_files import load
+from synergy_nb.traces.typed_columns import Malformed, Tally
 
 # -- a literal reader ----------------------------------------------------------------------------------------------
 
@@ -146,7 +146,7 @@ def test_csv_in_blocks_is_what_a_literal_reader_makes_of_it(
     path = tmp_path_factory.getbasetemp() / "any.csv"
     path.write_bytes(b"\xef\xbb\xbf" * mark + b"time,n,s" + end + body)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(textfiles, "BLOCK", block)
+        patch.setattr(text_files, "BLOCK", block)
         layout = tabular.csv_layout(path, COLUMNS, None)
         found = by_blocks(path, lambda tally: tabular.csv_blocks(path, layout, tally))
     lines = [(number + 1, row) for number, row in literal_rows(body.decode("utf-8", "replace"))]
@@ -169,7 +169,7 @@ def test_tcp_traces_in_blocks_are_what_a_literal_reader_makes_of_them(
     path = tmp_path_factory.getbasetemp() / "any.tcp"
     path.write_bytes(body)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(textfiles, "BLOCK", block)
+        patch.setattr(text_files, "BLOCK", block)
         found = by_blocks(path, lambda tally: tabular.tcp_blocks(path, tally))
     lines = enumerate(body.decode("utf-8", "replace").split("\n"), start=1)
     fields = [(number, line.split()) for number, line in lines if line.strip()]
@@ -218,9 +218,9 @@ def test_a_line_without_an_end_is_refused_before_it_fills_the_memory(
 ) -> None:
     path = tmp_path / "long.csv"
     path.write_bytes(gzip.compress(content))
-    for module in (textfiles, tabular):
+    for module in (text_files, tabular):
         monkeypatch.setattr(module, "LONGEST", 1 << 10)
-    monkeypatch.setattr(textfiles, "BLOCK", 100)
+    monkeypatch.setattr(text_files, "BLOCK", 100)
     monkeypatch.setattr(tabular, "_SAMPLED", (20,))
     kind = "csv" if b"time" in content else "http"
     with pytest.raises(ValueError, match=r"line [12]: longer than .*; expected a text trace, line by line"):
@@ -236,8 +236,8 @@ def test_gzip_files_of_several_members_are_read_to_their_end(
 ) -> None:
     path = tmp_path / "members.gz"
     path.write_bytes(b"".join([gzip.compress(b"hello\n" * 30), gzip.compress(b""), gzip.compress(b"world"), b"\0" * 9]))
-    monkeypatch.setattr(textfiles, "BLOCK", block)
-    pieces = list(textfiles.pieces(path))
+    monkeypatch.setattr(text_files, "BLOCK", block)
+    pieces = list(text_files.pieces(path))
     assert b"".join(pieces) == b"hello\n" * 30 + b"world"
     assert max(map(len, pieces)) <= max(2 * block, 6)
 
@@ -283,7 +283,7 @@ def test_rows_on_file_or_not_are_sorted_and_ties_keep_their_order(
     whole = pl.concat(tables)
     with pytest.MonkeyPatch.context() as patch:
         for name, value in (("KEPT", kept), ("RUN", run), ("PIECE", piece), ("WAYS", 2)):
-            patch.setattr(ordering, name, value)
+            patch.setattr(time_order, name, value)
         for ordered in (True, False):
             store = Store(ordered=ordered)
             for each in tables:
@@ -321,7 +321,7 @@ def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
         def close(self) -> None: ...
 
-    monkeypatch.setattr(ordering, "KEPT", 1)
+    monkeypatch.setattr(time_order, "KEPT", 1)
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: Full())
     with pytest.raises(ValueError, match=r"no room left for the rows of a trace; .*TMPDIR"):
         Store(ordered=True).add(table([1, 2], 0))
@@ -383,7 +383,7 @@ def test_a_malformed_row_of_parquet_is_named_wherever_it_is(stored: Any, slices:
 GROWTH = """
 import sys
 from synergy_nb import traces
-from synergy_nb.experiments.ingest import peak
+from synergy_experiments.bench.ingest import peak
 from synergy_nb.dataflow.tuples import Batch
 path, kind = sys.argv[1:]
 columns = {"time": "time", "n": "int", "s": "str"}

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from synergy_nb.dataflow.tuples import END, TYPES, Batch, Item, Punctuation
 from synergy_nb.plan.operators.sources import FORMATS
 from synergy_nb.traces import info, paced, read, schema_of
-from synergy_nb.traces.tracefiles import load, sniff
+from synergy_nb.traces.trace_files import load, sniff
 
 HTTP = """\
 1+1: Tue Aug 22 00:00:00 1995 (/SDSC/vrml/cube.gif): Sent binary: GET /SDSC/vrml/cube.gif HTTP/1.0
@@ -168,7 +168,7 @@ def test_logs_that_are_no_utf8_are_read(write: Any) -> None:
 def test_a_log_longer_than_a_block_keeps_its_line_numbers(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(HTTP * 100 + "rubbish\n" + HTTP * 100)
     whole = load(path, "http")
-    monkeypatch.setattr("synergy_nb.traces.textfiles.BLOCK", 150)
+    monkeypatch.setattr("synergy_nb.traces.text_files.BLOCK", 150)
     blocks = load(path, "http")
     assert blocks.table.equals(whole.table)
     assert blocks.malformed == whole.malformed

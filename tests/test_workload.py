@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from synergy_nb.assembly import PeerConfig
-from synergy_nb.simulator.applications import from_plan
 from synergy_nb.simulator.flow import Flow
+from synergy_nb.simulator.flow_applications import from_plan
 from synergy_nb.simulator.network import Topology, TransitStub, transit_stub
 from synergy_nb.simulator.workload import TUPLE_BYTES, Parameters, Query, Request, Workload, generate
 from tests.simulated import Ring

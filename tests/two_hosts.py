@@ -15,8 +15,8 @@ from synergy_nb.dataflow.streams.values import Point
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, decode
 from synergy_nb.events import Event
 from synergy_nb.plan import Plan, source
-from synergy_nb.runtime.host import Host
-from synergy_nb.runtime.sources import Stream
+from synergy_nb.runtime.data.host import Host
+from synergy_nb.runtime.data.sources import Stream
 from tests.waiting import DEADLINE
 
 OPENED: list[Pair] = []

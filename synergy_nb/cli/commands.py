@@ -17,7 +17,7 @@ from typing import Annotated
 
 import typer
 
-from synergy_nb.cli.doors import (
+from synergy_nb.cli.input_checks import (
     FAILED,
     at_least,
     bad_input,
@@ -180,20 +180,20 @@ def run(
 
         with bad_input("--duration"):
             seconds = parse_duration(duration)
-    from synergy_nb.cli.running import check, execute, secrets
+    from synergy_nb.cli.run_command import check, execute, secrets
 
     with bad_input("--key"):
         keys = secrets(key or [])
     with bad_input(str(plan)):
         check(parsed, peers=count, keys=keys)
-    from synergy_nb.plan.placements import check_placement
+    from synergy_nb.plan.placement_modes import check_placement
 
     with bad_input(str(plan)):
         check_placement(parsed, placement, count)
     where = chosen_spark(spark)
     from synergy_nb.cli.console import Bars
-    from synergy_nb.cli.showing import show_run, write_report
-    from synergy_nb.runtime.cluster import Cluster
+    from synergy_nb.cli.printing import show_run, write_report
+    from synergy_nb.runtime.client.cluster import Cluster
 
     with running(), Bars() as bars:
         bars.stage(f"connecting to {scheduler}" if scheduler is not None else f"starting {count} peers")
@@ -225,7 +225,7 @@ def up(peers: Peers = 8, as_json: Json = False) -> None:
     started = False
     before = {number: signal.signal(number, tell) for number in (signal.SIGINT, signal.SIGTERM)}
     from synergy_nb.cli.console import Bars, fields, out
-    from synergy_nb.runtime.cluster import Cluster
+    from synergy_nb.runtime.client.cluster import Cluster
 
     try:
         with running(), Bars() as bars:
@@ -255,7 +255,7 @@ def bench(
     as_json: Json = False,
 ) -> None:
     """Measure this platform on this machine, beside other systems where they do the same."""
-    from synergy_nb.experiments import bench as measurements
+    from synergy_experiments.bench import suite as measurements
 
     names = tuple(measurements.NAMES)
     if name != "all" and name not in names:
@@ -264,7 +264,7 @@ def bench(
         expected = f"all, or one of {', '.join(names)}"
         refuse(f"NAME: {WrongValue(name, expected, nearest(name, (*names, 'all')))}")
     from synergy_nb.cli.console import Bars, err
-    from synergy_nb.cli.showing import show_measurement
+    from synergy_nb.cli.printing import show_measurement
 
     found, failed = [], []
     for each in names if name == "all" else (name,):
@@ -308,8 +308,8 @@ def reproduce(
         at_least("--repeat", repeat, 1)
     if plot is not None and plot.exists() and not plot.is_dir():
         refuse(f"--plot: {str(plot)!r}; expected a folder")
-    from synergy_nb.experiments.claims import find
-    from synergy_nb.experiments.claims.setups import SCALES, parse
+    from synergy_experiments.chapters import find
+    from synergy_experiments.framework.parameters import SCALES, parse
     from synergy_nb.plan.units import WrongValue, nearest
 
     chosen = next((each for each in SCALES if each == scale), None)
@@ -321,15 +321,15 @@ def reproduce(
         found = find(claims or ["all"])
     with bad_input("--set"):
         given = parse(settings or [], [claim.parameters for claim in found])
-    from synergy_nb.cli import reproducing
+    from synergy_nb.cli import reproduce_command
 
     if list_them:
         if as_json:
-            print_json(reproducing.list_dict(found))
+            print_json(reproduce_command.list_dict(found))
         else:
-            reproducing.show_list(found, parameters=bool(claims))
+            reproduce_command.show_list(found, parameters=bool(claims))
         return
-    reproducing.run(
+    reproduce_command.run(
         list(zip(found, given, strict=True)),
         scale=chosen,
         seed=seed,
@@ -345,7 +345,7 @@ def doctor(as_json: Json = False) -> None:
     """Check whether this machine is ready, and say what to do if it is not."""
     from synergy_nb.cli.console import Bars
     from synergy_nb.cli.doctor import examine
-    from synergy_nb.cli.showing import show_finding
+    from synergy_nb.cli.printing import show_finding
 
     findings = []
     with Bars() as bars:
@@ -375,7 +375,7 @@ def plan_show(
     plan = load(file)
     if svg is not None:
         svg.write_text(plan.to_svg(), encoding="utf-8")
-    from synergy_nb.cli.showing import plan_dict, show_plan
+    from synergy_nb.cli.printing import plan_dict, show_plan
 
     if as_json:
         print_json(plan_dict(plan))
@@ -401,7 +401,7 @@ def plan_check(file: PlanFile, as_json: Json = False) -> None:
         print_json({"valid": True, "problems": []})
     else:
         from synergy_nb.cli.console import out
-        from synergy_nb.readable import counted
+        from synergy_nb.reporting.formatting import counted
 
         numbers = {"operator": len(plan.operators), "source": len(plan.sources), "sink": len(plan.sinks)}
         text = ", ".join(counted(number, noun) for noun, number in numbers.items())
@@ -414,7 +414,7 @@ def plan_check(file: PlanFile, as_json: Json = False) -> None:
 @data.command("list")
 def data_list(as_json: Json = False) -> None:
     """List the real traces, and which of them are at hand."""
-    from synergy_nb.cli.showing import dataset_dict, show_datasets
+    from synergy_nb.cli.printing import dataset_dict, show_datasets
     from synergy_nb.traces import datasets
 
     found = datasets.listing()
@@ -431,7 +431,7 @@ def data_info(
 ) -> None:
     """Say what a trace holds."""
     from synergy_nb import traces
-    from synergy_nb.cli.showing import dataset_dict, show_dataset, show_trace
+    from synergy_nb.cli.printing import dataset_dict, show_dataset, show_trace
     from synergy_nb.traces import datasets
 
     with bad_input():
@@ -463,7 +463,7 @@ def data_fetch(
 ) -> None:
     """Download a trace from an address of yours, and keep it if its checksum is right."""
     from synergy_nb.cli.console import Bars, out
-    from synergy_nb.readable import amount
+    from synergy_nb.reporting.formatting import amount
     from synergy_nb.traces import datasets
 
     with Bars() as bars:

@@ -8,7 +8,7 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from synergy_nb.runtime.telling import quiet
+from synergy_nb.runtime.client.waiting_display import quiet
 
 __all__ = ["Bars", "err", "fields", "out"]
 

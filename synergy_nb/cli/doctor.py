@@ -124,7 +124,7 @@ def _loopback() -> Finding:
 
 
 def _views() -> Finding:
-    from synergy_nb.widgets.qosview import BundleMissing, bundle
+    from synergy_nb.widgets.qos_view import BundleMissing, bundle
 
     try:
         bundle("qosview")
@@ -145,7 +145,7 @@ def _data() -> Iterator[Finding]:
 
 def _peers() -> Finding:
     from synergy_nb.plan import source
-    from synergy_nb.runtime.cluster import Cluster
+    from synergy_nb.runtime.client.cluster import Cluster
 
     began = time.monotonic()
     try:

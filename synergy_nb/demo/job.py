@@ -19,10 +19,10 @@ from synergy_nb.demo import oracle
 from synergy_nb.demo.inputs import PACED_SECONDS, WINDOW_SECONDS, Input, query, watch
 from synergy_nb.demo.oracle import Check, Row
 from synergy_nb.events import Event, SinkFinished, SourceStarted
-from synergy_nb.explanation import Explanation
 from synergy_nb.plan import Plan
-from synergy_nb.runtime.cluster import Application, Cluster
-from synergy_nb.runtime.requests import ClusterError
+from synergy_nb.reporting.explanation import Explanation
+from synergy_nb.runtime.client.cluster import Application, Cluster
+from synergy_nb.runtime.process.requests import ClusterError
 
 __all__ = ["WATCHED_SECONDS", "Killed", "Outcome", "Progress", "run"]
 
@@ -181,7 +181,7 @@ def run(
     progress
         Is told how far it is.
     spark
-        As of :class:`~synergy_nb.runtime.cluster.Cluster`; False leaves that pass out.
+        As of :class:`~synergy_nb.runtime.client.cluster.Cluster`; False leaves that pass out.
 
     Raises
     ------

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from synergy_nb.demo.job import WATCHED_SECONDS, Outcome
 from synergy_nb.demo.page import busiest, verdicts
-from synergy_nb.readable import amount, cell, rate, seconds, share, window
+from synergy_nb.reporting.formatting import amount, cell, rate, seconds, share, window
 
 __all__ = ["printed"]
 

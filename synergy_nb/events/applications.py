@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
+from synergy_nb.events.application_states import Status
 from synergy_nb.events.base import RequestEvent, Severity
-from synergy_nb.states import Status
 
 __all__ = [
     "ENDINGS",

@@ -41,8 +41,8 @@ __all__ = [
 class PeerTrouble(Event, frozen=True, gc=False):
     """Base of the events that tell of an error of a peer.
 
-    Such an error ends no application by itself. :mod:`synergy_nb.troubles` says each in a sentence, which the live
-    view, the report, the command, ``explain()`` and the notices on the standard error show.
+    Such an error ends no application by itself. :mod:`synergy_nb.reporting.troubles` says each in a sentence, which the
+    live view, the report, the command, ``explain()`` and the notices on the standard error show.
     """
 
     severity: ClassVar[Severity] = Severity.ERROR

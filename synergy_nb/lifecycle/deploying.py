@@ -24,14 +24,14 @@ from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
+from synergy_nb.control.graph import Use
+from synergy_nb.control.peer import Peer
 from synergy_nb.dataflow.streams.deployments import Borrowed, Deployment, Feed, Lent, Place
-from synergy_nb.graph import Use
-from synergy_nb.lifecycle.components import ComponentId, Components
+from synergy_nb.lifecycle.hosted_components import ComponentId, Components
+from synergy_nb.lifecycle.members import Member, maker_of
 from synergy_nb.lifecycle.messages import Graph
-from synergy_nb.lifecycle.records import Member, maker_of
-from synergy_nb.peer import Peer
-from synergy_nb.plan.parts import PART
-from synergy_nb.plan.sharing import TAP
+from synergy_nb.plan.spark_parts import PART
+from synergy_nb.plan.stream_sharing import TAP
 
 __all__ = ["EPOCHS", "Deploying", "needed_by", "version_of"]
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from synergy_nb.lifecycle.components import Components
+from synergy_nb.control.peer import Message, Peer, Timer
+from synergy_nb.lifecycle.hosted_components import Components
+from synergy_nb.lifecycle.members import Member
 from synergy_nb.lifecycle.messages import Feedback, Lost, Measured, SessionConfig
-from synergy_nb.lifecycle.records import Member
 from synergy_nb.lifecycle.request import Request
-from synergy_nb.peer import Message, Peer, Timer
 
 __all__ = ["Feedbacks"]
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from synergy_nb.ledger import Ledger
-from synergy_nb.lifecycle.components import Component, ComponentId, Components
-from synergy_nb.lifecycle.engines import Offer
-from synergy_nb.lifecycle.records import Member
+from synergy_nb.control.ledger import Ledger
+from synergy_nb.lifecycle.engine_choice import Offer
+from synergy_nb.lifecycle.hosted_components import Component, ComponentId, Components
+from synergy_nb.lifecycle.members import Member
+from synergy_nb.models.projection import Application, Impact, Load, Local, ProjectionConfig, impacts, refused
 from synergy_nb.plan import Plan
-from synergy_nb.plan.parts import PART
-from synergy_nb.projection import Application, Impact, Load, Local, ProjectionConfig, impacts, refused
+from synergy_nb.plan.spark_parts import PART
 
 __all__ = ["Impacts"]
 

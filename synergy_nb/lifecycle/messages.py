@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import msgspec
 
-from synergy_nb.graph import Roles, Use
-from synergy_nb.peer import Message, Traced
+from synergy_nb.control.graph import Roles, Use
+from synergy_nb.control.peer import Message, Traced
 from synergy_nb.plan import Plan
-from synergy_nb.plan.parts import PART
+from synergy_nb.plan.spark_parts import PART
 
 __all__ = [
     "TRACED",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from synergy_nb.graph import Report, Roles
+from synergy_nb.control.graph import Report, Roles
+from synergy_nb.control.peer import Timer
+from synergy_nb.events.application_states import RUNS, STATUS, State, Status, check
+from synergy_nb.lifecycle.alternatives import Way
 from synergy_nb.lifecycle.messages import Graph
-from synergy_nb.lifecycle.ways import Way
-from synergy_nb.peer import Timer
 from synergy_nb.plan import Plan
-from synergy_nb.plan.parts import expanded
-from synergy_nb.states import RUNS, STATUS, State, Status, check
+from synergy_nb.plan.spark_parts import expanded
 
 __all__ = ["Request"]
 

@@ -3,11 +3,12 @@
 Theory of operation
 -------------------
 ``submit`` makes the record of a request. The directory is asked, once, who offers what the plan needs and which of its
-streams run; from that follow the ways to run the plan (:mod:`~synergy_nb.lifecycle.ways`). A decider says who executes
-what on the first way (:mod:`~synergy_nb.lifecycle.deciding`), and the session sets that up
+streams run; from that follow the ways to run the plan (:mod:`~synergy_nb.lifecycle.alternatives`). A decider says who
+executes what on the first way (:mod:`~synergy_nb.lifecycle.decider`), and the session sets that up
 (:mod:`~synergy_nb.lifecycle.sessions`). Where a graph cannot be set up, the decider is asked for the next one; where it
 has none, it may ask for one more look at the directory, or the next way is tried; where there is none left, the request
-is rejected with the reasons. What may follow what is in :mod:`synergy_nb.states`, and is checked at each step.
+is rejected with the reasons. What may follow what is in :mod:`synergy_nb.events.application_states`, and is checked at
+each step.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from typing import Final
 
 import msgspec
 
+from synergy_nb.control.peer import Peer
 from synergy_nb.events import ENDINGS, EnginesChanged, RequestSubmitted, SharingFound, SharingGivenUp
-from synergy_nb.lifecycle.deciding import Answer, Decider, Decision, names
+from synergy_nb.events.application_states import ENDED, UNDECIDED, State
+from synergy_nb.lifecycle.alternatives import Found, Way, Ways
+from synergy_nb.lifecycle.decider import Answer, Decider, Decision, names
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.lifecycle.sessions import Session
-from synergy_nb.lifecycle.ways import Found, Way, Ways
 from synergy_nb.overlay.directory import Directory
-from synergy_nb.peer import Peer
 from synergy_nb.plan import Plan
-from synergy_nb.plan.parts import parts_of
-from synergy_nb.plan.placements import check_placement, replicates
-from synergy_nb.states import ENDED, UNDECIDED, State
+from synergy_nb.plan.placement_modes import check_placement, replicates
+from synergy_nb.plan.spark_parts import parts_of
 
 __all__ = ["REMEMBERED", "Requests"]
 

@@ -9,7 +9,7 @@ them. A peer that cannot keep its promise refuses, and the origin takes the whol
 
 *Sharing* (section 2.3.3). A tap of the plan stands for a stream of another application. Its producers on all peers are
 told that one more application uses them (:class:`Share`) before anything starts; a component goes when its last user
-has gone (:mod:`synergy_nb.lifecycle.components`), whoever had it deployed. Streams are offered once they run.
+has gone (:mod:`synergy_nb.lifecycle.hosted_components`), whoever had it deployed. Streams are offered once they run.
 
 *Keeping* (section 2.3.4). The origin, where the sinks are, sends the measured end-to-end execution time t̂ to all
 peers of the graph once a second (:mod:`synergy_nb.lifecycle.feedback`), and watches them through the failure detector.
@@ -25,16 +25,19 @@ import math
 from collections.abc import Callable
 
 from synergy_nb import events
-from synergy_nb.graph import Roles
-from synergy_nb.ledger import Ledger
-from synergy_nb.lifecycle.changing import Changes
-from synergy_nb.lifecycle.committing import Commitments
-from synergy_nb.lifecycle.components import Components
-from synergy_nb.lifecycle.copies import Copies
+from synergy_nb.control.graph import Roles
+from synergy_nb.control.ledger import Ledger
+from synergy_nb.control.peer import Peer, Protocol
+from synergy_nb.events.application_states import State
+from synergy_nb.lifecycle.commitments import Commitments
 from synergy_nb.lifecycle.deploying import Deploying, needed_by
-from synergy_nb.lifecycle.engines import Offer
+from synergy_nb.lifecycle.engine_choice import Offer
 from synergy_nb.lifecycle.feedback import Feedbacks
+from synergy_nb.lifecycle.graph_changes import Changes
+from synergy_nb.lifecycle.hosted_components import Components
 from synergy_nb.lifecycle.impact import Impacts
+from synergy_nb.lifecycle.lagging_copies import Copies
+from synergy_nb.lifecycle.members import Member, plan_of
 from synergy_nb.lifecycle.messages import (
     TRACED,
     Begin,
@@ -47,19 +50,16 @@ from synergy_nb.lifecycle.messages import (
     SessionConfig,
     Share,
 )
-from synergy_nb.lifecycle.moving import Moves
-from synergy_nb.lifecycle.records import Member, plan_of
+from synergy_nb.lifecycle.migration import Moves
 from synergy_nb.lifecycle.request import Request
-from synergy_nb.lifecycle.sharers import Sharers
+from synergy_nb.lifecycle.shared_streams import Sharers
 from synergy_nb.lifecycle.takeover import TakeOvers
+from synergy_nb.models.projection import ProjectionConfig
 from synergy_nb.overlay.membership import Membership
-from synergy_nb.overlay.recent import Latest
-from synergy_nb.overlay.streams import Streams
-from synergy_nb.peer import Peer, Protocol
+from synergy_nb.overlay.published_streams import Streams
+from synergy_nb.overlay.recently_seen import Latest
 from synergy_nb.plan import Plan
-from synergy_nb.plan.sharing import provider
-from synergy_nb.projection import ProjectionConfig
-from synergy_nb.states import State
+from synergy_nb.plan.stream_sharing import provider
 
 __all__ = ["Session"]
 

@@ -6,14 +6,14 @@ Every component that has backups is replicated passively: the backups' peers kee
 to time, the state that it had then. When the failure detector declares a peer dead, the origin gives each component
 that was there to the first of its backups that lives and is fit (:class:`TakeOver`). That peer commits the resources,
 has its driver make the backup active, and says so (:class:`Taken`). When all have, everybody who takes part learns the
-new graph (:mod:`~synergy_nb.lifecycle.changing`). Messages are sent more than once, and do no harm when they
+new graph (:mod:`~synergy_nb.lifecycle.graph_changes`). Messages are sent more than once, and do no harm when they
 come again.
 
 A component that is replaced begins an epoch of its stream, so readers know whom to listen to. A death while a take-over
 is under way begins the next one from the graph that was being set up. An application ends, by name, when a component
 has no backup left, when a backup cannot take over, or when that takes too long; sources, sinks and the origin have no
 backups. Who shares a stream of another application waits for the origin of that one
-(:mod:`~synergy_nb.lifecycle.sharers`).
+(:mod:`~synergy_nb.lifecycle.shared_streams`).
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from synergy_nb.control.peer import Message, Peer, Timer
 from synergy_nb.events import TakenOver, TakeoverBegun
-from synergy_nb.lifecycle.changing import AGAIN, Changes
+from synergy_nb.events.application_states import State
+from synergy_nb.lifecycle.graph_changes import AGAIN, Changes
 from synergy_nb.lifecycle.messages import Graph, Lost, SessionConfig, Taken, TakeOver
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.overlay.membership import Membership
-from synergy_nb.peer import Message, Peer, Timer
-from synergy_nb.states import State
 
 __all__ = ["TakeOvers"]
 

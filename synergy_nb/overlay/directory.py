@@ -3,8 +3,8 @@
 Theory of operation
 -------------------
 The key of a name is its SHA-1; the entries of a name are kept by the root of that key (dissertation, section 2.3.3)
-and copied to its neighbours (:mod:`synergy_nb.overlay.keeper`). Several hosts may register under one name. All of it
-is soft state (:mod:`synergy_nb.overlay.entries`).
+and copied to its neighbours (:mod:`synergy_nb.overlay.directory_roots`). Several hosts may register under one name. All
+of it is soft state (:mod:`synergy_nb.overlay.directory_entries`).
 
 *Hosts* register by a routed message, are answered by the root, and try again until they are. From then on they renew
 straight at the root, one message for all names that it has, at a third of the lease; what the root does not have, or is
@@ -28,11 +28,11 @@ import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, get_args
 
-from synergy_nb.overlay.entries import HELD_FRACTION, Entry, EntryCopy, Kind
-from synergy_nb.overlay.keeper import PAGE, Found, Item, Keeper, Lookup, Register, Registered, Renew
+from synergy_nb.control.peer import Peer, Timer, key_of
+from synergy_nb.overlay.directory_entries import HELD_FRACTION, Entry, EntryCopy, Kind
+from synergy_nb.overlay.directory_roots import PAGE, Found, Item, Keeper, Lookup, Register, Registered, Renew
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.pastry import Pastry
-from synergy_nb.peer import Peer, Timer, key_of
 
 __all__ = ["Directory", "Entry", "EntryCopy"]
 

@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from synergy_nb.peer import Message
+from synergy_nb.control.peer import Message
 
 __all__ = ["ALIVE", "DEAD", "LEFT", "SUSPECT", "Gossip", "News", "Ping", "PingAck", "PingFor", "PingForAck"]
 

@@ -26,7 +26,7 @@ import math
 from collections.abc import Iterable
 from typing import Final
 
-from synergy_nb.overheads import Fading, Overhead
+from synergy_nb.models.overheads import Fading, Overhead
 
 __all__ = ["Latency"]
 

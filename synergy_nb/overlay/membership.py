@@ -44,6 +44,7 @@ from collections.abc import Callable, Iterable
 from math import log2
 from typing import Final
 
+from synergy_nb.control.peer import Peer, Protocol
 from synergy_nb.events import PeerDeclaredDead, PeerRefutedDeath
 from synergy_nb.overlay.gossip import (
     ALIVE,
@@ -58,7 +59,6 @@ from synergy_nb.overlay.gossip import (
     PingForAck,
 )
 from synergy_nb.overlay.pastry import Pastry
-from synergy_nb.peer import Peer, Protocol
 
 __all__ = ["ALIVE", "DEAD", "LEFT", "SUSPECT", "Membership"]
 

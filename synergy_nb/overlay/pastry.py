@@ -37,10 +37,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any, Final
 
+from synergy_nb.control.peer import Message, Peer
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.overlay.ring import distance, place_of, shared_digits
 from synergy_nb.overlay.routing import NOBODY, RouteAck, Routed, Routing
-from synergy_nb.peer import Message, Peer
 
 __all__ = ["JoinReply", "JoinRequest", "Leaves", "Leaving", "Pastry", "RouteAck", "Routed", "RowReply", "RowRequest"]
 
@@ -145,7 +145,7 @@ class Pastry(Routing):
     # -- for the driver and the protocols above --------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin the timers of a peer whose state was filled in by :func:`~synergy_nb.overlay.assembled.assemble`."""
+        """Begin the timers of a peer whose state comes from :func:`~synergy_nb.overlay.prebuilt_ring.assemble`."""
         self.started = True
         self._renumber()
         if self.joined:

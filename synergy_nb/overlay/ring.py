@@ -26,7 +26,7 @@ from collections.abc import Collection, Iterator
 from functools import lru_cache
 from typing import Final
 
-from synergy_nb.peer import key_of
+from synergy_nb.control.peer import key_of
 
 __all__ = ["LeafSet", "RoutingTable", "distance", "number_of", "place_of", "shared_digits"]
 

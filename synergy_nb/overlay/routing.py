@@ -25,11 +25,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
+from synergy_nb.control.peer import Message, Peer, Protocol, Timer
 from synergy_nb.events import RouteDropped
 from synergy_nb.overlay.latency import Latency
-from synergy_nb.overlay.recent import Recent
+from synergy_nb.overlay.recently_seen import Recent
 from synergy_nb.overlay.ring import LeafSet, RoutingTable, distance, number_of, place_of, shared_digits
-from synergy_nb.peer import Message, Peer, Protocol, Timer
 
 __all__ = ["RouteAck", "Routed", "Routing"]
 

@@ -9,8 +9,8 @@ YAML, ``sql`` and ``sqltypes`` are the subset of SQL for expressions, ``units`` 
 from __future__ import annotations
 
 from synergy_nb.plan.builder import Stream, plan, source
-from synergy_nb.plan.checking import Operator, PlanError, Problem, QoS
-from synergy_nb.plan.queryplan import FORMAT, Plan
-from synergy_nb.plan.values import parse_window
+from synergy_nb.plan.parameter_types import parse_window
+from synergy_nb.plan.query_plan import FORMAT, Plan
+from synergy_nb.plan.validation import Operator, PlanError, Problem, QoS
 
 __all__ = ["FORMAT", "Operator", "Plan", "PlanError", "Problem", "QoS", "Stream", "parse_window", "plan", "source"]

@@ -23,11 +23,11 @@ from typing import Any, Final
 
 from synergy_nb.errors import door
 from synergy_nb.plan.catalogue import KINDS
-from synergy_nb.plan.checking import Operator, QoS
 from synergy_nb.plan.methods import Methods
 from synergy_nb.plan.operators.sources import CONNECTORS
-from synergy_nb.plan.queryplan import Plan
+from synergy_nb.plan.query_plan import Plan
 from synergy_nb.plan.units import nearest
+from synergy_nb.plan.validation import Operator, QoS
 
 __all__ = ["Stream", "plan", "source"]
 
@@ -136,10 +136,10 @@ def source(connector: Any, **params: Any) -> Stream:
     Parameters
     ----------
     connector
-        Rows of your own: a pandas, Polars or Arrow table, a :class:`~synergy_nb.runtime.feeds.Feed` to push rows into,
-        or an iterable, asynchronous or not, of dictionaries or tables. Or the name of a connector: ``trace`` (a file
-        is replayed), ``packets`` (packets are generated), ``peers`` (load and ping times of the peers) or ``python``
-        (rows that ``submit(..., feeds={name: rows})`` gives).
+        Rows of your own: a pandas, Polars or Arrow table, a :class:`~synergy_nb.runtime.client.feeds.Feed` to push rows
+        into, or an iterable, asynchronous or not, of dictionaries or tables. Or the name of a connector: ``trace`` (a
+        file is replayed), ``packets`` (packets are generated), ``peers`` (load and ping times of the peers) or
+        ``python`` (rows that ``submit(..., feeds={name: rows})`` gives).
     params
         The connector's parameters, below, and ``id``, ``cost``, ``selectivity``, ``at`` as for all operators.
 
@@ -160,7 +160,7 @@ def source(connector: Any, **params: Any) -> Stream:
     profile: dict[str, Any] = {name: params.pop(name) for name in _PROFILE if name in params}
     if isinstance(connector, str):
         return Stream("source", {"connector": connector, **params}, [], profile)
-    from synergy_nb.plan.frames import described  # noqa: PLC0415 - plans without rows need no Polars
+    from synergy_nb.plan.data_frames import described  # noqa: PLC0415 - plans without rows need no Polars
 
     rows, params = described(connector, params)
     return Stream("source", {"connector": "python", **params}, [], profile, rows)

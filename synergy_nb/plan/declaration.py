@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from synergy_nb.plan.values import WINDOW, ValueType
+from synergy_nb.plan.parameter_types import WINDOW, ValueType
 
 if TYPE_CHECKING:
     from synergy_nb.plan.builder import Stream

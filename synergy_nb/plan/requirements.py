@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from synergy_nb.plan.checking import Checked, Problem, QoS
+from synergy_nb.plan.parameter_types import parse_number
 from synergy_nb.plan.units import (
     WrongValue,
     nearest,
@@ -15,7 +15,7 @@ from synergy_nb.plan.units import (
     parse_size,
     parse_throughput,
 )
-from synergy_nb.plan.values import parse_number
+from synergy_nb.plan.validation import Checked, Problem, QoS
 
 __all__ = ["LEAST_MEMORY", "check_qos", "check_together"]
 

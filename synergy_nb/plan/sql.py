@@ -46,7 +46,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from synergy_nb.plan.sqltypes import (
+from synergy_nb.plan.sql_types import (
     AGGREGATES,
     COMPARISONS,
     FUNCTIONS,

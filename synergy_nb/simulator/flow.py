@@ -2,9 +2,9 @@
 
 Peers serve the tuples of all their components one at a time, first come first served; links carry those of all streams
 between two peers likewise, where their bandwidth is finite, and then take their delay. So applications delay each other
-as projection (section 2.3.4) expects them to, and :mod:`synergy_nb.queueing` says what is to come out in simple cases.
-Components and sources are described in :mod:`synergy_nb.simulator.applications`, the compiled part is
-:mod:`synergy_nb.simulator.flowcore`.
+as projection (section 2.3.4) expects them to, and :mod:`synergy_nb.models.queueing` says what is to come out in simple
+cases. Components and sources are described in :mod:`synergy_nb.simulator.flow_applications`, the compiled part is
+:mod:`synergy_nb.simulator.flow_kernel`.
 
 Same seed, same run. Each component's chance depends on the seed, its application's name and its own only, so the same
 applications placed differently meet the same arrivals and the same work.
@@ -20,9 +20,9 @@ from typing import Any, Final, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from synergy_nb.simulator import flowcore, flowtables
-from synergy_nb.simulator.applications import Application, Arrivals, Component, Service, Tap
-from synergy_nb.simulator.flowtables import Table, aligned
+from synergy_nb.simulator import flow_kernel, flow_tables
+from synergy_nb.simulator.flow_applications import Application, Arrivals, Component, Service, Tap
+from synergy_nb.simulator.flow_tables import Table, aligned
 
 __all__ = ["Delays", "Distances", "Executed", "Flow"]
 
@@ -30,12 +30,16 @@ __all__ = ["Delays", "Distances", "Executed", "Flow"]
 MOST_DAYS: Final = 1e9
 
 Array = npt.NDArray[np.float64]
-_SERVICES: Final = {"constant": flowcore.CONSTANT, "exponential": flowcore.EXPONENTIAL, "drawn": flowcore.DRAWN}
+_SERVICES: Final = {
+    "constant": flow_kernel.CONSTANT,
+    "exponential": flow_kernel.EXPONENTIAL,
+    "drawn": flow_kernel.DRAWN,
+}
 _ARRIVALS: Final = {
-    "poisson": flowcore.POISSON,
-    "periodic": flowcore.PERIODIC,
-    "on_off": flowcore.ON_OFF,
-    "trace": flowcore.TRACE,
+    "poisson": flow_kernel.POISSON,
+    "periodic": flow_kernel.PERIODIC,
+    "on_off": flow_kernel.ON_OFF,
+    "trace": flow_kernel.TRACE,
 }
 
 
@@ -124,7 +128,7 @@ class Flow:
     --------
     An M/M/1 queue of load 0.8, its mean delay 0.5 s in theory:
 
-    >>> from synergy_nb.simulator.applications import Application, Arrivals, Component, Service
+    >>> from synergy_nb.simulator.flow_applications import Application, Arrivals, Component, Service
     >>> queue = Component("v1", Service.exponential(0.1), ["feed"])
     >>> flow = Flow(seed=1)
     >>> flow.add(Application("a", {"feed": Component(), "queue": queue}, {"feed": Arrivals.poisson(8.0)}))
@@ -157,17 +161,17 @@ class Flow:
         self._backlog = float(backlog)
         self._began = 0.0  # of what is counted
         self._reserve = 2
-        self._nodes, self._profiles = Table(flowtables.NODE), Table(flowtables.PROFILE)
-        self._sources, self._edges = Table(flowtables.SOURCE), Table(flowtables.EDGE)
+        self._nodes, self._profiles = Table(flow_tables.NODE), Table(flow_tables.PROFILE)
+        self._sources, self._edges = Table(flow_tables.SOURCE), Table(flow_tables.EDGE)
         self._brought = Table("i8")  # by each edge
-        self._links, self._hosts = Table(flowtables.LINK), Table(flowtables.PEER)
-        self._totals, self._pool = Table(flowtables.APPLICATION), Table("f8")
+        self._links, self._hosts = Table(flow_tables.LINK), Table(flow_tables.PEER)
+        self._totals, self._pool = Table(flow_tables.APPLICATION), Table("f8")
         self._births, self._delays = Table("f8", keep), Table("f8", keep)
         self._rings, self._ring_births = Table("i8"), Table("f8")
-        self._state: Any = np.zeros(1, dtype=flowtables.STATE)
+        self._state: Any = np.zeros(1, dtype=flow_tables.STATE)
         self._state["unused"] = -1
-        self._days: Any = np.zeros(0, dtype=flowtables.DAY)
-        self._events: Any = np.zeros(0, dtype=flowtables.EVENT)
+        self._days: Any = np.zeros(0, dtype=flow_tables.DAY)
+        self._events: Any = np.zeros(0, dtype=flow_tables.EVENT)
         self._host: dict[str, int] = {}
         self._place: list[str] = []  # of a host
         self._link: dict[tuple[str, str], int] = {}
@@ -229,8 +233,8 @@ class Flow:
         profile["first"], profile["length"] = self._pooled(service.times)
         if component.match:
             row["matching"], profile["inputs"] = 1, len(component.inputs)
-            profile["ring"] = self._rings.add(flowcore.RING)
-            self._ring_births.add(flowcore.RING)
+            profile["ring"] = self._rings.add(flow_kernel.RING)
+            self._ring_births.add(flow_kernel.RING)
         self._size.append(component.size)
         if application >= 0:
             self._ends[name].append(node)
@@ -280,7 +284,7 @@ class Flow:
         row["first"], row["length"] = self._pooled(arrivals.times)
         if self._state["unused"][0] < 0:
             self._look()
-        flowcore.schedule(self._state[0], self._days, self._events, float(start), node, ~number, float(start))
+        flow_kernel.schedule(self._state[0], self._days, self._events, float(start), node, ~number, float(start))
 
     def _pooled(self, times: tuple[float, ...]) -> tuple[int, int]:
         if not times:
@@ -344,7 +348,7 @@ class Flow:
         if not until < math.inf:
             raise ValueError(f"until: {until}; expected a finite time")
         before = self.served
-        while not flowcore.advance(
+        while not flow_kernel.advance(
             float(until),
             self._backlog,
             self._reserve,
@@ -383,9 +387,9 @@ class Flow:
         same = room == len(self._events) and count == len(self._days)
         if same and 0.5 < a_second / float(state["a_second"]) < 2.0:
             return
-        days, events = aligned(flowtables.DAY, count), aligned(flowtables.EVENT, room)
+        days, events = aligned(flow_tables.DAY, count), aligned(flow_tables.EVENT, room)
         events[: len(self._events)] = self._events
-        flowcore.replan(state, self._days, len(self._events), days, events, a_second)
+        flow_kernel.replan(state, self._days, len(self._events), days, events, a_second)
         self._days, self._events = days, events
 
     def clear(self) -> None:

@@ -4,9 +4,10 @@ Theory of operation
 -------------------
 The heap holds (time, sequence, kind, ...) tuples: arrivals of messages and wake-ups of peers. Ties are broken by the
 sequence number, so a run is a function of its seed. Peers are the very objects that the runtime drives; what they
-return is carried out here: a :class:`~synergy_nb.peer.Send` becomes an arrival after the delay that the network gives
-it, unless it is lost; a :class:`~synergy_nb.peer.Record` goes to the journal; an :class:`~synergy_nb.peer.Instruct` is
-kept in :attr:`Simulation.instructions`, or given to the handler that was set.
+return is carried out here: a :class:`~synergy_nb.control.peer.Send` becomes an arrival after the delay that the network
+gives it, unless it is lost; a :class:`~synergy_nb.control.peer.Record` goes to the journal; an
+:class:`~synergy_nb.control.peer.Instruct` is kept in :attr:`Simulation.instructions`, or given to the handler that was
+set.
 
 A crashed peer takes no message and no timer any more; a hung one takes them later, all that came in the meantime at
 once, as a process does that was stopped and continued; across a partition messages are lost.
@@ -24,8 +25,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from synergy_nb.journal import Journal
-from synergy_nb.peer import Codec, Message, Peer, Record, Send
+from synergy_nb.control.peer import Codec, Message, Peer, Record, Send
+from synergy_nb.events.journal import Journal
 
 __all__ = ["Network", "Simulation", "Uniform"]
 
@@ -90,7 +91,7 @@ class Simulation:
 
     Examples
     --------
-    >>> from synergy_nb.peer import Message, Peer, Protocol
+    >>> from synergy_nb.control.peer import Message, Peer, Protocol
     >>> class Ball(Message):
     ...     bounces: int
     >>> class Player(Protocol):

@@ -36,7 +36,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
-from synergy_nb.delaymatrix import Matrix, one_way, read_rtt
+from synergy_nb.models.delay_matrix import Matrix, one_way, read_rtt
 
 __all__ = ["ACCESS", "CAPACITIES", "Topology", "TransitStub", "measured", "of_topohub", "transit_stub"]
 
@@ -273,7 +273,7 @@ def of_topohub(
     try:
         import topohub  # noqa: PLC0415 - an extra
     except ModuleNotFoundError:
-        raise ModuleNotFoundError("topohub: not installed; pip install 'synergy-nb[topologies]'") from None
+        raise ModuleNotFoundError("topohub: not installed; pip install 'synergy-nb[experiments]'") from None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)  # it leaves the file to the collector

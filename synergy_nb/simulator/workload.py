@@ -22,7 +22,7 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from synergy_nb.delaymatrix import Matrix
+from synergy_nb.models.delay_matrix import Matrix
 from synergy_nb.plan import Plan, Stream, source
 from synergy_nb.simulator.network import Topology
 

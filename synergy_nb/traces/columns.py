@@ -9,7 +9,7 @@ import polars as pl
 
 from synergy_nb.dataflow.tuples import TYPES
 from synergy_nb.plan.operators.sources import TIME_NAMES
-from synergy_nb.traces.judging import convert, hint
+from synergy_nb.traces.typed_columns import convert, hint
 
 __all__ = ["clock_of", "parquet_kinds", "stream_schema", "text_kinds"]
 

@@ -10,8 +10,8 @@ from typing import Final
 import polars as pl
 
 from synergy_nb.plan.operators.sources import TRACE_SCHEMAS
-from synergy_nb.traces.judging import Malformed, Tally
-from synergy_nb.traces.textfiles import whole_lines
+from synergy_nb.traces.text_files import whole_lines
+from synergy_nb.traces.typed_columns import Malformed, Tally
 
 __all__ = ["LOGS", "log_blocks"]
 
@@ -39,7 +39,7 @@ def log_blocks(path: Path, kind: str, tally: Tally) -> Iterator[pl.DataFrame]:
     Raises
     ------
     ValueError
-        If the file cannot be read, see :func:`synergy_nb.traces.textfiles.whole_lines`.
+        If the file cannot be read, see :func:`synergy_nb.traces.text_files.whole_lines`.
     """
     pattern, date, example = LOGS[kind]
     for number, data in whole_lines(path):

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from synergy_nb.dataflow.tuples import TYPES
 from synergy_nb.traces.columns import clock_of, parquet_kinds, stream_schema
-from synergy_nb.traces.judging import EXPECTED, Malformed, Tally, typed
+from synergy_nb.traces.typed_columns import EXPECTED, Malformed, Tally, typed
 
 __all__ = ["Stored", "parquet_blocks", "stored"]
 
@@ -43,7 +43,7 @@ class Stored(NamedTuple):
 
 
 def stored(path: Path, columns: Mapping[str, str] | None, time: str | None) -> Stored:
-    """The layout of a Parquet file; ``columns`` and ``time`` as in :func:`synergy_nb.traces.tracefiles.load`.
+    """The layout of a Parquet file; ``columns`` and ``time`` as in :func:`synergy_nb.traces.trace_files.load`.
 
     Raises
     ------

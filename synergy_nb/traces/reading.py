@@ -21,9 +21,9 @@ from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
 from synergy_nb.plan.operators.sources import TRACE_SCHEMAS
 from synergy_nb.plan.units import nearest
 from synergy_nb.traces import packets
-from synergy_nb.traces.judging import Tally
-from synergy_nb.traces.ordering import Store, Survey, Times, sized
-from synergy_nb.traces.tracefiles import Opened, opened, sniff
+from synergy_nb.traces.time_order import Store, Survey, Times, sized
+from synergy_nb.traces.trace_files import Opened, opened, sniff
+from synergy_nb.traces.typed_columns import Tally
 
 __all__ = ["BATCH_ROWS", "Info", "info", "open_trace", "paced", "read", "schema_of", "sniff", "table"]
 
@@ -79,12 +79,12 @@ def open_trace(params: Mapping[str, Any]) -> Opened:
     ----------
     params
         ``path``, and optionally ``format``, ``columns``, ``time``, ``strict``, ``tolerance`` as in
-        :func:`synergy_nb.traces.tracefiles.load`.
+        :func:`synergy_nb.traces.trace_files.load`.
 
     Raises
     ------
     ValueError
-        If the trace cannot be opened, see :func:`synergy_nb.traces.tracefiles.opened`.
+        If the trace cannot be opened, see :func:`synergy_nb.traces.trace_files.opened`.
     """
     path = params.get("path")
     if not isinstance(path, str | Path) or not str(path):

@@ -22,9 +22,9 @@ import polars as pl
 from synergy_nb.dataflow.tuples import TYPES
 from synergy_nb.plan.operators.sources import TRACE_SCHEMAS
 from synergy_nb.traces.columns import clock_of, stream_schema, text_kinds
-from synergy_nb.traces.judging import EXPECTED, Malformed, Tally, typed
 from synergy_nb.traces.quoting import Quoting, quoting
-from synergy_nb.traces.textfiles import LONGEST, beginning, pieces, too_long, whole_lines
+from synergy_nb.traces.text_files import LONGEST, beginning, pieces, too_long, whole_lines
+from synergy_nb.traces.typed_columns import EXPECTED, Malformed, Tally, typed
 
 __all__ = ["Layout", "csv_blocks", "csv_layout", "separator_of", "tcp_blocks"]
 
@@ -97,7 +97,8 @@ class _Block(NamedTuple):
 
 
 def csv_layout(path: Path, columns: Mapping[str, str] | None, time: str | None) -> Layout:
-    """The layout of a CSV file with a header; ``columns`` and ``time`` as in :func:`synergy_nb.traces.tracefiles.load`.
+    """The layout of a CSV file with a header; ``columns`` and ``time`` as in
+    :func:`synergy_nb.traces.trace_files.load`.
 
     Types that are not stated are taken from the first 1,000 rows.
 
@@ -129,7 +130,7 @@ def csv_blocks(path: Path, layout: Layout, tally: Tally) -> Iterator[pl.DataFram
     Raises
     ------
     ValueError
-        If the file cannot be read, see :func:`synergy_nb.traces.textfiles.pieces`, or if a row does not fit into
+        If the file cannot be read, see :func:`synergy_nb.traces.text_files.pieces`, or if a row does not fit into
         memory.
     """
     wanted = [pl.col(layout.clock).alias("time"), *(name for name in layout.schema if name != "time")]
@@ -192,7 +193,7 @@ class _Fast:
     Parameters
     ----------
     separator, names, kinds, required
-        The same as in :class:`Layout` and :func:`synergy_nb.traces.judging.typed`.
+        The same as in :class:`Layout` and :func:`synergy_nb.traces.typed_columns.typed`.
     """
 
     def __init__(self, separator: str, names: list[str], kinds: Mapping[str, str], required: Sequence[str]) -> None:

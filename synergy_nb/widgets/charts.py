@@ -8,7 +8,7 @@ from html import escape
 from typing import NamedTuple
 
 from synergy_nb.events import ApplicationRunning, Event, SinkMeasured, SourceStarted
-from synergy_nb.readable import amount, seconds
+from synergy_nb.reporting.formatting import amount, seconds
 
 __all__ = ["Delay", "delay_chart", "delays", "exceeding"]
 

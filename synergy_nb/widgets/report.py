@@ -13,16 +13,16 @@ from html import escape
 from importlib import resources
 from typing import Any, NamedTuple
 
-from synergy_nb import drawing
-from synergy_nb.account import counts
+from synergy_nb.drawing import graphs
 from synergy_nb.events import Event, PeerMeasured, SinkMeasured
-from synergy_nb.explanation import Explanation
 from synergy_nb.plan import Operator, Plan
 from synergy_nb.plan.catalogue import KINDS, parameters_of
-from synergy_nb.readable import amount, cell, rate, seconds, share
+from synergy_nb.reporting.account import counts
+from synergy_nb.reporting.explanation import Explanation
+from synergy_nb.reporting.formatting import amount, cell, rate, seconds, share
 from synergy_nb.widgets.charts import Delay, delay_chart, delays
-from synergy_nb.widgets.series import Readings
-from synergy_nb.widgets.standing import standing
+from synergy_nb.widgets.journal_series import Readings
+from synergy_nb.widgets.status_text import standing
 
 __all__ = ["Number", "Table", "Verdict", "report"]
 
@@ -159,10 +159,10 @@ def _numbers(numbers: Sequence[Number]) -> str:
 # -- plan and graph --------------------------------------------------------------------------------------------------
 
 
-def _pictures(nodes: Sequence[drawing.Node], plan: Plan, title: str) -> str:
+def _pictures(nodes: Sequence[graphs.Node], plan: Plan, title: str) -> str:
     """The same picture twice, one of them for narrow pages; the style shows one."""
     edges = [(up, name) for name in plan.operators for up in plan.upstream(name)]
-    across, down = (drawing.svg(nodes, edges, title=title, direction=way) for way in ("right", "down"))
+    across, down = (graphs.svg(nodes, edges, title=title, direction=way) for way in ("right", "down"))
     return f'<figure><div class="wide">{_inline(across)}</div><div class="narrow">{_inline(down)}</div></figure>'
 
 
@@ -182,11 +182,11 @@ def _plan(plan: Plan) -> str:
     ]
     asked = ", ".join(filter(None, wanted)) or "nothing"
     nodes = [
-        drawing.Node(name, name, detail=summary(operator), tooltip=_parameters(operator))
+        graphs.Node(name, name, detail=summary(operator), tooltip=_parameters(operator))
         for name, operator in plan.operators.items()
     ]
     edges = [(up, name) for name in plan.operators for up in plan.upstream(name)]
-    picture = drawing.svg(nodes, edges, title=f"query plan {plan.name}", direction="down")
+    picture = graphs.svg(nodes, edges, title=f"query plan {plan.name}", direction="down")
     operators = [
         (name, _parameters(operator), rate(plan.rate(name)), f"{amount(plan.load(name))} cores")
         for name, operator in plan.operators.items()
@@ -234,7 +234,7 @@ def _graph(plan: Plan, explanation: Explanation) -> str:
     if not placed:
         return f'<p class="about">It does not run: {escape(explanation.outcome)}.</p>'
     where = {name: explanation.where(name) for name in plan.operators}
-    nodes = [drawing.Node(name, name, detail=where[name], tooltip=explanation.why(name)) for name in plan.operators]
+    nodes = [graphs.Node(name, name, detail=where[name], tooltip=explanation.why(name)) for name in plan.operators]
     rows = [(name, where[name], explanation.why(name)) for name in plan.operators]
     used = len(set(placed.values()))
     took = f" It was set up in {seconds(explanation.setup_s)}." if explanation.setup_s is not None else ""

@@ -35,10 +35,10 @@ from synergy_nb.algorithms.availability.evaluation import (
 )
 from synergy_nb.algorithms.availability.failures import ExactlyFailed, Failures, IndependentFailures
 from synergy_nb.algorithms.availability.limits import Limits, NoRoom, components_of
+from synergy_nb.algorithms.availability.link_survey import Link
 from synergy_nb.algorithms.availability.messages import PlacementConfig
 from synergy_nb.algorithms.availability.optimum import Optimum, on_one_group, optimum
-from synergy_nb.algorithms.availability.placement import Placed, Placement
-from synergy_nb.algorithms.availability.surveying import Link
+from synergy_nb.algorithms.availability.origin import Placed, Placement
 
 __all__ = [
     "Costs",

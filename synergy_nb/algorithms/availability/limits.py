@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 
-from synergy_nb.graph import Roles
-from synergy_nb.ledger import ROUNDING
+from synergy_nb.control.graph import Roles
+from synergy_nb.control.ledger import ROUNDING
 from synergy_nb.plan import Plan
 
 __all__ = ["Limits", "NoRoom", "components_of"]

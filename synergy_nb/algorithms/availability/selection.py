@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from synergy_nb.algorithms.availability.surveying import Link
-from synergy_nb.ledger import ROUNDING
+from synergy_nb.algorithms.availability.link_survey import Link
+from synergy_nb.control.ledger import ROUNDING
 
 __all__ = ["agreed", "ordered"]
 

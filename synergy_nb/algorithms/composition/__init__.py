@@ -32,8 +32,8 @@ divides its weight among its children, and what is dropped or returned gives its
 from __future__ import annotations
 
 from synergy_nb.algorithms.composition.messages import CompositionConfig
+from synergy_nb.algorithms.composition.origin import Composition
 from synergy_nb.algorithms.composition.policies import POLICIES
 from synergy_nb.algorithms.composition.probing import Probing
-from synergy_nb.algorithms.composition.selection import Composition
 
 __all__ = ["POLICIES", "Composition", "CompositionConfig", "Probing"]

@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import msgspec
 
+from synergy_nb.control.graph import Hop
+from synergy_nb.control.peer import Message, Traced
 from synergy_nb.errors import door
-from synergy_nb.graph import Hop
-from synergy_nb.peer import Message, Traced
+from synergy_nb.models.projection import ProjectionConfig
 from synergy_nb.plan import Plan
-from synergy_nb.projection import ProjectionConfig
 
 __all__ = [
     "TRACED",
@@ -80,7 +80,7 @@ class CompositionConfig(msgspec.Struct, frozen=True):
         dissertation.
     guard_band
         Share by which the projected delay of a plan may exceed the plan's own limit, where peers project from measured
-        overheads (:mod:`synergy_nb.overheads`); a plan that exceeds it by more is refused. The median of such
+        overheads (:mod:`synergy_nb.models.overheads`); a plan that exceeds it by more is refused. The median of such
         projections is right, but the same plan takes a fifth more or less from one run to the next, so near the limit
         nobody can tell whether it will be kept. A user sees by its measurements that an admitted plan is late, and can
         stop it; a refused plan has no measurements. So what is in doubt is admitted. In conformity assessment, a limit
@@ -159,7 +159,7 @@ class ProbedRequest(msgspec.Struct, frozen=True, gc=False, array_like=True):
     deploy
         Operators that are to be deployed where their candidates do not suffice.
     stage
-        How far to go for these, see :mod:`synergy_nb.algorithms.composition.places`.
+        How far to go for these, see :mod:`synergy_nb.algorithms.composition.component_placement`.
     near
         Neighbours of the origin in the overlay, if the stage asks for them.
     free

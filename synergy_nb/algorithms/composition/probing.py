@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from synergy_nb.algorithms.composition import places
+from synergy_nb.algorithms.composition import component_placement
 from synergy_nb.algorithms.composition.adaptive import share
 from synergy_nb.algorithms.composition.messages import (
     TRACED,
@@ -24,18 +24,18 @@ from synergy_nb.algorithms.composition.messages import (
     Returned,
     decode_request,
 )
-from synergy_nb.algorithms.composition.pending import exceeds
+from synergy_nb.algorithms.composition.probe_results import exceeds
+from synergy_nb.control.graph import Hop, late
+from synergy_nb.control.ledger import ROUNDING, Ledger
+from synergy_nb.control.peer import Peer, Protocol, Timer
 from synergy_nb.events import MessageOutdated, MessageRefused, ProbeAccepted, ProjectedImpact, ReservationExpired
-from synergy_nb.graph import Hop, late
-from synergy_nb.ledger import ROUNDING, Ledger
-from synergy_nb.lifecycle.deciding import component_name
-from synergy_nb.overheads import HOP, Overhead, Overheads, quantile, together
+from synergy_nb.lifecycle.decider import component_name
+from synergy_nb.models.overheads import HOP, Overhead, Overheads, quantile, together
+from synergy_nb.models.projection import Impact, refused
 from synergy_nb.overlay.latency import Latency
-from synergy_nb.overlay.recent import Latest
-from synergy_nb.peer import Peer, Protocol, Timer
+from synergy_nb.overlay.recently_seen import Latest
 from synergy_nb.plan import Plan
-from synergy_nb.plan.sharing import TAP, Provider, provider
-from synergy_nb.projection import Impact, refused
+from synergy_nb.plan.stream_sharing import TAP, Provider, provider
 
 __all__ = ["Probing"]
 
@@ -387,7 +387,7 @@ class Probing(Protocol):
         """Where a component may be deployed that is missing."""
         if self.config.deployment == "collocated":
             own = self.peer.address
-            return places.places(request, plan, operator, path, own, meets=meets, near=self.known)
+            return component_placement.places(request, plan, operator, path, own, meets=meets, near=self.known)
         # To the peer nearest to the upstream one, or to any: another than that itself, which would be collocation.
         return request.near if meets else tuple(self.known()) or (self.peer.address,)
 

@@ -26,6 +26,7 @@ References
 
 from __future__ import annotations
 
+from synergy_nb.algorithms.resilience.array_inputs import Arcs
 from synergy_nb.algorithms.resilience.baselines import (
     connected,
     correlation_based,
@@ -34,7 +35,6 @@ from synergy_nb.algorithms.resilience.baselines import (
     random_placement,
 )
 from synergy_nb.algorithms.resilience.clustering import Clustered, cluster, clustered_rod
-from synergy_nb.algorithms.resilience.doors import Arcs
 from synergy_nb.algorithms.resilience.explanation import Explanation, explain
 from synergy_nb.algorithms.resilience.feasible import (
     Ratio,
@@ -47,11 +47,11 @@ from synergy_nb.algorithms.resilience.feasible import (
     weights,
 )
 from synergy_nb.algorithms.resilience.greedy import rod
-from synergy_nb.algorithms.resilience.loadmodel import LoadModel, QueryOperator, linearised, load_model
+from synergy_nb.algorithms.resilience.linear_load import LoadModel, QueryOperator, linearised, load_model
 from synergy_nb.algorithms.resilience.optimum import optimum
 from synergy_nb.algorithms.resilience.policy import Placement, place
+from synergy_nb.algorithms.resilience.random_graphs import random_trees
 from synergy_nb.algorithms.resilience.refinement import refine
-from synergy_nb.algorithms.resilience.trees import trees
 
 __all__ = [
     "Arcs",
@@ -78,9 +78,9 @@ __all__ = [
     "plane_distance",
     "plane_distances",
     "random_placement",
+    "random_trees",
     "refine",
     "rod",
     "sphere_bound",
-    "trees",
     "weights",
 ]

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from synergy_nb.algorithms.resilience.doors import Arcs, Floats, Ints, checked_arcs, checked_rates, normalised
+from synergy_nb.algorithms.resilience.array_inputs import Arcs, Floats, Ints, checked_arcs, checked_rates, normalised
 
 __all__ = ["connected", "correlation_based", "largest_load_first", "max_rate", "random_placement"]
 

@@ -17,10 +17,10 @@ from typing import Final, Literal, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 
-from synergy_nb.algorithms.resilience.doors import Arcs, Floats, Ints, checked_arcs, normalised
+from synergy_nb.algorithms.resilience.array_inputs import Arcs, Floats, Ints, checked_arcs, normalised
 from synergy_nb.algorithms.resilience.feasible import plane_distance
 from synergy_nb.algorithms.resilience.greedy import Tie, rod
-from synergy_nb.algorithms.resilience.units import units
+from synergy_nb.algorithms.resilience.placement_units import units
 
 __all__ = ["LIMITS", "Clustered", "Method", "cluster", "clustered_rod"]
 

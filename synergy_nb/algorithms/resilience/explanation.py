@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from synergy_nb.algorithms.resilience.doors import Arcs, Floats, normalised
+from synergy_nb.algorithms.resilience.array_inputs import Arcs, Floats, normalised
 from synergy_nb.algorithms.resilience.feasible import distances, node_load
 
 __all__ = ["Alone", "Explanation", "explain"]

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri, stdtrit
 
-from synergy_nb.algorithms.resilience.doors import (
+from synergy_nb.algorithms.resilience.array_inputs import (
     Arcs,
     Floats,
     Normalised,

@@ -18,9 +18,9 @@ from typing import Final, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from synergy_nb.algorithms.resilience.doors import Arcs, Ints, checked_arcs, normalised
+from synergy_nb.algorithms.resilience.array_inputs import Arcs, Ints, checked_arcs, normalised
 from synergy_nb.algorithms.resilience.feasible import distances
-from synergy_nb.algorithms.resilience.units import FREE, units
+from synergy_nb.algorithms.resilience.placement_units import FREE, units
 
 __all__ = ["Tie", "rod"]
 

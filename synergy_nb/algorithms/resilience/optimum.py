@@ -14,12 +14,12 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from synergy_nb.algorithms.resilience.doors import Ints, normalised
-from synergy_nb.algorithms.resilience.enumerating import best_placements
+from synergy_nb.algorithms.resilience.array_inputs import Ints, normalised
+from synergy_nb.algorithms.resilience.enumeration_kernel import best_placements
 from synergy_nb.algorithms.resilience.feasible import directions, feasible_ratio, placed, sampled_ratio
 from synergy_nb.algorithms.resilience.greedy import rod
+from synergy_nb.algorithms.resilience.placement_units import units
 from synergy_nb.algorithms.resilience.refinement import refine
-from synergy_nb.algorithms.resilience.units import units
 from synergy_nb.algorithms.resilience.volume import MOST_INPUTS
 
 __all__ = ["MOST_OPERATORS", "optimum"]

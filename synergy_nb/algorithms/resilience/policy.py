@@ -16,9 +16,9 @@ from synergy_nb.algorithms.resilience.clustering import clustered_rod
 from synergy_nb.algorithms.resilience.explanation import Explanation, explain
 from synergy_nb.algorithms.resilience.feasible import Ratio, feasible_ratio, node_load
 from synergy_nb.algorithms.resilience.greedy import rod
-from synergy_nb.algorithms.resilience.loadmodel import LoadModel, load_model
+from synergy_nb.algorithms.resilience.linear_load import LoadModel, load_model
+from synergy_nb.algorithms.resilience.placement_units import FREE
 from synergy_nb.algorithms.resilience.refinement import refine
-from synergy_nb.algorithms.resilience.units import FREE
 from synergy_nb.plan import Plan
 from synergy_nb.plan.units import WrongValue, nearest
 

@@ -13,10 +13,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from synergy_nb.algorithms.resilience.doors import Arcs, Floats, Ints, checked_arcs, checked_rates, normalised
+from synergy_nb.algorithms.resilience.array_inputs import Arcs, Floats, Ints, checked_arcs, checked_rates, normalised
 from synergy_nb.algorithms.resilience.feasible import directions, feasible_ratio
-from synergy_nb.algorithms.resilience.searching import improve
-from synergy_nb.algorithms.resilience.units import FREE, units
+from synergy_nb.algorithms.resilience.local_search_kernel import improve
+from synergy_nb.algorithms.resilience.placement_units import FREE, units
 
 __all__ = ["refine"]
 

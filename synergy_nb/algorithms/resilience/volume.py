@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from scipy.spatial import ConvexHull, HalfspaceIntersection, QhullError
 
-from synergy_nb.algorithms.resilience.doors import Floats
+from synergy_nb.algorithms.resilience.array_inputs import Floats
 
 __all__ = ["MOST_INPUTS", "down_closed_volume"]
 

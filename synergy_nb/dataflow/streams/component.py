@@ -24,13 +24,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, cast
 
+from synergy_nb.dataflow.chunking import coalesce
+from synergy_nb.dataflow.component_metrics import Measured
 from synergy_nb.dataflow.logic import Saved
-from synergy_nb.dataflow.measuring import Measured
-from synergy_nb.dataflow.memory import Memory, Share
-from synergy_nb.dataflow.packing import coalesce
+from synergy_nb.dataflow.memory_shares import Memory, Share
+from synergy_nb.dataflow.streams.copy_holders import Keepers
 from synergy_nb.dataflow.streams.deployments import Feed, Place, Role
 from synergy_nb.dataflow.streams.execution import Committed, Engine, Logic, Outcome, Work
-from synergy_nb.dataflow.streams.keepers import Keepers
 from synergy_nb.dataflow.streams.log import LIMITS, Limits, StreamLog
 from synergy_nb.dataflow.streams.merge import Entry, InOrder
 from synergy_nb.dataflow.streams.values import (
@@ -289,7 +289,7 @@ class Component(Measured):
         return client is not None and client.consumed < self.log.end
 
     def stats(self, now: float) -> dict[str, Any]:
-        """What was measured, see :meth:`~synergy_nb.dataflow.measuring.Measured.measurements`, and what waits."""
+        """What was measured (:meth:`~synergy_nb.dataflow.component_metrics.Measured.measurements`), and what waits."""
         return {
             "application": self.application,
             "operator": self.operator,

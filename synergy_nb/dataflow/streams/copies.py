@@ -17,7 +17,7 @@ from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.frames import Data, State, Want
 from synergy_nb.dataflow.streams.log import LIMITS, Limits, StreamLog
 from synergy_nb.dataflow.streams.merge import InOrder, Taken
-from synergy_nb.dataflow.streams.parts import Piece
+from synergy_nb.dataflow.streams.state_pieces import Piece
 from synergy_nb.dataflow.streams.values import COPY, Chunk, Output, Point, Reader
 
 __all__ = ["WANTED", "WANT_S", "Copy"]

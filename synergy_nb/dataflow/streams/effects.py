@@ -10,7 +10,7 @@ import msgspec
 from synergy_nb.dataflow.logic import Saved
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.frames import Frame
-from synergy_nb.dataflow.streams.parts import Encoded, decoded, encoded
+from synergy_nb.dataflow.streams.state_pieces import Encoded, decoded, encoded
 from synergy_nb.dataflow.streams.values import Point
 
 __all__ = ["Arrived", "Capture", "Captured", "Close", "Effect", "Fact", "Open", "Restore", "Send"]

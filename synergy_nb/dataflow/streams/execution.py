@@ -15,8 +15,8 @@ import msgspec
 import pyarrow as pa
 
 from synergy_nb.dataflow import logic
-from synergy_nb.dataflow.memory import MemoryExceeded
-from synergy_nb.dataflow.packing import coalesce
+from synergy_nb.dataflow.chunking import coalesce
+from synergy_nb.dataflow.memory_shares import MemoryExceeded
 from synergy_nb.dataflow.streams.log import LIMITS
 from synergy_nb.dataflow.streams.values import Chunk, Point, chunks_of
 from synergy_nb.dataflow.tuples import Batch, Item

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from synergy_nb.dataflow.streams.parts import Part, Piece
+from synergy_nb.dataflow.streams.state_pieces import Part, Piece
 from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, Determinant, OnLag, Output, Point, Reader, Run, Stream
 
 __all__ = ["Ack", "Data", "Determinants", "Frame", "Recall", "State", "Subscribe", "Supply", "Unsubscribe", "Want"]

@@ -18,8 +18,9 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from synergy_nb.dataflow.batch_merging import TOGETHER_WORK, contemporary
 from synergy_nb.dataflow.logic import reason_of
-from synergy_nb.dataflow.memory import Memory
+from synergy_nb.dataflow.memory_shares import Memory
 from synergy_nb.dataflow.streams.chains import chain
 from synergy_nb.dataflow.streams.component import Component, Encoding
 from synergy_nb.dataflow.streams.deployments import Deployment, Place, Role
@@ -38,14 +39,13 @@ from synergy_nb.dataflow.streams.frames import (
     Unsubscribe,
     Want,
 )
+from synergy_nb.dataflow.streams.input_orders import Orders
 from synergy_nb.dataflow.streams.log import LIMITS, Limits
 from synergy_nb.dataflow.streams.merge import Entry
-from synergy_nb.dataflow.streams.orders import Orders
 from synergy_nb.dataflow.streams.roles import Roles
 from synergy_nb.dataflow.streams.snapshots import SNAPSHOT_S, Snapshots
 from synergy_nb.dataflow.streams.timers import Timers
 from synergy_nb.dataflow.streams.values import CLIENT, COPY, Chunk, OnLag, Output, Point, Reader, encoded
-from synergy_nb.dataflow.together import TOGETHER_WORK, contemporary
 from synergy_nb.dataflow.tuples import END
 
 __all__ = ["Hosting"]

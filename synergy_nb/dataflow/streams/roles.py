@@ -10,7 +10,7 @@ inputs from there on, in the order in which the active component reads them, whi
 is made active goes on from what it has: a backup restores its snapshot and reads again what came after it; a follower
 is as far as the component that it replaces. What another engine executes nobody follows: its copies know how far the
 engine is, and whoever is made active has the engine go on from there. Where there are several inputs it first asks
-everybody who may depend on their order, see :mod:`~synergy_nb.dataflow.streams.recovery`.
+everybody who may depend on their order, see :mod:`~synergy_nb.dataflow.streams.order_recovery`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from synergy_nb.dataflow.streams.effects import Close, Fact, Open, Restore
 from synergy_nb.dataflow.streams.exchange import ACK_S, RETRY_S
 from synergy_nb.dataflow.streams.frames import Data, Determinants, Recall, State, Supply
 from synergy_nb.dataflow.streams.log import StreamLog
-from synergy_nb.dataflow.streams.recovery import Recovery
+from synergy_nb.dataflow.streams.order_recovery import Recovery
 from synergy_nb.dataflow.streams.values import CLIENT, COPY, ORIGIN, Cut, Determinant, OnLag, Output, Reader, Stream
 
 if TYPE_CHECKING:

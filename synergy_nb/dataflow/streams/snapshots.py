@@ -26,7 +26,7 @@ from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.copies import WANTED
 from synergy_nb.dataflow.streams.effects import Capture, Captured, Fact
 from synergy_nb.dataflow.streams.frames import State, Supply, Want
-from synergy_nb.dataflow.streams.parts import Archive
+from synergy_nb.dataflow.streams.state_pieces import Archive
 from synergy_nb.dataflow.streams.values import COPY, Reader
 
 if TYPE_CHECKING:

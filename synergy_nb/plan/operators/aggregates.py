@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from synergy_nb.plan.declaration import OWN_WINDOW, Declaration, Example, Flow, Parameter
+from synergy_nb.plan.parameter_types import CALLS, NAME, POSITIVE, WINDOW, columns
 from synergy_nb.plan.schemas import IMPLICIT, Derivation, Schema, own_window
-from synergy_nb.plan.values import CALLS, NAME, POSITIVE, WINDOW, columns
 
 __all__ = ["AGGREGATE", "COUNT"]
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from synergy_nb.plan.declaration import Declaration, Parameter
+from synergy_nb.plan.parameter_types import COLUMN_TYPES, NAME, columns
 from synergy_nb.plan.schemas import IMPLICIT, Derivation, Schema
-from synergy_nb.plan.values import COLUMN_TYPES, NAME, columns
 
 __all__ = ["DECRYPT", "ENCRYPT"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from synergy_nb.plan.declaration import Declaration, Example, Parameter
+from synergy_nb.plan.parameter_types import DURATION, NAME, choice, columns
 from synergy_nb.plan.schemas import IMPLICIT, WINDOW_COLUMNS, Derivation, Schema, equal_windows
-from synergy_nb.plan.values import DURATION, NAME, choice, columns
 
 __all__ = ["JOIN", "UNION"]
 

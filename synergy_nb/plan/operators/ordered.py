@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from synergy_nb.plan.declaration import OWN_WINDOW, Declaration, Example, Parameter
+from synergy_nb.plan.parameter_types import COLUMN, FRACTION, NAME, ORDER, columns, integer
 from synergy_nb.plan.schemas import (
     IMPLICIT,
     ORDERED,
@@ -17,7 +18,6 @@ from synergy_nb.plan.schemas import (
     with_windows,
 )
 from synergy_nb.plan.units import format_fraction
-from synergy_nb.plan.values import COLUMN, FRACTION, NAME, ORDER, columns, integer
 
 __all__ = ["COMPARE", "DISTINCT", "PERCENTILE", "SORT", "TOP"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from synergy_nb.plan.declaration import Declaration, Example, Parameter
+from synergy_nb.plan.parameter_types import CONDITION, DURATION, EXPRESSIONS, FRACTION, NAME, integer
 from synergy_nb.plan.schemas import Derivation, Schema, is_windowed
 from synergy_nb.plan.units import format_fraction
-from synergy_nb.plan.values import CONDITION, DURATION, EXPRESSIONS, FRACTION, NAME, integer
 
 __all__ = ["DELAY", "FILTER", "PROJECT", "SAMPLE"]
 

@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from synergy_nb.plan.declaration import Declaration, Example, Parameter
-from synergy_nb.plan.schemas import Derivation, Schema
-from synergy_nb.plan.units import WrongValue, nearest
-from synergy_nb.plan.values import (
+from synergy_nb.plan.parameter_types import (
     COLUMN,
     COLUMN_TYPES,
     DURATION,
@@ -26,6 +24,8 @@ from synergy_nb.plan.values import (
     listed,
     number,
 )
+from synergy_nb.plan.schemas import Derivation, Schema
+from synergy_nb.plan.units import WrongValue, nearest
 
 __all__ = [
     "CONNECTOR",

@@ -1,4 +1,4 @@
-// Numbers as people read them: three significant digits and a unit that fits, as synergy_nb.readable has them.
+// Numbers as people read them: three significant digits and a unit that fits, as synergy_nb.reporting.formatting has them.
 const three = (value) => String(Number(value.toPrecision(3)));
 const thousands = new Intl.NumberFormat("en-GB", { maximumFractionDigits: 0 });
 

@@ -1,0 +1,203 @@
+"""``admission``: whether what was admitted keeps its delay limit, and whether what was refused could not have.
+
+Random plans, with random limits from 1 ms to 1 s, are submitted to peers one after the other. A plan that is admitted
+runs, and its sink tells which share of its tuples was late. One that is refused is submitted once more, without a
+limit, and what its sink measures tells whether it would have kept the limit. A limit is kept where no more than the
+promised share of the tuples (5 %) is late.
+
+A plan is refused where it is projected to exceed its limit by more than the guard band of composition
+(:class:`~synergy_nb.algorithms.composition.CompositionConfig`); one that is projected to exceed it by less is admitted.
+Whether a limit is kept is measured against the limit itself. What is to be expected over all limits
+(``over_all_limits``), and the oracle, go by the same rule.
+
+Every fourth plan is run a second time at once. An oracle that projects what a plan has taken a moment ago is as good as
+any projection can be; its result (``oracle``) tells how much of the rest the machine owes to chance.
+
+The simulator's answer stands beside it: peers with the overheads that the live ones had measured, in virtual time, and
+tuples through simulated servers, so that nothing but the model decides.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from synergy_experiments.bench.admissions_simulated import simulated
+from synergy_experiments.bench.answers import LONGEST, SHORTEST, Answer, over_all_limits, summarised
+from synergy_experiments.bench.measurements import measurement, surroundings
+from synergy_nb.algorithms.composition import CompositionConfig
+from synergy_nb.events import GraphSelected
+from synergy_nb.models.overheads import Overhead
+from synergy_nb.plan import Plan, source
+from synergy_nb.plan.builder import Stream
+from synergy_nb.runtime.client.cluster import Application, Cluster
+from synergy_nb.runtime.process.requests import NotAdmitted
+from synergy_nb.runtime.process.starting import LATE
+
+__all__ = ["admission", "random_plan"]
+
+PEERS: Final = 8
+PLANS: Final = 200
+WINDOW: Final = 0.2  # seconds of the windows of aggregates
+TWICE: Final = 4  # every so many-th plan runs twice, which tells what no projection can know
+GUARD_BAND: Final = CompositionConfig().guard_band  # that of the clusters here, live and simulated
+WARMING: Final = 6  # plans that are run first and do not count: code is loaded, and latencies are measured
+
+
+class Length(NamedTuple):
+    """How long the stream of a plan is at least, so that its tuples can tell whether more than 5 % of them are late.
+
+    Parameters
+    ----------
+    seconds
+        Seconds of stream.
+    tuples
+        Tuples that the source gives.
+    windows
+        Windows that close, if the plan has any: the tuples of one are late together.
+    """
+
+    seconds: float = 1.5
+    tuples: int = 100
+    windows: int = 30
+
+
+LENGTH: Final = Length()
+
+
+def random_plan(rng: random.Random, names: Sequence[str], limit: float | None, length: Length = LENGTH) -> Plan:
+    """A plan of up to five operators on generated packets, of which four in ten are bound to a peer.
+
+    Parameters
+    ----------
+    rng
+        Draws rates (20 to 2,000 tuples/s), kinds, costs and peers.
+    names
+        Names of the peers.
+    limit
+        Delay limit in seconds, or None.
+    length
+        Length of the stream.
+    """
+    kinds = ("filter", "project", "sample", "delay", "aggregate", "union")
+    rate = _even(rng, 20.0, 2000.0)
+    chosen = [rng.choice(kinds) for _ in range(rng.randint(1, 5))]
+    windows = length.windows * WINDOW if "aggregate" in chosen[1:] else 0.0
+    seconds = max(length.seconds, length.tuples / rate, windows)
+
+    def packets(rate: float) -> Stream:
+        seed = rng.randrange(1_000_000)
+        return source("packets", rate=rate, duration=f"{seconds:g} s", speed=1, seed=seed)
+
+    def at() -> str | None:
+        return rng.choice(names) if rng.random() < 0.4 else None
+
+    stream = packets(rate)
+    for number, kind in enumerate(chosen):
+        match kind:
+            case "filter":
+                stream = stream.filter("bytes > 50", at=at())
+            case "project":
+                stream = stream.project("source", bytes="bytes", at=at())
+            case "sample":
+                stream = stream.sample(0.9, at=at())
+            case "delay":
+                cost = _even(rng, 2e-5, max(min(0.2 / rate, 0.05), 3e-5))
+                stream = stream.delay(f"{cost * 1e6:.6g} us", at=at())
+            case "union" if number == 0:
+                stream = stream.union(packets(rate / 2.0), at=at())
+            case "aggregate" if number > 0:
+                stream = stream.aggregate(by=["source"], window=f"{1000 * WINDOW:.0f} ms", total="sum(bytes)", at=at())
+                break
+    return stream.sink("out", delay=None if limit is None else f"{limit * 1e6:.0f} us")
+
+
+def _even(rng: random.Random, low: float, high: float) -> float:
+    """A number between two, drawn evenly on a logarithmic scale."""
+    return math.exp(rng.uniform(math.log(low), math.log(high)))
+
+
+def _answer(cluster: Cluster, plan: Plan, limit: float, *, twice: bool) -> Answer:
+    """Submit a plan, again without its limit if it is refused, and take the measurements of its sink."""
+    reason = ""
+    free = Plan(plan.operators.values(), msgspec.structs.replace(plan.qos, delay=None), plan.name)
+    try:
+        application = cluster.submit(plan)
+    except NotAdmitted as refusal:
+        reason = str(refusal)
+        try:
+            application = cluster.submit(free)
+        except NotAdmitted:
+            return Answer(limit, reason, None, None)
+    measured = _run(application)
+    chosen = [event for event in application.events() if isinstance(event, GraphSelected)][-1]
+    application.stop()
+    if not twice:
+        return Answer(limit, reason, chosen.kept_s, measured)
+    application = cluster.submit(free)
+    again = _run(application)
+    application.stop()
+    return Answer(limit, reason, chosen.kept_s, measured, again)
+
+
+def _run(application: Application) -> float | None:
+    """Wait for the end of an application; seconds that 95 % of its tuples have kept."""
+    application.results()
+    found: float | None = application.qos()["delay_p95_s"]
+    return found
+
+
+def _oracle(answers: Sequence[Answer]) -> dict[str, float]:
+    """What would have come of projecting what another run of the same plan took."""
+    pairs = [(each.again, each.measured) for each in answers if each.again and each.measured]
+    return over_all_limits([*pairs, *((measured, again) for again, measured in pairs)], GUARD_BAND)
+
+
+def _mean_stages(measured: Sequence[Mapping[str, tuple[float, float]]]) -> dict[str, Overhead]:
+    """What peers have measured of each stage, as the mean over those that have."""
+    found: dict[str, Overhead] = {}
+    for stage in sorted({stage for each in measured for stage in each}):
+        known = [each[stage] for each in measured if stage in each]
+        found[stage] = Overhead(sum(mean for mean, _ in known) / len(known), sum(v for _, v in known) / len(known))
+    return found
+
+
+def admission(*, small: bool = False, seed: int = 1) -> dict[str, Any]:
+    """Share of the admitted plans that kept their limit, and of the refused ones that would have kept it, live."""
+    count, length = (4, Length(0.3, 0, 0)) if small else (PLANS, LENGTH)
+    before = surroundings()
+    rng = random.Random(seed)
+    answers: list[Answer] = []
+    plans: list[Plan] = []
+    peers = 2 if small else PEERS
+    with Cluster(peers) as cluster:
+        states = [state for state in cluster.states().values() if state is not None]
+        names, cores = sorted(state.name for state in states), states[0].cores
+        for number in range(count + WARMING):
+            limit = _even(rng, SHORTEST, LONGEST)
+            plan = random_plan(rng, names, limit, length)
+            answer = _answer(cluster, plan, limit, twice=number % TWICE == 0)
+            if number >= WARMING:
+                answers.append(answer)
+                plans.append(plan)
+        measured = [state.overheads for state in cluster.states().values() if state is not None]
+    found = summarised(answers, GUARD_BAND)
+    stages = _mean_stages(measured)
+    detail = {
+        "plans": count,
+        "seed": seed,
+        "limits_s": [SHORTEST, LONGEST],
+        "late": LATE,
+        "guard_band": GUARD_BAND,
+        **found,
+        "oracle": _oracle(answers),
+        "simulated": summarised(simulated(plans, stages, names, cores), GUARD_BAND),
+        "overheads_s": {stage: round(each.mean, 6) for stage, each in stages.items()},
+        "targets": {"admitted_kept": 0.95, "refused_would_have_kept": 0.05},
+        "load": {"before": before, "after": surroundings()},
+    }
+    return measurement("admission", found["admitted_kept"], "of those admitted", detail)

@@ -1,0 +1,332 @@
+"""``spark-...``: the server, a part of a plan on Spark beside plain Spark and Polars, its delay, and its return.
+
+The top-k query over generated packets is measured in four ways on the same Parquet file: by peers with all but the sink
+on Spark, with its window alone on Spark, as a plain streaming query of Spark on the same server, and by Polars in one
+batch, which is the limit. All must give the same rows.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from synergy_experiments.bench.measurements import measurement, spread, surroundings
+from synergy_nb import traces
+from synergy_nb.events import SinkFinished, SourceStarted
+from synergy_nb.plan import Plan, source
+from synergy_nb.runtime.client.cluster import Application, Cluster
+
+__all__ = ["delay", "kill", "ready", "sessions", "topk"]
+
+COLUMNS: Final = {
+    "link": "str",
+    "source": "str",
+    "destination": "str",
+    "source_port": "int",
+    "destination_port": "int",
+    "bytes": "int",
+}
+WINDOW: Final = "20 min"
+FRACTION: Final = 0.95
+
+
+def packets(folder: Path, count: int) -> Path:
+    """A Parquet file of ``count`` generated packets, about three windows of them."""
+    rate = count / 3600.0
+    params = {"connector": "packets", "seed": 3, "count": count, "rate": rate, "hosts": 300, "speed": 0.0}
+    path = folder / "packets.parquet"
+    traces.table(params).write_parquet(path)
+    return path
+
+
+def top(path: Path, *, spark: tuple[str, ...]) -> Plan:
+    """The top-k query; operators named in ``spark`` are for Spark, all others for peers."""
+
+    def engine(name: str) -> str:
+        return "spark" if name in spark else "peer"
+
+    stream = source(
+        "trace", path=str(path), format="parquet", columns={"time": "time", **COLUMNS}, engine=engine("source")
+    )
+    kept = stream.filter("link = 'B'", engine=engine("filter"))
+    sums = kept.project("source", "destination", "bytes", engine=engine("project")).aggregate(
+        ["source", "destination"], WINDOW, total="sum(bytes)", engine=engine("aggregate")
+    )
+    ranked = sums.sort("total desc", "source", "destination", engine=engine("sort"))
+    return ranked.compare("total", FRACTION, engine=engine("compare")).sink("top")
+
+
+def in_one_batch(path: Path) -> pl.DataFrame:
+    """The same by Polars at once."""
+    sums = (
+        pl.scan_parquet(path)
+        .filter(pl.col("link") == "B")
+        .group_by(pl.col("time").dt.truncate("20m").alias("window_start"), "source", "destination")
+        .agg(pl.col("bytes").sum().alias("total"))
+        .collect()
+    )
+    floor = (FRACTION * pl.len()).floor().cast(pl.Int64)
+    threshold = pl.col("total").sort().get(floor).over("window_start")
+    return _ordered(sums.filter(pl.col("total") > threshold))
+
+
+def _ordered(table: pl.DataFrame) -> pl.DataFrame:
+    start = pl.col("window_start").dt.replace_time_zone(None).cast(pl.Datetime("us"))
+    return table.select(start, "source", "destination", pl.col("total").cast(pl.Int64)).sort(
+        "window_start", "total", "source", "destination", descending=[False, True, False, False]
+    )
+
+
+def plain(session: Any, path: Path, folder: Path) -> pl.DataFrame:
+    """The same as a streaming query of Spark that its user writes: sums to files, and the comparison from there."""
+    from pyspark.sql import functions as f  # noqa: PLC0415 - importing it takes a second
+
+    schema = "time timestamp, link string, source string, destination string, source_port long, destination_port long"
+    (folder / "in").mkdir(parents=True)
+    (folder / "in" / "packets.parquet").symlink_to(path)
+    stream = session.readStream.schema(f"{schema}, bytes long").parquet(str(folder / "in"))
+    sums = (
+        stream.where("link = 'B'")
+        .groupBy(f.window("time", "20 minutes"), "source", "destination")
+        .agg(f.sum("bytes").alias("total"))
+        .selectExpr("window.start AS window_start", "source", "destination", "total")
+    )
+    name = f"sums_{folder.name}"
+    query = (
+        sums.writeStream.format("memory")
+        .queryName(name)
+        .outputMode("complete")
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    found = session.sql(
+        f"""WITH ranked AS (SELECT window_start, sort_array(collect_list(total)) AS totals FROM {name} GROUP BY 1)
+        SELECT s.window_start, source, destination, total FROM {name} s JOIN ranked r ON s.window_start = r.window_start
+        WHERE total > totals[CAST(floor({FRACTION} * size(totals)) AS INT)]"""  # noqa: S608 - our own names
+    )
+    return _ordered(pl.from_arrow(found.toArrow()))  # type: ignore[arg-type] # of a table it makes a table
+
+
+@contextmanager
+def _cluster(peers: int, spark: bool | str = True) -> Iterator[Cluster]:
+    with Cluster(peers, cores=4.0, spark=spark) as cluster:
+        yield cluster
+
+
+def _run(cluster: Cluster, plan: Plan) -> tuple[float, pl.DataFrame]:
+    """Seconds from the start of the sources to the end at the sink, and the rows; set-up is before, as of any plan."""
+    application = cluster.submit(plan, timeout=120.0)
+    table = application.results()
+    seconds = _span(application)
+    application.stop()
+    return seconds, _ordered(table)
+
+
+def _span(application: Application) -> float:
+    times = {type(event): event.time for event in application.events()}
+    return max(times[SinkFinished] - times[SourceStarted], 1e-6)
+
+
+def ready(*, small: bool = False) -> dict[str, Any]:
+    """Seconds until a server takes sessions, from nothing, and until a session is there."""
+    repeats = 1 if small else 3
+    server: list[float] = []
+    session: list[float] = []
+    before = surroundings()
+    for _ in range(repeats):
+        with _cluster(1) as cluster:
+            began = time.perf_counter()
+            cluster.spark_session().range(3).count()
+            server.append(time.perf_counter() - began)
+            for _ in range(repeats):
+                began = time.perf_counter()
+                cluster.spark_session()
+                session.append(time.perf_counter() - began)
+    took = spread(server)
+    detail = {
+        "way": "embedded server, local[2]: started, a session opened, and a first count of three rows",
+        "server_s": took,
+        "session_s": spread(session),
+        "target": {"server_s": 15.0, "session_s": 1.0},
+        "load": {"before": before, "after": surroundings()},
+    }
+    return measurement("spark-ready", took["median"], "s", detail)
+
+
+def topk(*, small: bool = False) -> dict[str, Any]:
+    """Tuples/s of the top-k query over generated packets, in four ways on the same file."""
+    count, repeats = (20_000, 1) if small else (2_000_000, 3)
+    whole = ("source", "filter", "project", "aggregate", "sort", "compare")
+    before = surroundings()
+    taken: dict[str, list[float]] = {"whole": [], "window": [], "plain": [], "polars": []}
+    with tempfile.TemporaryDirectory() as name, _cluster(2) as cluster:
+        folder = Path(name)
+        path = packets(folder, count)
+        expected = in_one_batch(path)
+        session = cluster.spark_session()
+        ways: dict[str, Callable[[int], tuple[float, pl.DataFrame]]] = {
+            "whole": lambda _: _run(cluster, top(path, spark=whole)),
+            "window": lambda _: _run(cluster, top(path, spark=("aggregate",))),
+            "plain": lambda number: _timed(lambda: plain(session, path, folder / f"plain_{number}")),
+            "polars": lambda _: _timed(lambda: in_one_batch(path)),
+        }
+        for repeat in range(repeats + (not small)):  # the first warms up
+            for way, take in ways.items():
+                seconds, rows = take(repeat)
+                if not rows.equals(expected):
+                    raise AssertionError(f"spark-topk ({way}): rows differ from those of Polars in one batch")
+                if repeat or small:
+                    taken[way].append(count / seconds)
+    rates = {way: spread(values, digits=0) for way, values in taken.items()}
+    ours = rates["whole"]["median"]
+    detail = {
+        "query": "pairs with more bytes than 95 % of the pairs of link B, in windows of 20 minutes",
+        "way": "all but the sink as one part on Spark, which reads the file; results by two peer processes",
+        "tuples": count,
+        "rows": expected.height,
+        "equal": True,
+        "rate": rates["whole"],
+        "window_alone_on_spark": rates["window"],
+        "to_plain": round(ours / rates["plain"]["median"], 3),
+        "target": {"to_plain": 0.9},
+        "load": {"before": before, "after": surroundings()},
+    }
+    peers = [
+        measurement("plain Spark", rates["plain"]["median"], "tuples/s", {"rate": rates["plain"]}),
+        measurement("Polars, one batch", rates["polars"]["median"], "tuples/s", {"rate": rates["polars"]}),
+    ]
+    return {**measurement("spark-topk", ours, "tuples/s", detail), "peers": peers}
+
+
+def _timed(work: Callable[[], pl.DataFrame]) -> tuple[float, pl.DataFrame]:
+    began = time.perf_counter()
+    rows = work()
+    return time.perf_counter() - began, rows
+
+
+def delay(*, small: bool = False) -> dict[str, Any]:
+    """Delay that parts on Spark add at 1000 tuples/s: one without state, and one with windows of a second."""
+    seconds = 2 if small else 20
+    found: dict[str, dict[str, float]] = {}
+    before = surroundings()
+    with _cluster(2) as cluster:
+        for engine in ("peer", "spark"):
+            for kind in ("filter", "window"):
+                qos = _delays(cluster, engine, kind, seconds)
+                found[f"{kind} on {engine}"] = {name: qos[name] for name in ("delay_p50_s", "delay_p99_s")}
+    added = found["filter on spark"]["delay_p50_s"] - found["filter on peer"]["delay_p50_s"]
+    detail = {
+        "way": "packets at 1000 tuples/s through one filter, or sums of windows of 1 s, at two peer processes",
+        "delays": found,
+        "window_added_s": found["window on spark"]["delay_p50_s"] - found["window on peer"]["delay_p50_s"],
+        "load": {"before": before, "after": surroundings()},
+    }
+    return measurement("spark-delay", added, "s", detail)
+
+
+def _delays(cluster: Cluster, engine: str, kind: str, seconds: int) -> dict[str, Any]:
+    stream = source("packets", seed=5, rate="1000 tuples/s", duration=f"{seconds} s")
+    if kind == "filter":
+        plan = stream.filter("bytes >= 0", engine=engine).sink()
+    else:
+        plan = stream.aggregate("link", "1 s", n="count(*)", engine=engine).sink()
+    application = cluster.submit(plan, timeout=120.0)
+    application.results()
+    qos = application.qos()
+    application.stop()
+    return qos
+
+
+def sessions(*, small: bool = False) -> dict[str, Any]:
+    """Seconds until eight parts run at once, each of another peer with a session of its own; all must be right."""
+    number, rate = (2, 200) if small else (8, 1000)
+    before = surroundings()
+    plans = [
+        source("packets", seed=seed, rate=rate, duration="10 s", id="packets")
+        .aggregate("link", "1 s", n="count(*)", bytes="sum(bytes)", engine="spark", at=f"peer-{seed + 1}")
+        .sink()
+        for seed in range(number)
+    ]
+    took: dict[int, float] = {}
+    equal: list[bool] = []
+    with _cluster(number) as cluster:
+        cluster.spark_session()
+        began = time.perf_counter()
+
+        def take(index: int) -> None:
+            application = cluster.submit(plans[index], timeout=240.0)
+            took[index] = time.perf_counter() - began
+            table = application.results().sort("window_start", "link").select("window_start", "link", "n", "bytes")
+            equal.append(table.equals(_windows(plans[index])))
+
+        threads = [threading.Thread(target=take, args=(index,)) for index in range(number)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    if not all(equal) or len(equal) < number:
+        raise AssertionError("spark-sessions: rows differ from those of Polars in one batch")
+    detail = {
+        "way": f"{number} applications submitted at once, each with a part on another peer",
+        "ready_s": spread(list(took.values())),
+        "equal": True,
+        "load": {"before": before, "after": surroundings()},
+    }
+    return measurement("spark-sessions", max(took.values()), "s", detail)
+
+
+def _windows(plan: Plan) -> pl.DataFrame:
+    """Counts and sums by link and second of the packets that a plan reads."""
+    return (
+        traces.table(plan.operators["packets"].params)
+        .group_by(pl.col("time").dt.truncate("1s").alias("window_start"), "link")
+        .agg(pl.len().cast(pl.Int64).alias("n"), pl.col("bytes").sum())
+        .sort("window_start", "link")
+    )
+
+
+def kill(*, small: bool = False) -> dict[str, Any]:
+    """Seconds until results come again after the server was killed, and rows that were lost or doubled."""
+    seconds = 4 if small else 30
+    before = surroundings()
+    plan = (
+        source("packets", seed=11, rate="1000 tuples/s", duration=f"{seconds} s", id="packets")
+        .aggregate("link", "1 s", n="count(*)", bytes="sum(bytes)", engine="spark")
+        .sink()
+    )
+    expected = _windows(plan)
+    with _cluster(2) as cluster:
+        application = cluster.submit(plan, timeout=120.0)
+        tables: list[pl.DataFrame] = []
+        killed = resumed = 0.0
+        for table in application:
+            now = time.perf_counter()
+            tables.append(table)
+            if not killed and sum(map(len, tables)) > expected.height // 3:
+                cluster.kill_spark()
+                killed = time.perf_counter()
+            elif killed and not resumed and now - killed > 0.5:
+                resumed = now - killed
+        rows = pl.concat(tables).select("window_start", "link", "n", "bytes").sort("window_start", "link")
+    keys = rows.select("window_start", "link")
+    lost = expected.join(rows, on=["window_start", "link", "n", "bytes"], how="anti").height
+    doubled = keys.height - keys.unique().height
+    detail = {
+        "way": "packets at 1000 tuples/s, sums of windows of 1 s on Spark; SIGKILL to the server after a third",
+        "rows": expected.height,
+        "lost": lost,
+        "doubled": doubled,
+        "equal": rows.equals(expected),
+        "target": {"lost": 0, "doubled": 0},
+        "load": {"before": before, "after": surroundings()},
+    }
+    return measurement("spark-kill", resumed, "s", detail)

@@ -1,0 +1,89 @@
+"""What ``synergy bench`` measures: one function a number, each run beside other systems where there are any.
+
+>>> sorted(name for name in NAMES if name.startswith("spark"))
+['spark-delay', 'spark-kill', 'spark-ready', 'spark-sessions', 'spark-topk']
+
+Other work on the machine disturbs every number here. So each is the median of several runs, results say how loaded the
+machine was, and wherever another system is compared, both ran in turn in the same run: trust the ratio.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from typing import Any, Final
+
+from synergy_experiments.bench import (
+    admissions,
+    feeds,
+    flows,
+    growth,
+    ingest,
+    local_peers,
+    moves,
+    simulated,
+    simulations,
+    spark,
+    states,
+    takeovers,
+    throughput,
+    view,
+)
+
+__all__ = ["NAMES", "run"]
+
+_MEASUREMENTS: Final[dict[str, Callable[..., dict[str, Any]]]] = {
+    "ready": local_peers.ready,
+    "compose": local_peers.compose,
+    "admission": admissions.admission,
+    "hop": local_peers.hop,
+    "dataflow": throughput.dataflow,
+    "ingest": ingest.ingest,
+    "feeds": feeds.feeds,
+    "dht": simulated.dht,
+    "kernel": simulated.kernel,
+    "flow": flows.flow,
+    "sim": simulations.sim,
+    "idle": local_peers.idle,
+    "growth": growth.growth,
+    "move": moves.move,
+    "state": states.state,
+    "takeover": takeovers.takeover,
+    "view": view.view,
+    "spark-ready": spark.ready,
+    "spark-topk": spark.topk,
+    "spark-delay": spark.delay,
+    "spark-sessions": spark.sessions,
+    "spark-kill": spark.kill,
+}
+NAMES: Final[tuple[str, ...]] = tuple(_MEASUREMENTS)
+
+
+def run(name: str, *, small: bool = False) -> dict[str, Any]:
+    """Take one measurement.
+
+    Parameters
+    ----------
+    name
+        One of :data:`NAMES`.
+    small
+        In a tiny size, to see that it works; the numbers mean nothing then.
+
+    Returns
+    -------
+    dict
+        ``name``, ``value``, ``unit``, ``detail``, and ``peers``: for each other system that was measured in the same
+        run the same four keys. A system that is not installed has the value 0 and a ``note`` in its detail.
+
+    Raises
+    ------
+    ValueError
+        If there is no such measurement.
+    """
+    measure = _MEASUREMENTS.get(name)
+    if measure is None:
+        near = difflib.get_close_matches(name, NAMES, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"measurement: {name!r}; expected one of {', '.join(NAMES)}{hint}")
+    found = measure(small=small)
+    return {**found, "peers": found.get("peers", [])}

@@ -1,0 +1,78 @@
+"""The quantitative claims of the papers, each reproduced by a command: ``synergy reproduce C5``.
+
+What a claim is: :mod:`~synergy_experiments.framework.claim`. How set-ups, repetitions, intervals, verdicts and figures
+come about: ``setups``, ``running``, ``measured``, ``verdicts``, ``figures``. The other modules are the experiments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Final
+
+from synergy_experiments.framework.claim import Claim
+from synergy_nb.plan.units import WrongValue, nearest
+
+__all__ = ["CLAIMS", "find"]
+
+#: Claim to the module that has it, in the order of the papers; B are beyond them. Modules are imported when a claim is
+#: asked for.
+CLAIMS: Final[Mapping[str, str]] = {
+    "C1": "prototype",
+    "C2": "prototype",
+    "C3": "prototype",
+    "C4": "prototype",
+    "C5": "loads",
+    "C6": "loads",
+    "C7": "loads",
+    "C8": "sensitivity",
+    "C9": "sensitivity",
+    "C10": "sensitivity",
+    "C11": "deployment",
+    "C12": "selectivity",
+    "C13": "accuracy",
+    "C14": "accuracy",
+    "A1": "availability",
+    "A2": "peers_used",
+    "A3": "availability",
+    "A4": "failed_replicas",
+    "A5": "replica_delays",
+    "A6": "replica_delays",
+    "R1": "small_graphs",
+    "R2": "feasible_sets",
+    "R3": "feasible_sets",
+    "R4": "lower_bounds",
+    "R5": "clusters",
+    "R6": "latencies",
+    "R7": "feasible_sets",
+    "B1": "optimum",
+}
+
+
+def find(names: list[str]) -> list[Claim]:
+    """Claims by name, in the order asked for; ``all`` for all that the papers make.
+
+    Raises
+    ------
+    ValueError
+        If there is no such claim.
+
+    Examples
+    --------
+    >>> find(["c12"])[0].title
+    'traffic that each operator of the top-k monitor lets through'
+    """
+    wanted: dict[str, None] = {}
+    for name in names:
+        if name == "all":
+            wanted.update(dict.fromkeys(each for each in CLAIMS if not each.startswith("B")))
+        elif name.upper() in CLAIMS:
+            wanted[name.upper()] = None
+        else:
+            raise WrongValue(name, f"all, or one of {', '.join(CLAIMS)}", nearest(name, [*CLAIMS, "all"]))
+    return [_claims(CLAIMS[name])[name] for name in wanted]
+
+
+def _claims(module: str) -> dict[str, Claim]:
+    found: tuple[Claim, ...] = import_module(f"{__name__}.{module}").CLAIMED
+    return {claim.id: claim for claim in found}

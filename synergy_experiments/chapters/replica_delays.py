@@ -1,0 +1,248 @@
+"""A5 and A6: what replicas cost in delay, and how long peers take to know it (section 4.5.3, figures 4.12 to 4.14).
+
+The set-up is that of A1. *Inter-operator delay* is the mean one-way delay between the primaries of two operators of
+which one reads the other, *intra-operator delay* that from a primary to its backups; within a peer there is none.
+Latency is held to the limits, for it takes what is nearest; the paper's others know none.
+
+What we found
+-------------
+*A5.* Both statements hold where Latency takes what is nearest and nothing is nearer than the peer itself. But then
+Latency collocates as well, and is as available as Synergy, or a little more, as it decides for all requests one after
+the other and Synergy for all at once: one after the other, Synergy has the same (.982). The paper says that Latency is
+"equivalent to Random" in availability, so its Latency cannot have placed components beside each other. *Latency apart*,
+which prefers peers that have nothing of the application, is indeed as available as Random; Synergy has less of both
+delays than that.
+
+*A6.* Asking one peer after the other takes what the paper measured, within a factor of 1.5: a round trip to each.
+Placement asks all at once and takes a third of a second, the longest round trip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, cast
+
+from synergy_experiments.chapters.availability import REPLICAS, requests, share_failed
+from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
+from synergy_experiments.framework.measurements import Measured, Point
+from synergy_experiments.framework.parameters import Setup, number, several, wholes
+from synergy_experiments.framework.verdicts import at_all, near, unlike
+from synergy_experiments.worlds.replica_placements import ALGORITHMS, Placing, Requests, mean, placements, world
+from synergy_experiments.worlds.sweeps import algorithms
+from synergy_nb.algorithms.availability import ExactlyFailed, Link, availability, costs, nondominated
+
+__all__ = ["CLAIMED", "Tradeoff", "delayed", "gathered", "tradeoffs"]
+
+#: Milliseconds of table 4.14, by peers.
+GATHERED: Final = {10: 1827.0, 20: 2100.0, 30: 5539.0}
+
+
+class Tradeoff(NamedTuple):
+    """What an algorithm reaches of two goals.
+
+    Parameters
+    ----------
+    availability
+        Exact, the mean over applications.
+    inter, intra
+        Mean delays between operators and to backups, seconds.
+    efficient
+        Whether no other algorithm has both a higher availability and a shorter delay, inter and intra together.
+    """
+
+    availability: float
+    inter: float
+    intra: float
+    efficient: bool
+
+
+def tradeoffs(given: Requests, names: tuple[str, ...], failed: int, seed: int) -> dict[str, Tradeoff]:
+    """Availability against delay, of each algorithm: Pareto's view.
+
+    Parameters
+    ----------
+    given, seed
+        Peers and requests.
+    names
+        Algorithms.
+    failed
+        Number of peers that have failed.
+    """
+    met = world(given, seed)
+    model = ExactlyFailed(met.topology.peers, failed)
+    found: dict[str, tuple[float, float, float]] = {}
+    for name in names:
+        held = replace(given, limits=given.limits or name.startswith("latency"))
+        graphs = placements(held, name, seed)
+        spent = [costs(met.plans[origin], graph, met.topology.delay) for origin, graph in graphs.items()]
+        found[name] = (
+            mean([availability(graph, model) for graph in graphs.values()]),
+            mean([each.inter_delay for each in spent]),
+            mean([each.intra_delay for each in spent]),
+        )
+    front = nondominated({name: (available, inter + intra) for name, (available, inter, intra) in found.items()})
+    return {name: Tradeoff(*values, efficient=name in front) for name, values in found.items()}
+
+
+def delayed(given: Requests, names: tuple[str, ...], failed: int, x: int, seed: int) -> list[Point]:
+    """Both delays, availability and whether it is efficient, of each algorithm at ``x`` peers.
+
+    ``availability of x`` is the same over the sum of both delays in ms, for the figure.
+    """
+    found = tradeoffs(given, names, failed, seed)
+    points: list[Point] = []
+    for name, each in found.items():
+        points += [Point(x, name, "inter", each.inter), Point(x, name, "intra", each.intra)]
+        points += [Point(x, name, "reached", each.availability), Point(x, name, "efficient", float(each.efficient))]
+        points += [Point(round(1e3 * (each.inter + each.intra), 3), name, f"availability of {x}", each.availability)]
+    return points
+
+
+def _sizes(setup: Setup) -> Iterator[Cell]:
+    for peers in cast("tuple[int, ...]", setup["peers"]):
+        failed = share_failed(peers, cast("float", setup["share"]))
+        yield Cell(delayed, (requests(setup, peers=peers), algorithms(setup), failed, peers))
+
+
+def _compared(measured: Measured, setup: Setup) -> Iterator[Check]:
+    names = algorithms(setup)
+    sizes = measured.xs("inter", "synergy")
+
+    def value(x: Any, name: str, metric: str) -> float:
+        return measured.mean(x, name, metric) or 0.0
+
+    if "latency" in names:
+        close = [(x, _between(value(x, "latency", "inter"), value(x, "synergy", "inter"), value(x, "random", "inter"))
+                  < 0.25) for x in sizes]  # fmt: skip
+        yield at_all("inter-operator delay: a quarter of the way from Latency to Random at most",
+                     "comparable to Latency", close)  # fmt: skip
+        middle = [(x, 0.95 * value(x, "latency", "intra") <= value(x, "synergy", "intra") <= value(x, "random",
+        "intra"))
+                  for x in sizes]  # fmt: skip
+        yield at_all("intra-operator delay is between that of Latency (less a twentieth) and that of Random", "between",
+                     middle)  # fmt: skip
+    if "latency apart" in names:
+        alike = [(x, abs(value(x, "latency apart", "reached") - value(x, "random", "reached")) < 0.1) for x in sizes]
+        yield at_all(
+            "Latency whose components are apart is as available as Random, within a tenth", "equivalent", alike
+        )
+    for other in ("random", "partition"):
+        shorter = [(x, (measured.gain(x, "synergy", other, metric) or 0.0) > 0.0) for x in sizes
+                   for metric in ("inter", "intra")]  # fmt: skip
+        yield at_all(f"both delays are shorter than those of {other}", "much worse", shorter)
+        better = [(x, (measured.ahead(x, "synergy", other, "reached") or 0.0) > 0.0) for x in sizes]
+        yield at_all(f"and availability is higher than that of {other}", "higher", better)
+
+
+def _between(low: float, found: float, high: float) -> float:
+    return (found - low) / (high - low) if high > low else 0.0
+
+
+# -- A6 ----------------------------------------------------------------------------------------------------------------
+
+
+def gathered(given: Requests, seed: int) -> dict[str, float]:
+    """Mean time until a peer knows its links to all others, in seconds: ``together``, and ``in turn``.
+
+    Every peer asks as placement does, and counts from its first question to the last answer, or until it has waited for
+    that for a second; ``known`` is the share of links whose latency is known then.
+    """
+    together, known = _gathered(given, seed, at_once=given.peers)
+    in_turn, _ = _gathered(given, seed, at_once=1)
+    return {"together": together, "in turn": in_turn, "known": known}
+
+
+def _gathered(given: Requests, seed: int, *, at_once: int) -> tuple[float, float]:
+    met = world(given, seed)
+    run = Placing(met, seed)
+    simulation, began, done = run.simulation, run.simulation.now, dict[str, float]()
+    heard: set[tuple[str, str]] = set()
+
+    def ask(address: str, left: list[str]) -> None:
+        protocol = run.peers[address].placement
+        assert protocol is not None
+        if not left:
+            done[address] = simulation.now - began
+            return
+
+        def answered(links: dict[str, Link]) -> None:
+            heard.update((address, peer) for peer in links)
+            ask(address, left[at_once:])
+
+        protocol.surveying.ask(left[:at_once], answered)
+
+    for address in met.topology.peers:
+        others = [peer for peer in met.topology.peers if peer != address]
+        simulation.call(address, ask, address, others)
+    simulation.run(began + 600.0, stop=lambda: len(done) == given.peers)
+    return mean(list(done.values())), len(heard) / (given.peers * (given.peers - 1))
+
+
+def _gathering(setup: Setup) -> Iterator[Cell]:
+    for peers in cast("tuple[int, ...]", setup["peers"]):
+        yield Cell(gathered, (requests(setup, peers=peers),), peers, "synergy")
+
+
+def _times(measured: Measured, _: Setup) -> Iterator[Check]:
+    sizes = measured.xs("in turn", "synergy")
+    few = [(x, (measured.mean(x, "synergy", "in turn") or 0.0) < 10.0) for x in sizes]
+    yield at_all("the time remains in the order of a few seconds", "a few seconds", few)
+    for peers, said in GATHERED.items():
+        ours = measured.mean(peers, "synergy", "in turn")
+        if ours is not None:
+            ratio = 1e3 * ours / said
+            yield near(
+                f"one after the other, {peers} peers, over the paper's {said:g} ms", 1.0, ratio, 0.5, 1.0, unit=""
+            )
+    last = measured.mean(sizes[-1], "synergy", "together") if sizes else None
+    yield unlike("all at once, in ms", "(ours)", None if last is None else round(1e3 * last, 1),
+                 "the paper does not say how peers ask")  # fmt: skip
+
+
+_SHARED: Final = {name: each for name, each in REPLICAS.items() if name not in ("peers", "failed", "samples")}
+
+CLAIMED: Final = (
+    Claim(
+        id="A5",
+        title="inter- and intra-operator delay",
+        source="dissertation 4.5.3, figures 4.12 and 4.13",
+        says="inter-operator delay comparable to Latency's, intra-operator delay between Latency's and Random's",
+        parameters={
+            **_SHARED,
+            "peers": wholes("peers", (10, 20, 30), (10, 15, 20, 25, 30), least=2),
+            "share": number("share of the peers that fail, for what is drawn against availability", 0.15, most=1.0),
+            "algorithms": several("algorithms compared", ALGORITHMS,
+                                  ("synergy", "latency", "latency apart", "optimal", "random", "partition")),
+        },
+        cells=_sizes,
+        checks=_compared,
+        panels=(
+            Panel("inter", "inter-operator delay (ms)", factor=1e3),
+            Panel("intra", "intra-operator delay (ms)", factor=1e3),
+            Panel("availability of 20", "availability at 20 peers (%)", "points", 100.0,
+                  xlabel="inter- and intra-operator delay (ms)"),
+        ),
+        xlabel="peers",
+        repeat=(3, 10),
+    ),
+    Claim(
+        id="A6",
+        title="gathering latencies",
+        source="dissertation 4.5.3, table 4.14",
+        says="1827, 2100 and 5539 ms at 10, 20 and 30 peers",
+        parameters={
+            **{name: each for name, each in _SHARED.items() if name == "network"},
+            "peers": wholes("peers", tuple(GATHERED), least=2),
+        },
+        cells=_gathering,
+        checks=_times,
+        panels=(
+            Panel("in turn", "one after the other (ms)", factor=1e3),
+            Panel("together", "all at once (ms)", factor=1e3),
+        ),
+        xlabel="peers",
+        paper=tuple(Point(peers, "synergy", "in turn", value / 1e3) for peers, value in GATHERED.items()),
+        repeat=(3, 10),
+    ),
+)  # fmt: skip

@@ -1,0 +1,1 @@
+"""What an experiment is: its parameters, repetitions, intervals, verdicts and figures."""

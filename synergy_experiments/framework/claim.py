@@ -1,0 +1,178 @@
+"""What a claim of the papers is to us: a set-up, cells that are measured, checks, and a figure.
+
+A *cell* is one point of an experiment under one policy, measured once from one seed; a *repetition* is all cells with
+the same seed, so that policies are compared on the same network and the same requests. Cells give :class:`Point`
+values; over repetitions these become :class:`Row` values with intervals, and checks hold them against the paper's
+numbers with tolerances that they state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from synergy_experiments.framework.measurements import Measured, Place, Point, Row
+from synergy_experiments.framework.parameters import Parameter, Setup
+
+__all__ = ["Cell", "Check", "Claim", "Panel", "Place", "Point", "Result", "Row", "Verdict"]
+
+Verdict: TypeAlias = Literal["holds", "holds in part", "does not hold", "not comparable"]
+
+
+class Check(NamedTuple):
+    """A statement of the paper beside ours.
+
+    Parameters
+    ----------
+    name
+        Name of what is compared.
+    paper, ours
+        Numbers, or a statement in words.
+    verdict
+        Computed by ``rule``.
+    rule
+        The tolerance.
+    """
+
+    name: str
+    paper: float | str
+    ours: float | str | None
+    verdict: Verdict
+    rule: str
+
+
+class Cell(NamedTuple):
+    """One measurement: where it is in the figure, a module's function, and its arguments but for the seed, the last.
+
+    So it can be sent to another process, and what two claims measure alike is measured once. The function gives metrics
+    by name, which are points at ``x`` of ``algorithm``, or points. What is measured on the clock of this machine is
+    measured ``alone``.
+    """
+
+    function: Callable[..., Mapping[str, float] | Sequence[Point]]
+    arguments: tuple[Hashable, ...]
+    x: Place = ""
+    algorithm: str = ""
+    alone: bool = False
+
+    def points(self, found: Mapping[str, float] | Sequence[Point]) -> list[Point]:
+        """What the function gave, as points."""
+        if isinstance(found, Mapping):
+            return [Point(self.x, self.algorithm, metric, value) for metric, value in found.items()]
+        return list(found)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A part of a figure.
+
+    Parameters
+    ----------
+    metric
+        What is drawn: rows of this metric.
+    ylabel
+        With the unit.
+    kind
+        ``lines`` over numbers, ``bars`` over groups, ``curves``: many points without markers, or ``points``: markers
+        without lines.
+    factor
+        From the unit of the rows to that of the axis.
+    bounds
+        Horizontal lines, such as a limit, in the unit of the rows; with their labels.
+    logarithmic
+        Whether the vertical axis is.
+    xlabel
+        Of this panel alone; that of the figure by default.
+    """
+
+    metric: str
+    ylabel: str
+    kind: Literal["lines", "bars", "curves", "points"] = "lines"
+    factor: float = 1.0
+    bounds: tuple[tuple[float, str], ...] = ()
+    logarithmic: bool = False
+    xlabel: str = ""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A figure or table of a paper, and how it is reproduced.
+
+    Parameters
+    ----------
+    id, title
+        Such as ``C5``, and one line.
+    source
+        Section and figure.
+    says
+        What the paper says, with its numbers.
+    parameters
+        Of the set-up, by name.
+    cells
+        All cells of a set-up.
+    checks
+        Compares what was measured with the paper.
+    panels, xlabel
+        Panels and label of the horizontal axis of the figure.
+    derive
+        More points from those of one repetition, such as gains of one policy over another.
+    paper
+        Numbers of the paper, as points; drawn in the figure.
+    repeat
+        Repetitions at the two scales.
+    """
+
+    id: str
+    title: str
+    source: str
+    says: str
+    parameters: Mapping[str, Parameter]
+    cells: Callable[[Setup], Iterable[Cell]]
+    checks: Callable[[Measured, Setup], Iterable[Check]]
+    panels: Sequence[Panel]
+    xlabel: str
+    derive: Callable[[Sequence[Point]], Iterable[Point]] | None = None
+    paper: Sequence[Point] = ()
+    repeat: tuple[int, int] = (3, 5)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of reproducing a claim: what ``--json`` prints.
+
+    Parameters
+    ----------
+    claim
+        Which.
+    setup
+        Its parameters, with ``seed``, ``repeat`` and ``scale``.
+    rows, checks
+        What was measured, and what follows.
+    seconds
+        That the repetitions took, over all processes.
+    """
+
+    claim: Claim
+    setup: Mapping[str, Any]
+    rows: Sequence[Row]
+    checks: Sequence[Check]
+    seconds: float
+    figures: Sequence[str] = field(default=())
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        found: dict[str, Any] = {
+            "id": self.claim.id,
+            "title": self.claim.title,
+            "setup": {name: list(value) if isinstance(value, tuple) else value for name, value in self.setup.items()},
+            "rows": [row._asdict() for row in self.rows],
+            "paper": {
+                "source": self.claim.source,
+                "says": self.claim.says,
+                "points": [point._asdict() for point in self.claim.paper],
+            },
+            "checks": [check._asdict() for check in self.checks],
+            "seconds": round(self.seconds, 3),
+        }
+        return found | ({"figures": list(self.figures)} if self.figures else {})

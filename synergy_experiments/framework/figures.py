@@ -1,0 +1,209 @@
+"""Figures of claims, as vector graphics: ours with intervals, the paper's numbers beside them where there are any.
+
+Colours are those of Okabe and Ito, told apart with any colour vision; every line has a marker of its own too, every
+group of bars a hatch. Paper's numbers are hollow stars. matplotlib is imported when something is drawn.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from synergy_experiments.framework.claim import Panel, Result
+from synergy_experiments.framework.measurements import Place, Point, Row
+
+__all__ = ["check", "draw"]
+
+SIZE: Final = (5.2, 3.6)  # inches of a panel
+COLUMNS: Final = 4  # of panels, at most
+BESIDE: Final = 48  # letters of groups' names that have room beside each other
+
+
+class _Style(NamedTuple):
+    colour: str
+    marker: str
+    hatch: str
+
+
+# Yellow is left out: it is hardly seen on white.
+_STYLES: Final = (
+    _Style("#0072B2", "o", ""),
+    _Style("#D55E00", "s", "//"),
+    _Style("#009E73", "^", ".."),
+    _Style("#CC79A7", "D", "xx"),
+    _Style("#56B4E9", "v", "\\\\"),
+    _Style("#E69F00", "P", "++"),
+    _Style("#000000", "X", "oo"),
+    _Style("#7F7F7F", "<", "--"),
+)
+#: Policies look the same in all figures.
+_OF_POLICY: Final = {
+    name: _STYLES[number]
+    for number, name in enumerate(
+        ("synergy", "composition", "composition+projection", "greedy", "random", "projection", "optimum", "isolated")
+    )
+}
+
+
+def check(folder: Path) -> None:
+    """Make the folder that figures are drawn into.
+
+    Raises
+    ------
+    ValueError
+        If that is not possible, or matplotlib is not installed.
+    """
+    if importlib.util.find_spec("matplotlib") is None:
+        raise ValueError("matplotlib is not installed; expected it for figures: pip install 'synergy-nb[lab]'")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"{str(folder)!r}: {error.strerror}; expected a folder that can be written") from None
+    if not os.access(folder, os.W_OK):
+        raise ValueError(f"{str(folder)!r} cannot be written; expected a folder that can")
+
+
+def draw(result: Result, folder: Path) -> Path:
+    """Draw what came of a claim into ``folder``, as ``ID.svg``."""
+    import matplotlib as mpl  # noqa: PLC0415 - only who draws needs it
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    claim = result.claim
+    panels = [panel for panel in claim.panels if any(row.metric == panel.metric for row in result.rows)]
+    shown = {panel.metric for panel in panels}
+    styles = _styles(
+        _named(
+            [row for row in result.rows if row.metric in shown],
+            [point for point in claim.paper if point.metric in shown],
+        )
+    )
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": claim.id, "font.size": 9.0, "axes.grid": True,
+                         "grid.alpha": 0.3, "axes.axisbelow": True, "axes.spines.top": False,
+                         "axes.spines.right": False, "hatch.linewidth": 0.5}):  # fmt: skip
+        columns = min(max(len(panels), 1), COLUMNS)
+        rows_of_panels = -(-max(len(panels), 1) // columns)
+        figure = Figure(figsize=(SIZE[0] * columns, SIZE[1] * rows_of_panels), layout="constrained")
+        for number, panel in enumerate(panels, start=1):
+            axes = figure.add_subplot(rows_of_panels, columns, number)
+            rows = [row for row in result.rows if row.metric == panel.metric]
+            paper = [point for point in claim.paper if point.metric == panel.metric]
+            (_bars if panel.kind == "bars" else _lines)(axes, panel, rows, paper, styles)
+            axes.set_xlabel(panel.xlabel or claim.xlabel)
+            axes.set_ylabel(panel.ylabel)
+            if panel.logarithmic:
+                axes.set_yscale("log")
+            elif panel.kind != "points" and all(row.value >= 0.0 for row in rows):
+                axes.set_ylim(bottom=0.0)
+            for value, label in panel.bounds:
+                axes.axhline(value * panel.factor, color="#000000", linewidth=0.8, linestyle=":", label=label)
+            axes.legend(fontsize=7.5, framealpha=0.8)
+        figure.suptitle(f"{claim.id}: {claim.title}", fontsize=10)
+        path = folder / f"{claim.id}.svg"
+        figure.savefig(path, format="svg", metadata={"Date": None})
+    return path
+
+
+def _styles(algorithms: Sequence[str]) -> dict[str, _Style]:
+    free = [style for style in _STYLES if style not in {_OF_POLICY.get(name) for name in algorithms}]
+    found: dict[str, _Style] = {}
+    for name in algorithms:
+        known = _OF_POLICY.get(name)
+        found[name] = known if known is not None else free.pop(0) if free else _STYLES[len(found) % len(_STYLES)]
+    return found
+
+
+def _named(rows: Sequence[Row], paper: Sequence[Point]) -> list[str]:
+    return list(dict.fromkeys([row.algorithm for row in rows] + [point.algorithm for point in paper]))
+
+
+def _errors(rows: Sequence[Row], factor: float) -> list[list[float]] | None:
+    """Lengths of the error bars below and above the values; None where there was one repetition."""
+    if all(row.low is None for row in rows):
+        return None
+    below = [(row.value - row.low) * factor if row.low is not None else 0.0 for row in rows]
+    above = [(row.high - row.value) * factor if row.high is not None else 0.0 for row in rows]
+    return [below, above]
+
+
+def _lines(axes: Any, panel: Panel, rows: Sequence[Row], paper: Sequence[Point], styles: Mapping[str, _Style]) -> None:
+    factor = panel.factor
+    for name in _named(rows, paper):
+        style = styles[name]
+        own = sorted((row for row in rows if row.algorithm == name), key=lambda row: float(row.x))
+        if own and panel.kind == "curves":
+            axes.plot(
+                [row.x for row in own],
+                [row.value * factor for row in own],
+                color=style.colour,
+                marker=style.marker,
+                markevery=max(len(own) // 12, 1),
+                markersize=4.0,
+                linewidth=1.0,
+                label=name,
+            )
+        elif own:
+            axes.errorbar(
+                [row.x for row in own],
+                [row.value * factor for row in own],
+                yerr=_errors(own, factor),
+                color=style.colour,
+                linestyle="none" if panel.kind == "points" else "-",
+                marker=style.marker,
+                markersize=5.0,
+                linewidth=1.2,
+                capsize=2.5,
+                label=name,
+            )
+        stars = [point for point in paper if point.algorithm == name]
+        if stars:
+            axes.plot(
+                [point.x for point in stars],
+                [point.value * factor for point in stars],
+                linestyle="none",
+                marker="*",
+                markersize=11.0,
+                markerfacecolor="none",
+                markeredgecolor=style.colour,
+                label=f"{name}, paper",
+            )
+
+
+def _bars(axes: Any, panel: Panel, rows: Sequence[Row], paper: Sequence[Point], styles: Mapping[str, _Style]) -> None:
+    algorithms = _named(rows, paper)
+    places: list[Place] = list(dict.fromkeys([row.x for row in rows] + [point.x for point in paper]))
+    width = 0.8 / max(len(algorithms), 1)
+    factor = panel.factor
+    for number, name in enumerate(algorithms):
+        style = styles[name]
+        shift = (number - (len(algorithms) - 1) / 2.0) * width
+        own = [row for row in rows if row.algorithm == name]
+        if own:
+            axes.bar(
+                [places.index(row.x) + shift for row in own],
+                [row.value * factor for row in own],
+                width,
+                yerr=_errors(own, factor),
+                color=style.colour,
+                hatch=style.hatch,
+                edgecolor="white",
+                capsize=2.0,
+                label=name,
+            )
+        stars = [point for point in paper if point.algorithm == name]
+        if stars:
+            axes.plot(
+                [places.index(point.x) + shift for point in stars],
+                [point.value * factor for point in stars],
+                linestyle="none",
+                marker="*",
+                markersize=11.0,
+                markerfacecolor="white",
+                markeredgecolor=style.colour,
+                label=f"{name}, paper",
+            )
+    labels = [str(place) for place in places]
+    slanted = {"rotation": 25, "ha": "right"} if sum(map(len, labels)) > BESIDE else {}
+    axes.set_xticks(range(len(places)), labels, **slanted)

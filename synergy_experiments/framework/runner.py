@@ -1,0 +1,153 @@
+"""Runs experiments: repetitions cell by cell, in this process or in several.
+
+A cell that two claims share, as the figures over one sweep do, is measured once. Processes end with this one, however
+that ends.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from itertools import chain
+from typing import Any, Final, TypeAlias
+
+from synergy_experiments.framework.claim import Claim, Result
+from synergy_experiments.framework.measurements import Measured, Point
+from synergy_experiments.framework.parameters import Scale, Value, at_scale
+
+__all__ = ["Progress", "reproduce", "seed_of"]
+
+Progress: TypeAlias = Callable[[str, int, int], None]
+"""Is told the claim, how many of its cells are measured, and how many there are."""
+
+Key: TypeAlias = tuple[Callable[..., Any], tuple[Hashable, ...], int]
+Timed: TypeAlias = tuple[Any, float]
+
+APART: Final = 1000  # seeds of two runs whose seeds differ by one
+
+
+def seed_of(seed: int, repetition: int) -> int:
+    """Seed of a repetition; repetition 0 of seed 2 is no repetition of seed 1."""
+    return APART * seed + repetition
+
+
+def reproduce(
+    claims: Sequence[tuple[Claim, Mapping[str, Value]]],
+    *,
+    scale: Scale = "quick",
+    seed: int = 1,
+    repeat: int | None = None,
+    processes: int = 1,
+    progress: Progress | None = None,
+) -> Iterator[Result]:
+    """Reproduce claims, one after the other.
+
+    Parameters
+    ----------
+    claims
+        Each with what is set differently from its set-up at ``scale``.
+    scale
+        ``quick`` or ``paper``.
+    seed
+        Seed of everything.
+    repeat
+        Repetitions, each from a seed of its own; the claim's own number at this scale if not given.
+    processes
+        How many measure at the same time.
+    progress
+        Is told how far it is.
+    """
+    known: dict[Key, Timed] = {}
+    with _Pool(processes) as pool:
+        for claim, chosen in claims:
+            setup = {**at_scale(claim.parameters, scale), **chosen}
+            times = repeat if repeat is not None else claim.repeat[scale == "paper"]
+            cells = list(dict.fromkeys(claim.cells(setup)))
+            wanted = list(
+                dict.fromkeys(
+                    (cell.function, cell.arguments, seed_of(seed, number)) for number in range(times) for cell in cells
+                )
+            )
+            done = sum(key in known for key in wanted)
+            if progress is not None:
+                progress(claim.id, done, len(wanted))
+            new = [key for key in wanted if key not in known]
+            alone = {(cell.function, cell.arguments) for cell in cells if cell.alone}
+            together = [key for key in new if key[:2] not in alone]
+            by_itself = ((key, _measure(*key)) for key in new if key[:2] in alone)
+            for key, timed in chain(pool.measure(together), by_itself):
+                known[key] = timed
+                done += 1
+                if progress is not None:
+                    progress(claim.id, done, len(wanted))
+            repetitions: list[list[Point]] = []
+            for number in range(times):
+                points: list[Point] = []
+                for cell in cells:
+                    points += cell.points(known[cell.function, cell.arguments, seed_of(seed, number)][0])
+                derived = claim.derive(points) if claim.derive is not None else ()
+                repetitions.append([*points, *derived])
+            measured = Measured(repetitions)
+            yield Result(
+                claim=claim,
+                setup={**setup, "seed": seed, "repeat": times, "scale": scale},
+                rows=measured.rows(),
+                checks=list(claim.checks(measured, setup)),
+                seconds=sum(known[key][1] for key in wanted),
+            )
+
+
+class _Pool:
+    """Processes, started when there is first something for two of them."""
+
+    def __init__(self, processes: int) -> None:
+        if processes < 1:
+            raise ValueError(f"processes: {processes}; expected at least 1")
+        self._processes = processes
+        self._pool: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> _Pool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def measure(self, keys: Sequence[Key]) -> Iterator[tuple[Key, Timed]]:
+        """Cells as they are done."""
+        if self._processes == 1 or len(keys) < 2:
+            for key in keys:
+                yield key, _measure(*key)
+            return
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(
+                self._processes, multiprocessing.get_context("spawn"), _begin, (os.getpid(),)
+            )
+        asked: dict[Future[Timed], Key] = {self._pool.submit(_measure, *key): key for key in keys}
+        for future in as_completed(asked):
+            yield asked[future], future.result()
+
+
+def _measure(function: Callable[..., Any], arguments: tuple[Hashable, ...], seed: int) -> Timed:
+    began = time.perf_counter()
+    found = function(*arguments, seed)
+    return found, time.perf_counter() - began
+
+
+def _begin(parent: int) -> None:
+    """In a new process: leave interrupts to the parent, and end when it has gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    process = multiprocessing.parent_process()
+    if process is None or os.getppid() != parent:
+        os._exit(1)
+
+    def follow() -> None:
+        process.join()
+        os._exit(1)
+
+    threading.Thread(target=follow, daemon=True, name="follows its parent").start()

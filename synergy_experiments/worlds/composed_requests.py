@@ -1,0 +1,320 @@
+"""Requests composed by simulated peers, and executed tuple by tuple: what the dissertation's simulations measure.
+
+Theory of operation
+-------------------
+:func:`compose` puts whole Synergy peers on the kernel, all in the ring and their components in the directory, and
+submits every request of a scenario at its origin when it arrives. An application that is admitted begins at that moment
+in the flow simulator, which runs on the same virtual clock, so tuples of all admitted applications queue at the same
+peers. When all requests are decided, what was measured so far is forgotten, and the tuples of a stated time are
+counted.
+
+*Feedback.* Projection needs the end-to-end time t̂ of running applications, "measured by the receiver of a stream
+processing session and communicated to all nodes participating in it" (section 2.3.4). So once a virtual second each
+origin is given the mean delay of the tuples that have come to its sinks since, smoothed: what its own sink would have
+measured. Formulas for queues at the current loads would be without noise and without the lag of a second, better than
+what a peer can know, and they would not hold for streams that others tap, nor for arrivals that are not Poisson. The
+flow simulator takes a few per cent of a run.
+
+*Delays between peers* are known to all, where a policy asks for the nearest: a perfect "delay monitoring service". A
+peer of capacity 2 takes half the processing time, in what its probes are told and in the flow simulator alike.
+
+What is counted
+---------------
+``delay`` is the mean over admitted applications of the mean delay of an application's tuples: processing, transmission
+and queueing, from the source to the sink. ``own_delay`` is the part of it that an application has to itself: of one
+that shares a stream, from where the stream is shared. The papers seem to count so, for "some of the requests (fully or
+partially) only transmission and no processing time is required" (Middleware 2006, section 4.1).
+
+A request succeeds if it is admitted and the mean delay of its tuples, from the source, is within its QoS requirement;
+``success`` is the share of all requests that do. ``on_time`` is the share of all tuples that were within theirs.
+
+Set-up time is virtual, from submission to the confirmation of the last source; ``discovery`` is the part of it that
+waits for the directory, ``probing`` the rest.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from synergy_experiments.worlds.scenario import Outcome, Scenario, Served
+from synergy_nb.assembly import Machine, PeerConfig, SynergyPeer
+from synergy_nb.control.graph import Report
+from synergy_nb.dataflow.meters import Ewma
+from synergy_nb.dataflow.streams.deployments import Deployment
+from synergy_nb.events import Event
+from synergy_nb.events.journal import Journal
+from synergy_nb.overlay.latency import Latency
+from synergy_nb.overlay.prebuilt_ring import assemble
+from synergy_nb.plan import Plan
+from synergy_nb.plan.stream_sharing import provider, taps_of
+from synergy_nb.simulator.flow import Flow
+from synergy_nb.simulator.flow_applications import Application, Component, Tap, from_plan
+from synergy_nb.simulator.kernel import Simulation
+from synergy_nb.simulator.network import Topology
+from synergy_nb.simulator.workload import Request, Workload
+
+__all__ = ["Composed", "compose", "executed"]
+
+SETTLED: Final = 12.0  # virtual seconds after which the directory knows all components of a fresh ring
+AT_REST: Final = 2.0  # and of the overlay alone, to know what it sends
+FEEDBACK: Final = 1.0  # between two measurements of t̂, as sessions send them
+SMOOTHING: Final = 0.5  # weight of a new measurement
+DECIDED: Final = 60.0  # after the last request, by when all are decided
+NEAREST: Final = 8  # peers that one to which components go by delay knows of
+QUEUES: Final = 10.0  # virtual seconds of tuples before those that count
+
+
+class _Known(Latency):
+    """Delays as they are, to all peers."""
+
+    __slots__ = ("_own", "_topology")
+
+    def __init__(self, topology: Topology, own: str) -> None:
+        super().__init__()
+        self._topology = topology
+        self._own = own
+
+    def one_way(self, address: str) -> float | None:
+        """Delay of one direction in seconds."""
+        return self._topology.delay(self._own, address)
+
+
+class _Story(Journal):
+    """A journal that takes note of the stages of each request, and keeps nothing of what many peers would fill it with.
+
+    Parameters
+    ----------
+    requests
+        Request to what came of it.
+    """
+
+    def __init__(self, requests: dict[str, Served]) -> None:
+        super().__init__(capacity=1)
+        self._requests = requests
+
+    def append(self, event: Event) -> Event:
+        """Take a note."""
+        served = self._requests.get(event.subject)
+        if served is not None:
+            served.note(event)
+        return event
+
+
+class Composed:
+    """A scenario under way.
+
+    Parameters
+    ----------
+    scenario
+        Scenario that is simulated.
+    seed
+        Of the network, the requests, the peers and the tuples. Policies meet the same ones.
+
+    Attributes
+    ----------
+    simulation, flow : Simulation, Flow
+        Messages and tuples, on one virtual clock.
+    peers : dict
+        Address to peer.
+    """
+
+    def __init__(self, scenario: Scenario, seed: int) -> None:
+        self.scenario = scenario
+        self.topology, self.workload = scenario.world(seed)
+        self.served = {request.name: Served(request) for request in self.workload.requests}
+        self.simulation = Simulation(seed, self.topology, keep_instructions=False, journal=_Story(self.served))
+        self.simulation.on_instruction.append(self._carry_out)
+        self.flow = Flow(
+            self.topology, bandwidth=self.topology.bandwidth, speeds=self.topology.cores, seed=seed, keep=2
+        )
+        self.peers = _peers(self.topology, self.workload, scenario, seed)
+        self._plans: dict[str, tuple[int, bytes]] = {}  # with the version of the deployment that it is of
+        self._delays: dict[str, Ewma] = {}  # t̂ of what runs
+        self._taps: dict[str, list[Tap]] = {}  # streams that an application shares
+        self._watched: dict[Tap, str] = {}
+        self._undecided = set(self.served)
+        self._next = 0.0  # feedback
+        self._sent = 0  # messages before the first request
+        self._at_rest = 0.0  # messages a virtual second without requests
+        for each in self.peers.values():
+            self.simulation.add(each.peer)
+        assemble([each.pastry for each in self.peers.values()], rtt=self._round_trip, seed=seed)
+        for address, each in self.peers.items():
+            self.simulation.start(address)
+            self.simulation.call(address, each.offer)
+
+    def _round_trip(self, one: str, other: str) -> float:
+        return 2.0 * self.topology.delay(one, other)
+
+    def _carry_out(self, address: str, instruction: msgspec.Struct) -> None:
+        if isinstance(instruction, Deployment):
+            told = instruction.version, instruction.plan
+            self._plans[instruction.application] = max(self._plans.get(instruction.application, told), told)
+        elif isinstance(instruction, Report):
+            served = self.served[instruction.application]
+            served.status, served.reason = instruction.status, instruction.reason
+            self._undecided.discard(instruction.application)
+            if instruction.status == "running":
+                self._begin(served, instruction.peers)
+            elif instruction.application in self._delays:
+                del self._delays[instruction.application]
+                self.flow.remove(instruction.application)
+
+    def _begin(self, served: Served, peers: dict[str, str]) -> None:
+        """Tuples of an application begin to flow."""
+        served.plan, served.peers = Plan.from_bytes(self._plans[served.request.name][1]), peers
+        self.flow.run(self.simulation.now)
+        application = executed(served.request.name, served.plan, served.peers)
+        self.flow.add(application)
+        self._delays[served.request.name] = Ewma(SMOOTHING)
+        for tap in {tap for each in application.components.values() for tap in each.inputs if not isinstance(tap, str)}:
+            self._watch(tap)
+            self._taps.setdefault(served.request.name, []).append(tap)
+
+    def _watch(self, tap: Tap) -> None:
+        """Measure how old the tuples of a stream are where it is shared."""
+        if tap not in self._watched:
+            self._watched[tap] = name = f"age of {tap[1]} of {tap[0]}"
+            self.flow.add(Application(name, {"seen": Component(inputs=[tap])}))
+
+    def _feed_back(self) -> None:
+        """Give each origin the t̂ that its sinks measured."""
+        self.flow.run(self.simulation.now)
+        for name, smoothed in self._delays.items():
+            delay = self.flow.recent(name)
+            if not math.isnan(delay):
+                smoothed.add(delay)
+            if smoothed.count:
+                origin = self.served[name].request.origin
+                self.simulation.call(origin, self.peers[origin].session.measured, name, smoothed.moving)
+        if self.scenario.choice == "balanced":
+            self._piggyback()
+
+    def _piggyback(self) -> None:
+        """Tell each peer what those that it sends data to have left, as credits do on real peers."""
+        left = {address: each.ledger.residual_cores("") for address, each in self.peers.items()}
+        for name in self._delays:
+            served = self.served[name]
+            if served.plan is not None:
+                for operator, peer in served.peers.items():
+                    for up in served.plan.upstream(operator):
+                        self.peers[served.peers[up]].probing.hear(peer, left[peer])
+
+    def advance(self, until: float) -> None:
+        """Let virtual time pass, with feedback."""
+        while self._next <= until:
+            self.simulation.run(self._next)
+            self._feed_back()
+            self._next += FEEDBACK
+        self.simulation.run(until)
+
+    def submit(self, request: Request) -> None:
+        """Ask for a query at its origin now."""
+        synergy = self.peers[request.origin]
+        self.simulation.call(request.origin, synergy.submit, request.name, self.workload.plan(request))
+
+    def settle(self) -> None:
+        """Let the directory get to know all components, and see what the overlay sends without requests."""
+        simulation = self.simulation
+        simulation.run(SETTLED - AT_REST)
+        sent = simulation.messages
+        simulation.run(SETTLED)
+        self._at_rest = (simulation.messages - sent) / AT_REST
+        self._sent, self._next = simulation.messages, SETTLED
+
+    def serve(self) -> None:
+        """Submit all requests, and wait until each is decided.
+
+        Raises
+        ------
+        RuntimeError
+            If one is not.
+        """
+        simulation = self.simulation
+        for request in self.workload.requests:
+            self.advance(SETTLED + request.arrival)
+            self.submit(request)
+        limit = simulation.now + DECIDED
+        while self._undecided and simulation.now < limit:
+            self.advance(simulation.now + FEEDBACK)
+        if self._undecided:
+            raise RuntimeError(f"{len(self._undecided)} requests are not decided {DECIDED:g} s after the last one")
+
+    def count(self) -> Outcome:
+        """Forget what was measured while requests were composed, and execute what is admitted."""
+        simulation, flow = self.simulation, self.flow
+        flow.run(simulation.now + QUEUES)
+        flow.clear()
+        flow.run(flow.now + self.scenario.window)
+        for name in self._delays:
+            found, served = flow.delays(name), self.served[name]
+            served.delay, served.tuples, served.late = found.mean, found.tuples, found.late
+            ages = [flow.delays(self._watched[tap]).mean for tap in self._taps.get(name, ())]
+            served.own_delay = found.mean - max(ages, default=0.0)
+        virtual = simulation.now - SETTLED
+        return Outcome(
+            served=list(self.served.values()),
+            probes=sum(each.probing.probes for each in self.peers.values()),
+            messages=round(simulation.messages - self._sent - self._at_rest * virtual),
+            events=simulation.events,
+            component_tuples=flow.served,
+            loads=[flow.load(peer) for peer in self.topology.peers],
+            virtual=virtual,
+        )
+
+
+def compose(scenario: Scenario, seed: int) -> Outcome:
+    """Run a scenario.
+
+    Examples
+    --------
+    >>> from synergy_nb.simulator.workload import Parameters
+    >>> outcome = compose(Scenario(Parameters(components=20, requests=5), peers=20), seed=1)
+    >>> [each.status for each in outcome.served]
+    ['running', 'running', 'running', 'running', 'running']
+    """
+    composed = Composed(scenario, seed)
+    composed.settle()
+    composed.serve()
+    return composed.count()
+
+
+def executed(name: str, plan: Plan, peers: Mapping[str, str]) -> Application:
+    """An application as the flow simulator has it: what it shares is executed by those that it shares with."""
+    shared = {tap: provider(plan.operators[tap], peers[tap]) for tap in taps_of(plan)}
+    taps = {tap: found for tap, found in shared.items() if found is not None}
+    own = {operator: peer for operator, peer in peers.items() if operator not in shared}
+    return from_plan(name, plan, own, taps=taps)
+
+
+def _peers(topology: Topology, workload: Workload, scenario: Scenario, seed: int) -> dict[str, SynergyPeer]:
+    config = scenario.config()
+    peers: dict[str, SynergyPeer] = {}
+    for number, (address, cores) in enumerate(topology.cores.items()):
+        offers = workload.offers(address)
+        own = seed * 1_000_003 + number
+        settings = PeerConfig(address, offers, cores, seed=own, pings=scenario.pings, composition=config, tracing=False)
+        peers[address] = SynergyPeer(address, settings, _machine(topology, address, cores, settings))
+    return peers
+
+
+def _machine(topology: Topology, address: str, cores: float, settings: PeerConfig) -> Machine:
+    """Let a peer know the network, and how fast it is itself."""
+
+    def bandwidth_from(upstream: str) -> float:
+        return topology.bandwidth(upstream, address)
+
+    def processing(plan: Plan, operator: str) -> float:
+        return plan.processing_time(operator) / cores
+
+    def nearest() -> list[str]:
+        others = [peer for peer in topology.peers if peer != address]
+        return heapq.nsmallest(NEAREST, others, key=lambda peer: topology.delay(address, peer))
+
+    known = nearest if settings.composition.deployment == "nearest" else None
+    return Machine(bandwidth_from, processing, latency=_Known(topology, address), nearest=known)

@@ -1,0 +1,189 @@
+"""The workload of R6 on real peers: Dask workers, each with one thread that its components hold as long as they say.
+
+An aggregate is executed behind an operator that takes its cost for every packet, holding its peer's one thread without
+using the processor, so that peers of a core each can be had on a machine with fewer. Peers are not asked whether they
+have room: the point is what happens if they have not. A source that is held up keeps its packets, and their delays are
+counted from when they were due; so an overloaded peer shows as work that waits and delays that grow, and nothing ends.
+
+Delays are those of results, from the last packet that they need: of an aggregate over a second, once a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from synergy_experiments.framework.measurements import Point
+from synergy_experiments.worlds.packet_monitoring import (
+    AGGREGATES,
+    aggregated,
+    assignments,
+    costs_of,
+    monitoring_plan,
+    named,
+    packets_of,
+    rates_of,
+    substreams,
+)
+from synergy_nb.algorithms.composition import CompositionConfig
+from synergy_nb.plan import Plan, Stream, plan, source
+from synergy_nb.runtime.client.async_cluster import AsyncCluster
+from synergy_nb.runtime.process.starting import start_cluster
+
+__all__ = ["measured_live", "monitored", "pinned_plan"]
+
+COLUMNS: Final = {"source": "str", "destination": "str", "bytes": "int"}
+OVERDUE: Final = 5.0  # seconds beyond its duration that a run may take to empty its queues
+LOOK: Final = 0.25  # seconds between two looks at what waits
+
+
+def monitored(
+    multiplier: float,
+    trace: str,
+    rate: float,
+    collected: float,
+    seconds: float,
+    streams: int,
+    peers: int,
+    load: float,
+    memory: float,
+    algorithms: tuple[str, ...],
+    seed: int,
+) -> list[Point]:
+    """Delays and loads at a multiple of the trace's rate, by algorithm, on real peers.
+
+    Parameters
+    ----------
+    multiplier, trace, rate, streams, peers, load, memory, algorithms, seed
+        As for the simulated :func:`~synergy_experiments.chapters.latencies.replayed`.
+    collected
+        First seconds of the trace, from which statistics are taken.
+    seconds
+        That what follows is replayed for, at the multiple.
+    """
+    parts = substreams(packets_of(trace, rate, collected + seconds * multiplier, seed), streams, seed)
+    stated = [part.filter(pl.col("since") < collected)["since"].to_numpy() for part in parts]
+    mean = [max(len(own) / collected, 1e-6) for own in stated]
+    costs = costs_of(mean, load * peers, seed)
+    model = monitoring_plan(
+        [source("packets", rate=own, id=f"packets {number}") for number, own in enumerate(mean)], costs
+    )
+    names = [f"peer-{number}" for number in range(1, peers + 1)]
+    placements = assignments(model, dict.fromkeys(names, 1.0), rates_of(stated, collected, 1.0), algorithms, seed)
+    points: list[Point] = []
+    with tempfile.TemporaryDirectory(prefix="synergy-r6-") as folder:
+        sources = []
+        for number, part in enumerate(parts):
+            path = Path(folder) / f"{number}.parquet"
+            part.filter(pl.col("since") >= collected).drop("since").write_parquet(path)
+            where = {"path": str(path), "format": "parquet", "columns": COLUMNS, "speed": multiplier}
+            sources.append(source("trace", **where, id=f"packets {number}", at="peer-1"))
+        for algorithm, placed in placements.items():
+            found = measured_live(pinned_plan(sources, costs, placed), peers, seconds, memory, seed)
+            points += [Point(multiplier, algorithm, metric, value) for metric, value in found.items()]
+    return points
+
+
+def pinned_plan(packets: Sequence[Stream], costs: Sequence[float], placed: Mapping[str, str]) -> Plan:
+    """The plan of :func:`~synergy_experiments.worlds.packet_monitoring.monitoring_plan` for real peers.
+
+    Parameters
+    ----------
+    packets
+        Sources.
+    costs
+        Seconds that a packet costs each aggregate.
+    placed
+        Aggregate to peer.
+    """
+    sinks: list[Plan] = []
+    for number, stream in enumerate(packets):
+        for aggregate, cost in zip(AGGREGATES, costs, strict=True):
+            name = named(number, aggregate)
+            held = stream.delay(f"{cost!r} s", id=f"{name} cost", at=placed[name])
+            found = aggregated(held, number, aggregate, at=placed[name])
+            sinks.append(found.sink(name, id=f"{name} sink"))
+    return plan(*sinks, name="network monitoring")
+
+
+def measured_live(query: Plan, peers: int, seconds: float, memory: float, seed: int) -> dict[str, float]:
+    """Execute a plan whose operators all have their places, and measure its results.
+
+    Parameters
+    ----------
+    query
+        With every operator pinned to one of the peers, and sources that end.
+    peers
+        Number of peers, ``peer-1`` and so on, of one core each.
+    seconds
+        That its sources take.
+    memory
+        Seconds of work that may wait at a peer; beyond, it is overloaded.
+    seed
+        Seed of the peers.
+
+    Returns
+    -------
+    dict of float
+        ``delay`` and ``greatest delay`` of results, seconds; ``utilisation``, the mean load of the peers, and
+        ``busiest``; ``waiting``, the most work that waited at a peer, seconds; ``survives``, 1 unless a peer was
+        overloaded.
+    """
+    return asyncio.run(_measured(query, peers, seconds, memory, seed))
+
+
+async def _measured(query: Plan, peers: int, seconds: float, memory: float, seed: int) -> dict[str, float]:
+    free = CompositionConfig(enforce=False, sharing="off", projection=None, deployment="off")
+    cluster = await start_cluster(peers, cores=1.0, composition=free, seed=seed, spark=False)
+    try:
+        application = await cluster.submit(query, at="peer-1", timeout=60.0)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        most: dict[str, float] = {}
+        busy: dict[str, list[float]] = {}
+        overloaded = False
+        while loop.time() - began < seconds + OVERDUE:
+            await asyncio.sleep(LOOK)
+            state = await application.state()
+            for peer, waiting, load in await _looked(cluster, query):
+                most[peer] = max(waiting, most.get(peer, 0.0))
+                if loop.time() - began < seconds:
+                    busy.setdefault(peer, []).append(load)
+            overloaded = max(most.values()) > memory
+            if state.status != "running" or overloaded:
+                break
+        records = (await application.qos()).values()
+        await application.stop()
+    finally:
+        await cluster.close()
+    loads = [sum(own) / len(own) for own in busy.values()]
+    counts = [(int(record["tuples"]), record) for record in records if record["delay_mean_s"] is not None]
+    total = sum(count for count, _ in counts)
+    return {
+        "delay": sum(count * record["delay_mean_s"] for count, record in counts) / total if total else math.nan,
+        "greatest delay": max((record["delay_max_s"] for _, record in counts), default=math.nan),
+        "utilisation": sum(loads) / len(loads),
+        "busiest": max(loads),
+        "waiting": max(most.values()),
+        "survives": float(not overloaded),
+    }
+
+
+async def _looked(cluster: AsyncCluster, query: Plan) -> list[tuple[str, float, float]]:
+    """Of each peer: seconds of work that wait there, and its load lately."""
+    found = []
+    for name, state in (await cluster.states()).items():
+        if state is not None:
+            waiting = sum(each["queue_tuples"] * _cost(query, each) for each in state.components)
+            found.append((name, waiting, sum(each["load"] for each in state.components)))
+    return found
+
+
+def _cost(query: Plan, component: Mapping[str, Any]) -> float:
+    return query.operators[component["operator"]].cost or 0.0

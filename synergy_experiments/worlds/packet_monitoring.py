@@ -1,0 +1,185 @@
+"""The workload of section 7.3.5: 16 aggregates over each of ten sub-streams of a packet trace.
+
+Number and mean size of packets in each second and each minute, and over the last ten seconds and the last minute, by
+source or by source and destination: 16 queries, which are executed for every sub-stream apart. A sub-stream has the
+packets of about a tenth of the sources; its rate is its own.
+
+:func:`monitoring_plan` is the query plan for any sources of packets, so the same set-up runs in the simulator and on
+peers. :func:`assignments` places its aggregates, by every algorithm from the same statistics; sources and sinks are
+left to the caller, who knows where packets come in and results are wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from synergy_experiments.worlds.operator_placements import place_by
+from synergy_nb import traces
+from synergy_nb.algorithms.resilience import Arcs, LoadModel, load_model
+from synergy_nb.plan import Plan, Stream, plan
+
+__all__ = [
+    "AGGREGATES",
+    "aggregated",
+    "aggregates_of",
+    "assignments",
+    "costs_of",
+    "monitoring_model",
+    "monitoring_plan",
+    "named",
+    "packets_of",
+    "rates_of",
+    "substreams",
+]
+
+Array = npt.NDArray[np.float64]
+
+WINDOWS: Final = {
+    "second": "1 s",
+    "minute": "1 min",
+    "last 10 s": "10 s every 1 s",
+    "last minute": "1 min every 10 s",
+}
+KEYS: Final = {"source": ["source"], "pair": ["source", "destination"]}
+VALUES: Final = {"packets": "count(*)", "size": "avg(bytes)"}
+#: Names of the aggregates: window, key, value.
+AGGREGATES: Final = tuple(product(WINDOWS, KEYS, VALUES))
+COLUMNS: Final = ("time", "source", "destination", "bytes")
+
+
+def substreams(packets: pl.DataFrame, count: int, seed: int) -> list[pl.DataFrame]:
+    """A trace in parts, each with the packets of as many sources.
+
+    Parameters
+    ----------
+    packets
+        With the columns time, source, destination and bytes; ``since`` (:func:`packets_of`) is kept.
+    count
+        Number of parts.
+    seed
+        Of which source belongs to which.
+
+    Raises
+    ------
+    ValueError
+        If a column is missing.
+    """
+    missing = [column for column in COLUMNS if column not in packets.columns]
+    kept = [*COLUMNS, *(column for column in packets.columns if column == "since")]
+    if missing:
+        raise ValueError(f"packets: columns {', '.join(packets.columns)}; expected {', '.join(missing)} too")
+    sources = packets["source"].unique().sort()
+    part = np.random.default_rng(seed).permutation(np.arange(len(sources)) % count)
+    parts = pl.DataFrame({"source": sources, "part": part})
+    with_part = packets.select(kept).join(parts, on="source", how="left", maintain_order="left")
+    return [with_part.filter(pl.col("part") == number).drop("part") for number in range(count)]
+
+
+def packets_of(trace: str, rate: float, duration: float, seed: int) -> pl.DataFrame:
+    """The first ``duration`` seconds of a packet trace, or as much generated; ``since`` are seconds from its begin."""
+    if trace:
+        packets = traces.table({"connector": "trace", "path": trace})
+    else:
+        packets = traces.table({"connector": "packets", "seed": seed, "rate": rate, "duration": duration})
+    since = (pl.col("time") - pl.col("time").min()).dt.total_microseconds() / 1e6
+    return packets.with_columns(since=since).filter(pl.col("since") < duration)
+
+
+def costs_of(mean: Sequence[float], cores: float, seed: int) -> list[float]:
+    """Seconds that a packet costs each aggregate, between 0.1 and 1 of one another, ``cores`` in all at mean rates."""
+    relative = np.random.default_rng([seed, 7]).uniform(0.1, 1.0, len(AGGREGATES))
+    costs: list[float] = (relative * cores / (sum(mean) * relative.sum())).tolist()
+    return costs
+
+
+def named(number: int, aggregate: tuple[str, str, str]) -> str:
+    """Id of one of :data:`AGGREGATES` over the stream of that number."""
+    window, key, value = aggregate
+    return f"{value} by {key} {window} {number}"
+
+
+def aggregated(stream: Stream, number: int, aggregate: tuple[str, str, str], **profile: Any) -> Stream:
+    """One of :data:`AGGREGATES` over a stream."""
+    window, key, value = aggregate
+    values = {value: VALUES[value]}
+    return stream.aggregate(KEYS[key], WINDOWS[window], values, id=named(number, aggregate), **profile)
+
+
+def monitoring_plan(packets: Sequence[Stream], costs: Sequence[float], selectivity: float = 0.1) -> Plan:
+    """The query plan: every aggregate of every stream, each with a sink of its own.
+
+    Parameters
+    ----------
+    packets
+        Sources of packets, with the columns time, source, destination and bytes.
+    costs
+        Seconds that a packet costs each of :data:`AGGREGATES`.
+    selectivity
+        Tuples that an aggregate gives, over packets.
+    """
+    sinks: list[Plan] = []
+    for number, stream in enumerate(packets):
+        for aggregate, cost in zip(AGGREGATES, costs, strict=True):
+            name = named(number, aggregate)
+            found = aggregated(stream, number, aggregate, cost=cost, selectivity=selectivity)
+            sinks.append(found.sink(name, id=f"{name} sink", cost=0.0))
+    return plan(*sinks, name="network monitoring")
+
+
+def aggregates_of(query: Plan) -> tuple[str, ...]:
+    """Ids of what is placed."""
+    return tuple(name for name, operator in query.operators.items() if operator.kind == "aggregate")
+
+
+def monitoring_model(query: Plan) -> LoadModel:
+    """Loads of the aggregates; those of one stream count as connected, for that stream would have to be sent twice."""
+    model = load_model(query)
+    names = aggregates_of(query)
+    rows = [model.operators.index(name) for name in names]
+    of = np.array([query.sources.index(query.upstream(name)[0]) for name in names])
+    beside = np.flatnonzero(of[1:] == of[:-1])
+    ends = np.stack([beside, beside + 1], axis=1)
+    arcs = Arcs(ends, np.zeros((len(ends), len(model.variables))))
+    return replace(model, operators=names, load=model.load[rows], arcs=arcs)
+
+
+def rates_of(times: Sequence[Array], until: float, width: float) -> Array:
+    """Rates of streams in intervals of ``width`` seconds up to ``until``: intervals x streams, tuples/s."""
+    count = max(round(until / width), 1)
+    found = [np.histogram(own, bins=count, range=(0.0, count * width))[0] / width for own in times]
+    return np.stack(found, axis=1).astype(np.float64)
+
+
+def assignments(
+    query: Plan, capacities: Mapping[str, float], rates: Array, algorithms: Sequence[str], seed: int
+) -> dict[str, dict[str, str]]:
+    """Peer of each aggregate, by algorithm.
+
+    Parameters
+    ----------
+    query
+        By :func:`monitoring_plan`.
+    capacities
+        Peer to its cores.
+    rates
+        Statistics: intervals x streams, in the order of the plan's sources.
+    algorithms
+        Names that :func:`~synergy_experiments.worlds.operator_placements.place_by` knows.
+    seed
+        Seed of the random placement.
+    """
+    model = monitoring_model(query)
+    peers = list(capacities)
+    capacity = np.array([capacities[peer] for peer in peers])
+    found: dict[str, dict[str, str]] = {}
+    for algorithm in algorithms:
+        nodes = place_by(algorithm, model, capacity, rates, np.random.default_rng(seed))
+        found[algorithm] = {name: peers[node] for name, node in zip(model.operators, nodes, strict=True)}
+    return found

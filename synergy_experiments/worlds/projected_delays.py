@@ -1,0 +1,360 @@
+"""Projected beside actual delays, segment by segment: what claims C13 and C14 measure (section 2.4.2).
+
+Several streams come to one peer, each to a component of its own, and tuples queue there in the flow simulator. The
+signatures of all streams are learnt on line, from their arrivals alone. At the end of every window the execution time
+of the first stream's tuples is projected for each segment of the *next* window, as if all went on as it was; and also
+for the segments of the window that has just ended (*same*), which shows how good the formulas are if the load is known.
+
+Every segment's projection is compared with the mean of what its tuples took. That mean varies from one window to the
+next however well it is projected, so a projector is also judged by its means over all segments of high and of low rate,
+as figures do where the eye takes the mean.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from synergy_experiments.framework.measurements import Point
+from synergy_nb.models.projectors import Traffic, execution
+from synergy_nb.models.signatures import Pieces, Profiled, Segment, Signature, aggregate
+from synergy_nb.simulator.flow import Flow
+from synergy_nb.simulator.flow_applications import Application, Arrivals, Component, Service
+
+__all__ = [
+    "BOUND",
+    "FLOOR",
+    "PAPER",
+    "PROJECTED",
+    "Found",
+    "Learnt",
+    "Run",
+    "Stream",
+    "caught",
+    "compare",
+    "curves",
+    "project",
+    "run",
+    "scores",
+]
+
+PAPER: Final = "mm1, maximum"  # the component's maximum load in every segment (equation 2.11)
+CONFIDENCE: Final = 0.999
+BOUND: Final = f"transient, {CONFIDENCE:.1%}"
+FLOOR: Final = "mean known"  # what the mean actual time in segments of high, and of low rate would project
+PROJECTED: Final = (PAPER, "mm1", "mg1", "gg1", "transient", BOUND)
+LEARNT: Final = 2  # windows before the first that counts
+BEATS: Final = 50  # of a window, at which the absence of tuples is noticed
+BINS: Final = 50  # of a figure
+SHOWN: Final = (PAPER, "mm1", "transient")
+
+Array = npt.NDArray[np.float64]
+
+
+class Stream(NamedTuple):
+    """A stream and the component that executes its tuples.
+
+    Parameters
+    ----------
+    arrivals
+        When tuples come.
+    tau
+        Mean of their exponential processing times, seconds.
+    """
+
+    arrivals: Arrivals
+    tau: float
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """What was learnt of a stream.
+
+    Parameters
+    ----------
+    segments
+        Its signature at the end of each window, by window.
+    scv
+        And how variable it was within segments.
+    changes
+        When changes were found, and where they were placed.
+    """
+
+    segments: list[tuple[Segment, ...]]
+    scv: list[float]
+    changes: list[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Run:
+    """Streams that were executed, and what was learnt of them.
+
+    Parameters
+    ----------
+    streams
+        The first is the one under test.
+    window, windows
+        Seconds, and how many.
+    births, delays
+        Of the tuples of the first stream, in the order of their arrival.
+    alone
+        The delays where nothing else is executed.
+    learnt
+        Signature that was learnt of each stream.
+    """
+
+    streams: Sequence[Stream]
+    window: float
+    windows: int
+    births: Array
+    delays: Array
+    alone: Array
+    learnt: Sequence[Learnt]
+
+
+class Found(NamedTuple):
+    """Segments that were projected: arrays of shape (segments,).
+
+    Parameters
+    ----------
+    projected
+        Seconds by each of :data:`PROJECTED`.
+    actual
+        Mean seconds that its tuples took.
+    tuples
+        Number of tuples.
+    high
+        Whether the stream under test is at its high rate.
+    """
+
+    projected: dict[str, Array]
+    actual: Array
+    tuples: Array
+    high: npt.NDArray[np.bool_]
+
+
+def run(streams: Sequence[Stream], window: float, windows: int, seed: int, false_alarm: float) -> Run:
+    """Execute streams at one peer, and learn their signatures.
+
+    Parameters
+    ----------
+    streams
+        The first is the one that is looked at.
+    window, windows
+        W in seconds, and how many.
+    seed
+        Seed of arrivals and processing times.
+    false_alarm
+        Probability of a false alarm of the signatures.
+    """
+    seconds = window * windows
+    births, delays = _executed(streams, seconds, seed)
+    alone = _executed(streams[:1], seconds, seed)[1][0]
+    learnt = [_learnt(born, each.tau, window, windows, false_alarm) for born, each in zip(births, streams, strict=True)]
+    return Run(streams, window, windows, births[0], delays[0], alone, learnt)
+
+
+def _executed(streams: Sequence[Stream], seconds: float, seed: int) -> tuple[list[Array], list[Array]]:
+    """When tuples arrived before a time, and how long they took, by stream."""
+    until = 1.1 * seconds  # so that what came before is done
+    keep = max(len(each.arrivals.times) or math.ceil(1.2 * each.arrivals.rate * until) for each in streams) + 1000
+    flow = Flow(seed=seed, keep=keep, backlog=seconds)
+    for number, each in enumerate(streams):
+        parts = {"feed": Component(), "component": Component("peer", Service.exponential(each.tau), ["feed"])}
+        flow.add(Application(f"stream {number}", parts, {"feed": each.arrivals}))
+    flow.run(until)
+    births, delays = [], []
+    for number in range(len(streams)):
+        born, took = flow.records(f"stream {number}")
+        early = born < seconds
+        births.append(born[early])
+        delays.append(took[early])
+    return births, delays
+
+
+def _learnt(births: Array, tau: float, window: float, windows: int, false_alarm: float) -> Learnt:
+    signature = Signature(window, false_alarm=false_alarm)
+    learnt = Learnt([], [], [])
+    beats = window / BEATS * np.arange(1, BEATS * windows + 1)
+    arrived = np.searchsorted(births, beats, side="right")
+    times = births.tolist()
+    first = 0
+    for number, (beat, last) in enumerate(zip(beats.tolist(), arrived.tolist(), strict=True), start=1):
+        for time in [*times[first:last], beat]:
+            changes = signature.changes
+            signature.observe(time, int(time != beat), tau if time != beat else 0.0)
+            if signature.changes > changes:
+                learnt.changes.append((time, signature.since))
+        first = last
+        if number % BEATS == 0:
+            learnt.segments.append(signature.segments(beat))
+            learnt.scv.append(signature.scv)
+    return learnt
+
+
+# -- projections beside what happened ----------------------------------------------------------------------------------
+
+
+def project(done: Run, number: int, over: float = math.inf) -> tuple[Pieces, dict[str, Array]]:
+    """Execution times of the first stream in each segment, from the signatures at the end of a window.
+
+    Parameters
+    ----------
+    done
+        Streams that were executed.
+    number
+        Number of the window.
+    over
+        Seconds for which :data:`BOUND` is of the mean, where a segment is longer.
+    """
+    segments = [each.segments[number] for each in done.learnt]
+    pieces = aggregate(segments, number * done.window, done.window, "every")
+    taus = [each.tau for each in done.streams]
+    parts = [
+        Traffic.of(loads, tau, 1.0, each.scv[number])
+        for loads, tau, each in zip(pieces.loads, taus, done.learnt, strict=True)
+    ]
+    together = Traffic.together(parts)
+    most = np.full(len(pieces.lengths), Profiled.of(segments[0]).maximum)
+    cautious = Traffic.together([Traffic.of(most, taus[0]), *parts[1:]])
+    found = {PAPER: execution("mm1", taus[0], cautious)}
+    for projector in ("mm1", "mg1", "gg1", "transient"):
+        found[projector] = execution(projector, taus[0], together, pieces.lengths)
+    found[BOUND] = execution("transient", taus[0], together, pieces.lengths, CONFIDENCE, over)
+    return pieces, {name: np.broadcast_to(each, pieces.lengths.shape) for name, each in found.items()}
+
+
+def compare(done: Run, *, same: bool, segment: float | None = None) -> Found:
+    """Project segment by segment, and take what their tuples took.
+
+    Parameters
+    ----------
+    done
+        Streams that were executed.
+    same
+        Whether segments are those of the window that they were learnt in, rather than of the next.
+    segment
+        Seconds of the true segments, of high and of low rate by turns, if they are known: then what is projected for
+        the middle of each is compared. Otherwise segments are those that were found, of high rate where the load of
+        the stream under test is above that of the whole window.
+    """
+    took = np.concatenate([[0.0], np.cumsum(done.delays)])
+    projected: dict[str, list[Array]] = {name: [] for name in PROJECTED}
+    actual, tuples, highs = [], [], []
+    for number in range(LEARNT, done.windows - 1):
+        pieces, found = project(done, number, math.inf if segment is None else segment)
+        ends = np.cumsum(pieces.lengths)
+        edges = np.append(0.0, ends)
+        if segment is not None:
+            edges = np.arange(round(done.window / segment) + 1) * segment
+        middles = (edges[:-1] + edges[1:]) / 2.0
+        at = np.minimum(np.searchsorted(ends, middles), len(ends) - 1)
+        edges += pieces.start + (0.0 if same else done.window)
+        if segment is not None:
+            high = np.floor(edges[:-1] / segment + 0.5).astype(np.int64) % 2 == 0
+        else:
+            own = pieces.loads[0]
+            high = own > np.dot(own, pieces.lengths) / done.window
+        places = np.searchsorted(done.births, edges)
+        counts = np.diff(places)
+        some = counts > 0
+        for name in PROJECTED:
+            projected[name].append(found[name][at][some])
+        actual.append(np.diff(took[places])[some] / counts[some])
+        tuples.append(counts[some])
+        highs.append(high[some])
+    joined = {name: np.concatenate(each) for name, each in projected.items()}
+    return Found(joined, np.concatenate(actual), np.concatenate(tuples), np.concatenate(highs))
+
+
+def scores(found: Found, x: str, prefix: str = "") -> Iterator[Point]:
+    """How good the projectors were: points at ``x``. A bound is no estimate, and has no errors.
+
+    ``error`` is the mean relative error of single segments, ``error of means`` that of the means over all segments of
+    high, and of low rate. Both are weighted by tuples, as a segment of few tuples tells little, and taken where no
+    projector that knows the loads says that the peer is overloaded; ``overload`` is the share of tuples where one says
+    so. ``optimistic`` is the share of the segments of high rate whose tuples took longer than projected,
+    ``conservative`` that of low rate whose tuples did not. ``at high rate`` and ``at low rate`` are projected means
+    over actual ones; ``follows`` is the correlation of the logarithms of projected and actual times over segments.
+    """
+    finite = np.all([np.isfinite(found.projected[name]) for name in ("mm1", "mg1", "gg1", "transient")], axis=0)
+    known = np.empty(len(found.actual))
+    for upper in (True, False):
+        rows = found.high == upper
+        if rows.any():
+            known[rows] = np.average(found.actual[rows], weights=found.tuples[rows])
+    for name, projected in {**found.projected, FLOOR: known}.items():
+        both = finite & np.isfinite(projected)
+        weights, actual, guess = found.tuples[both], found.actual[both], projected[both]
+        if not len(weights):
+            continue
+        off = float(np.dot(weights, np.abs(guess - actual)) / np.dot(weights, actual))
+        if name != BOUND:
+            yield Point(x, name, f"{prefix}error", off)
+        logs = np.log(np.stack([guess, actual]))
+        logs -= np.average(logs, axis=1, weights=weights)[:, None]
+        spread = math.sqrt(math.prod(np.average(logs * logs, axis=1, weights=weights).tolist()))
+        if spread > 1e-12:
+            together = float(np.average(logs[0] * logs[1], weights=weights))
+            yield Point(x, name, f"{prefix}follows", together / spread)
+        ratios = []
+        for upper, where, what in ((True, "high", "optimistic"), (False, "low", "conservative")):
+            rows = found.high[both] == upper
+            if not rows.any():
+                continue
+            ratio = float(np.dot(weights[rows], guess[rows]) / np.dot(weights[rows], actual[rows]))
+            ratios.append(abs(ratio - 1.0))
+            yield Point(x, name, f"{prefix}at {where} rate", ratio)
+            above = found.actual[found.high == upper] <= projected[found.high == upper]
+            yield Point(x, name, f"{prefix}{what}", float(np.mean(above != upper)))
+        if name != BOUND:
+            yield Point(x, name, f"{prefix}error of means", float(np.mean(ratios)))
+        overloaded = ~np.isfinite(projected)
+        yield Point(x, name, f"{prefix}overload", float(found.tuples[overloaded].sum() / found.tuples.sum()))
+
+
+def caught(done: Run, changes: Array, segment: float) -> float:
+    """Share of the true changes that are found before the next one, and placed within half a segment."""
+    if not len(changes):
+        return math.nan
+    found = np.array(done.learnt[0].changes).reshape(-1, 2)
+    own = [
+        bool(((found[:, 0] > at) & (found[:, 0] <= at + segment) & (np.abs(found[:, 1] - at) < segment / 2.0)).any())
+        for at in changes.tolist()
+    ]
+    return float(np.mean(own))
+
+
+def curves(done: Run, metric: str, span: float | None = None) -> Iterator[Point]:
+    """Delay over time, in a window half way through: points as of a figure.
+
+    Parameters
+    ----------
+    done
+        Streams that were executed.
+    metric
+        Metric of the points.
+    span
+        Seconds that are looked at, from the beginning of the window; by default all of it.
+    """
+    number = done.windows // 2
+    pieces, found = project(done, number)
+    began = (number + 1) * done.window
+    edges = (done.window if span is None else span) / BINS * np.arange(BINS + 1)
+    middles = (edges[:-1] + edges[1:]) / 2.0
+    places = np.searchsorted(done.births, began + edges)
+    ends = np.cumsum(pieces.lengths)
+    for name in SHOWN:
+        steps = found[name][np.minimum(np.searchsorted(ends, middles), len(ends) - 1)]
+        for time, value in zip(middles.tolist(), steps.tolist(), strict=True):
+            if math.isfinite(value):
+                yield Point(round(time, 6), f"projected, {name}", metric, value)
+    for name, delays in (("actual", done.delays), ("isolated", done.alone)):
+        for time, one, two in zip(middles.tolist(), places[:-1].tolist(), places[1:].tolist(), strict=True):
+            if two > one:
+                yield Point(round(time, 6), name, metric, float(delays[one:two].mean()))

@@ -1,0 +1,320 @@
+"""Replicas placed by simulated peers, and by the algorithms that the dissertation compares with (section 4.5).
+
+Every peer submits one request, all at the same time, for an application of n components: a row with a split and a join
+in it. The request's peer is its destination node, a random peer is its source node. The points of Synergy come from the
+protocol: whole peers on the kernel, with ring, directory and failure detector, whose messages take the delays of the
+network. The others are placed by one that knows everything.
+
+What the dissertation does not state
+------------------------------------
+How much an application takes. Here all primaries together take a quarter of the processing capacity, so that a peer has
+room for four applications, and a stream takes 100 kB/s, a twelfth of the slowest links. Both can be set.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Final
+
+from synergy_nb.algorithms.availability import (
+    Limits,
+    NoRoom,
+    groups_of,
+    latency_placement,
+    on_one_group,
+    optimal_placement,
+    partition_placement,
+    random_placement,
+)
+from synergy_nb.assembly import Machine, PeerConfig, SynergyPeer
+from synergy_nb.control.graph import Roles
+from synergy_nb.overlay.prebuilt_ring import assemble
+from synergy_nb.plan import Plan, source
+from synergy_nb.plan.builder import Stream
+from synergy_nb.simulator.kernel import Simulation
+from synergy_nb.simulator.network import CAPACITIES, Topology, measured, transit_stub
+
+__all__ = ["ALGORITHMS", "Placing", "Requests", "World", "application", "mean", "placements", "simulated", "world"]
+
+#: Those that can be compared. *Optimum* is the best under limits, for one request after the other: all components on
+#: one group of peers, and where none has room for them, *latency* under limits.
+ALGORITHMS: Final = ("synergy", "optimum", "optimal", "random", "partition", "latency", "latency apart")
+SETTLED: Final = 12.0  # virtual seconds after which the directory knows all components of a fresh ring
+DECIDED: Final = 120.0  # and by when all requests are decided
+VALUE: Final = 16.0  # bytes of a tuple
+TRIES: Final = 50  # random groups that are tried before one is computed
+COMPONENTS: Final = ("delay", "union", "source:python")
+
+
+@dataclass(frozen=True)
+class Requests:
+    """Peers, a network, and a request from each peer.
+
+    Parameters
+    ----------
+    peers, components, degree
+        Their numbers, and the replication degree ϱ.
+    load
+        Share of all processing capacity that the primaries of all applications take together.
+    stream
+        Of each stream, bytes/s.
+    delays
+        Path of a matrix of measured round-trip times; empty for the transit-stub network of 1500 routers.
+    equal
+        Whether all peers have one core, instead of capacities from discrete classes.
+    limits
+        Whether the algorithms that know no limits are held to them all the same.
+    """
+
+    peers: int = 20
+    components: int = 9
+    degree: int = 2
+    load: float = 0.25
+    stream: float = 100e3
+    delays: str = ""
+    equal: bool = True
+    limits: bool = False
+
+
+@dataclass(frozen=True)
+class World:
+    """What all algorithms meet: a network, and by the peer that submits it each application.
+
+    Parameters
+    ----------
+    topology
+        Peers and what lies between them.
+    plans
+        Submitting peer to the query plan ξ.
+    pinned
+        Submitting peer to the places of source and sink.
+    """
+
+    topology: Topology
+    plans: Mapping[str, Plan]
+    pinned: Mapping[str, Mapping[str, str]]
+
+    def limits(self) -> Limits:
+        """All that peers and links have."""
+        return Limits(self.topology.cores, self.topology.bandwidth)
+
+
+def application(components: int, load: float, stream: float, source_at: str, sink_at: str) -> Plan:
+    """An application in a row, with a split after its first component and a join two further on, if it has as many.
+
+    Parameters
+    ----------
+    components
+        Their number.
+    load
+        Of each component, cores.
+    stream
+        Of each stream, bytes/s; each branch has half.
+    source_at, sink_at
+        Where its source and its sink are.
+    """
+    rate = stream / VALUE
+    cost = load / rate
+    last = source("python", name="n", columns={"v": "float"}, rate=rate, at=source_at, cost=0.0)
+
+    def step(before: Stream, number: int, selectivity: float = 1.0) -> Stream:
+        return before.delay(cost, id=f"o{number}", selectivity=selectivity)
+
+    number = 1
+    while number <= components:
+        if number == 2 and components >= 4:
+            upper, lower = (step(last, each, selectivity=0.5) for each in (2, 3))
+            last = upper.union(lower, id="o4", cost=cost)
+            number = 5
+        else:
+            last = step(last, number)
+            number += 1
+    return last.sink("out", at=sink_at, cost=0.0)
+
+
+@lru_cache(maxsize=8)
+def world(given: Requests, seed: int) -> World:
+    """Network and requests: the same for all algorithms."""
+    names = [f"peer-{number}" for number in range(1, given.peers + 1)]
+    classes = {1.0: 1.0} if given.equal else CAPACITIES
+    if given.delays:
+        topology = measured(given.delays, names, seed=seed, capacities=classes)
+    else:
+        topology = transit_stub(names, seed=seed, capacities=classes)
+    load = given.load * sum(topology.cores.values()) / (given.peers * given.components)
+    rng = random.Random(f"requests/{seed}")
+    plans = {name: application(given.components, load, given.stream, rng.choice(names), name) for name in names}
+    pinned = {
+        name: {each.id: each.at for each in plan.operators.values() if each.at is not None}
+        for name, plan in plans.items()
+    }
+    return World(topology, plans, pinned)
+
+
+@lru_cache(maxsize=64)
+def placements(given: Requests, algorithm: str, seed: int) -> Mapping[str, Roles]:
+    """Where an algorithm places the replicas of each request; those that it cannot place are left out.
+
+    Parameters
+    ----------
+    given
+        Peers and requests.
+    algorithm
+        One of :data:`ALGORITHMS`.
+    seed
+        Of the network, the requests and all choices. Algorithms meet the same requests.
+
+    Examples
+    --------
+    >>> found = placements(Requests(peers=6, components=4), "synergy", 1)
+    >>> len(found), {len(peers) for graph in found.values() for peers in graph.replicas.values()}
+    (6, {2})
+    """
+    met = world(given, seed)
+    if algorithm == "synergy":
+        return simulated(met, given.degree, seed)
+    return dict(_decided(met, given, algorithm, random.Random(f"{algorithm}/{seed}")))
+
+
+def _decided(met: World, given: Requests, algorithm: str, rng: random.Random) -> Iterator[tuple[str, Roles]]:
+    """Placements by one that knows everything, request by request."""
+    peers, degree, delay = met.topology.peers, given.degree, met.topology.delay
+    limits = met.limits() if given.limits or algorithm == "optimum" else None
+    groups = groups_of(peers, degree, rng)
+    for name, plan in met.plans.items():
+        pinned = met.pinned[name]
+        try:
+            match algorithm:
+                case "optimum":
+                    assert limits is not None
+                    graph = _optimum(plan, degree, met, limits, pinned, rng)
+                case "optimal":
+                    graph = optimal_placement(plan, degree, peers, rng, pinned=pinned, limits=limits)
+                case "random":
+                    graph = random_placement(plan, degree, peers, rng, pinned=pinned, limits=limits)
+                case "partition":
+                    graph = partition_placement(plan, groups, rng, pinned=pinned, limits=limits)
+                case _:
+                    apart = algorithm == "latency apart"
+                    graph = latency_placement(plan, degree, peers, delay, pinned=pinned, limits=limits, apart=apart)
+        except NoRoom:
+            continue
+        yield name, graph
+
+
+def _optimum(
+    plan: Plan, degree: int, met: World, limits: Limits, pinned: Mapping[str, str], rng: random.Random
+) -> Roles:
+    """A placement on one group, than which none is better; without any, one by latency."""
+    peers = met.topology.peers
+    for _ in range(TRIES):
+        try:
+            return optimal_placement(plan, degree, peers, rng, pinned=pinned, limits=limits)
+        except NoRoom:
+            continue
+    found = on_one_group(plan, degree, peers, limits, pinned=pinned)
+    if found is None:
+        return latency_placement(plan, degree, peers, met.topology.delay, pinned=pinned, limits=limits)
+    limits.admit(plan, found)
+    return found
+
+
+def simulated(met: World, degree: int, seed: int) -> dict[str, Roles]:
+    """Placements by the distributed protocol, all requests submitted at once.
+
+    Parameters
+    ----------
+    met
+        Network and requests.
+    degree
+        Replication degree ϱ.
+    seed
+        Seed of the peers.
+    """
+    run = Placing(met, seed)
+    for name in met.plans:
+        run.submit(name, degree)
+    run.decide()
+    return {name: graph for name, graph in run.found.items() if graph is not None}
+
+
+class Placing:
+    """Simulated peers that place replicas.
+
+    Parameters
+    ----------
+    met
+        Network and requests.
+    seed
+        Seed of the peers.
+
+    Attributes
+    ----------
+    peers : dict
+        Address to peer.
+    found : dict
+        What was placed, by the peer that submitted it; None where that failed.
+    """
+
+    def __init__(self, met: World, seed: int) -> None:
+        topology = met.topology
+        self.met = met
+        self.simulation = Simulation(seed, topology, keep_instructions=False)
+        self.peers: dict[str, SynergyPeer] = {}
+        self.found: dict[str, Roles | None] = {}
+        self._asked: set[str] = set()
+        for number, (address, cores) in enumerate(topology.cores.items()):
+            own = seed * 1_000_003 + number
+            config = PeerConfig(address, COMPONENTS, cores, seed=own, pings=4.0, tracing=False)
+            machine = Machine(bandwidth_from=partial(topology.bandwidth, to=address))
+            self.peers[address] = each = SynergyPeer(address, config, machine)
+            self.simulation.add(each.peer)
+        rings = [each.pastry for each in self.peers.values()]
+        assemble(rings, rtt=lambda one, other: 2.0 * topology.delay(one, other), seed=seed)
+        for address, each in self.peers.items():
+            self.simulation.start(address)
+            self.simulation.call(address, each.offer)
+        self.simulation.run(SETTLED)
+
+    def submit(self, name: str, degree: int) -> None:
+        """Submit a request at its peer."""
+        protocol = self.peers[name].placement
+        assert protocol is not None
+        self._asked.add(name)
+
+        def placed(graph: Roles | None, _: str) -> None:
+            self.found[name] = graph
+
+        plan = self.met.plans[name]
+        self.simulation.call(name, lambda: protocol.submit(name, plan, placed, degree=degree))
+
+    def decide(self) -> None:
+        """Wait until all that was submitted is decided.
+
+        Raises
+        ------
+        RuntimeError
+            If something is not.
+        """
+        limit = self.simulation.now + DECIDED
+        self.simulation.run(limit, stop=lambda: self.found.keys() == self._asked)
+        if self.found.keys() != self._asked:
+            raise RuntimeError(f"{len(self._asked - self.found.keys())} requests are not decided in {DECIDED:g} s")
+
+    def limits(self) -> Limits:
+        """What peers and links have left."""
+        cores = {address: each.ledger.residual_cores("") for address, each in self.peers.items()}
+
+        def bandwidth(sender: str, to: str) -> float:
+            return self.peers[to].ledger.residual_bandwidth("", sender)
+
+        return Limits(cores, bandwidth)
+
+
+def mean(values: list[float]) -> float:
+    """Not a number where there is nothing to take the mean of."""
+    return math.fsum(values) / len(values) if values else math.nan

@@ -1,0 +1,197 @@
+"""What a peer knows of its links to others: latency, residual bandwidth, and how those others may fail.
+
+The dissertation's monitoring module pings, and measures bandwidth (section 4.2). Here the receiving end of a virtual
+link keeps what is promised of it, so one question to a peer gives both: the time until it is answered is the round
+trip, the answer holds what the link has left. What was found counts for some seconds, in which a peer may place many
+components; whether a link can take a stream is settled at its receiving end when a replica goes there.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from synergy_nb.algorithms.availability.failures import IndependentFailures
+from synergy_nb.algorithms.availability.messages import PlacementConfig, Survey, Surveyed, Task
+from synergy_nb.control.graph import Roles
+from synergy_nb.control.ledger import Ledger
+from synergy_nb.control.peer import Peer, Protocol, Timer
+from synergy_nb.overlay.latency import Latency
+
+__all__ = ["Link", "Surveying", "failures_of"]
+
+REMEMBERED: Final = 4096  # links
+
+
+class Link(NamedTuple):
+    """A virtual link to another peer.
+
+    Parameters
+    ----------
+    latency
+        One-way delay l, seconds.
+    bandwidth
+        Residual bandwidth rb towards the peer, bytes/s.
+    cores
+        Residual processing capacity rp of the peer.
+    failure, domains
+        Of the peer: its failure probability ϕ, its domains with theirs, the widest first.
+    """
+
+    latency: float
+    bandwidth: float
+    cores: float
+    failure: float
+    domains: Mapping[str, float]
+
+
+class _Asked(NamedTuple):
+    waiting: set[str]
+    wanted: tuple[str, ...]
+    sent: float
+    done: Callable[[dict[str, Link]], None]
+    timer: Timer
+
+
+class Surveying(Protocol):
+    """Links of this peer.
+
+    Parameters
+    ----------
+    peer, ledger, latency
+        The peer, its resources, and how far others are.
+    is_dead
+        Whether a peer is known to have died; it is not asked.
+    config
+        Times.
+    failure, domains
+        What this peer says of itself.
+    """
+
+    def __init__(
+        self,
+        peer: Peer,
+        ledger: Ledger,
+        latency: Latency,
+        is_dead: Callable[[str], bool],
+        config: PlacementConfig,
+        failure: float = 0.0,
+        domains: Mapping[str, float] | None = None,
+    ) -> None:
+        super().__init__(peer)
+        self.ledger = ledger
+        self.latency = latency
+        self.is_dead = is_dead
+        self.config = config
+        self.own = Link(0.0, math.inf, ledger.cores, failure, dict(domains or {}))
+        self._links: dict[str, tuple[float, Link | None]] = {}  # when it was asked, and what it answered
+        self._asked: dict[int, _Asked] = {}
+        self._number = 0
+        self.handlers = {Survey: self._survey, Surveyed: self._surveyed}
+
+    def start(self) -> None:
+        """Begin with numbers that an earlier life of this peer has not used."""
+        self._number = int(self.peer.now * 1000)
+
+    def worth_asking(self, task: Task, operators: Iterable[str], graph: Roles) -> list[str]:
+        """Peers whose links matter for operators: this one, those that have to or may well be chosen, and the nearest.
+
+        Which of those that were never measured come first differs from peer to peer.
+        """
+        own = self.peer.address
+        names = list(operators)
+        candidates = {peer for name in names for peer in task.candidates[name]}
+        first = {peer for name in names if len(found := task.for_primary(name)) == 1 for peer in found}
+        first = {own} | first | graph.addresses & candidates
+        others = sorted(candidates - first, key=lambda peer: zlib.crc32(f"{own}/{peer}".encode()))
+        return [*sorted(first), *self.latency.nearest(others, self.config.surveyed)]
+
+    def ask(self, peers: Iterable[str], done: Callable[[dict[str, Link]], None]) -> None:
+        """Find the links to ``peers``, and tell ``done`` of those that answer; at once if all are known."""
+        wanted = tuple(dict.fromkeys(peers))
+        now = self.peer.now
+        stale = {
+            peer
+            for peer in wanted
+            if peer != self.peer.address
+            and not self.is_dead(peer)
+            and (peer not in self._links or now - self._links[peer][0] > self.config.fresh)
+        }
+        if not stale:
+            done(self._known(wanted))
+            return
+        self._number += 1
+        timer = self.peer.after(self.config.survey, self._over, self._number)
+        self._asked[self._number] = _Asked(stale, wanted, now, done, timer)
+        for peer in sorted(stale):
+            self.peer.send(peer, Survey(self._number))
+
+    def took(self, peer: str, bandwidth: float) -> None:
+        """Count ``bandwidth`` that the link to ``peer`` was just given to carry."""
+        asked, link = self._links.get(peer, (0.0, None))
+        if link is not None:
+            self._links[peer] = asked, link._replace(bandwidth=link.bandwidth - bandwidth)
+
+    def forget(self, peer: str) -> None:
+        """Ask anew next time: ``peer`` has less than was known."""
+        self._links.pop(peer, None)
+
+    def _known(self, peers: Iterable[str]) -> dict[str, Link]:
+        found: dict[str, Link] = {}
+        for peer in peers:
+            link = self.own if peer == self.peer.address else self._links.get(peer, (0.0, None))[1]
+            if link is not None and not self.is_dead(peer):
+                found[peer] = link
+        return found
+
+    def _survey(self, sender: str, message: Survey) -> None:
+        left = self.ledger.residual_bandwidth("", sender)
+        own = self.own
+        cores = self.ledger.residual_cores("")
+        self.peer.send(sender, Surveyed(message.number, left, cores, own.failure, dict(own.domains)))
+
+    def _surveyed(self, sender: str, message: Surveyed) -> None:
+        asked = self._asked.get(message.number)
+        if asked is None or sender not in asked.waiting:
+            return
+        self.latency.sample(sender, self.peer.now - asked.sent)
+        latency = self.latency.one_way(sender) or 0.0
+        link = Link(latency, message.bandwidth, message.cores, message.failure, message.domains)
+        self._keep(sender, link)
+        asked.waiting.discard(sender)
+        if not asked.waiting:
+            self._over(message.number)
+
+    def _over(self, number: int) -> None:
+        asked = self._asked.pop(number)
+        asked.timer.cancel()
+        for silent in asked.waiting:
+            self._keep(silent, None)
+        asked.done(self._known(asked.wanted))
+
+    def _keep(self, peer: str, link: Link | None) -> None:
+        self._links.pop(peer, None)
+        self._links[peer] = self.peer.now, link
+        while len(self._links) > REMEMBERED:
+            del self._links[next(iter(self._links))]
+
+
+def failures_of(links: Mapping[str, Link]) -> IndependentFailures:
+    """How peers fail, by what they say of themselves; of what they say of a common domain, the worst.
+
+    Raises
+    ------
+    ValueError
+        If a domain lies in one domain according to one peer, and in another according to another.
+    """
+    probability: dict[str, float] = {}
+    for link in links.values():
+        for domain, value in link.domains.items():
+            probability[domain] = max(value, probability.get(domain, 0.0))
+    return IndependentFailures(
+        {peer: link.failure for peer, link in links.items()},
+        {peer: tuple(link.domains) for peer, link in links.items()},
+        probability,
+    )

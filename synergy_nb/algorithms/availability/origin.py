@@ -1,0 +1,450 @@
+"""Placement at the peer where an application is submitted: bootstrapping, completion, and what becomes of it.
+
+Theory of operation
+-------------------
+*Bootstrapping.* The peer v_s asks the directory once who can have the components, so that the hosts on the way need
+not, and lets the source nodes begin. Where an availability is asked for instead of a replication degree, it asks the
+candidates how they may fail, and takes the least degree whose expected availability suffices
+(:func:`~synergy_nb.algorithms.availability.evaluation.degree_for`).
+
+*Propagation.* Each host reports when it has placed what it had to, so v_s knows whom to tell if the attempt fails, and
+which peers not to lose.
+
+*Completion.* The report of a destination node holds the complete graphs λ and ρ. From then on v_s keeps the placement:
+it tells every host once in a while what it has of it, and whoever hears nothing for the time of a lease gives that
+back. An availability that was asked for is held against the exact one of what was placed; if that is less, the next
+higher degree is tried.
+
+*Failure.* If no candidate is left, if a peer has died or fallen silent, all that was placed is given back. Another
+attempt follows, without that peer; concurrent placements may have held for a moment what this one needed. After the
+last attempt the user is told why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from synergy_nb.algorithms.availability.acknowledged_requests import Posting
+from synergy_nb.algorithms.availability.evaluation import availability, degree_for
+from synergy_nb.algorithms.availability.failures import IndependentFailures
+from synergy_nb.algorithms.availability.limits import components_of
+from synergy_nb.algorithms.availability.link_survey import Link, Surveying, failures_of
+from synergy_nb.algorithms.availability.messages import (
+    PlacementConfig,
+    PlacementKept,
+    PlacementNegotiation,
+    PlacementReport,
+    PlacementWithdrawn,
+    Task,
+    decode_task,
+    encode_task,
+)
+from synergy_nb.algorithms.availability.primary_host import Placing
+from synergy_nb.algorithms.availability.replica_host import Hosting
+from synergy_nb.control.graph import Roles
+from synergy_nb.control.ledger import Ledger
+from synergy_nb.control.peer import Peer, Protocol, Timer
+from synergy_nb.events import (
+    DegreeChosen,
+    PlacementAttemptFailed,
+    PlacementBegun,
+    PlacementCompleted,
+    PlacementFailed,
+    PlacementReleased,
+    PlacementSubmitted,
+    ReplicasLost,
+)
+from synergy_nb.lifecycle.alternatives import Found
+from synergy_nb.lifecycle.decider import component_name
+from synergy_nb.overlay.directory import Directory
+from synergy_nb.overlay.latency import Latency
+from synergy_nb.overlay.membership import Membership
+from synergy_nb.plan import Plan
+
+__all__ = ["Placed", "Placement"]
+
+Placed = Callable[[Roles | None, str], None]
+"""Is told the graphs λ and ρ, or that there are none and why."""
+MOST_TOLD: Final = 4  # missing operators that a reason names
+
+
+class _Pending:
+    """A placement that is under way."""
+
+    __slots__ = (
+        "attempt",
+        "attempts",
+        "avoid",
+        "candidates",
+        "degree",
+        "failures",
+        "graph",
+        "pinned",
+        "placed",
+        "plan",
+        "relays",
+        "request",
+        "target",
+        "timer",
+    )
+
+    def __init__(self, request: str, plan: Plan, degree: int, target: float | None, placed: Placed) -> None:
+        self.request = request
+        self.plan = plan
+        self.degree = degree
+        self.target = target
+        self.placed = placed
+        self.attempt = 0  # hosts know attempts by number
+        self.attempts = 0  # at the present degree
+        self.avoid: set[str] = set()
+        self.candidates: dict[str, tuple[str, ...]] = {}
+        self.pinned: dict[str, str] = {}
+        self.failures: IndependentFailures | None = None
+        self.graph = Roles()
+        self.relays: list[PlacementNegotiation] = []
+        self.timer: Timer | None = None
+
+
+class _Standing:
+    """A placement that stands."""
+
+    __slots__ = ("attempt", "graph")
+
+    def __init__(self, attempt: int, graph: Roles) -> None:
+        self.attempt = attempt
+        self.graph = graph
+
+
+class Placement(Protocol):
+    """Placement of replicas at one peer: of what is submitted here, and of what others place here.
+
+    Parameters
+    ----------
+    peer, ledger, latency
+        The peer, its resources, and how far others are.
+    directory, membership
+        Who has components; who is dead.
+    offers
+        Whether this peer has the component of an operator of a plan.
+    config
+        Times.
+    failure, domains
+        Probability ϕ that this peer fails by itself, and the domains that it depends on, the widest first, with the
+        probability that each of them fails.
+
+    Attributes
+    ----------
+    hosting : Hosting
+        What this peer has of applications.
+    protocols : tuple of Protocol
+        To be added to the peer: the parts that this one is made of, and itself.
+    """
+
+    def __init__(
+        self,
+        peer: Peer,
+        ledger: Ledger,
+        latency: Latency,
+        directory: Directory,
+        membership: Membership,
+        offers: Callable[[Plan, str], bool],
+        config: PlacementConfig,
+        failure: float = 0.0,
+        domains: Mapping[str, float] | None = None,
+    ) -> None:
+        super().__init__(peer)
+        self.directory = directory
+        self.membership = membership
+        self.config = config
+        self.posting = Posting(peer, membership.is_dead, config)
+        self.surveying = Surveying(peer, ledger, latency, membership.is_dead, config, failure, domains)
+        self.placing = Placing(peer, self.posting, self.surveying, config, self._relay)
+        begin, end = self.placing.begin, self.placing.end
+        self.hosting = Hosting(peer, ledger, self.posting, self.surveying, offers, config, begin, end)
+        self.protocols: tuple[Protocol, ...] = (self.posting, self.surveying, self.placing, self.hosting, self)
+        self._pending: dict[str, _Pending] = {}
+        self._standing: dict[str, _Standing] = {}
+        membership.on_dead.append(self._peer_died)
+        self.handlers = {PlacementReport: self._reported}
+
+    @property
+    def pending(self) -> frozenset[str]:
+        """Requests that are being placed."""
+        return frozenset(self._pending)
+
+    def graph(self, request: str) -> Roles | None:
+        """Component graph λ and replication graph ρ of a placement of this peer that stands."""
+        standing = self._standing.get(request)
+        return None if standing is None else standing.graph
+
+    # -- phase 1 -------------------------------------------------------------------------------------------------------
+
+    def submit(
+        self,
+        request: str,
+        plan: Plan,
+        placed: Placed,
+        *,
+        degree: int | None = None,
+        target: float | None = None,
+        found: Found | None = None,
+    ) -> None:
+        """Place the replicas of an application.
+
+        Parameters
+        ----------
+        request
+            Its name, under which all that it takes stands in the ledgers of the peers.
+        plan
+            Query plan ξ. Sources and sinks are not replicated. An operator that is pinned (``at``) has its primary
+            there; a sink that is not is at this peer.
+        placed
+            Is called once, with the graphs λ and ρ, or with the reason why there are none.
+        degree
+            Replication degree ϱ.
+        target
+            Availability asked for instead, such as 0.999.
+        found
+            Entries of the directory by name, where they are known already.
+
+        Raises
+        ------
+        ValueError
+            If the request is under way or stands, or neither degree nor target is one, or both are given.
+        """
+        if request in self._pending or request in self._standing:
+            raise ValueError(f"request: {request!r}; expected an identifier that is not in use")
+        if (degree is None) == (target is None):
+            raise ValueError(f"degree, target: {degree}, {target}; expected one of them")
+        if degree is not None and degree < 1:
+            raise ValueError(f"degree: {degree}; expected at least 1, the primary alone")
+        if target is not None and not 0.0 <= target < 1.0:
+            raise ValueError(f"target: {target}; expected an availability from 0 to less than 1")
+        if not components_of(plan):
+            raise ValueError(f"plan: {plan.name!r} has sources and sinks alone; expected an operator to replicate")
+        pending = self._pending[request] = _Pending(request, plan, degree or 1, target, placed)
+        self.peer.record(PlacementSubmitted, request, plan=plan.name, degree=degree, availability=target)
+        if found is not None:
+            self._discovered(pending, found)
+            return
+        names = {component_name(plan, name) for name, each in plan.operators.items() if each.kind != "sink"}
+        self.directory.lookup(sorted(names), lambda entries: self._discovered(pending, entries), self.config.discovery)
+
+    def _discovered(self, pending: _Pending, found: Found | None) -> None:
+        if self._pending.get(pending.request) is not pending:
+            return
+        if found is None:
+            self._fail(pending, "the directory did not answer in time")
+            return
+        own, plan = self.peer.address, pending.plan
+        named = {str(entry.attributes.get("peer")): entry.host for each in found.values() for entry in each}
+        hosts = {entry.host for each in found.values() for entry in each} | {own}
+        for name, operator in plan.operators.items():
+            entries = found.get(component_name(plan, name), ())
+            able = tuple(entry.host for entry in entries if not self.membership.is_dead(entry.host))
+            if operator.at is not None:
+                at = operator.at if operator.at in hosts else named.get(operator.at)
+                if at is None or (operator.kind != "sink" and at not in able):
+                    self._fail(pending, f"operator {name}: no peer {operator.at} has its component")
+                    return
+                pending.pinned[name] = at
+            elif operator.kind == "sink":
+                pending.pinned[name] = own
+            pending.candidates[name] = (pending.pinned[name],) if operator.kind == "sink" else able
+        if pending.target is None:
+            self._attempt(pending)
+            return
+        every = {peer for name in components_of(plan) for peer in pending.candidates[name]}
+        self.surveying.ask(sorted(every), lambda links: self._surveyed(pending, links))
+
+    def _surveyed(self, pending: _Pending, links: Mapping[str, Link]) -> None:
+        """Find the degree that the availability asked for needs, of peers that say how they may fail."""
+        if self._pending.get(pending.request) is not pending or pending.target is None:
+            return
+        for name in components_of(pending.plan):
+            pending.candidates[name] = tuple(peer for peer in pending.candidates[name] if peer in links)
+        try:
+            pending.failures = failures_of(links)
+            pending.degree = degree_for(pending.target, pending.failures, self._most(pending)[0])
+        except ValueError as error:
+            self._fail(pending, str(error))
+            return
+        self.peer.record(DegreeChosen, pending.request, degree=pending.degree, availability=pending.target)
+        self._attempt(pending)
+
+    @staticmethod
+    def _most(pending: _Pending) -> tuple[int, str]:
+        """How many peers can have the component that fewest can have, and which that is."""
+        return min((len(pending.candidates[name]), name) for name in components_of(pending.plan))
+
+    def _attempt(self, pending: _Pending) -> None:
+        plan = pending.plan
+        for name, able in pending.candidates.items():
+            at = pending.pinned.get(name)
+            if at is not None and self.membership.is_dead(at):
+                self._fail(pending, f"operator {name}: {at}, where it has to be, has died")
+                return
+            pending.candidates[name] = tuple(peer for peer in able if peer not in pending.avoid or peer == at)
+            if not pending.candidates[name]:
+                self._fail(pending, f"operator {name}: no peer that answers has its component")
+                return
+        most, which = self._most(pending)
+        if pending.degree > most:
+            self._fail(pending, f"degree: {pending.degree}; expected at most {most}, the peers that can have {which}")
+            return
+        pending.attempt = max(pending.attempt, int(self.peer.now * 1000)) + 1  # later than any of that name before
+        pending.attempts += 1
+        pending.graph = Roles()
+        task = Task(
+            pending.request, pending.attempt, self.peer.address, plan.to_bytes(), pending.degree,
+            pending.candidates, pending.pinned,
+        )  # fmt: skip
+        data = encode_task(task)
+        self.peer.record(
+            PlacementBegun,
+            pending.request,
+            attempt=pending.attempt,
+            degree=pending.degree,
+            pinned=pending.pinned,
+            candidates={name: len(each) for name, each in task.candidates.items()},
+        )
+        pending.timer = self.peer.after(self.config.placing, self._late, pending, pending.attempt)
+        self.placing.begin(data, "", pending.graph)
+
+    # -- phases 2 and 3 --------------------------------------------------------------------------------------------
+
+    def _reported(self, sender: str, message: PlacementReport) -> None:
+        self.posting.reply(sender, message.number)
+        pending = self._pending.get(message.request)
+        if pending is None or pending.attempt != message.attempt:
+            return
+        known = pending.graph.addresses
+        pending.graph = pending.graph.merged(message.graph)
+        for address in sorted(pending.graph.addresses - known):
+            self.membership.watch(address)
+        if message.reason:
+            if message.silent:
+                pending.avoid.add(message.silent)
+            self._again(pending, message.reason)
+            return
+        relays, pending.relays = pending.relays, []
+        for each in relays:
+            if not self._relay(each):
+                self.placing.negotiated(each)
+        complete = pending.graph.peers.keys() == pending.plan.operators.keys()
+        if complete and pending.graph.backups.keys() == set(components_of(pending.plan)):
+            self._complete(pending)
+
+    def _relay(self, message: PlacementNegotiation) -> bool:
+        """Take a negotiation to the peer that decides; keep it until that one is known."""
+        task, plan = decode_task(message.task)
+        pending = self._pending.get(task.request)
+        if pending is None or task.origin != self.peer.address or pending.attempt != task.attempt:
+            return False
+        to = pending.graph.peers.get(plan.upstream(message.operator)[0])
+        if to is None:
+            pending.relays.append(message)
+        elif to != self.peer.address:
+            self.posting.post(
+                to,
+                lambda number: PlacementNegotiation(
+                    number, message.task, message.operator, message.upstream, message.graph, message.candidates
+                ),
+                lambda _answer: None,  # if it does not come, the attempt ends by its time
+            )
+        return to != self.peer.address
+
+    def _complete(self, pending: _Pending) -> None:
+        request, graph = pending.request, pending.graph
+        reached = None if pending.failures is None else availability(graph, pending.failures)
+        self.peer.record(PlacementCompleted, request, attempt=pending.attempt, degree=pending.degree,
+                         primaries=graph.peers, backups={name: list(each) for name, each in graph.backups.items()},
+                         availability=reached)  # fmt: skip
+        if reached is not None and pending.target is not None and reached < pending.target:
+            reason = f"availability {reached:.6g} is less than {pending.target:g}, for peers had no room for more"
+            pending.degree += 1
+            pending.attempts = 0
+            self._again(pending, reason, final=pending.degree > self._most(pending)[0])
+            return
+        self._settle(pending)
+        self._standing[request] = standing = _Standing(pending.attempt, graph)
+        self._keep(request, standing)
+        pending.placed(graph, "")
+
+    def _keep(self, request: str, standing: _Standing) -> None:
+        """Tell every host what it has, now and every so often."""
+        if self._standing.get(request) is not standing:
+            return
+        for address in sorted(standing.graph.addresses):
+            operators = tuple(sorted(standing.graph.at(address)))
+            self.peer.send(address, PlacementKept(request, standing.attempt, operators))
+        self.peer.after(self.config.refresh, self._keep, request, standing)
+
+    # -- failure and release -------------------------------------------------------------------------------------------
+
+    def _late(self, pending: _Pending, attempt: int) -> None:
+        if self._pending.get(pending.request) is pending and pending.attempt == attempt:
+            missing = [name for name in pending.plan.operators if name not in pending.graph.backups]
+            missing = [name for name in missing if name in components_of(pending.plan)] or list(pending.plan.sinks)
+            self._again(pending, f"not placed in time: {', '.join(missing[:MOST_TOLD])}")
+
+    def _peer_died(self, address: str) -> None:
+        for pending in list(self._pending.values()):
+            if address in pending.graph.addresses:
+                pending.avoid.add(address)
+                self._again(pending, f"{address} died")
+        for request, standing in self._standing.items():
+            lost = standing.graph.at(address)
+            if lost:
+                self.peer.record(ReplicasLost, request, at=address, replicas=lost)
+
+    def _again(self, pending: _Pending, reason: str, *, final: bool = False) -> None:
+        """Give back what an attempt has taken, and try once more, unless that is of no use."""
+        self.peer.record(PlacementAttemptFailed, pending.request, attempt=pending.attempt, reason=reason)
+        self._settle(pending)
+        self._withdraw(pending.request, pending.attempt, pending.graph)
+        if final or pending.attempts >= self.config.attempts:
+            self._rejected(pending, reason)
+            return
+        self._pending[pending.request] = pending
+        pending.attempt += 1  # what is still reported of the last one is not wanted any more
+        pending.graph = Roles()
+        pause = self.peer.rng.uniform(0.0, self.config.answer)
+        pending.timer = self.peer.after(pause, self._attempt, pending)
+
+    def _fail(self, pending: _Pending, reason: str) -> None:
+        """End a placement of which nothing is held anywhere."""
+        self._pending.pop(pending.request, None)
+        self._rejected(pending, reason)
+
+    def _rejected(self, pending: _Pending, reason: str) -> None:
+        self.peer.record(PlacementFailed, pending.request, reason=reason)
+        pending.placed(None, reason)
+
+    def _settle(self, pending: _Pending) -> None:
+        """An attempt is decided."""
+        if pending.timer is not None:
+            pending.timer.cancel()
+            pending.timer = None
+        for address in pending.graph.addresses:
+            self.membership.unwatch(address)
+        del self._pending[pending.request]
+
+    def _withdraw(self, request: str, attempt: int, graph: Roles) -> None:
+        for address in sorted(graph.addresses | {self.peer.address}):
+            self.peer.send(address, PlacementWithdrawn(request, attempt, ""))
+
+    def release(self, request: str) -> bool:
+        """Give a placement back that stands, or give one up that is under way; False if there is none."""
+        pending, standing = self._pending.get(request), self._standing.pop(request, None)
+        if pending is not None:
+            if pending.attempt:
+                self._withdraw(request, pending.attempt, pending.graph)
+            self._settle(pending)
+        elif standing is not None:
+            self._withdraw(request, standing.attempt, standing.graph)
+        else:
+            return False
+        self.peer.record(PlacementReleased, request)
+        return True

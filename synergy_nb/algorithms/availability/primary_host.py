@@ -1,0 +1,388 @@
+"""Placement hop by hop: the six steps of section 4.4 at the host of a primary.
+
+The host of the primary of an operator o finds the hosts of the primaries that follow, then those of its own backups,
+and only then sends its decisions to the former, so that these continue with a graph in which all that is decided before
+them stands. The order of the steps is the paper's; that a decision leaves after the backups are placed is ours.
+
+1, 3. For each operator that reads o alone, candidates are asked in their order (:mod:`selection`) until one accepts.
+5, 6. The backups of o go to candidates in their order, until as many have taken one as the replication degree asks for.
+4.    Those that accepted are told that they are to host.
+2.    What reads more than o is decided by the host of the first operator that it reads. That one waits for the
+      candidates of the others, joins what they know, and asks those on which all agree; the others send it theirs.
+
+The peer at which the application was submitted begins: the sources are what follows from nothing.
+
+A candidate that denies or does not answer is passed over. If none is left, the origin is told; likewise if a peer falls
+silent after it has accepted, since it may have begun to continue, and must not do so twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from synergy_nb.algorithms.availability.acknowledged_requests import Posting
+from synergy_nb.algorithms.availability.limits import components_of
+from synergy_nb.algorithms.availability.link_survey import Link, Surveying
+from synergy_nb.algorithms.availability.messages import (
+    PlacementConfig,
+    PlacementDecision,
+    PlacementNegotiation,
+    PlacementReply,
+    PlacementReport,
+    PlacementRequest,
+    PlacementWithdrawn,
+    decode_task,
+)
+from synergy_nb.algorithms.availability.selection import agreed, ordered
+from synergy_nb.control.graph import Roles
+from synergy_nb.control.peer import Message, Peer, Protocol
+from synergy_nb.events import CandidatePassed, MessageRefused, PlacementNegotiated, ReplicaDecided
+
+__all__ = ["Placing"]
+
+SHOWN: Final = 8  # candidates that the journal tells of
+SILENT: Final = "no answer"
+
+Wait = Callable[[Callable[[Any], None]], None]
+"""Something to wait for: it is given what is to be told of it."""
+Steps = Generator[Wait, Any, None]
+
+
+class _Failed(Exception):
+    """The hop cannot be completed."""
+
+    def __init__(self, reason: str, silent: str = "") -> None:
+        super().__init__(reason)
+        self.silent = silent
+
+
+class _Hop:
+    """What this peer has to place as the host of one primary."""
+
+    __slots__ = ("data", "graph", "operator", "over", "plan", "steps", "task")
+
+    def __init__(self, data: bytes, operator: str, graph: Roles) -> None:
+        self.data = data
+        self.task, self.plan = decode_task(data)
+        self.operator = operator
+        self.graph = graph
+        self.over = False
+        self.steps: Steps | None = None
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.task.request, self.task.attempt
+
+    @property
+    def used(self) -> frozenset[str]:
+        """Peers of replicas of the application, as far as they are decided."""
+        primaries = self.graph.peers
+        return self.graph.hosts.union(primaries[name] for name in components_of(self.plan) if name in primaries)
+
+    @property
+    def single(self) -> frozenset[str]:
+        """Peers whose death ends the application: its origin, and those of sources and sinks as far as is known."""
+        replicated = components_of(self.plan)
+        places = {**self.task.pinned, **self.graph.peers}
+        return frozenset({self.task.origin, *(peer for name, peer in places.items() if name not in replicated)})
+
+    def needs(self, peer: str) -> float:
+        """Cores that a peer should have left to execute all that it backs up, and this operator too."""
+        backed_up = (name for name, peers in self.graph.backups.items() if peer in peers)
+        return self.plan.load(self.operator) + sum(self.plan.load(name) for name in backed_up)
+
+
+class _Talks:
+    """Candidates that came for one attempt, by the operator to be placed and the one that it reads."""
+
+    __slots__ = ("heard", "waiting")
+
+    def __init__(self) -> None:
+        self.heard: dict[str, dict[str, PlacementNegotiation]] = {}
+        self.waiting: dict[str, tuple[int, Callable[[Any], None]]] = {}
+
+
+class Placing(Protocol):
+    """Continues placements at one peer.
+
+    Parameters
+    ----------
+    peer
+        The peer.
+    posting, surveying
+        Sends messages; knows links.
+    config
+        Times.
+    relay
+        Takes a negotiation to the peer that decides, if that is another one; gives False if it is for this peer.
+    """
+
+    def __init__(
+        self,
+        peer: Peer,
+        posting: Posting,
+        surveying: Surveying,
+        config: PlacementConfig,
+        relay: Callable[[PlacementNegotiation], bool],
+    ) -> None:
+        super().__init__(peer)
+        self.posting = posting
+        self.surveying = surveying
+        self.config = config
+        self.relay = relay
+        self._hops: dict[tuple[str, int], dict[str, _Hop]] = {}
+        self._talks: dict[tuple[str, int], _Talks] = {}
+        self.handlers = {PlacementNegotiation: self._negotiation}
+
+    def begin(self, task: bytes, operator: str, graph: Roles) -> None:
+        """Place what follows from an operator whose primary is here; from nothing, where none is named."""
+        hop = _Hop(task, operator, graph)
+        self._hops.setdefault(hop.key, {})[operator] = hop
+        hop.steps = self._steps(hop)
+        self._advance(hop, None)
+
+    def end(self, request: str, attempt: int) -> None:
+        """Forget an attempt."""
+        for hop in self._hops.pop((request, attempt), {}).values():
+            hop.over = True
+        self._talks.pop((request, attempt), None)
+
+    # -- one hop -------------------------------------------------------------------------------------------------------
+
+    def _advance(self, hop: _Hop, found: Any) -> None:
+        """Go on with what was waited for."""
+        if hop.over or hop.steps is None:
+            return
+        try:
+            wait = hop.steps.send(found)
+        except StopIteration:
+            self._report(hop, "")
+        except _Failed as failed:
+            self._report(hop, str(failed), failed.silent)
+        else:
+            wait(partial(self._advance, hop))
+
+    def _report(self, hop: _Hop, reason: str, silent: str = "") -> None:
+        hop.over = True
+        task, graph = hop.task, hop.graph
+        hops = self._hops[hop.key]
+        del hops[hop.operator]
+        if not hops:
+            del self._hops[hop.key]
+        self.posting.post(
+            task.origin,
+            lambda number: PlacementReport(number, task.request, task.attempt, hop.operator, graph, reason, silent),
+            lambda _answer: None,
+        )
+
+    def _steps(self, hop: _Hop) -> Steps:
+        plan, operator = hop.plan, hop.operator
+        following = plan.downstream(operator) if operator else plan.sources
+        alone = [name for name in following if len(plan.upstream(name)) < 2]
+        for name in alone:
+            links = yield from self._survey(hop, [name])
+            yield from self._request(hop, name, self._preferred(hop, name, links), links)
+        if operator in components_of(plan):
+            yield from self._back_up(hop)
+        for name in alone:
+            yield from self._decide(hop, name)
+        for name in following:
+            if name in alone:
+                continue
+            links = yield from self._survey(hop, [name])
+            upper = plan.upstream(name)[0]
+            if upper != operator:
+                yield from self._negotiate(hop, name, upper, self._preferred(hop, name, links))
+                continue
+            heard: Mapping[str, PlacementNegotiation] = yield partial(self._hear, hop, name)
+            for message in heard.values():
+                hop.graph = hop.graph.merged(message.graph)
+            lists: list[tuple[float, Sequence[str]]] = [(plan.bandwidth(operator), self._preferred(hop, name, links))]
+            lists += [(plan.bandwidth(other), heard[other].candidates) for other in plan.upstream(name)[1:]]
+            yield from self._request(hop, name, agreed(lists, hop.used, self._single(hop, name)), links)
+            yield from self._decide(hop, name)
+
+    # -- steps 1 to 4 --------------------------------------------------------------------------------------------------
+
+    def _survey(self, hop: _Hop, operators: Sequence[str]) -> Generator[Wait, Any, dict[str, Link]]:
+        wanted = self.surveying.worth_asking(hop.task, operators, hop.graph)
+        links: dict[str, Link] = yield partial(self.surveying.ask, wanted)
+        return links
+
+    def _preferred(self, hop: _Hop, name: str, links: Mapping[str, Link]) -> list[str]:
+        """Candidates for the primary of what reads this hop's operator, in their order."""
+        bandwidth = hop.plan.bandwidth(hop.operator) if hop.operator else 0.0
+        return ordered(hop.task.for_primary(name), links, hop.used, bandwidth, single=self._single(hop, name))
+
+    def _single(self, hop: _Hop, name: str) -> frozenset[str]:
+        """Peers that a replica of an operator should be apart from."""
+        return hop.single if self.config.apart and name in components_of(hop.plan) else frozenset()
+
+    def _request(self, hop: _Hop, name: str, order: Sequence[str], links: Mapping[str, Link]) -> Steps:
+        """Ask candidates in their order to host a primary, until one accepts."""
+        passed: list[tuple[str, str]] = []
+        used = hop.used
+        for address in order:
+            answer: PlacementReply | None = yield self._post(
+                address, lambda number: PlacementRequest(number, hop.data, name, hop.graph)
+            )
+            if answer is not None and answer.accepted:
+                if address != self.peer.address and hop.operator:
+                    self.surveying.took(address, hop.plan.bandwidth(hop.operator))
+                self._tell(hop, name, "primary", address, used, order, passed, links)
+                hop.graph = Roles({**hop.graph.peers, name: address}, hop.graph.backups)
+                return
+            passed.append((address, self._passed(hop, name, address, answer)))
+        raise self._nobody(f"the primary of {name}", passed, set(hop.task.for_primary(name)) - links.keys())
+
+    def _decide(self, hop: _Hop, name: str) -> Steps:
+        """Tell the peer that accepted a primary that it is to host it."""
+        address = hop.graph.peers[name]
+        answer: PlacementReply | None = yield self._post(
+            address, lambda number: PlacementDecision(number, hop.data, name, backup=False, graph=hop.graph)
+        )
+        if answer is None:
+            raise _Failed(f"{address} has accepted the primary of {name} and does not answer any more", address)
+        if not answer.accepted:
+            raise _Failed(f"{address} has accepted the primary of {name}, but {answer.reason}")
+
+    def _negotiate(self, hop: _Hop, name: str, upper: str, order: Sequence[str]) -> Steps:
+        """Tell the peer that decides on an operator which candidates this one would have."""
+        to = hop.graph.peers.get(upper, hop.task.origin)
+        chosen = tuple(order)
+        self.peer.record(PlacementNegotiated, hop.task.request, operator=name, upstream=hop.operator, to=to,
+                         candidates=order[:SHOWN])  # fmt: skip
+        answer: PlacementReply | None = yield self._post(
+            to, lambda number: PlacementNegotiation(number, hop.data, name, hop.operator, hop.graph, chosen)
+        )
+        if answer is None:
+            raise _Failed(f"{to} does not answer to negotiate on {name}", to)
+
+    # -- steps 5 and 6 -------------------------------------------------------------------------------------------------
+
+    def _back_up(self, hop: _Hop) -> Steps:
+        """Place the backups of this hop's operator, one after the other."""
+        name, own = hop.operator, self.peer.address
+        bandwidth = hop.plan.bandwidth(name)
+        chosen: list[str] = []
+        passed: list[tuple[str, str]] = []
+        while len(chosen) < hop.task.degree - 1:
+            links = yield from self._survey(hop, [name])
+            used = hop.used
+            needs = hop.needs if self.config.able else (lambda _peer: 0.0)
+            order = ordered(
+                hop.task.candidates[name], links, used, bandwidth, [own, *chosen], needs, self._single(hop, name)
+            )
+            order = [address for address in order if address not in dict(passed)]
+            if not order:
+                what = f"backup {len(chosen) + 1} of {hop.task.degree - 1} of {name}"
+                raise self._nobody(what, passed, set(hop.task.candidates[name]) - links.keys())
+            address = order[0]
+            answer: PlacementReply | None = yield self._post(
+                address, lambda number: PlacementDecision(number, hop.data, name, backup=True, graph=hop.graph)
+            )
+            if answer is None or not answer.accepted:
+                passed.append((address, self._passed(hop, name, address, answer)))
+                continue
+            self.surveying.took(address, bandwidth)
+            self._tell(hop, name, "backup", address, used, order, passed, links)
+            chosen.append(address)
+            hop.graph = Roles(hop.graph.peers, {**hop.graph.backups, name: tuple(chosen)})
+        if not chosen:
+            hop.graph = Roles(hop.graph.peers, {**hop.graph.backups, name: ()})
+
+    # -- what several steps share --------------------------------------------------------------------------------------
+
+    def _post(self, to: str, make: Callable[[int], Message]) -> Wait:
+        return partial(self.posting.post, to, make)
+
+    def _passed(self, hop: _Hop, name: str, address: str, answer: PlacementReply | None) -> str:
+        """A candidate is passed over: why, and what follows."""
+        self.surveying.forget(address)
+        reason = SILENT if answer is None else answer.reason
+        if answer is None:
+            self.peer.send(address, PlacementWithdrawn(hop.task.request, hop.task.attempt, name))
+        self.peer.record(CandidatePassed, hop.task.request, operator=name, at=address, reason=reason)
+        return reason
+
+    @staticmethod
+    def _nobody(what: str, passed: Sequence[tuple[str, str]], unknown: Collection[str]) -> _Failed:
+        """There is no candidate left; those that are ``unknown`` have not answered a survey."""
+        tried = [f"{address}: {reason}" for address, reason in passed]
+        tried += [f"{address}: {SILENT}" for address in sorted(unknown)]
+        text = f"no peer for {what}: " + ("; ".join(tried[:SHOWN]) or "no link to a candidate has the bandwidth")
+        return _Failed(text)
+
+    def _tell(
+        self,
+        hop: _Hop,
+        name: str,
+        role: str,
+        address: str,
+        used: frozenset[str],
+        order: Sequence[str],
+        passed: Sequence[tuple[str, str]],
+        links: Mapping[str, Link],
+    ) -> None:
+        """Write down why a replica is where it is."""
+        self.peer.record(
+            ReplicaDecided,
+            hop.task.request,
+            operator=name,
+            role=role,
+            at=address,
+            used=address in used,
+            apart=bool(self._single(hop, name)),
+            latency_s=links[address].latency if address in links else None,
+            order=list(order[:SHOWN]),
+            candidates=len(order),
+            passed=list(passed),
+        )
+
+    # -- step 2, at the peer that decides ------------------------------------------------------------------------------
+
+    def _hear(self, hop: _Hop, name: str, resume: Callable[[Any], None]) -> None:
+        """Wait for the candidates of all others that an operator reads."""
+        talks = self._talk(hop.key)
+        talks.waiting[name] = len(hop.plan.upstream(name)) - 1, resume
+        self._heard(talks, name)
+
+    def _negotiation(self, sender: str, message: PlacementNegotiation) -> None:
+        try:
+            plan = decode_task(message.task)[1]
+            if message.upstream not in plan.upstream(message.operator)[1:]:
+                raise ValueError(f"upstream: {message.upstream!r}; expected one that another one decides for")
+        except (msgspec.MsgspecError, ValueError, KeyError) as error:
+            self.peer.record(MessageRefused, sender, message="PlacementNegotiation", reason=str(error))
+            return
+        self.posting.reply(sender, message.number)
+        if not self.relay(message):
+            self.negotiated(message)
+
+    def negotiated(self, message: PlacementNegotiation) -> None:
+        """Take note of candidates that came for this peer to decide on."""
+        task, _ = decode_task(message.task)
+        talks = self._talk((task.request, task.attempt))
+        talks.heard.setdefault(message.operator, {})[message.upstream] = message
+        self._heard(talks, message.operator)
+
+    def _heard(self, talks: _Talks, name: str) -> None:
+        count, resume = talks.waiting.get(name, (0, None))
+        heard = talks.heard.get(name, {})
+        if resume is not None and len(heard) == count:
+            del talks.waiting[name]
+            resume(heard)
+
+    def _talk(self, key: tuple[str, int]) -> _Talks:
+        """What came for an attempt; it is kept as long as an attempt may take."""
+        if key not in self._talks:
+            self._talks[key] = _Talks()
+            self.peer.after(self.config.placing, self._forget, key)
+        return self._talks[key]
+
+    def _forget(self, key: tuple[str, int]) -> None:
+        self._talks.pop(key, None)

@@ -1,0 +1,317 @@
+"""Placement at a peer that is to have replicas: steps 3, 4 and 6 of section 4.4, and the end of what it has.
+
+What a replica takes is reserved when a primary is accepted, and promised when the decision comes; no reply is waited
+for a backup, whose decision is accepted or denied as such. So concurrent placements never promise anything twice. All
+that a peer has for a placement goes when the origin withdraws it, when a later attempt comes, when the decision on a
+primary that was accepted does not come, and when nothing has been heard of the origin for the time of a lease.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from synergy_nb.algorithms.availability.acknowledged_requests import Posting
+from synergy_nb.algorithms.availability.limits import components_of
+from synergy_nb.algorithms.availability.link_survey import Link, Surveying
+from synergy_nb.algorithms.availability.messages import (
+    PlacementConfig,
+    PlacementDecision,
+    PlacementKept,
+    PlacementRequest,
+    PlacementWithdrawn,
+    Task,
+    decode_task,
+)
+from synergy_nb.control.graph import Roles
+from synergy_nb.control.ledger import ROUNDING, Ledger
+from synergy_nb.control.peer import Peer, Protocol, Timer
+from synergy_nb.events import (
+    MessageOutdated,
+    MessageRefused,
+    ReplicaAccepted,
+    ReplicaDenied,
+    ReplicaPlaced,
+    ReplicasLeft,
+    ReservationExpired,
+)
+from synergy_nb.overlay.recently_seen import Recent
+from synergy_nb.plan import Plan
+
+__all__ = ["Hosting"]
+
+MEMORY: Final = 4096  # attempts that have ended, whose late messages are refused by name
+ACCEPTED, PRIMARY, BACKUP = "accepted", "primary", "backup"
+
+
+class _Part:
+    """What this peer has of one attempt to place an application."""
+
+    __slots__ = ("attempt", "evaluating", "expiry", "lease", "roles")
+
+    def __init__(self, attempt: int) -> None:
+        self.attempt = attempt
+        self.roles: dict[str, str] = {}  # operator: accepted, primary or backup
+        self.expiry: dict[str, Timer] = {}  # of what is accepted and not decided
+        self.evaluating: set[str] = set()
+        self.lease: Timer | None = None
+
+
+class Hosting(Protocol):
+    """Replicas of applications at one peer.
+
+    Parameters
+    ----------
+    peer, ledger
+        The peer, and its resources.
+    posting, surveying
+        Answers messages; knows links.
+    offers
+        Whether this peer has the component of an operator of a plan.
+    config
+        Times.
+    on_primary
+        Called with (task bytes, operator, graph) when this peer has been given a primary: it continues the placement.
+    on_end
+        Called with (request, attempt) when an attempt has ended here.
+    """
+
+    def __init__(
+        self,
+        peer: Peer,
+        ledger: Ledger,
+        posting: Posting,
+        surveying: Surveying,
+        offers: Callable[[Plan, str], bool],
+        config: PlacementConfig,
+        on_primary: Callable[[bytes, str, Roles], None],
+        on_end: Callable[[str, int], None],
+    ) -> None:
+        super().__init__(peer)
+        self.ledger = ledger
+        self.posting = posting
+        self.surveying = surveying
+        self.offers = offers
+        self.config = config
+        self.on_primary = on_primary
+        self.on_end = on_end
+        self._parts: dict[str, _Part] = {}
+        self._ended = Recent(MEMORY)
+        self.handlers = {
+            PlacementRequest: self._requested,
+            PlacementDecision: self._decided,
+            PlacementKept: self._kept,
+            PlacementWithdrawn: self._withdrawn,
+        }
+
+    def roles(self, request: str) -> Mapping[str, str]:
+        """What this peer has of an application: operator to ``accepted``, ``primary`` or ``backup``."""
+        part = self._parts.get(request)
+        return {} if part is None else dict(part.roles)
+
+    @property
+    def requests(self) -> frozenset[str]:
+        """Applications of which this peer has anything."""
+        return frozenset(self._parts)
+
+    # -- step 3 ----------------------------------------------------------------------------------------------------
+
+    def _read(self, sender: str, message: PlacementRequest | PlacementDecision) -> tuple[Task, Plan] | None:
+        """Task and plan of a message, and this peer's part of that attempt; None where the message is refused."""
+        kind = type(message).__name__
+        try:
+            task, plan = decode_task(message.task)
+            if message.operator not in plan.operators:
+                raise ValueError(f"operator: {message.operator!r}; expected one of the plan")
+            if not plan.operators.keys() >= message.graph.peers.keys() >= set(plan.upstream(message.operator)):
+                raise ValueError("graph: expected the primaries of what the operator reads")
+        except (msgspec.MsgspecError, ValueError) as error:
+            self.peer.record(MessageRefused, sender, message=kind, reason=str(error))
+            return None
+        part = self._parts.get(task.request)
+        stale = (task.request, task.attempt) in self._ended or (part is not None and task.attempt < part.attempt)
+        if stale:
+            self.peer.record(MessageOutdated, task.request, message=kind, sender=sender, reason="stale attempt")
+            return None
+        if part is not None and part.attempt < task.attempt:
+            self._leave(task.request, "a later attempt")
+        if task.request not in self._parts:
+            self._parts[task.request] = _Part(task.attempt)
+        return task, plan
+
+    def _requested(self, sender: str, message: PlacementRequest) -> None:
+        found = self._read(sender, message)
+        if found is None:
+            return
+        task, plan = found
+        operator, part = message.operator, self._parts[task.request]
+        if operator in part.roles:
+            self._answer_for(part, sender, message)
+        elif operator not in part.evaluating:
+            part.evaluating.add(operator)
+            names = [operator, *plan.downstream(operator)]
+            wanted = self.surveying.worth_asking(task, names, message.graph)
+            self.surveying.ask(wanted, lambda links: self._evaluate(sender, message, part, links))
+
+    def _evaluate(self, sender: str, message: PlacementRequest, part: _Part, links: Mapping[str, Link]) -> None:
+        task, plan = decode_task(message.task)
+        request, operator = task.request, message.operator
+        if self._parts.get(request) is not part:
+            return  # withdrawn meanwhile
+        part.evaluating.discard(operator)
+        if operator in part.roles:  # the message came twice, and meanwhile a decision
+            self._answer_for(part, sender, message)
+            return
+        refusal = self._lacking(task, plan, operator, links)
+        if not refusal:
+            refusal = self.ledger.hold(request, operator, plan.load(operator), self._read_from(plan, message))
+        if refusal:
+            self.peer.record(ReplicaDenied, request, operator=operator, role=PRIMARY, reason=refusal)
+            self._tidy(request)
+        else:
+            part.roles[operator] = ACCEPTED
+            part.expiry[operator] = self.peer.after(self.config.reservation, self._expire, request, part, operator)
+            left = self.ledger.residual_cores("")
+            self.peer.record(ReplicaAccepted, request, operator=operator, by=sender, cores_left=left)
+        self.posting.reply(sender, message.number, refusal)
+
+    def _answer_for(self, part: _Part, sender: str, message: PlacementRequest) -> None:
+        """Answer for an operator of which something is here already."""
+        is_backup = part.roles[message.operator] == BACKUP
+        self.posting.reply(sender, message.number, "a backup of it is here" if is_backup else "")
+
+    def _lacking(self, task: Task, plan: Plan, operator: str, links: Mapping[str, Link]) -> str:
+        """Which condition on the component, or on the links that leave this peer, does not hold; empty if all do."""
+        own = self.peer.address
+        if not self.offers(plan, operator):
+            return "it does not offer the component"
+        bandwidth = plan.bandwidth(operator) * (1.0 - ROUNDING)
+
+        def reached(peers: Iterable[str]) -> list[str]:
+            return [peer for peer in peers if peer in links and links[peer].bandwidth >= bandwidth]
+
+        for name in plan.downstream(operator):
+            if not reached(task.for_primary(name)):
+                return f"bandwidth downstream: no peer for {name} can be given {plan.bandwidth(operator):.4g} bytes/s"
+        if operator in components_of(plan):
+            others = [peer for peer in reached(task.candidates[operator]) if peer != own]
+            if len(others) < task.degree - 1:
+                return (
+                    f"bandwidth to backups: {len(others)} of {task.degree - 1} peers can be given "
+                    f"{plan.bandwidth(operator):.4g} bytes/s"
+                )
+        return ""
+
+    def _read_from(self, plan: Plan, message: PlacementRequest | PlacementDecision) -> dict[tuple[str, str], float]:
+        """Bandwidth by link and stream that a primary here reads from other peers."""
+        senders = {(message.graph.peers[name], name) for name in plan.upstream(message.operator)}
+        return {link: plan.bandwidth(link[1]) for link in senders if link[0] != self.peer.address}
+
+    # -- steps 4 and 6 -----------------------------------------------------------------------------------------------
+
+    def _decided(self, sender: str, message: PlacementDecision) -> None:
+        found = self._read(sender, message)
+        if found is None:
+            return
+        task, plan = found
+        request, operator, part = task.request, message.operator, self._parts[task.request]
+        wanted, role = BACKUP if message.backup else PRIMARY, part.roles.get(operator)
+        if role == wanted:
+            self.posting.reply(sender, message.number)  # it came again, for the answer was lost
+            return
+        commit = self._commit_backup if message.backup else self._commit_primary
+        refusal = commit(task, plan, message)
+        if refusal:
+            self.peer.record(ReplicaDenied, request, operator=operator, role=wanted, reason=refusal)
+            self._tidy(request)
+        else:
+            part.roles[operator] = wanted
+            if operator in part.expiry:
+                part.expiry.pop(operator).cancel()
+            if part.lease is None:
+                part.lease = self.peer.after(self.config.lease, self._abandoned, request, part)
+            self.peer.record(ReplicaPlaced, request, operator=operator, role=wanted, by=sender)
+        self.posting.reply(sender, message.number, refusal)
+        if not refusal and not message.backup:
+            self.on_primary(message.task, operator, message.graph)
+
+    def _commit_primary(self, task: Task, plan: Plan, message: PlacementDecision) -> str:
+        request, operator = task.request, message.operator
+        if self._parts[request].roles.get(operator) != ACCEPTED:
+            return "it is not reserved any more"
+        return self.ledger.commit(request, operator, plan.load(operator), self._read_from(plan, message))
+
+    def _commit_backup(self, task: Task, plan: Plan, message: PlacementDecision) -> str:
+        request, operator = task.request, message.operator
+        primary = message.graph.peers.get(operator, self.peer.address)
+        if operator in self._parts[request].roles or primary == self.peer.address:
+            return "another replica of it is here"
+        if not self.offers(plan, operator):
+            return "it does not offer the component"
+        links = {(primary, operator): plan.bandwidth(operator)}
+        return self.ledger.hold(request, operator, 0.0, links) or self.ledger.commit(request, operator, 0.0, links)
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def _expire(self, request: str, part: _Part, operator: str) -> None:
+        """The decision on a primary that was accepted has not come."""
+        if self._parts.get(request) is part:
+            self.peer.record(ReservationExpired, request, operator=operator, attempt=part.attempt)
+            self._drop(request, operator)
+
+    def _abandoned(self, request: str, part: _Part) -> None:
+        if self._parts.get(request) is part:
+            self._leave(request, "its origin has not been heard of")
+
+    def _kept(self, sender: str, message: PlacementKept) -> None:
+        part = self._parts.get(message.request)
+        if part is None or part.attempt != message.attempt:
+            return
+        for operator in sorted(part.roles.keys() - set(message.operators)):
+            self._drop(message.request, operator)  # a decision whose answer was lost, and that was taken elsewhere
+        if part.lease is not None:
+            part.lease.cancel()
+        part.lease = self.peer.after(self.config.lease, self._abandoned, message.request, part)
+
+    def _withdrawn(self, sender: str, message: PlacementWithdrawn) -> None:
+        request, part = message.request, self._parts.get(message.request)
+        if message.operator:
+            if part is not None and part.attempt == message.attempt and part.roles.get(message.operator) != PRIMARY:
+                self._drop(request, message.operator)
+            return
+        if part is not None and part.attempt <= message.attempt:
+            self._leave(request, "withdrawn")
+        self._end(request, message.attempt)
+
+    def _drop(self, request: str, operator: str) -> None:
+        part = self._parts[request]
+        if part.roles.pop(operator, None) is not None:
+            self.ledger.drop(request, operator)
+        if operator in part.expiry:
+            part.expiry.pop(operator).cancel()
+        self._tidy(request)
+
+    def _leave(self, request: str, reason: str) -> None:
+        """Give back all that this peer has for an application."""
+        part = self._parts[request]
+        for operator in list(part.roles):
+            self.ledger.drop(request, operator)
+        for timer in (*part.expiry.values(), *([part.lease] if part.lease is not None else [])):
+            timer.cancel()
+        del self._parts[request]
+        self._end(request, part.attempt)
+        self.peer.record(ReplicasLeft, request, attempt=part.attempt, reason=reason)
+
+    def _end(self, request: str, attempt: int) -> None:
+        self._ended.add((request, attempt))
+        self.on_end(request, attempt)
+
+    def _tidy(self, request: str) -> None:
+        """Forget an application of which nothing is here; more of it may come."""
+        part = self._parts[request]
+        if not part.roles and not part.evaluating:
+            if part.lease is not None:
+                part.lease.cancel()
+            del self._parts[request]

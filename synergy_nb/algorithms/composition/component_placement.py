@@ -1,0 +1,94 @@
+"""Where a component may be deployed that is missing, or that no candidate can take on (section 2.3.2).
+
+The origin says for which operators that is so, and how far to go; who has just processed a probe finds the places. The
+stages are the paper's, in its order:
+
+1. *Collocation*, by the position of the operator (figure 2.8): with a downstream candidate at the beginning of the
+   graph, with an upstream one at its end; between them with an upstream one if the operator's selectivity is at most 1,
+   and with a downstream one otherwise, so that less has to travel.
+2. The other side.
+3. Neighbours in the overlay, and peers along the path so far.
+4. A complete graph: all of these, for all operators that can be deployed.
+
+As policies to compare with, a component can go to the peer that is nearest to its upstream, or to any peer.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from synergy_nb.algorithms.composition.messages import ProbedRequest
+from synergy_nb.control.graph import Hop
+from synergy_nb.plan import Plan
+from synergy_nb.plan.spark_parts import PART
+from synergy_nb.plan.stream_sharing import TAP
+
+__all__ = ["COMPLETE", "NEIGHBOURS", "deployable", "places"]
+
+NEIGHBOURS: Final = 3
+COMPLETE: Final = 4  # the last stage
+
+
+def deployable(plan: Plan, operator: str) -> bool:
+    """Whether a peer that does not offer an operator can be given it: it is tied to no place."""
+    asked = plan.operators[operator]
+    return asked.kind not in ("source", "sink", TAP, PART) and asked.at is None
+
+
+def places(
+    request: ProbedRequest,
+    plan: Plan,
+    operator: str,
+    path: Sequence[Hop],
+    own: str,
+    *,
+    meets: bool,
+    near: Callable[[], Sequence[str]],
+) -> list[str]:
+    """Peers to probe for a component that does not exist, the preferred ones first.
+
+    Parameters
+    ----------
+    request
+        With the stage, and the neighbours of its origin.
+    plan
+        Query plan of the request.
+    operator
+        Operator that is to be deployed.
+    path
+        Hops that the probe has passed.
+    own
+        Address of the peer that asks, which has just processed the probe.
+    meets
+        Whether routes of the plan meet in the operator: then all who ask must be told the same.
+    near
+        Gives the overlay neighbours of the peer that asks.
+    """
+    up = _candidates(request, plan.upstream(operator)) if meets else [own]
+    down = _candidates(request, plan.downstream(operator))
+    along = [] if meets else [hop.peer for hop in reversed(path)]
+    around = [*request.near] if meets else [*near(), *request.near]
+    if request.stage >= COMPLETE:
+        found = [*up, *down, *along, *around, request.origin, *request.candidates.get(operator, ())]
+    elif request.stage == NEIGHBOURS:
+        found = [*along, *around]
+    else:
+        upstream_first = _upstream_first(plan, operator) == (request.stage == 1)
+        found = (up or down) if upstream_first else (down or up)
+    return list(dict.fromkeys(found)) or [request.origin]
+
+
+def _upstream_first(plan: Plan, operator: str) -> bool:
+    first = all(plan.operators[up].kind in ("source", TAP) for up in plan.upstream(operator))
+    last = all(plan.operators[down].kind == "sink" for down in plan.downstream(operator))
+    if first != last:
+        return last
+    return plan.selectivity(operator) <= 1.0
+
+
+def _candidates(request: ProbedRequest, operators: Sequence[str]) -> list[str]:
+    """Candidates of operators, in an order that the request decides."""
+    found = {address for operator in operators for address in request.candidates.get(operator, ())}
+    return sorted(found, key=lambda address: zlib.crc32(f"{request.request}/{request.attempt}/{address}".encode()))

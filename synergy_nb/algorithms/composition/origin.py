@@ -1,0 +1,319 @@
+"""Composition at the origin of a request: steps 1 and 4 of section 2.3.1."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from synergy_nb.algorithms.composition.adaptive import History, adapted
+from synergy_nb.algorithms.composition.component_placement import COMPLETE, NEIGHBOURS, deployable
+from synergy_nb.algorithms.composition.messages import (
+    TRACED,
+    UNIT,
+    CompositionConfig,
+    Dropped,
+    ProbedRequest,
+    Release,
+    Returned,
+    encode_request,
+)
+from synergy_nb.algorithms.composition.probe_results import Pending, failing
+from synergy_nb.algorithms.composition.probing import Probing
+from synergy_nb.control.graph import ComponentGraph, Roles, merge
+from synergy_nb.control.peer import Peer, Protocol
+from synergy_nb.events import (
+    AttemptFailed,
+    DeploymentConsidered,
+    GraphEvaluated,
+    GraphSelected,
+    ProbeDropped,
+    ProbingEnded,
+)
+from synergy_nb.lifecycle.alternatives import Found
+from synergy_nb.lifecycle.decider import Decided, Decision, Refusal, offers
+from synergy_nb.lifecycle.request import Request
+from synergy_nb.overlay.membership import Membership
+
+__all__ = ["Composition"]
+
+ALONG: Final = ("delay", "miss rate")  # conditions on all of a path, and not on the peer where they fail
+SHOWN: Final = 32  # graphs, and drops, that the journal tells of, a request
+
+
+class Composition(Protocol):
+    """Decides by probes on the requests that are submitted at one peer.
+
+    Parameters
+    ----------
+    peer
+        The peer.
+    probing
+        Sends the first probes.
+    membership
+        Knows which peers are dead.
+    config
+        Parameters.
+    """
+
+    def __init__(
+        self, peer: Peer, probing: Probing, membership: Membership, config: CompositionConfig | None = None
+    ) -> None:
+        super().__init__(peer)
+        self.probing = probing
+        self.membership = membership
+        self.config = config or CompositionConfig()
+        self._history = History()
+        self._pending: dict[str, Pending] = {}
+        self.traced = TRACED
+        self.handlers = {Returned: self._returned, Dropped: self._dropped}
+
+    # -- for the engine of requests ----------------------------------------------------------------------------------
+
+    def decide(self, request: Request, found: Found, decided: Decided) -> None:
+        """Decide by probes which of the candidates that the directory knows execute a request."""
+        pending, plan = self._begin(request, decided), request.way.plan
+        known = offers(self.peer, request, found, self.membership.is_dead)
+        lacking = {operator for operator in known.missing if not deployable(plan, operator)}
+        if known.missing and (lacking or request.ways or self.config.deployment == "off"):
+            self._refuse(pending, "; ".join(known.missing.values()))
+            return
+        if known.missing:
+            pending.deploy.update(known.missing)
+            pending.stage = max(pending.stage, 1)
+        self._probe_all(pending, known.candidates, known.free)
+
+    def probe(self, request: Request, proposed: Roles, decided: Decided) -> None:
+        """Decide by probes whether the peers that were proposed can execute a request."""
+        pending = self._begin(request, decided)
+        pending.proposed = proposed
+        self._probe_all(pending, {operator: (peer,) for operator, peer in proposed.peers.items()}, {})
+
+    def next(self, request: Request, reason: str, decided: Decided) -> None:
+        """Decide on the next best graph, as one could not be set up for that reason."""
+        pending = self._pending[request.name]
+        pending.decided = decided
+        self._decide_next(pending, reason)
+
+    def settled(self, request: Request) -> None:
+        """Give back what was reserved for graphs that were not chosen."""
+        self._history.add(self._pending[request.name].attempt)
+        self.release(request)
+
+    def release(self, request: Request) -> None:
+        """Give back all that is reserved for a request, and hear no more of it."""
+        pending = self._pending.pop(request.name, None)
+        if pending is None:
+            return
+        if pending.timer is not None:
+            pending.timer.cancel()
+            pending.timer = None
+        if pending.attempt:
+            self._free(pending)
+
+    def _begin(self, request: Request, decided: Decided) -> Pending:
+        """What is known of a request, for one more round of probes."""
+        pending = self._pending.get(request.name)
+        if pending is None:
+            pending = self._pending[request.name] = Pending(request, decided)
+        pending.decided = decided
+        if pending.way is not request.way:
+            pending.way = request.way
+            pending.round = 0
+        pending.probed.clear()
+        return pending
+
+    def _refuse(self, pending: Pending, reason: str, *, again: bool = False) -> None:
+        """Answer that no graph was found; what was reserved is not wanted for another try."""
+        if pending.attempt and (again or pending.of.ways):
+            self._free(pending)
+        at = frozenset(drop.at for drop in pending.dropped if drop.condition not in ALONG)
+        pending.decided(pending.of, Refusal(reason, again, at))
+
+    # -- step 1 ------------------------------------------------------------------------------------------------------
+
+    def _probe_all(self, pending: Pending, candidates: dict[str, tuple[str, ...]], free: dict[str, float]) -> None:
+        """Send the probes of the next round, each round with twice the ratio and budget of the one before."""
+        config, plan = self.config, pending.plan
+        scale = 1 << min(pending.round, config.attempts - 1)
+        pending.round += 1
+        pending.attempt += 1
+        pending.paths.clear()
+        pending.dropped.clear()
+        pending.heard = 0
+        pending.tried = 0
+        pending.total = UNIT * len(plan.sources)
+        wide = pending.deploy and (pending.stage >= NEIGHBOURS or config.deployment != "collocated")
+        ratio = adapted(config.ratio, plan, self._history) if config.adaptive else config.ratio
+        request = ProbedRequest(
+            pending.request,
+            pending.attempt,
+            self.peer.address,
+            plan.to_bytes(),
+            candidates,
+            min(1.0, ratio * scale),
+            config.at_least * scale,
+            config.choice,
+            tuple(sorted(pending.deploy)),
+            pending.stage,
+            tuple(self.probing.known()) if wide else (),
+            free,
+        )
+        if pending.deploy:
+            self.peer.record(
+                DeploymentConsidered, pending.request, operators=sorted(pending.deploy), stage=pending.stage
+            )
+        data = encode_request(request)
+        pending.timer = self.peer.after(config.probing, self._select, pending)
+        for source in plan.sources:
+            self.probing.propagate(request, plan, data, (source,), (), config.budget * scale, UNIT)
+
+    # -- step 4 ------------------------------------------------------------------------------------------------------
+
+    def _returned(self, sender: str, message: Returned) -> None:
+        pending = self._current(message.request, message.attempt)
+        if pending is None:
+            return
+        key = tuple((hop.operator, hop.peer) for hop in message.path)
+        if key in pending.paths:
+            return
+        pending.paths[key] = message.path
+        pending.probed.update(hop.peer for hop in message.path)
+        self._count(pending, message.weight)
+
+    def _dropped(self, sender: str, message: Dropped) -> None:
+        pending = self._current(message.request, message.attempt)
+        if pending is None:
+            return
+        pending.dropped.append(message)
+        pending.probed.update(message.via, (message.at,))
+        if len(pending.dropped) <= SHOWN:
+            self.peer.record(
+                ProbeDropped,
+                message.request,
+                operator=message.operator,
+                at=message.at,
+                condition=message.condition,
+                asked=message.asked,
+                available=message.available,
+                explanation=message.detail,
+                tolerated=message.tolerated,
+            )
+        self._count(pending, message.weight)
+
+    def _current(self, request: str, attempt: int) -> Pending | None:
+        pending = self._pending.get(request)
+        return pending if pending is not None and pending.attempt == attempt and pending.timer is not None else None
+
+    def _count(self, pending: Pending, weight: int) -> None:
+        pending.heard += weight
+        if pending.heard >= pending.total:
+            self._select(pending)
+
+    def _select(self, pending: Pending) -> None:
+        """Merge the paths, drop what does not qualify, and try the best graph."""
+        if pending.timer is None:
+            return
+        pending.timer.cancel()
+        pending.timer = None
+        plan = pending.plan
+        graphs = merge(plan, pending.paths.values())
+        pending.graphs = len(graphs)
+        pending.qualified = []
+        pending.unqualified = ""
+        shown, tolerated = 0, self.probing.tolerated(plan)
+        for graph in graphs:
+            delay, phi = graph.delay(plan), graph.balance(plan)
+            failed = failing(plan, graph, self.config.late, phi, tolerated) if self.config.enforce else ""
+            if not failed:
+                pending.qualified.append((phi, graph))
+                pending.unqualified = ""
+            elif not pending.qualified:
+                pending.unqualified = failed
+            if shown < SHOWN:
+                shown += 1
+                self.peer.record(
+                    GraphEvaluated,
+                    pending.request,
+                    peers=graph.peers,
+                    phi=phi if math.isfinite(phi) else None,
+                    delay_s=delay,
+                    unqualified=failed,
+                )
+        by_delay = self.config.objective == "delay"
+        equal = min((phi for phi, _ in pending.qualified), default=0.0) * (1.0 + self.config.tolerance)
+
+        def rank(qualified: tuple[float, ComponentGraph]) -> tuple[float, float, list[tuple[str, str]]]:
+            phi, graph = qualified
+            phi, delay = round(max(phi, equal), 9), graph.delay(plan)
+            return *((delay, phi) if by_delay else (phi, delay)), sorted(graph.peers.items())
+
+        pending.qualified.sort(key=rank, reverse=True)
+        self.peer.record(
+            ProbingEnded,
+            pending.request,
+            attempt=pending.attempt,
+            paths=len(pending.paths),
+            dropped=len(pending.dropped),
+            graphs=len(graphs),
+            qualified=len(pending.qualified),
+            complete=pending.heard >= pending.total,
+        )
+        self._decide_next(pending, "")
+
+    def _decide_next(self, pending: Pending, reason: str) -> None:
+        """Answer with the best of the graphs that have not been tried."""
+        dead = self.membership.is_dead
+        while pending.qualified and any(map(dead, pending.qualified[-1][1].peers.values())):
+            pending.qualified.pop()
+        if not pending.qualified or pending.tried >= self.config.tries:
+            self._again(pending, reason)
+            return
+        phi, graph = pending.qualified.pop()
+        pending.tried += 1
+        plan = pending.plan
+        late = self.config.late if plan.qos.miss_rate is None else plan.qos.miss_rate
+        self.peer.record(
+            GraphSelected,
+            pending.request,
+            peers=graph.peers,
+            phi=phi,
+            delay_s=graph.delay(plan),
+            kept_s=graph.kept(plan, late),
+            late=late,
+            rule=self.config.rule,
+        )
+        backups = {} if pending.proposed is None else pending.proposed.backups
+        pending.decided(pending.of, Decision(Roles(graph.peers, backups), graph.reached(plan)))
+
+    def _again(self, pending: Pending, reason: str) -> None:
+        """Ask for another round with more probes, or new components; or refuse, with what stood in the way."""
+        why = reason or pending.summary()
+        way, ways = pending.of.way, pending.of.ways
+        self.peer.record(AttemptFailed, pending.request, attempt=pending.attempt, reason=why)
+        if not pending.stage and pending.round < (1 if way.shared else self.config.attempts):
+            self._refuse(pending, why, again=True)
+        elif ways:
+            self._refuse(pending, why)
+        elif pending.proposed is None and self._widen(pending):
+            pending.why = pending.why or why
+            self._refuse(pending, why, again=True)
+        else:
+            again = pending.why not in ("", why)
+            self._refuse(pending, f"{pending.why}; with new components: {why}" if again else why)
+
+    def _widen(self, pending: Pending) -> bool:
+        """Have what failed deployed, in the next wider choice of places; False if there is nothing more to try."""
+        last = COMPLETE if self.config.deployment == "collocated" else 1
+        if self.config.deployment == "off" or pending.stage >= last:
+            return False
+        plan = pending.plan
+        pending.stage += 1
+        failed = {drop.operator for drop in pending.dropped} if pending.stage < COMPLETE else set(plan.operators)
+        pending.deploy.update(operator for operator in failed if deployable(plan, operator))
+        if not pending.deploy and pending.stage < COMPLETE:  # what failed is tied to its place, or nothing was heard
+            return self._widen(pending)
+        return bool(pending.deploy)
+
+    def _free(self, pending: Pending) -> None:
+        for address in sorted(pending.probed | {self.peer.address}):
+            self.peer.send(address, Release(pending.request, pending.attempt))

@@ -1,0 +1,158 @@
+"""What the origin of a request knows by its probes, and what graphs are held to (section 2.3.1, step 4)."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from synergy_nb.algorithms.composition.messages import Dropped
+from synergy_nb.control.graph import ComponentGraph, Hop, Roles
+from synergy_nb.control.peer import Timer
+from synergy_nb.lifecycle.alternatives import Way
+from synergy_nb.lifecycle.decider import Decided
+from synergy_nb.lifecycle.request import Request
+from synergy_nb.plan import Plan
+from synergy_nb.reporting.formatting import share
+
+__all__ = ["Pending", "exceeds", "failing"]
+
+UNITS: Final = {"processing capacity": " cores", "bandwidth": " bytes/s", "delay": " s", "QoS impact": " s"}
+
+
+class Pending:
+    """What is known by probes of a request that is not decided yet.
+
+    Parameters
+    ----------
+    of
+        The request.
+    decided
+        Takes the answer.
+    """
+
+    __slots__ = (
+        "attempt",
+        "decided",
+        "deploy",
+        "dropped",
+        "graphs",
+        "heard",
+        "of",
+        "paths",
+        "probed",
+        "proposed",
+        "qualified",
+        "round",
+        "stage",
+        "timer",
+        "total",
+        "tried",
+        "unqualified",
+        "way",
+        "why",
+    )
+
+    def __init__(self, of: Request, decided: Decided) -> None:
+        self.of = of
+        self.decided = decided
+        self.proposed: Roles | None = None  # by others
+        self.way: Way | None = None  # that these rounds are about
+        self.attempt = 0  # rounds of probes so far: peers know them by number
+        self.round = 0  # of the present way
+        self.stage = 0  # of deployment
+        self.deploy: set[str] = set()  # operators that are to be deployed
+        self.total = 0
+        self.heard = 0
+        self.paths: dict[tuple[tuple[str, str], ...], tuple[Hop, ...]] = {}
+        self.dropped: list[Dropped] = []
+        self.probed: set[str] = set()
+        self.graphs = 0
+        self.why = ""  # components that there are do not do
+        self.unqualified = ""  # what the last graph that does not qualify fails
+        self.tried = 0  # graphs that were to be set up, this attempt
+        self.qualified: list[tuple[float, ComponentGraph]] = []
+        self.timer: Timer | None = None
+
+    @property
+    def request(self) -> str:
+        """Id of the request."""
+        return self.of.name
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that is to be composed: the present way to run what was asked for."""
+        return self.of.way.plan
+
+    def summary(self) -> str:
+        """Which conditions failed where, most frequent first."""
+        if self.graphs and not self.dropped and not self.unqualified:
+            return "none of the composed graphs could be set up"
+        if not self.graphs and not self.dropped:
+            return "no probe has returned in time"
+        parts = []
+        if self.unqualified:
+            parts.append(f"the selection conditions hold for none of the composed graphs: {self.unqualified}")
+        failed: dict[tuple[str, str], list[Dropped]] = {}
+        for drop in self.dropped:
+            failed.setdefault((drop.operator, drop.condition), []).append(drop)
+        for (operator, condition), drops in sorted(failed.items(), key=lambda item: -len(item[1]))[:4]:
+            if condition == "acknowledgement":
+                silent = ", ".join(sorted({drop.at for drop in drops}))
+                parts.append(f"operator {operator}: no acknowledgement from {silent}")
+                continue
+            nearest = min(drops, key=lambda drop: abs(drop.asked - drop.available))
+            peers, unit = len({drop.at for drop in drops}), UNITS.get(condition, "")
+            if nearest.detail:
+                parts.append(
+                    f"operator {operator}: {condition} at {peers} peer{'s' if peers > 1 else ''}: {nearest.detail}"
+                )
+                continue
+            verb = "is needed" if condition not in ("delay", "miss rate") else "is allowed"
+            if nearest.tolerated:
+                verb += f", exceeded{_by_more_than(nearest.tolerated)}"
+            parts.append(
+                f"operator {operator}: {condition} at {peers} peer{'s' if peers > 1 else ''}, at best "
+                f"{nearest.available:.4g}{unit} where {nearest.asked:.4g}{unit} {verb} ({nearest.at})"
+            )
+        return "; ".join(parts)
+
+
+def exceeds(delay: float, limit: float, tolerated: float) -> bool:
+    """Whether a plan is refused for a projected delay: it is longer than the limit by more than a tolerated share.
+
+    >>> exceeds(0.054, 0.05, 0.0), exceeds(0.054, 0.05, 0.1), exceeds(0.056, 0.05, 0.1)
+    (True, False, True)
+    """
+    return delay > limit * (1.0 + tolerated)
+
+
+def _by_more_than(tolerated: float) -> str:
+    """How far a limit is exceeded by what is refused; empty where nothing is tolerated."""
+    return f" by more than {share(tolerated)}" if tolerated else ""
+
+
+def failing(plan: Plan, graph: ComponentGraph, late: float | None, phi: float, tolerated: float = 0.0) -> str:
+    """Which of the selection conditions a complete graph fails; 2.1 holds by how paths are merged.
+
+    ``late`` is the share of tuples that may exceed the limit where the plan states none; None: the mean decides.
+    ``tolerated`` is the share by which the projected delay may exceed the limit.
+    """
+    asked = plan.qos
+    if asked.delay is not None:
+        delay = graph.kept(plan, late if asked.miss_rate is None else None)
+        if exceeds(delay, asked.delay, tolerated):
+            return f"delay {delay:.4g} s exceeds {asked.delay:g} s{_by_more_than(tolerated)} (2.2)"
+    if not math.isfinite(phi):
+        return "processing capacity or bandwidth of its peers does not suffice (2.3, 2.4)"
+    if asked.miss_rate is not None and asked.delay is not None:
+        missed = graph.miss_rate(plan, asked.delay)
+        if missed > asked.miss_rate:
+            return f"miss rate {missed:.3g} exceeds {asked.miss_rate:g} (2.2)"
+    if asked.throughput_tuples is not None or asked.throughput is not None:
+        tuples = graph.throughput(plan)
+        size = min(plan.tuple_bytes(sink) for sink in plan.sinks)
+        if asked.throughput_tuples is not None and tuples < asked.throughput_tuples:
+            return f"throughput {tuples:.4g} tuples/s is below {asked.throughput_tuples:g} (2.2)"
+        if asked.throughput is not None and tuples * size < asked.throughput:
+            return f"throughput {tuples * size:.4g} bytes/s is below {asked.throughput:g} (2.2)"
+    return ""

@@ -1,0 +1,101 @@
+"""The compiled heart of the optimum: every placement, but for those that are equal or cannot be the best."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from synergy_nb.models.compiling import compiled
+
+__all__ = ["best_placements"]
+
+
+@compiled
+def best_placements(
+    loads: Any, shares: Any, alike: Any, fixed: Any, bounded: int, room: float, power: int, found: Any, values: Any
+) -> int:
+    """Fill ``found`` with the placements of the greatest values on a sample, by depth-first search.
+
+    Operators get nodes in their order. Of nodes that are alike and still empty, only the first is tried: so of
+    placements that differ in the names of nodes one is looked at. A branch ends where even without what is still to be
+    placed the value is not above the least that is kept; ``z`` only grows with every operator.
+
+    Parameters
+    ----------
+    loads
+        Operators x sample points of directions; if ``bounded`` is 1, the last column is the load at the lower bound.
+    shares
+        Capacity of each node.
+    alike
+        Label of each node: equal where two may be exchanged.
+    fixed
+        Node of each operator that is pinned, else -1.
+    bounded, room, power
+        As for refinement.
+    found, values
+        Placements that are kept, with their values: to begin with, values that are to be exceeded.
+
+    Returns
+    -------
+    int
+        Placements and parts of placements that were looked at.
+    """
+    operators, width = loads.shape
+    points = width - bounded
+    nodes = len(shares)
+    table = np.zeros((nodes, width))
+    saved = np.zeros((operators, width))  # the row of the node that got the operator, without it
+    peaks = np.ones((operators + 1, points))  # z, which is at least that of the ideal placement
+    members = np.zeros(nodes, dtype=np.int64)
+    choice = np.full(operators, -1)
+    depth = 0
+    looked = 0
+    while depth >= 0:
+        node = choice[depth]
+        if node >= 0:  # taken back
+            table[node] = saved[depth]
+            members[node] -= 1
+        node += 1
+        while node < nodes:
+            possible = fixed[depth] in (-1, node)
+            if possible and members[node] == 0 and fixed[depth] == -1:
+                for before in range(node):
+                    if members[before] == 0 and alike[before] == alike[node]:
+                        possible = False
+            if possible:
+                break
+            node += 1
+        if node == nodes:
+            choice[depth] = -1
+            depth -= 1
+            continue
+        choice[depth] = node
+        looked += 1
+        saved[depth] = table[node]
+        members[node] += 1
+        for s in range(width):
+            table[node, s] += loads[depth, s]
+        left = shares[node] - (table[node, points] if bounded else 0.0)
+        if left <= 0.0:
+            continue
+        scale = room / left
+        total = 0.0
+        for s in range(points):
+            z = max(peaks[depth, s], table[node, s] * scale)
+            peaks[depth + 1, s] = z
+            one = 1.0 / z
+            value = one
+            for _ in range(power - 1):
+                value *= one
+            total += value
+        total /= points
+        worst = np.argmin(values)
+        if total <= values[worst]:
+            continue
+        if depth + 1 < operators:
+            depth += 1
+            continue
+        values[worst] = total
+        found[worst] = choice
+    return looked

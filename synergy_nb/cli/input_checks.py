@@ -1,0 +1,141 @@
+"""What commands check and how they end: input that is wrong, what fails while it runs, and what is printed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from synergy_nb.plan import Plan
+
+__all__ = [
+    "BAD_INPUT",
+    "FAILED",
+    "at_least",
+    "bad_input",
+    "chosen_spark",
+    "fail",
+    "load",
+    "parsed",
+    "print_json",
+    "refuse",
+    "running",
+    "say",
+    "writable",
+]
+
+FAILED: Final = 1
+BAD_INPUT: Final = 2
+
+
+def say(message: str) -> None:
+    """Say something on the standard error."""
+    from synergy_nb.cli.console import err
+
+    err.print(f"synergy: {message}", markup=False, style="red", soft_wrap=True)
+
+
+def refuse(message: str) -> NoReturn:
+    """End with a message about input that is wrong."""
+    say(message)
+    raise typer.Exit(BAD_INPUT)
+
+
+def fail(message: str) -> NoReturn:
+    """End with a message about what went wrong while it ran."""
+    say(message)
+    raise typer.Exit(FAILED)
+
+
+@contextlib.contextmanager
+def bad_input(field: str = "") -> Iterator[None]:
+    """What is wrong in here is the user's input: one message, about ``field`` if given, and exit code 2."""
+    try:
+        yield
+    except ValueError as error:
+        refuse(f"{field}: {error}" if field else str(error))
+
+
+@contextlib.contextmanager
+def running() -> Iterator[None]:
+    """What goes wrong in here went wrong while it ran: one message and exit code 1."""
+    from synergy_nb.runtime.process.fork_server import StartError
+    from synergy_nb.runtime.process.requests import ClusterError, NotAdmitted
+    from synergy_nb.runtime.transport.wire import RemoteError
+
+    try:
+        yield
+    except NotAdmitted as error:
+        fail(error.reason)
+    except (ClusterError, RemoteError, StartError, TimeoutError, OSError) as error:
+        fail(str(error) or type(error).__name__)
+
+
+def chosen_spark(given: str | None) -> bool | str:
+    """What ``--spark`` says, checked."""
+    if given is None or given == "off":
+        return given is None
+    from synergy_nb.runtime.data.spark_servers import checked
+
+    with bad_input("--spark"):
+        checked(given)
+    return given
+
+
+def at_least(option: str, value: int, least: int) -> None:
+    """Refuse a number below ``least``."""
+    if value < least:
+        refuse(f"{option}: {value}; expected a whole number of at least {least}")
+
+
+def writable(option: str, path: Path) -> None:
+    """Refuse a path at which no file can be written."""
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        refuse(f"{option}: {str(path)!r}; expected a file in a folder that exists")
+    if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
+        refuse(f"{option}: {str(path)!r} cannot be written; expected a file that can")
+
+
+def parsed(file: Path) -> Plan:
+    """The plan in a file.
+
+    Raises
+    ------
+    PlanError
+        Holding everything that is wrong with it.
+    """
+    from synergy_nb.plan import Plan
+
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        from synergy_nb.plan.units import nearest
+
+        folder = file.absolute().parent
+        near = nearest(file.name, [each.name for each in folder.iterdir()] if folder.is_dir() else [])
+        refuse(f"{file}: no such file; expected a query plan{f'; did you mean {near!r}?' if near else ''}")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        refuse(f"{file}: {reason}; expected a query plan in YAML")
+    return Plan.from_yaml(text)
+
+
+def load(file: Path) -> Plan:
+    """The plan in a file; refuse a file that holds none."""
+    from synergy_nb.plan import PlanError
+
+    try:
+        return parsed(file)
+    except PlanError as error:
+        refuse(f"{file}: {error}")
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON value on the standard output."""
+    print(json.dumps(value, indent=2, ensure_ascii=False, default=str))

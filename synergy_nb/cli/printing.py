@@ -1,0 +1,301 @@
+"""Results of the command line as people see them in a terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from rich.table import Table
+from rich.text import Text
+
+from synergy_nb import __version__
+from synergy_nb.cli.console import fields, out
+from synergy_nb.cli.doctor import Finding
+from synergy_nb.cli.run_command import Run
+from synergy_nb.plan import Plan
+from synergy_nb.reporting.formatting import amount, cell, counted, rate, seconds, share, window
+from synergy_nb.traces import Info
+from synergy_nb.traces.datasets import Found
+from synergy_nb.widgets import report as pages
+
+__all__ = [
+    "dataset_dict",
+    "plan_dict",
+    "show_dataset",
+    "show_datasets",
+    "show_finding",
+    "show_measurement",
+    "show_plan",
+    "show_run",
+    "show_trace",
+    "write_report",
+]
+
+WORST = 5  # errors of peers that are shown
+_MARKS = {"good": ("✓", "green"), "note": ("!", "yellow"), "bad": ("✕", "red")}
+
+
+def _heading(text: str) -> None:
+    out.print(Text(f"\n{text}", style="bold"))
+
+
+# -- plans -------------------------------------------------------------------------------------------------------------
+
+
+def plan_dict(plan: Plan) -> dict[str, Any]:
+    """A plan as plain values."""
+    return {
+        "name": plan.name,
+        "qos": {field: getattr(plan.qos, field) for field in plan.qos.__struct_fields__},
+        "operators": {
+            name: {
+                "kind": operator.kind,
+                "params": operator.params,
+                "inputs": list(operator.inputs),
+                "at": operator.at,
+                "columns": plan.schema(name),
+                "input_rate": plan.input_rate(name),
+                "rate": plan.rate(name),
+                "cores": plan.load(name),
+                "bytes_per_s": plan.bandwidth(name),
+                "stream": plan.stream_name(name),
+                "key": plan.stream_key(name),
+            }
+            for name, operator in plan.operators.items()
+        },
+    }
+
+
+def asked(plan: Plan) -> str:
+    """The QoS requirement in words."""
+    qos = plan.qos
+    parts = [
+        f"delay {seconds(qos.delay)}" if qos.delay is not None else "",
+        f"at most {share(qos.miss_rate)} later" if qos.miss_rate is not None else "",
+        f"at least {amount(qos.throughput)} bytes/s" if qos.throughput is not None else "",
+        f"at least {rate(qos.throughput_tuples)}" if qos.throughput_tuples is not None else "",
+        f"availability {share(qos.availability)}" if qos.availability is not None else "",
+        f"{qos.degree} replicas of each component" if qos.degree is not None else "",
+    ]
+    return ", ".join(filter(None, parts)) or "none asked for"
+
+
+def show_plan(plan: Plan) -> None:
+    """The drawing, and a row an operator."""
+    out.print(Text(plan.name, style="bold"))
+    out.print(Text(f"quality of service: {asked(plan)}", style="dim"))
+    out.print()
+    out.print(Text("\n".join("  " + line for line in plan.to_text().splitlines()), no_wrap=True, overflow="ellipsis"))
+    out.print()
+    table = Table(box=None, pad_edge=False)
+    table.add_column("operator", no_wrap=True)
+    table.add_column("does", overflow="fold", style="dim")
+    table.add_column("out", justify="right", no_wrap=True)
+    table.add_column("cores", justify="right", no_wrap=True)
+    for name, operator in plan.operators.items():
+        does = operator.kind if operator.kind == name else f"{operator.kind}"
+        said = pages.summary(operator)
+        pinned = f" at {operator.at}" if operator.at else ""
+        table.add_row(name, f"{does} {said}{pinned}".strip(), rate(plan.rate(name)), f"{plan.load(name):.2g}")
+    out.print(table)
+
+
+# -- runs --------------------------------------------------------------------------------------------------------------
+
+
+def show_run(plan: Plan, run: Run, *, explain: bool) -> None:
+    """Rows, quality of service, and where it ran."""
+    for sink, followed in run.sinks.items():
+        _heading(f"{plan.operators[sink].params['name']}: {counted(followed.count, 'row')}")
+        show_rows(followed.table, followed.count)
+    out.print()
+    rows = [("status", f"{run.status}: {run.reason}" if run.reason else run.status)]
+    for sink, record in run.qos.items():
+        if record and record.get("delay_p50_s") is not None:
+            limit = (
+                f"; limit {seconds(record['limit_s'])}, {share(record['miss_rate'])} later" if record["limit_s"] else ""
+            )
+            where = f" at {sink}" if len(run.qos) > 1 else ""
+            delay = f"p50 {seconds(record['delay_p50_s'])}, p99 {seconds(record['delay_p99_s'])}{limit}"
+            rows.append((f"delay{where}", delay))
+            rows.append((f"output{where}", rate(record["tuples_per_s"])))
+    places: dict[str, list[str]] = {}
+    for operator, peer in run.placement.items():
+        places.setdefault(peer, []).append(operator)
+    rows.append(("runs on", "; ".join(f"{peer}: {', '.join(places[peer])}" for peer in sorted(places))))
+    rows.append(("set-up", f"{seconds(run.setup_s)}, {counted(run.peers, 'peer')} in all; ran {seconds(run.seconds)}"))
+    if run.explanation.coverage:
+        rows.append(("replicas", run.explanation.coverage))
+    rows += [("error", run.explanation.told(each)) for each in run.explanation.troubles[-WORST:]]
+    fields(rows)
+    if explain:
+        _heading("Why there")
+        out.print(Text(str(run.explanation)))
+
+
+def show_rows(table: pl.DataFrame | None, count: int) -> None:
+    """The first rows of a result; as many columns as there is room for."""
+    if table is None or not table.height:
+        return
+    shown = Table(box=None, pad_edge=False)
+    windowed = {"window_start", "window_end"} <= set(table.columns)
+    rest = [name for name in table.columns if not windowed or name not in ("time", "window_start", "window_end")]
+    if windowed:
+        shown.add_column("window", no_wrap=True)
+    for name in rest:
+        number = table.schema[name].is_numeric()
+        shown.add_column(name, justify="right" if number else "left", overflow="ellipsis", no_wrap=True)
+    for row in table.iter_rows(named=True):
+        bounds = [Text(window(row["window_start"], row["window_end"]))] if windowed else []
+        shown.add_row(*bounds, *(Text(cell(row[name])) for name in rest))
+    out.print(shown)
+    if count > table.height:
+        out.print(Text(f"the first {amount(table.height)} of {amount(count)} rows; --limit shows more", style="dim"))
+
+
+def write_report(path: Path, plan: Plan, run: Run) -> None:
+    """The run as one HTML page."""
+    tables = []
+    for sink, followed in run.sinks.items():
+        table = followed.table
+        if table is not None:
+            about = "" if followed.count <= table.height else f"The first of {amount(followed.count)} rows."
+            tables.append(pages.Table(plan.operators[sink].params["name"], table.columns, table.rows(), about))
+    good = run.status in ("finished", "stopped")
+    text = f"{run.application} has {run.status}{f': {run.reason}' if run.reason else ''}."
+    numbers = [
+        pages.Number("Set up in", seconds(run.setup_s), f"on {run.peers} peers"),
+        pages.Number(
+            "Rows", amount(sum(followed.count for followed in run.sinks.values())), f"in {seconds(run.seconds)}"
+        ),
+    ]
+    for sink, record in run.qos.items():
+        if record and record.get("delay_p50_s") is not None:
+            where = f" at {sink}" if len(run.qos) > 1 else ""
+            limit = f"limit {seconds(record['limit_s'])}" if record["limit_s"] else "no limit"
+            numbers.append(pages.Number(f"Delay, median{where}", seconds(record["delay_p50_s"]), limit))
+            numbers.append(pages.Number(f"Delay, 99th percentile{where}", seconds(record["delay_p99_s"]), limit))
+    page = pages.report(
+        plan,
+        run.explanation,
+        run.events,
+        title=plan.name,
+        verdicts=[pages.Verdict("good" if good else "bad", text)],
+        numbers=numbers,
+        tables=tables,
+        data=run.to_dict(plan, explain=False),
+        footer=f"Written by synergy {__version__}.",
+    )
+    path.write_text(page, encoding="utf-8")
+
+
+# -- data --------------------------------------------------------------------------------------------------------------
+
+
+def dataset_dict(found: Found) -> dict[str, Any]:
+    """A dataset as plain values."""
+    described: dict[str, Any] = {name: getattr(found.dataset, name) for name in found.dataset.__struct_fields__}
+    return described | {"local": list(found.dataset.local), "path": found.path, "looked": list(found.looked)}
+
+
+def _rows(number: int | None) -> str:
+    return "-" if number is None else amount(number)
+
+
+def show_datasets(found: list[Found]) -> None:
+    """A row a dataset."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column("name", no_wrap=True)
+    table.add_column("rows", justify="right", no_wrap=True)
+    table.add_column("here", no_wrap=True)
+    table.add_column("what", overflow="fold", style="dim")
+    for each in found:
+        here = Text("✓ yes", style="green") if each.path is not None else Text("no", style="dim")
+        table.add_row(each.dataset.name, _rows(each.dataset.rows), here, each.dataset.title)
+    out.print(table)
+    if found and any(each.path is None for each in found):
+        out.print(Text(f"\nLooked in {', '.join(found[0].looked)}.", style="dim"))
+        out.print(Text("synergy data fetch NAME --url ADDRESS --sha256 HEX gets a copy of yours.", style="dim"))
+
+
+def show_dataset(found: Found) -> None:
+    """All about one dataset."""
+    dataset = found.dataset
+    fields(
+        [
+            ("name", dataset.name),
+            ("what", dataset.title),
+            ("from", f"{dataset.archive}, file {dataset.file}"),
+            ("rows", _rows(dataset.rows)),
+            ("terms", dataset.terms),
+            ("here", found.path or f"no; looked in {', '.join(found.looked)} for {', '.join(dataset.local)}"),
+        ]
+    )
+
+
+def show_trace(info: Info) -> None:
+    """What a trace holds."""
+    rows = [
+        ("file", f"{info.path}, {amount(info.size)} bytes"),
+        ("format", info.format),
+        ("tuples", amount(info.rows)),
+        ("event time", f"{info.first} to {info.last} ({seconds(info.duration)})"),
+        ("columns", ", ".join(f"{name} {kind}" for name, kind in info.columns.items())),
+        ("disorder", "none" if not info.disorder else f"up to {seconds(info.disorder)}"),
+    ]
+    if info.malformed:
+        rows.append(("malformed", f"{amount(info.malformed)} lines are skipped; {info.complaint}"))
+    fields(rows)
+
+
+# -- measurements and findings -----------------------------------------------------------------------------------------
+
+
+def _figure(entry: dict[str, Any]) -> str:
+    value, unit = entry["value"], entry["unit"]
+    if value is None:
+        return "not measured"
+    return seconds(value) if unit == "s" else f"{amount(value)} {unit}"
+
+
+def show_measurement(found: dict[str, Any]) -> None:
+    """A measurement, and those of the systems beside it."""
+    rows = [(str(found["name"]), _figure(found))]
+    rows += [(f"  {peer['name']}", _beside(peer)) for peer in found.get("peers") or ()]
+    rows += [
+        (f"  {name.replace('_', ' ')}", cell(value))
+        for name, value in (found.get("detail") or {}).items()
+        if _brief(value)
+    ]
+    fields(rows)
+
+
+def _beside(peer: dict[str, Any]) -> str:
+    """Figure of another system, its processor time and how we compare; or why it was not measured."""
+    detail = peer.get("detail") or {}
+    if detail.get("note"):
+        return str(detail["note"])
+    parts = [_figure(peer)]
+    if detail.get("cpu_s_a_million") is not None:
+        parts.append(f"{detail['cpu_s_a_million']:.3g} processor seconds a million")
+    if detail.get("ours_to_theirs") is not None:
+        parts.append(f"ours to theirs {detail['ours_to_theirs']:.3g}")
+    return ", ".join(parts)
+
+
+def _brief(value: Any) -> bool:
+    return isinstance(value, str | int | float | bool)
+
+
+def show_finding(finding: Finding) -> None:
+    """One line about one thing, and a second one where something is to be done."""
+    mark, colour = _MARKS[finding.state]
+    line = Table.grid(padding=(0, 1))
+    line.add_column(width=1)
+    line.add_column(width=10, style="bold")
+    line.add_column(overflow="fold")
+    line.add_row(Text(mark, style=colour), finding.name, Text(finding.found))
+    if finding.advice:
+        line.add_row("", "", Text(finding.advice, style=colour))
+    out.print(line)

@@ -1,0 +1,184 @@
+"""Claims of the papers in a terminal: what is set, what was measured, and ours beside the paper's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from rich.table import Table
+from rich.text import Text
+
+from synergy_experiments.framework import figures
+from synergy_experiments.framework.claim import Claim, Result
+from synergy_experiments.framework.measurements import Row
+from synergy_experiments.framework.parameters import Scale, Unfit, Value
+from synergy_experiments.framework.runner import reproduce
+from synergy_nb.cli.console import Bars, fields, out
+from synergy_nb.cli.input_checks import bad_input, fail, print_json, refuse
+from synergy_nb.reporting.formatting import cell, seconds
+
+__all__ = ["list_dict", "run", "show_list", "show_result"]
+
+_VERDICTS: Final = {
+    "holds": ("✓", "green"),
+    "holds in part": ("~", "yellow"),
+    "does not hold": ("✕", "red"),
+    "not comparable": ("·", "dim"),
+}
+MOST_ROWS: Final = 24  # of a table of curves: more are in the JSON and in the figure
+
+
+def run(
+    claims: Sequence[tuple[Claim, Mapping[str, Value]]],
+    *,
+    scale: Scale,
+    seed: int,
+    repeat: int | None,
+    processes: int,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    """Reproduce claims, and print each as soon as it is there; as JSON all at once, a list where there are several."""
+    if plot is not None:
+        with bad_input("--plot"):
+            figures.check(plot)
+    found: list[Result] = []
+    with Bars() as bars:
+        told = _Told(bars)
+        try:
+            for result in reproduce(claims, scale=scale, seed=seed, repeat=repeat, processes=processes, progress=told):
+                drawn = result if plot is None else replace(result, figures=(str(figures.draw(result, plot)),))
+                found.append(drawn)
+                if not as_json:
+                    show_result(drawn)
+        except Unfit as error:
+            refuse(str(error))
+        except (ValueError, RuntimeError, OSError, TimeoutError) as error:
+            fail(f"{told.claim}: {error}")
+    if as_json:
+        printed = [result.to_dict() for result in found]
+        print_json(printed if len(printed) != 1 else printed[0])
+
+
+class _Told:
+    """Tells how far the claims are."""
+
+    def __init__(self, bars: Bars) -> None:
+        self._bars = bars
+        self.claim = ""
+
+    def __call__(self, claim: str, done: int, cells: int) -> None:
+        """``done`` of the ``cells`` of a claim are measured."""
+        if claim != self.claim:
+            self.claim = claim
+            self._bars.stage(f"reproducing {claim}")
+        self._bars.share(done / cells if cells else 1.0)
+
+
+def list_dict(claims: Sequence[Claim]) -> list[dict[str, Any]]:
+    """Claims with their parameters, as plain values."""
+    return [
+        {
+            "id": claim.id,
+            "title": claim.title,
+            "source": claim.source,
+            "says": claim.says,
+            "parameters": {
+                name: {"about": each.about, "quick": each.quick, "paper": each.paper}
+                for name, each in claim.parameters.items()
+            },
+            "repeat": {"quick": claim.repeat[0], "paper": claim.repeat[1]},
+        }
+        for claim in claims
+    ]
+
+
+def show_list(claims: Sequence[Claim], *, parameters: bool) -> None:
+    """A row a claim; with ``parameters``, what can be set."""
+    for claim in claims:
+        line = Table.grid(padding=(0, 2))
+        line.add_column(width=4, style="bold")
+        line.add_column(overflow="fold")
+        line.add_row(claim.id, f"{claim.title} ({claim.source})")
+        out.print(line)
+        if not parameters:
+            continue
+        out.print(Text(claim.says, style="dim"))
+        table = Table(box=None, pad_edge=False)
+        table.add_column("--set", no_wrap=True, style="bold")
+        table.add_column("quick", overflow="fold")
+        table.add_column("paper", overflow="fold")
+        table.add_column("what", overflow="fold", style="dim")
+        for name, each in claim.parameters.items():
+            table.add_row(name, _value(each.quick), _value(each.paper), each.about)
+        out.print(table)
+
+
+def show_result(result: Result) -> None:
+    """Set-up, a table a metric of the figure, and the checks."""
+    claim = result.claim
+    out.print(Text(f"\n{claim.id}  {claim.title}", style="bold"))
+    fields(
+        [
+            ("paper", f"{claim.source}: {claim.says}"),
+            ("set-up", ", ".join(f"{name} {_value(value)}" for name, value in result.setup.items())),
+            ("took", f"{seconds(result.seconds)} of measuring"),
+        ]
+    )
+    for panel in claim.panels:
+        rows = [row for row in result.rows if row.metric == panel.metric]
+        if rows:
+            out.print()
+            _show_rows(rows, claim.xlabel, panel.ylabel, panel.factor)
+    out.print()
+    table = Table(box=None, pad_edge=False)
+    table.add_column("", width=1)
+    table.add_column("claim", overflow="fold")
+    table.add_column("paper", overflow="fold", min_width=5)
+    table.add_column("ours", overflow="fold", min_width=5)
+    table.add_column("verdict", no_wrap=True)
+    for check in result.checks:
+        mark, colour = _VERDICTS[check.verdict]
+        name = Text(check.name).append(f"\n{check.rule}", style="dim")
+        verdict = Text(check.verdict, style=colour)
+        table.add_row(Text(mark, style=colour), name, _number(check.paper), _number(check.ours), verdict)
+    out.print(table)
+    for path in result.figures:
+        out.print(f"figure  {path}", markup=False, soft_wrap=True)
+
+
+def _show_rows(rows: Sequence[Row], xlabel: str, ylabel: str, factor: float) -> None:
+    """A line a place, a column an algorithm; ± is half of the interval."""
+    algorithms = list(dict.fromkeys(row.algorithm for row in rows))
+    places = list(dict.fromkeys(row.x for row in rows))
+    table = Table(box=None, pad_edge=False, title=ylabel, title_justify="left", title_style="")
+    table.add_column(xlabel, no_wrap=True, justify="right")
+    for name in algorithms:
+        table.add_column(name, justify="right")
+    found = {(row.x, row.algorithm): row for row in rows}
+    step = -(-len(places) // MOST_ROWS)
+    for place in places[::step]:
+        cells = [_mean(found.get((place, name)), factor) for name in algorithms]
+        table.add_row(f"{place:g}" if isinstance(place, float | int) else place, *cells)
+    out.print(table)
+
+
+def _mean(row: Row | None, factor: float) -> str:
+    if row is None:
+        return ""
+    value = f"{row.value * factor:.4g}"
+    if row.low is None or row.high is None:
+        return value
+    return f"{value} ± {(row.high - row.low) / 2.0 * factor:.2g}"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, tuple | list):
+        return ",".join(_value(each) for each in value) or "none"
+    return "none" if value in (None, "") else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _number(value: float | str | None) -> str:
+    return "not measured" if value is None else f"{value:.3g}" if isinstance(value, float) else cell(value)

@@ -1,0 +1,257 @@
+"""Run a plan on peers and follow it to its end, for ``synergy run``."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import polars as pl
+
+from synergy_nb.events import Event
+from synergy_nb.plan import Plan, PlanError, Problem
+from synergy_nb.plan.units import nearest
+from synergy_nb.reporting.explanation import Explanation
+from synergy_nb.reporting.formatting import counted
+from synergy_nb.runtime.client.cluster import Application, Cluster
+from synergy_nb.runtime.process.requests import ClusterError
+from synergy_nb.runtime.transport.wire import RemoteError
+from synergy_nb.traces import trace_files
+
+__all__ = ["Followed", "Run", "check", "execute", "secrets"]
+
+POLL: Final = 0.2  # seconds
+
+
+class Followed:
+    """What has come out of one sink: how many tuples, and the first of them."""
+
+    def __init__(self, limit: int) -> None:
+        self.count = 0
+        self.error = ""
+        self._limit = limit
+        self._kept: list[pl.DataFrame] = []
+        self._have = 0
+
+    def take(self, table: pl.DataFrame) -> None:
+        """One more table."""
+        self.count += table.height
+        if self._have < self._limit:
+            kept = table.head(self._limit - self._have)
+            self._kept.append(kept)
+            self._have += kept.height
+
+    @property
+    def table(self) -> pl.DataFrame | None:
+        """The first tuples; None if there was none."""
+        return pl.concat(self._kept) if self._kept else None
+
+
+class Run(msgspec.Struct, frozen=True):
+    """What came of a run.
+
+    Parameters
+    ----------
+    application, status, reason
+        Which; ``finished``, ``failed`` or ``stopped``; and why.
+    peers, placement, setup_s, seconds
+        How many peers there are, operator to peer, seconds of the set-up and from there to the end.
+    sinks, qos
+        What came out of each sink, and what it measured.
+    explanation, events
+        Why it ran where it ran; its journal.
+    """
+
+    application: str
+    status: str
+    reason: str
+    peers: int
+    placement: dict[str, str]
+    setup_s: float
+    seconds: float
+    sinks: dict[str, Followed]
+    qos: dict[str, dict[str, Any]]
+    explanation: Explanation
+    events: list[Event]
+
+    def to_dict(self, plan: Plan, *, explain: bool) -> dict[str, Any]:
+        """What ``synergy run --json`` prints."""
+        found: dict[str, Any] = {
+            "application": self.application,
+            "plan": plan.name,
+            "status": self.status,
+            "reason": self.reason,
+            "peers": self.peers,
+            "placement": self.placement,
+            "setup_s": self.setup_s,
+            "seconds": self.seconds,
+            "results": {
+                sink: {"rows": followed.count, "sample": _plain(followed.table)}
+                for sink, followed in self.sinks.items()
+            },
+            "qos": self.qos,
+        }
+        return found | ({"explanation": self.explanation.to_dict()} if explain else {})
+
+
+def _plain(table: pl.DataFrame | None) -> list[dict[str, Any]]:
+    """Rows of values that JSON can hold."""
+    if table is None:
+        return []
+    rows = table.with_columns(
+        pl.col(pl.Datetime).dt.to_string("%Y-%m-%dT%H:%M:%S%.6f"), pl.col(pl.Binary).bin.encode("hex")
+    )
+    return rows.to_dicts()
+
+
+def secrets(given: Iterable[str]) -> dict[str, bytes]:
+    """Secrets by name, from texts ``NAME=FILE``: what is in a file is in no list of processes.
+
+    Raises
+    ------
+    ValueError
+        If a text is not of that form, or a file does not hold 16, 24 or 32 bytes.
+    """
+    keys: dict[str, bytes] = {}
+    for each in given:
+        name, _, file = each.partition("=")
+        if not (name and file):
+            raise ValueError(f"{each!r}; expected NAME=FILE")
+        try:
+            secret = Path(file).read_bytes()
+        except OSError as error:
+            raise ValueError(f"{each!r}: {error.strerror}; expected a file that holds the secret") from None
+        if len(secret) not in (16, 24, 32):
+            raise ValueError(f"{each!r}: {len(secret)} bytes; expected 16, 24 or 32")
+        keys[name] = secret
+    return keys
+
+
+def check(plan: Plan, *, peers: int | None, keys: Mapping[str, bytes]) -> None:
+    """Refuse what cannot run from the command line, before anything is started.
+
+    Parameters
+    ----------
+    plan
+        A valid plan.
+    peers
+        How many will be started on this machine; None: they are elsewhere, and so are files.
+    keys
+        Secrets by name.
+
+    Raises
+    ------
+    PlanError
+        Holding everything that cannot run.
+    """
+    problems: list[Problem] = []
+    names = [f"peer-{number}" for number in range(1, (peers or 0) + 1)]
+    for name, operator in plan.operators.items():
+        params = operator.params
+        if params.get("connector") == "python":
+            expected = "trace, packets or peers: rows of your own come from Python, as source(rows)"
+            problems.append(Problem(name, "connector", "python", expected))
+        if "key" in params and params["key"] not in keys:
+            expected = f"--key {params['key']}=FILE with its secret"
+            problems.append(Problem(name, "key", params["key"], expected))
+        if peers is None:
+            continue
+        if operator.at is not None and operator.at not in names:
+            problems.append(Problem(name, "at", operator.at, f"one of {', '.join(names)}", nearest(operator.at, names)))
+        if params.get("connector") == "trace":
+            try:
+                trace_files.sniff(params["path"])
+            except ValueError as error:
+                if not Path(params["path"]).is_file() or "format not recognised" not in str(error):
+                    found, _, expected = str(error).partition("; expected ")
+                    problems.append(Problem(name, "path", found, expected or "a trace that can be read"))
+    if problems:
+        raise PlanError(problems)
+
+
+def execute(
+    plan: Plan,
+    cluster: Cluster,
+    *,
+    placement: str,
+    limit: int,
+    duration: float | None,
+    progress: Any,
+) -> Run:
+    """Submit a plan, take its results until it ends, and stop it.
+
+    Parameters
+    ----------
+    placement
+        Way in which components find their peers, ``composed`` or ``resilient``.
+    limit
+        Rows of each sink that are kept.
+    duration
+        Seconds after which it is stopped; None: when its streams end, or at an interrupt.
+    progress
+        Is told how far it is (``stage`` and ``share``), and what is to be known (``note``).
+
+    Raises
+    ------
+    ClusterError
+        If it is not admitted.
+    """
+    progress.stage(f"composing {plan.name}")
+    application = cluster.submit(plan, placement=placement)
+    for notice in application.notices:
+        progress.note(notice)
+    began = time.monotonic()
+    sinks = {sink: Followed(limit) for sink in plan.sinks}
+    readers = [
+        threading.Thread(target=_read, args=(application, sink, followed), name=f"results of {sink}", daemon=True)
+        for sink, followed in sinks.items()
+    ]
+    for reader in readers:
+        reader.start()
+    ends = "Ctrl-C ends it" if duration is None else f"for {duration:g} s"
+    progress.stage(f"running on {counted(len(set(application.graph.values())), 'peer')}; {ends}")
+    stopped = ""
+    try:
+        while any(reader.is_alive() for reader in readers):
+            elapsed = time.monotonic() - began
+            if duration is not None:
+                progress.share(min(elapsed / duration, 1.0))
+                if elapsed >= duration:
+                    stopped = f"after {duration:g} s, as asked"
+                    break
+            time.sleep(POLL)
+    except KeyboardInterrupt:
+        stopped = "by an interrupt"
+    status = "stopped" if stopped else application.status
+    if not stopped and status == "running":  # all results are here; the origin is about to say so
+        status = application.wait(10.0)
+    reason = stopped or application.reason
+    found = Run(
+        application=application.id,
+        status=status,
+        reason=reason,
+        peers=len(cluster.peers),
+        placement=application.graph,
+        setup_s=application.setup_s,
+        seconds=time.monotonic() - began,
+        sinks=sinks,
+        qos={sink: application.qos(sink) for sink in plan.sinks},
+        explanation=application.explain(),
+        events=application.events(),
+    )
+    if status in ("stopped", "finished"):
+        application.stop()
+    for reader in readers:
+        reader.join(5.0)
+    return found
+
+
+def _read(application: Application, sink: str, followed: Followed) -> None:
+    try:
+        for table in application.stream(sink):
+            followed.take(table)
+    except (ClusterError, RemoteError) as error:  # it failed or was stopped: the status says so
+        followed.error = str(error)

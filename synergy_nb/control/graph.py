@@ -1,0 +1,443 @@
+"""What is decided: component graphs, and what drivers are asked and tell of them.
+
+A *component graph* λ (section 2.2.1) gives each operator of a query plan the peer whose component executes it. A
+*replication graph* ρ (section 4.2) gives each component the peers of its backups.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import msgspec
+
+from synergy_nb.models.overheads import exceeding, quantile, together
+from synergy_nb.models.queueing import tandem_tail
+from synergy_nb.plan import Plan
+from synergy_nb.plan.stream_sharing import TAP
+
+__all__ = [
+    "ComponentGraph",
+    "Hop",
+    "Place",
+    "Placed",
+    "Report",
+    "Roles",
+    "Use",
+    "late",
+    "merge",
+]
+
+
+class Roles(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Who executes each operator of a plan, who backs it up, and who follows it: the graphs λ and ρ (section 4.2).
+
+    Parameters
+    ----------
+    peers
+        Component graph λ: operator id to the address of the peer that executes it, its primary.
+    backups
+        Replication graph ρ: each operator that is replicated, to the addresses of its backups in the order in which
+        they were placed. The output of the primary goes to each of them.
+    followers
+        Operator that is about to move to the address of the peer that follows it there.
+    epochs
+        Operator to the number of components that have been in its place before; none where there were none.
+
+    Examples
+    --------
+    >>> placed = Roles({"source": "a", "o1": "a", "sink": "c"}, {"o1": ("b",)})
+    >>> placed.replicas, sorted(placed.hosts), placed.at("a")
+    ({'o1': ('a', 'b')}, ['a', 'b'], {'source': 'primary', 'o1': 'primary'})
+    >>> taken = placed.replaced({"o1": "b"}, {"o1": ()})
+    >>> taken.peers["o1"], taken.backups, taken.epochs
+    ('b', {'o1': ()}, {'o1': 1})
+    """
+
+    peers: dict[str, str] = {}
+    backups: dict[str, tuple[str, ...]] = {}
+    followers: dict[str, str] = {}
+    epochs: dict[str, int] = {}
+
+    @property
+    def replicas(self) -> dict[str, tuple[str, ...]]:
+        """Each replicated operator to the peers of all its replicas, the primary first."""
+        return {name: (self.peers[name], *peers) for name, peers in self.backups.items()}
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """Peers of replicas; those that only have sources or sinks are none."""
+        return frozenset(peer for peers in self.replicas.values() for peer in peers)
+
+    @property
+    def copies(self) -> frozenset[str]:
+        """Peers that back operators up, or follow them."""
+        return frozenset({*(peer for peers in self.backups.values() for peer in peers), *self.followers.values()})
+
+    @property
+    def addresses(self) -> frozenset[str]:
+        """All peers that take part."""
+        return self.copies | frozenset(self.peers.values())
+
+    def at(self, address: str) -> dict[str, str]:
+        """What a peer has: operator id to ``primary`` or ``backup``."""
+        found = {name: "primary" for name, peer in self.peers.items() if peer == address}
+        return found | dict.fromkeys(self.backed_up(address), "backup")
+
+    def backed_up(self, address: str) -> list[str]:
+        """Operators of which a peer has backups."""
+        return sorted(operator for operator, peers in self.backups.items() if address in peers)
+
+    def merged(self, other: Roles) -> Roles:
+        """What either of two parts of one graph says."""
+        return Roles({**self.peers, **other.peers}, {**self.backups, **other.backups})
+
+    def followed(self, operator: str, peer: str) -> Roles:
+        """The same with an operator that a peer follows; a backup that it had of it is the follower now."""
+        backups = self.backups
+        if operator in backups:
+            backups = {**backups, operator: tuple(each for each in backups[operator] if each != peer)}
+        return Roles(self.peers, backups, {operator: peer}, self.epochs)
+
+    def replaced(self, heirs: Mapping[str, str], backups: Mapping[str, tuple[str, ...]]) -> Roles:
+        """The same with operators at other peers, each in its next epoch, without followers."""
+        epochs = {**self.epochs, **{name: self.epochs.get(name, 0) + 1 for name in heirs}}
+        return Roles({**self.peers, **heirs}, dict(backups), {}, epochs)
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Decide where the operators of a plan go, beside all else that the driver does, and tell composition.
+
+    Parameters
+    ----------
+    request, attempt
+        Id of the request, and number of the attempt that asks.
+    plan
+        ``Plan.to_bytes()``.
+    capacities
+        Peer to the cores that it has left.
+    pinned
+        Operator to the one peer that it can be on.
+    """
+
+    request: str
+    attempt: int
+    plan: bytes
+    capacities: dict[str, float]
+    pinned: dict[str, str]
+
+
+class Placed(msgspec.Struct, frozen=True):
+    """What was decided for :class:`Place`.
+
+    Parameters
+    ----------
+    request, attempt
+        Id of the request, and number of the attempt that asked.
+    roles
+        Who is to execute what; empty if there is no way to place the plan.
+    ratio
+        Feasible set as a share of the ideal one.
+    text, reason
+        For people: where the placement fails first; why there is none.
+    """
+
+    request: str
+    attempt: int
+    roles: Roles = Roles()
+    ratio: float = 0.0
+    text: str = ""
+    reason: str = ""
+
+
+class Report(msgspec.Struct, frozen=True):
+    """Tell whoever asked for an application at this peer what has become of it.
+
+    Parameters
+    ----------
+    application
+        Id of the application.
+    status
+        The :class:`~synergy_nb.events.application_states.Status` of the application.
+    reason
+        One sentence; empty where nothing is to be explained.
+    roles
+        Who executes what; empty where nobody does.
+    """
+
+    application: str
+    status: str
+    reason: str = ""
+    roles: Roles = Roles()
+
+    @property
+    def peers(self) -> dict[str, str]:
+        """The component graph λ: operator id to address."""
+        return self.roles.peers
+
+    @property
+    def backups(self) -> dict[str, tuple[str, ...]]:
+        """The replication graph ρ: operator id to the addresses of its backups."""
+        return self.roles.backups
+
+
+class Hop(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """What a probe learned at one component (step 2).
+
+    Parameters
+    ----------
+    operator
+        Operator id of the plan.
+    peer
+        Address of the peer that offers the component.
+    capacity
+        Residual processing capacity of the peer for this request, in cores: what is neither committed nor reserved by
+        other requests. The request's own load is not yet taken off.
+    bandwidth
+        Residual bandwidth of the virtual link that the probe came over, in bytes/s, likewise; infinite within a peer.
+    processing
+        Execution time of a tuple at the component, in seconds: processing, waiting, and the measured overhead.
+    transmission
+        Time from the upstream peer to this one, in seconds.
+    variance
+        Variance of processing and transmission together, in seconds squared; 0 where overheads are not measured.
+    """
+
+    operator: str
+    peer: str
+    capacity: float
+    bandwidth: float
+    processing: float
+    transmission: float
+    variance: float = 0.0
+
+
+class Use(NamedTuple):
+    """A component that a stream is made by.
+
+    Parameters
+    ----------
+    application, operator
+        Application that had it deployed, and operator.
+    peer
+        Address of the peer that it is on.
+    epoch
+        Number of components that have been in its place before.
+    origin
+        Address of the peer that leads the application, and says where the component goes; empty where it has ended.
+    copies
+        Addresses of the peers that back it up, or follow it.
+    """
+
+    application: str
+    operator: str
+    peer: str
+    epoch: int = 0
+    origin: str = ""
+    copies: tuple[str, ...] = ()
+
+    def left_alone(self) -> Use:
+        """The component as it goes on when its application has ended: it stays where it is."""
+        return self._replace(origin="", copies=())
+
+
+class ComponentGraph(msgspec.Struct, frozen=True):
+    """A component graph λ as probes saw it, before it is admitted.
+
+    Parameters
+    ----------
+    hops
+        Operator id to the component chosen for it, with what its probe found.
+    links
+        (upstream operator, operator) edge of the plan to (residual bandwidth in bytes/s, transmission time in seconds)
+        of the virtual link that carries it; bandwidth is infinite within a peer.
+    """
+
+    hops: dict[str, Hop]
+    links: dict[tuple[str, str], tuple[float, float]]
+
+    @property
+    def peers(self) -> dict[str, str]:
+        """Operator id to address."""
+        return {operator: hop.peer for operator, hop in self.hops.items()}
+
+    def delay(self, plan: Plan) -> float:
+        """End-to-end execution time of the longest path, in seconds: processing and transmission (section 2.2.2)."""
+        return max(self.reached(plan).values())
+
+    def reached(self, plan: Plan) -> dict[str, float]:
+        """Seconds from a source until a tuple is done, by operator: the longest path to it."""
+        reached: dict[str, float] = {}
+        for operator in plan.operators:
+            before = 0.0
+            for upstream in plan.upstream(operator):
+                arrived = reached[upstream] + self.links[upstream, operator][1]
+                if arrived > before:
+                    before = arrived
+            reached[operator] = self.hops[operator].processing + before
+        return reached
+
+    def kept(self, plan: Plan, late: float | None) -> float:
+        """Seconds that all but a share ``late`` of the tuples keep, on the slowest route.
+
+        Without a share, or where no hop has a measured variance, this is the end-to-end execution time.
+        """
+        slowest = self.delay(plan)
+        if late is None:
+            return slowest
+        for route in plan.routes:
+            hops = [self.hops[operator] for operator in route]
+            mean = sum(hop.processing for hop in hops) + sum(self.links[edge][1] for edge in pairwise(route))
+            slowest = max(slowest, quantile(mean, together(hop.variance for hop in hops), 1.0 - late))
+        return slowest
+
+    def miss_rate(self, plan: Plan, limit: float) -> float:
+        """Projected share of the tuples that take longer than ``limit`` seconds, of the route that loses most.
+
+        Execution times at the components of a route are taken for exponential with their projected means, as those of
+        M/M/1 queues are; transmission takes what was measured.
+        """
+        return max(
+            late(
+                [self.hops[operator] for operator in route],
+                [self.links[edge][1] for edge in pairwise(route)],
+                plan,
+                limit,
+            )
+            for route in plan.routes
+        )
+
+    def throughput(self, plan: Plan) -> float:
+        """Tuples/s at the sink that gets least, if sources gave as much as the bottleneck of the graph bears.
+
+        It is a bottleneck metric: what a peer or a link has left for the request, over what the request takes there, is
+        least somewhere (section 2.2.2 has additive metrics only).
+        """
+        asked: dict[str, float] = {}
+        left: dict[str, float] = {}
+        for operator, hop in self.hops.items():
+            asked[hop.peer] = asked.get(hop.peer, 0.0) + plan.load(operator)
+            left[hop.peer] = min(hop.capacity, left.get(hop.peer, math.inf))
+        for (upstream, operator), (available, _) in self.links.items():
+            pair = f"{self.hops[upstream].peer} {self.hops[operator].peer}"
+            if math.isfinite(available):
+                asked[pair] = asked.get(pair, 0.0) + plan.bandwidth(upstream)
+                left[pair] = min(available, left.get(pair, math.inf))
+        room = min((left[name] / amount for name, amount in asked.items() if amount > 0.0), default=math.inf)
+        return min(plan.rate(sink) for sink in plan.sinks) * room
+
+    def balance(self, plan: Plan) -> float:
+        """Load balancing metric φ (equation 2.5); infinite where condition 2.3 or 2.4 does not hold.
+
+        φ(λ) = Σ p_o / (rp_v + p_o) + Σ b_s / (rb_l + b_s), rp and rb being residual after the graph is admitted.
+        """
+        asked: dict[str, float] = {}
+        for operator, hop in self.hops.items():
+            asked[hop.peer] = asked.get(hop.peer, 0.0) + plan.load(operator)
+        crossing: list[tuple[tuple[str, str], float, float]] = []  # pair of peers, bandwidth asked, and available
+        wired: dict[tuple[str, str], float] = {}
+        for (upstream, operator), (available, _) in self.links.items():
+            pair = (self.hops[upstream].peer, self.hops[operator].peer)
+            bandwidth = plan.bandwidth(upstream)
+            if pair[0] != pair[1] and bandwidth > 0.0:
+                crossing.append((pair, bandwidth, available))
+                wired[pair] = wired.get(pair, 0.0) + bandwidth
+        phi = 0.0
+        for operator, hop in self.hops.items():
+            load = plan.load(operator)
+            residual = hop.capacity - asked[hop.peer]
+            if residual < -1e-9:
+                return float("inf")  # condition 2.3
+            if load > 0.0:
+                phi += load / (max(residual, 0.0) + load)
+        for pair, bandwidth, available in crossing:
+            residual = available - wired[pair]
+            if residual < -1e-9 * available:
+                return float("inf")  # condition 2.4
+            phi += bandwidth / (max(residual, 0.0) + bandwidth)
+        return phi
+
+
+def late(hops: Sequence[Hop], transmissions: Sequence[float], plan: Plan, limit: float) -> float:
+    """Share of the tuples that take longer than ``limit`` seconds over these hops, in a row.
+
+    Where hops have measured variances, the delay of the path is assumed to be log-normal with their mean and variance;
+    otherwise the time at each component is assumed to be exponential, as in M/M/1 queues.
+    """
+    varies = together(hop.variance for hop in hops)
+    if varies > 0.0:
+        return exceeding(sum(hop.processing for hop in hops) + sum(transmissions), varies, limit)
+    taps = [hop.processing for hop in hops if plan.operators[hop.operator].kind == TAP]  # they have come all their way
+    served = [hop.processing for hop in hops if plan.operators[hop.operator].kind != TAP]
+    return tandem_tail(0.0, served, limit - sum(transmissions) - sum(taps))
+
+
+def merge(plan: Plan, paths: Iterable[tuple[Hop, ...]], limit: int = 4096) -> list[ComponentGraph]:
+    """Complete component graphs from probed paths (section 2.3.1, step 4).
+
+    Paths over different operators of the plan belong together if they agree on the component of each operator that they
+    share, so the graphs are the natural join of the paths, grouped by the operators that they visit.
+
+    Parameters
+    ----------
+    plan
+        Query plan ξ.
+    paths
+        Each from a source to a sink, one hop an operator.
+    limit
+        Partial graphs kept while joining, those of least delay so far.
+
+    Returns
+    -------
+    list of ComponentGraph
+        Without duplicates; empty if some path of the plan has not been probed with success.
+    """
+    groups: dict[tuple[str, ...], list[tuple[Hop, ...]]] = {route: [] for route in plan.routes}
+    for path in paths:
+        route = tuple(hop.operator for hop in path)
+        if route in groups:
+            groups[route].append(path)
+    partial = [ComponentGraph({}, {})]
+    covered: set[str] = set()
+    for route, found in groups.items():
+        shared = [operator for operator in route if operator in covered]
+        index: dict[tuple[str, ...], list[tuple[Hop, ...]]] = {}
+        for path in found:
+            agreed = tuple(hop.peer for hop in path if hop.operator in covered)
+            index.setdefault(agreed, []).append(path)
+        partial = [
+            _extend(graph, path)
+            for graph in partial
+            for path in index.get(tuple(graph.hops[operator].peer for operator in shared), ())
+        ]
+        partial.sort(key=lambda graph: sum([transmission for _, transmission in graph.links.values()]))
+        del partial[limit:]
+        covered.update(route)
+    if covered != set(plan.operators):
+        return []
+    unique: dict[tuple[tuple[str, str], ...], ComponentGraph] = {}
+    for graph in partial:
+        unique.setdefault(tuple(sorted(graph.peers.items())), graph)
+    return list(unique.values())
+
+
+def _extend(graph: ComponentGraph, path: tuple[Hop, ...]) -> ComponentGraph:
+    """The graph with one more path; where two probes saw the same thing, the worse of what they saw counts."""
+    hops = dict(graph.hops)
+    links = dict(graph.links)
+    before: Hop | None = None
+    for hop in path:
+        known = hops.get(hop.operator)
+        if known is None or hop.capacity < known.capacity:
+            hops[hop.operator] = hop
+        if before is not None:
+            edge = (before.operator, hop.operator)
+            seen = links.get(edge)
+            if seen is None:
+                links[edge] = (hop.bandwidth, hop.transmission)
+            else:
+                links[edge] = (min(seen[0], hop.bandwidth), max(seen[1], hop.transmission))
+        before = hop
+    return ComponentGraph(hops, links)

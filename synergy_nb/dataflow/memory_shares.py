@@ -1,0 +1,190 @@
+"""Memory of one peer's components: what each holds, what its next step needs, and which one fails when it is too much.
+
+An allocation that fails within Polars or Arrow ends the process, and with it the operators of all applications on the
+peer. So every operator says how many bytes its state takes and how many its next step may need, and a component whose
+sum exceeds its share fails before the step begins. Shares of components may add up to more than the peer has: where all
+of them together would exceed its memory, the component that holds most fails, whoever asked.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from synergy_nb.plan.catalogue import KINDS
+from synergy_nb.plan.query_plan import PART
+
+__all__ = ["Memory", "MemoryExceeded", "Share", "amount"]
+
+_OF_PARTS: Final = "see that its input has punctuations, or shorten its windows"
+
+
+def amount(size: float) -> str:
+    """Bytes for people, with three digits.
+
+    >>> amount(1_234_567), amount(12), amount(2.5e9)
+    ('1.23 MB', '12 B', '2.5 GB')
+    """
+    for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if size >= unit:
+            return f"{size / unit:.3g} {name}" if size < 1000 * unit else f"{size / unit:.0f} {name}"
+    return f"{size:.0f} B"
+
+
+class MemoryExceeded(ValueError):
+    """A component holds, or would hold, more memory than it may."""
+
+
+class Memory:
+    """The memory that the components of one peer may take together.
+
+    Parameters
+    ----------
+    limit
+        Bytes that the components may hold together; infinite for no limit.
+    exceeded
+        Called in any thread when a step of another component would exceed ``limit``, with the share that holds most and
+        the reason why its component has to fail.
+
+    Attributes
+    ----------
+    held
+        Bytes that all components hold.
+    """
+
+    def __init__(
+        self, limit: float = math.inf, exceeded: Callable[[Share, MemoryExceeded], None] = lambda _share, _error: None
+    ) -> None:
+        self.limit = limit
+        self.held = 0
+        self._exceeded = exceeded
+        self._shares: dict[Share, None] = {}
+        self._lock = threading.Lock()
+
+    def share(self, application: str, operator: str, limit: float | None = None) -> Share:
+        """The share of a new component, of ``limit`` bytes; None: all that the peer has."""
+        share = Share(self, application, operator, self.limit if limit is None else min(limit, self.limit))
+        with self._lock:
+            self._shares[share] = None
+        return share
+
+    def release(self, share: Share) -> None:
+        """A component has gone, or is about to."""
+        with self._lock:
+            if self._shares.pop(share, share) is None:
+                self.held -= share.held
+
+    def hold(self, share: Share, size: int) -> None:
+        """A component holds ``size`` bytes now."""
+        with self._lock:
+            if share in self._shares:
+                self.held += size - share.held
+            share.held = size
+
+    def make_room(self, share: Share, needs: float) -> None:
+        """Make the largest component fail if the peer lacks ``needs`` bytes for a step of the component of ``share``.
+
+        Raises
+        ------
+        MemoryExceeded
+            If the component of ``share`` is the largest itself.
+        """
+        while True:
+            with self._lock:
+                together = self.held + needs
+                if together <= self.limit or share not in self._shares:
+                    return
+                largest = max(self._shares, key=lambda each: each.held + (needs if each is share else 0.0))
+            error = largest.excess(needs if largest is share else 0.0, together)
+            if largest is share:
+                raise error
+            self.release(largest)
+            self._exceeded(largest, error)
+
+
+class Share:
+    """The memory that one component may take; made by :meth:`Memory.share`.
+
+    Attributes
+    ----------
+    application, operator, kind
+        The component's application, operator, and the operator's kind.
+    limit
+        Bytes that it may hold, those of its next step among them.
+    held
+        Bytes of its state.
+    """
+
+    def __init__(self, memory: Memory, application: str, operator: str, limit: float) -> None:
+        self.application = application
+        self.operator = operator
+        self.kind = ""
+        self.limit = limit
+        self.held = 0
+        self._memory = memory
+
+    def hold(self, size: int) -> None:
+        """Note that the state takes ``size`` bytes now.
+
+        Raises
+        ------
+        MemoryExceeded
+            If the component, or all of the peer together, exceed what they may hold.
+        """
+        self._memory.hold(self, size)
+        if size > self.limit:
+            raise self.excess(0.0)
+        if self._memory.held > self._memory.limit:
+            self._memory.make_room(self, 0.0)
+
+    def admit(self, needs: float) -> None:
+        """Check that a step which takes up to ``needs`` bytes in addition to the state may begin.
+
+        Raises
+        ------
+        MemoryExceeded
+            If the step does not fit into the share, or into the memory of the peer.
+        """
+        if self.held + needs > self.limit:
+            raise self.excess(needs)
+        if self._memory.held + needs > self._memory.limit:
+            self._memory.make_room(self, needs)
+
+    def release(self) -> None:
+        """Count no longer: the component has gone."""
+        self._memory.release(self)
+
+    def excess(self, needs: float, together: float = 0.0) -> MemoryExceeded:
+        """Why the component fails, for people.
+
+        Parameters
+        ----------
+        needs
+            Bytes that its next step would take beside its state.
+        together
+            Bytes that all components of the peer would hold, if that is what is too much.
+        """
+        step = f" and its next step needs up to {amount(needs)}" if needs else ""
+        if together:
+            why = (
+                f"the components of this peer would take {amount(together)} of {amount(self._memory.limit)} together, "
+                "of which it takes most"
+            )
+        else:
+            why = f"its share is {amount(self.limit)}"
+        return self._error(f"it holds {amount(self.held)}{step}, but {why}")
+
+    def failed(self, error: BaseException) -> MemoryExceeded:
+        """Why the component fails after an allocation that did, for people."""
+        found = (str(error).splitlines() or [""])[0][:200] or type(error).__name__
+        held = f"it holds {amount(self.held)} of its share of {amount(self.limit)}"
+        return self._error(f"{held}, and could not be given more: {found}")
+
+    def _error(self, what: str) -> MemoryExceeded:
+        remedy = KINDS[self.kind].remedy if self.kind in KINDS else _OF_PARTS if self.kind == PART else ""
+        hint = remedy or "make its tuples smaller"
+        whose = f"operator {self.operator!r} ({self.kind}) of application {self.application!r}"
+        more = "or give it more with memory= of the sink or of the Cluster"
+        return MemoryExceeded(f"out of memory: {whose}: {what}; {hint}, {more}")

@@ -1,0 +1,1 @@
+"""Pictures of directed acyclic graphs, for notebooks, pages and terminals."""

@@ -1,0 +1,431 @@
+"""Pictures of directed acyclic graphs: a self-contained SVG, and text for a terminal.
+
+Query plans, and component graphs on their peers, are drawn by the same two functions. Nothing is said by colour alone:
+states have a glyph and are named in the tooltip. The SVG brings its own style for light and dark.
+
+>>> print(text([Node("a", "packets"), Node("b", "sort"), Node("c", "count"), Node("d", "compare", detail="peer-3")],
+...            [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")]))
+  packets
+ ┌───┴───┐
+sort   count
+ └───┬───┘
+  compare
+   peer-3
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+from xml.sax.saxutils import escape
+
+import msgspec
+
+from synergy_nb.drawing.layout import Edge, Layout, Place, layered
+
+__all__ = ["STATES", "Node", "Placed", "placed", "svg", "text"]
+
+#: Glyphs of the states that a node may be in.
+STATES: Final[Mapping[str, str]] = {
+    "waiting": "○",
+    "running": "●",
+    "moving": "⇄",
+    "overloaded": "▲",
+    "replica": "◇",
+    "failed": "✕",
+    "dead": "⊘",
+    "stopped": "■",
+    "shared": "◆",
+}
+
+
+class Node(msgspec.Struct, frozen=True):
+    """A node of a picture.
+
+    Parameters
+    ----------
+    id
+        By which edges name it.
+    label
+        First line.
+    detail
+        Second line, such as the peer that the operator runs on.
+    state
+        One of :data:`STATES`, or empty.
+    tooltip
+        What a browser shows while the pointer rests on the node.
+    """
+
+    id: str
+    label: str
+    detail: str = ""
+    state: str = ""
+    tooltip: str = ""
+
+
+def _checked(nodes: Sequence[Node]) -> dict[str, Node]:
+    found = {node.id: node for node in nodes}
+    if len(found) < len(nodes):
+        raise ValueError("nodes: two with the same id; expected one of each")
+    for node in nodes:
+        if node.state and node.state not in STATES:
+            raise ValueError(f"node {node.id!r}: state {node.state!r}; expected one of {', '.join(STATES)}")
+    return found
+
+
+def _headline(node: Node) -> str:
+    label = " ".join(node.label.split()) or node.id
+    return f"{STATES[node.state]} {label}" if node.state else label
+
+
+# -- SVG -------------------------------------------------------------------------------------------------------------
+
+_STYLE: Final = """
+.synergy-drawing{--ink:#1b2430;--soft:#5a6675;--line:#7a8694;--box:#f3f6fa;--edge:#b9c4d0;--bad:#b3261e;--good:#1b6e3c;
+font-family:system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif;max-width:100%;height:auto}
+@media (prefers-color-scheme:dark){.synergy-drawing{--ink:#e8edf3;--soft:#a9b4c0;--line:#8b97a5;--box:#232c37;
+--edge:#4c5967;--bad:#ff8a80;--good:#7ddba3}}
+.synergy-drawing .box{fill:var(--box);stroke:var(--edge);stroke-width:1.2}
+.synergy-drawing .link{fill:none;stroke:var(--line);stroke-width:1.4}
+.synergy-drawing .head{fill:var(--line)}
+.synergy-drawing .label{fill:var(--ink);font-size:13px;font-weight:600;text-anchor:middle}
+.synergy-drawing .detail,.synergy-drawing .note{fill:var(--soft);font-size:11.5px;text-anchor:middle}
+.synergy-drawing .note{paint-order:stroke;stroke:var(--box);stroke-width:3px}
+.synergy-drawing .failed .box,.synergy-drawing .dead .box,.synergy-drawing .overloaded .box{stroke:var(--bad);
+stroke-width:2}
+.synergy-drawing .failed .box,.synergy-drawing .dead .box,.synergy-drawing .stopped .box{stroke-dasharray:4 3}
+.synergy-drawing .running .box,.synergy-drawing .shared .box{stroke:var(--good);stroke-width:2}
+"""
+_MARGIN: Final = 12.0
+_WIDEST: Final = 960.0  # of a drawing from left to right; a wider one goes from top to bottom
+
+
+def svg(
+    nodes: Sequence[Node],
+    edges: Sequence[Edge],
+    *,
+    title: str = "",
+    notes: Mapping[Edge, str] | None = None,
+    direction: str | None = None,
+) -> str:
+    """The graph as SVG.
+
+    Parameters
+    ----------
+    nodes, edges
+        Of a directed acyclic graph; an edge is a pair of ids.
+    title
+        Text that a screen reader says.
+    notes
+        Text beside an edge, such as the rate of its stream.
+    direction
+        ``right`` or ``down``; None: right if that is not too wide.
+
+    Raises
+    ------
+    ValueError
+        If it has a cycle, an unknown state, or an edge with an unknown end.
+    """
+    found = _checked(nodes)
+    widths = {name: max(64.0, 8.0 * len(_headline(node)), 6.9 * len(node.detail)) + 24 for name, node in found.items()}
+    height = 46.0 if any(node.detail for node in nodes) else 34.0
+    place = placed(widths, edges, height=height, direction=direction, room=18.0 if notes else 0.0)
+    return _svg(found, place, title, notes or {})
+
+
+class Placed(NamedTuple):
+    """Where everything of a picture is, in pixels.
+
+    ``boxes``: left, top, width and height of each node; ``links``: of each edge the path of its line and the corners of
+    its arrow head, as SVG writes them; ``ends``: the points between which a text beside an edge stands; ``size``: width
+    and height of the picture; ``right``: whether it goes from left to right.
+    """
+
+    boxes: dict[str, tuple[float, float, float, float]]
+    links: dict[Edge, tuple[str, str]]
+    ends: dict[Edge, tuple[tuple[float, float], tuple[float, float]]]
+    size: tuple[float, float]
+    right: bool
+
+
+def placed(
+    widths: Mapping[str, float],
+    edges: Sequence[Edge],
+    *,
+    height: float = 46.0,
+    direction: str | None = None,
+    room: float = 0.0,
+) -> Placed:
+    """Find the place of each box and each line.
+
+    Parameters
+    ----------
+    widths
+        Of the boxes, in pixels, by id.
+    edges
+        Edges of a directed acyclic graph.
+    height
+        Of every box, in pixels.
+    direction
+        ``right`` or ``down``; None: right if that is not too wide.
+    room
+        Additional length of the lines, for texts beside them.
+
+    Raises
+    ------
+    ValueError
+        If it has a cycle or an edge with an unknown end, or goes in another direction.
+    """
+    if direction not in (None, "right", "down"):
+        raise ValueError(f"direction: {direction!r}; expected right or down")
+    flat = layered(dict.fromkeys(widths, height), edges, 18)
+    between = 46.0 + room
+    columns = [max((widths[place] for place in row if isinstance(place, str)), default=0.0) for row in flat.ranks]
+    across = sum(columns) + between * max(len(columns) - 1, 0)
+    if direction == "right" or (direction is None and across <= _WIDEST):
+        left = [_MARGIN + sum(columns[:index]) + between * index for index in range(len(columns))]
+        centre = {
+            place: (left[index] + columns[index] / 2, flat.at[place] + _MARGIN)
+            for index, row in enumerate(flat.ranks)
+            for place in row
+        }
+        size = (across + 2 * _MARGIN, max((y for _, y in centre.values()), default=0.0) + height / 2 + _MARGIN)
+        return _linked(widths, height, flat, centre, size, right=True)
+    tall = layered(widths, edges, 22)
+    step = height + 36 + room * 7 / 9
+    centre = {
+        place: (tall.at[place] + _MARGIN, _MARGIN + height / 2 + index * step)
+        for index, row in enumerate(tall.ranks)
+        for place in row
+    }
+    breadth = max((x + (widths[place] if isinstance(place, str) else 0) / 2 for place, (x, _) in centre.items()),
+                  default=0.0)  # fmt: skip
+    size = (breadth + _MARGIN, step * max(len(tall.ranks) - 1, 0) + height + 2 * _MARGIN)
+    return _linked(widths, height, tall, centre, size, right=False)
+
+
+def _linked(
+    widths: Mapping[str, float],
+    height: float,
+    layout: Layout,
+    centre: Mapping[Place, tuple[float, float]],
+    size: tuple[float, float],
+    *,
+    right: bool,
+) -> Placed:
+    boxes = {
+        name: (centre[name][0] - width / 2, centre[name][1] - height / 2, width, height)
+        for name, width in widths.items()
+    }
+    axis = 0 if right else 1
+    links: dict[Edge, tuple[str, str]] = {}
+    ends: dict[Edge, tuple[tuple[float, float], tuple[float, float]]] = {}
+    for (upper, lower), chain in layout.chains.items():
+        points = [centre[place] for place in chain]
+        start, end = list(points[0]), list(points[-1])
+        start[axis] += boxes[upper][2 + axis] / 2
+        end[axis] -= boxes[lower][2 + axis] / 2 + 7  # room for the arrow head
+        path = _curve([(start[0], start[1]), *points[1:-1], (end[0], end[1])], right=right)
+        x, y = end
+        head = f"{x:.1f},{y - 4:.1f} {x + 7:.1f},{y:.1f} {x:.1f},{y + 4:.1f}" if right else (
+            f"{x - 4:.1f},{y:.1f} {x:.1f},{y + 7:.1f} {x + 4:.1f},{y:.1f}")  # fmt: skip
+        links[upper, lower] = path, head
+        ends[upper, lower] = (start[0], start[1]), points[1]
+    return Placed(boxes, links, ends, size, right)
+
+
+def _svg(found: Mapping[str, Node], place: Placed, title: str, notes: Mapping[Edge, str]) -> str:
+    width, height = place.size
+    label = escape(title or "graph", {'"': "&quot;"})
+    extent = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="synergy-drawing" role="img" aria-label="{label}" {extent}>',
+        f"<title>{escape(title or 'graph')}</title><style>{_STYLE}</style>",
+    ]
+    for (upper, lower), (path, head) in place.links.items():
+        parts.append(f'<path class="link" d="{path}"><title>{escape(upper)} to {escape(lower)}</title></path>')
+        parts.append(f'<polygon class="head" points="{head}"/>')
+    for name, node in found.items():
+        left, top, box_width, box_height = place.boxes[name]
+        x, y = left + box_width / 2, top + box_height / 2
+        tooltip = "\n".join(part for part in (node.tooltip or node.label, node.detail, node.state) if part)
+        parts.append(f'<g class="node {node.state}"><title>{escape(tooltip)}</title>')
+        corner = f'x="{left:.1f}" y="{top:.1f}"'
+        parts.append(f'<rect class="box" {corner} width="{box_width:.1f}" height="{box_height:.1f}" rx="7"/>')
+        line = y + 4.5 - (8 if node.detail else 0)
+        parts.append(f'<text class="label" x="{x:.1f}" y="{line:.1f}">{escape(_headline(node))}</text>')
+        if node.detail:
+            parts.append(f'<text class="detail" x="{x:.1f}" y="{line + 17:.1f}">{escape(node.detail)}</text>')
+        parts.append("</g>")
+    for edge, note in notes.items():
+        (x, y), (to_x, to_y) = place.ends[edge]
+        parts.append(f'<text class="note" x="{(x + to_x) / 2:.1f}" y="{(y + to_y) / 2 - 5:.1f}">{escape(note)}</text>')
+    return "\n".join([*parts, "</svg>"])
+
+
+def _curve(points: Sequence[tuple[float, float]], *, right: bool) -> str:
+    """Cubic curves through ``points`` that leave and arrive along the direction of the drawing."""
+    x, y = points[0]
+    path = [f"M{x:.1f},{y:.1f}"]
+    for to_x, to_y in points[1:]:
+        middle_x, middle_y = (x + to_x) / 2, (y + to_y) / 2
+        first, second = ((middle_x, y), (middle_x, to_y)) if right else ((x, middle_y), (to_x, middle_y))
+        path.append(f"C{first[0]:.1f},{first[1]:.1f} {second[0]:.1f},{second[1]:.1f} {to_x:.1f},{to_y:.1f}")
+        x, y = to_x, to_y
+    return " ".join(path)
+
+
+# -- text ------------------------------------------------------------------------------------------------------------
+
+_UP, _DOWN, _LEFT, _RIGHT = 1, 2, 4, 8
+_STROKES: Final = " ╵╷│╴┘┐┤╶└┌├─┴┬┼"
+
+
+def text(nodes: Sequence[Node], edges: Sequence[Edge]) -> str:
+    """The graph for a terminal, from top to bottom; each split or join is one horizontal line.
+
+    Raises
+    ------
+    ValueError
+        As :func:`svg`.
+    """
+    found = _checked(nodes)
+    lines = {name: [_headline(node), *([node.detail] if node.detail else [])] for name, node in found.items()}
+    arriving = {name: sum(1 for _, lower in set(edges) if lower == name) for name in found}
+    # room for lines that arrive side by side
+    breadths = {name: float(max(5, 2 * arriving[name] + 1, *map(len, each))) for name, each in lines.items()}
+    layout = layered(breadths, edges, 3)
+    column = _columns(layout, breadths)
+    rows: list[str] = []
+    links = [pair for chain in layout.chains.values() for pair in pairwise(chain)]
+    rank = {place: index for index, row in enumerate(layout.ranks) for place in row}
+    leaving = {upper for upper, _ in links}
+    for index, row in enumerate(layout.ranks):
+        tallest = max((len(lines[place]) for place in row if isinstance(place, str)), default=1)
+        for number in range(tallest):
+            canvas: dict[int, str] = {}
+            for place in row:
+                own = lines[place] if isinstance(place, str) else []
+                written = own[number] if number < len(own) else "│" if place in leaving else ""
+                start = column[place] - (len(written) - 1) // 2
+                canvas.update(enumerate(written, start=start))
+            rows.append(_row(canvas))
+        rows += _channel([pair for pair in links if rank[pair[0]] == index], column, breadths)
+    least = min((len(line) - len(line.lstrip()) for line in rows if line.strip()), default=0)
+    return "\n".join(line[least:].rstrip() for line in rows)
+
+
+def _columns(layout: Layout, breadths: Mapping[str, float]) -> dict[Place, int]:
+    """Whole columns for the middles, with a blank between neighbours; nearly straight edges become straight."""
+    column: dict[Place, int] = {}
+    for row in layout.ranks:
+        edge = -10_000
+        for place in row:
+            breadth = int(breadths[place]) if isinstance(place, str) else 1
+            middle = max(round(layout.at[place] + 1e-6), edge + 2 + (breadth - 1) // 2)
+            column[place] = middle
+            edge = middle + breadth // 2
+    shift = 4 - min(column.values(), default=0) + int(max(breadths.values(), default=0))
+    return {place: value + shift for place, value in column.items()}
+
+
+def _row(canvas: Mapping[int, str]) -> str:
+    return "".join(canvas.get(index, " ") for index in range(max(canvas, default=-1) + 1))
+
+
+def _channel(
+    links: Sequence[tuple[Place, Place]], column: Mapping[Place, int], breadths: Mapping[str, float]
+) -> list[str]:
+    """The lines between two ranks.
+
+    The links of a split (or, of what does not split, of a join) share one horizontal line. Where a line that leaves a
+    node from above and one that goes to a node below would meet in one column, the former comes first; where that leads
+    in a circle, lines arrive beside the middle of what is below. A line that crosses another one goes over it unbroken.
+    """
+    if not links:
+        return []
+    buses: dict[Place, list[tuple[Place, Place]]] = {}
+    for upper, lower in links:
+        splits = sum(1 for other, _ in links if other == upper) > 1
+        buses.setdefault(("from", upper) if splits else ("to", lower), []).append((upper, lower))
+    offset = _landings(buses, column)
+    for aside in (0, 2, -2, 1, -1):
+        lines: list[list[tuple[int, int]]] = []
+        for bus, pairs in buses.items():
+            lines.append([])
+            for upper, lower in pairs:
+                shift = offset[bus, lower] + aside
+                room = isinstance(lower, str) and 2 * abs(shift) < breadths[lower]
+                lines[-1].append((column[upper], column[lower] + (shift if room else offset[bus, lower])))
+        tracks, clean = _tracks(lines)
+        if clean:
+            break
+    height = max(tracks) + 1
+    canvas: dict[tuple[int, int], dict[int, int]] = {}
+    for number, (ends, track) in enumerate(zip(lines, tracks, strict=True)):
+
+        def stroke(row: int, at: int, bits: int, number: int = number) -> None:
+            marks = canvas.setdefault((row, at), {})
+            marks[number] = marks.get(number, 0) | bits
+
+        for top, bottom in ends:
+            for row in range(track):
+                stroke(row, top, _UP | _DOWN)
+            for row in range(track + 1, height):
+                stroke(row, bottom, _UP | _DOWN)
+            stroke(track, top, _UP)
+            stroke(track, bottom, _DOWN)
+            for at in range(min(top, bottom), max(top, bottom)):
+                stroke(track, at, _RIGHT)
+                stroke(track, at + 1, _LEFT)
+    rows: list[dict[int, str]] = [{} for _ in range(height)]
+    for (row, at), marks in canvas.items():
+        rows[row][at] = _mark(list(marks.values()))
+    return [_row(row) for row in rows]
+
+
+def _landings(
+    buses: Mapping[Place, Sequence[tuple[Place, Place]]], column: Mapping[Place, int]
+) -> dict[tuple[Place, Place], int]:
+    """How far beside its middle each line reaches what is below, so that lines which only meet there stay apart."""
+    arriving: dict[Place, list[tuple[float, Place]]] = {}
+    for bus, pairs in buses.items():
+        middle = sum(column[upper] + column[lower] for upper, lower in pairs) / (2 * len(pairs))
+        for lower in dict.fromkeys(lower for _, lower in pairs):
+            arriving.setdefault(lower, []).append((middle, bus))
+    offset: dict[tuple[Place, Place], int] = {}
+    for lower, found in arriving.items():
+        for number, (_, bus) in enumerate(sorted(found, key=lambda each: each[0])):
+            offset[bus, lower] = 2 * number - len(found) + 1
+    return offset
+
+
+def _mark(marks: list[int]) -> str:
+    if set(marks) == {_UP | _DOWN, _LEFT | _RIGHT}:
+        return "│"  # a crossing: no junction
+    bits = 0
+    for mark in marks:
+        bits |= mark
+    return _STROKES[bits]
+
+
+def _tracks(buses: Sequence[Sequence[tuple[int, int]]]) -> tuple[list[int], bool]:
+    """A row for each bus, so that no two that overlap share one, and whether no column is used by two at once."""
+    spans = [(min(min(pair) for pair in bus), max(max(pair) for pair in bus)) for bus in buses]
+    tops = [{top for top, _ in bus} for bus in buses]
+    bottoms = [{bottom for _, bottom in bus} for bus in buses]
+    tracks = [-1] * len(buses)
+    left = set(range(len(buses)))
+    row, clean = 0, True
+    while left:
+        free = [one for one in left if not any(tops[other] & bottoms[one] for other in left if other != one)]
+        clean = clean and bool(free)
+        placed: list[int] = []
+        for one in sorted(free or [min(left)], key=lambda bus: spans[bus]):
+            if all(spans[one][0] > spans[other][1] or spans[one][1] < spans[other][0] for other in placed):
+                tracks[one] = row
+                placed.append(one)
+        left -= set(placed)
+        row += 1
+    return tracks, clean

@@ -1,1 +1,0 @@
-"""Measurements and, later, the papers' experiments: everything that produces a number."""

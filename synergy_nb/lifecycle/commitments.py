@@ -1,0 +1,131 @@
+"""Set-up of an application at those who take part: what is confirmed there is committed and deployed.
+
+A component is committed when all its consumers have confirmed it, and then confirms what is upstream of it; a part on
+Spark first when its query runs, as its driver says. Who backs components up, or makes streams that the application
+shares, is told by :class:`Share`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from synergy_nb.control.peer import Message, Peer
+from synergy_nb.lifecycle.graph_changes import Changes
+from synergy_nb.lifecycle.impact import Impacts
+from synergy_nb.lifecycle.members import Member, maker_of
+from synergy_nb.lifecycle.messages import Confirm, Confirmed, Graph, Refused, Share
+from synergy_nb.plan import Plan
+from synergy_nb.plan.spark_parts import PART
+from synergy_nb.plan.stream_sharing import TAP
+
+__all__ = ["Commitments"]
+
+
+class Commitments:
+    """What a peer commits of applications that are set up.
+
+    Parameters
+    ----------
+    peer, changes, impacts
+        Parts of the peer that set-up works with.
+    joined
+        Gives the part of this peer in the application of (sender, graph, name of a message), which may be new; None if
+        the message is refused.
+    admit
+        As the origin of other applications, takes note of who shares them; gives a tap and the reason why that cannot
+        be, or empty texts.
+
+    Attributes
+    ----------
+    on_deploy : list of callables (plan, operator)
+        Told of each component that this peer is to execute.
+    """
+
+    def __init__(
+        self,
+        peer: Peer,
+        changes: Changes,
+        impacts: Impacts,
+        joined: Callable[[str, Graph, str], Member | None],
+        admit: Callable[[Graph], tuple[str, str]],
+    ) -> None:
+        self.peer = peer
+        self.changes = changes
+        self.deploying = changes.deploying
+        self.components = changes.components
+        self.ledger = changes.ledger
+        self.impacts = impacts
+        self.joined = joined
+        self.admit = admit
+        self.on_deploy: list[Callable[[Plan, str], None]] = []
+        self.handlers: dict[type[Message], Callable[[str, Any], None]] = {Confirm: self._confirm, Share: self._share}
+
+    def _share(self, sender: str, message: Share) -> None:
+        graph, address = message.graph, self.peer.address
+        tap, refusal = self.admit(graph) if address in graph.lenders else ("", "")
+        if not refusal and address in graph.addresses:
+            member = self.joined(sender, graph, "Share")
+            if member is None:
+                return
+            tap, refusal = self.deploying.lend(member)
+            refusal = refusal or self.changes.back_up(member)
+        if refusal:
+            self.peer.send(graph.origin, Refused(graph.application, graph.attempt, tap, refusal))
+            return
+        self.peer.send(graph.origin, Confirmed(graph.application, graph.attempt, self.peer.address))
+
+    def _confirm(self, sender: str, message: Confirm) -> None:
+        operator = message.operator
+        member = self.joined(sender, message.graph, "Confirm")
+        if member is None:
+            return
+        if operator not in member.operators or operator in member.deployed:
+            return  # a duplicate
+        consumers = member.confirmed.setdefault(operator, set())
+        if message.consumer:
+            consumers.add(message.consumer)
+        if not consumers.issuperset(member.plan.downstream(operator)):
+            return
+        self._deploy(member, operator)
+
+    def _deploy(self, member: Member, operator: str) -> None:
+        graph, plan, peer = member.graph, member.plan, self.peer
+        links = {(graph.roles.peers[up], up): plan.bandwidth(up) for up in plan.upstream(operator)}
+        remote = {link: bandwidth for link, bandwidth in links.items() if link[0] != peer.address}
+        asked = plan.operators[operator]
+        tapped = maker_of(graph, plan, operator) if asked.kind == TAP else None
+        if asked.kind == TAP and (tapped is None or tapped[:2] not in self.components):
+            refusal = "the stream has ended"
+        else:
+            refusal = self.impacts.harm(member, operator)
+            refusal = refusal or self.ledger.commit(graph.application, operator, plan.load(operator), remote)
+        if refusal:
+            reason = f"{operator} at {peer.address}: {refusal}"
+            peer.send(graph.origin, Refused(graph.application, graph.attempt, operator, reason))
+            return
+        member.deployed.add(operator)
+        self.components.add(graph, plan, operator)
+        for listener in self.on_deploy:
+            listener(plan, operator)
+        if member.deployed == member.operators:
+            self.ledger.expire(graph.application)  # what was reserved here for graphs that were not chosen
+        self.deploying.tell(graph.application)
+        if asked.kind == PART:
+            member.preparing.add(operator)
+        else:
+            self._confirm_upstream(member, operator)
+
+    def ready(self, member: Member, operator: str) -> None:
+        """A part on Spark at this peer takes tuples: what is upstream of it may be confirmed."""
+        if operator in member.preparing:
+            member.preparing.discard(operator)
+            self._confirm_upstream(member, operator)
+
+    def _confirm_upstream(self, member: Member, operator: str) -> None:
+        graph = member.graph
+        upstream = member.plan.upstream(operator)
+        for name in upstream:
+            self.peer.send(graph.roles.peers[name], Confirm(graph, name, operator))
+        if not upstream:
+            self.peer.send(graph.origin, Confirmed(graph.application, graph.attempt, operator))

@@ -1,0 +1,395 @@
+"""QoS impact projection: what a new application does to those that run, and they to it (section 2.3.4).
+
+A peer that processes a probe projects, for every application with a component there and for the one that asks, how much
+longer its tuples will take, δ, and whether it stays within its limit, t̂ + δ <= q_t (equations 2.9 and 2.11). The
+processing time of its local components is stretched, or waiting is added, as a projector says
+(:mod:`synergy_nb.models.projectors`); δ is that of the path that gets longer by most (equation 2.8), so it is never
+less than that of the application, whichever of its paths was the longest before. Communication is not projected
+(footnote 4).
+
+Of applications that run, t̂ is measured at their sinks and has all waiting in it. Of the one that asks, t̂ is the sum of
+processing and transmission times that its probe has met so far; processing times are profiled and free of waiting, so
+its δ is all of the waiting that is to come here, rather than the difference to the load before.
+
+Where streams have signatures, all of this is done for each segment of the window: not of one length w, as in the
+dissertation, but from each change of a stream to the next. Where segments are equal that is the same; where they are
+not, pieces of length w average the end of a burst with what follows.
+
+Examples
+--------
+A peer of load 0.5 runs an application for which it executes 20 ms of work a tuple. With a load of 0.25 more, its tuples
+take 80 ms there rather than 40:
+
+>>> running = Application("a", [Local("filter", 0.02, 0.5)], time=0.1, limit=0.13)
+>>> asking = Application("b", [Local("sort", 0.01, Profiled(0.25, 0.1, 0.0))], time=0.05, limit=1.0)
+>>> [(each.application, each.after, each.acceptable) for each in impacts([running], asking)]
+[('a', 0.14, False), ('b', 0.08, True)]
+>>> impacts([running], asking, ProjectionConfig(load="mean"))[0].after
+0.11
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from synergy_nb.models.projectors import PROJECTORS, Stay, Traffic, stay
+from synergy_nb.models.signatures import Profiled, Segment, aggregate
+
+__all__ = ["Application", "Impact", "Local", "Profiled", "ProjectionConfig", "impacts", "refused"]
+
+LOADS: Final = ("maximum", "mean", "minimum")
+SEGMENTS: Final = ("every", "mean", "minimum", "maximum")
+WITHIN: Final = 1.0 + 1e-9  # limits that a projected time may come to: sums are rounded
+
+ALONE: Final = Stay(1.0, 0.0)  # what meets a tuple where nothing else is executed
+
+Array = npt.NDArray[np.float64]
+
+
+class ProjectionConfig(msgspec.Struct, frozen=True):
+    """How impact is projected.
+
+    Parameters
+    ----------
+    projector
+        ``mm1`` (the dissertation's), ``mg1``, ``gg1`` or ``transient``, see :mod:`synergy_nb.models.projectors`.
+    load
+        Load that the components asked for are taken to bring: their ``maximum`` (which errs on the safe side), ``mean``
+        or ``minimum`` profiled one.
+    segments
+        Whose projected times have to be acceptable: those in ``every`` segment of the window, or their ``mean``,
+        ``minimum`` or ``maximum``.
+    window
+        Length W of signatures, seconds.
+    confidence
+        0: mean execution times are projected. Otherwise the probability with which their mean over ``interval``
+        seconds, or over a segment if that is shorter, is to be no longer than projected.
+    interval
+        Seconds over which execution times are averaged before they are compared with a limit: from one feedback to the
+        next.
+    worsening
+        Share of its own execution time by which an application that misses its limit already may be slowed down
+        further. It has no limit left to keep, so another plan is refused only for the delay that it would add. 0: a
+        plan that adds any delay is refused.
+
+    Raises
+    ------
+    ValueError
+        Naming the field, the value and what was expected.
+    """
+
+    projector: str = "mm1"
+    load: str = "maximum"
+    segments: str = "every"
+    window: float = 10.0
+    confidence: float = 0.0
+    interval: float = 1.0
+    worsening: float = 0.05
+
+    def __post_init__(self) -> None:
+        for field, known in (("projector", PROJECTORS), ("load", LOADS), ("segments", SEGMENTS)):
+            if getattr(self, field) not in known:
+                raise ValueError(f"{field}: {getattr(self, field)!r}; expected {' or '.join(known)}")
+        for field in ("window", "interval"):
+            if not 0.0 < getattr(self, field) < math.inf:
+                raise ValueError(f"{field}: {getattr(self, field)}; expected a positive number of seconds")
+        if not 0.0 <= self.worsening < math.inf:
+            raise ValueError(f"worsening: {self.worsening}; expected a share of at least 0")
+        if not (self.confidence == 0.0 or 0.5 <= self.confidence < 1.0):
+            raise ValueError(f"confidence: {self.confidence}; expected 0, or a probability from 0.5 to below 1")
+
+
+_More: TypeAlias = tuple[float, float]  # seconds more: for each second of processing, and for each component
+Load: TypeAlias = float | Profiled | tuple[Segment, ...]
+"""A load that is known, profiled, or a signature."""
+
+
+class Local(NamedTuple):
+    """A component at this peer.
+
+    Parameters
+    ----------
+    operator
+        Id of its operator in the application.
+    tau
+        Processing time τ of a tuple at this peer, seconds; its capacity is counted in.
+    load
+        Share of the peer's capacity. A component that several applications use is listed with each whose delay depends
+        on it, but its load with one of them only.
+    scv, scv_arrivals
+        c_s² of processing times and c_a² of the times between arrivals, for projectors that look at them.
+    """
+
+    operator: str
+    tau: float
+    load: Load = 0.0
+    scv: float = 1.0
+    scv_arrivals: float = 1.0
+
+
+class Application:
+    """An application with components at this peer; made once, when these are.
+
+    Parameters
+    ----------
+    name
+        Which.
+    components
+        Those at this peer that tuples wait for.
+    upstream
+        Operator to the operators that it reads, for the whole plan or for what matters here; by default every component
+        is a path of its own.
+    time
+        Its end-to-end execution time t̂ in seconds: as measured, or of the application that asks as its probe has found
+        so far, these components' processing times included.
+    limit
+        q_t in seconds; None if it has none.
+
+    Attributes
+    ----------
+    time : float
+        May be set as feedback comes in.
+
+    Raises
+    ------
+    ValueError
+        For values that make no sense, naming the component.
+    """
+
+    __slots__ = ("_traffic", "components", "limit", "most", "name", "path", "signed", "time")
+
+    def __init__(
+        self,
+        name: str,
+        components: Iterable[Local],
+        upstream: Mapping[str, Sequence[str]] | None = None,
+        *,
+        time: float,
+        limit: float | None = None,
+    ) -> None:
+        self.name = name
+        self.components = tuple(components)
+        self.time = time
+        self.limit = limit
+        self.signed = False
+        self._traffic: dict[str, Traffic] = {}
+        for each in self.components:
+            load = each.load
+            if isinstance(load, tuple) and not isinstance(load, Profiled):
+                self.signed = True
+                most = max((segment.load for segment in load), default=math.nan)
+            else:
+                most = load.maximum if isinstance(load, Profiled) else load
+            if not (0.0 <= most < math.inf and 0.0 <= each.tau < math.inf and (each.tau or not most)):
+                what = f"application {name!r}, {each.operator!r}: tau {each.tau} s, load {load}"
+                raise ValueError(f"{what}; expected numbers from 0, and a processing time where there is load")
+        taus = {each.operator: each.tau for each in self.components}
+        self.path = _longest(taus, upstream or {})  # seconds of processing, on the longest path of components here
+        self.most = _longest(dict.fromkeys(taus, 1.0), upstream or {})  # components here on one path
+
+    def traffic(self, policy: str) -> Traffic:
+        """What it has the peer do, signatures and profiles counted by a policy: maximum, mean or minimum."""
+        known = self._traffic.get(policy)
+        if known is None:
+            parts = (Traffic.of(_count(c.load, policy), c.tau, c.scv, c.scv_arrivals) for c in self.components)
+            known = self._traffic[policy] = Traffic.together(parts)
+        return known
+
+
+def _count(load: Load, policy: str) -> float:
+    if isinstance(load, tuple):
+        profiled = load if isinstance(load, Profiled) else Profiled.of(load)
+        return profiled.maximum if policy == "maximum" else profiled.mean if policy == "mean" else profiled.minimum
+    return load
+
+
+def _longest(weights: Mapping[str, float], upstream: Mapping[str, Sequence[str]]) -> float:
+    """Greatest sum of weights on a path of a directed acyclic graph."""
+    if len(weights) < 2:
+        return max(weights.values(), default=0.0)
+    reached: dict[str, float] = {}
+    for sink in (*weights, *upstream):
+        waiting = [sink]
+        while waiting:
+            operator = waiting[-1]
+            before = upstream.get(operator, ())
+            missing = [each for each in before if each not in reached]
+            if missing and operator not in reached:
+                if len(waiting) > len(upstream) + len(weights):
+                    raise ValueError(f"upstream: {operator!r} is upstream of itself; expected an acyclic graph")
+                waiting.append(missing[0])
+                continue
+            waiting.pop()
+            reached[operator] = weights.get(operator, 0.0) + max((reached[each] for each in before), default=0.0)
+    return max(reached.values())
+
+
+class Impact(NamedTuple):
+    """Projected impact on one application.
+
+    Parameters
+    ----------
+    application
+        Which.
+    before, after
+        Its end-to-end execution time t̂ in seconds as it is, and t̂ + δ.
+    limit
+        q_t in seconds, or None.
+    acceptable
+        True if ``after`` is within the limit. For an application that misses its limit already: true if ``after``
+        exceeds ``before`` by no more than the share ``worsening`` of :class:`ProjectionConfig`.
+    segment
+        Which segment of the window is the worst; 0 for regular traffic.
+    worst
+        t̂ + δ there, seconds; ``after`` itself if every segment counts.
+    """
+
+    application: str
+    before: float
+    after: float
+    limit: float | None
+    acceptable: bool
+    segment: int
+    worst: float
+
+    def __str__(self) -> str:
+        limit = "no limit" if self.limit is None else f"limit {self.limit:.4g} s"
+        projected = f"{self.after:.4g} s projected" if self.after < math.inf else "no capacity left with it"
+        return f"{self.application}: {self.before:.4g} s now, {projected}, {limit}"
+
+
+def impacts(
+    running: Sequence[Application],
+    asking: Application,
+    config: ProjectionConfig | None = None,
+    background: float = 0.0,
+) -> list[Impact]:
+    """Project the impact of executing an application's components here.
+
+    Parameters
+    ----------
+    running
+        Applications with components at this peer.
+    asking
+        The one that asks, with the components that it would have here.
+    config
+        Projector and parameters of the projection.
+    background
+        Load of the peer that is none of these applications', as a share of its capacity; its tuples are taken to be
+        like theirs.
+
+    Returns
+    -------
+    list of Impact
+        Of each application that runs, in their order, and last of the one that asks. Where the peer would be overloaded
+        all are infinite.
+    """
+    config = config or ProjectionConfig()
+    new = asking.traffic(config.load)
+    lengths: Array | None = None
+    if True in [each.signed for each in running]:  # at half the time of a generator; this is once a probe
+        lengths, before = _through_window(running, config)
+    else:
+        before = Traffic.together([each.traffic(config.load) for each in running])
+    if background:
+        before, new = _with_background(before, new, background)
+    was = stay(config.projector, before, lengths)
+    spans = config.interval if lengths is None else lengths
+    will = stay(config.projector, before.plus(new), spans, config.confidence, config.interval)
+    if lengths is None:
+        found = _judged(running, _more(will, was), config.worsening)
+        return found + _judged((asking,), _more(will, ALONE), None)
+    segment = int(np.argmax(np.broadcast_to(np.add(will.stretch, will.waiting), lengths.shape)))
+    projected = []
+    worsening = config.worsening
+    for applications, than, allowed in ((running, was, worsening), ((asking,), ALONE, None)):
+        found = _judged(applications, _more(will, than, lengths, config.segments), allowed)
+        worst = found if config.segments == "every" else _judged(applications, _more(will, than, lengths), allowed)
+        projected += [
+            each._replace(segment=segment, worst=there.after) for each, there in zip(found, worst, strict=True)
+        ]
+    return projected
+
+
+def refused(projected: Iterable[Impact]) -> Impact | None:
+    """The application that would miss its limit by most, or None if the impact on all is acceptable."""
+    over = [each for each in projected if not each.acceptable]
+    return max(over, key=lambda each: each.after - (each.limit or 0.0), default=None)
+
+
+def _judged(applications: Sequence[Application], more: _More, worsening: float | None) -> list[Impact]:
+    """Impacts on applications; ``worsening`` is the share that late applications may bear, None if none runs."""
+    stretch, waiting = more
+    found = []
+    for each in applications:
+        before, limit = each.time, each.limit
+        after = before + each.path * stretch + each.most * waiting if each.most else before
+        acceptable = limit is None or after <= limit * WITHIN
+        if not acceptable and worsening is not None and before > (limit or 0.0) * WITHIN:
+            acceptable = after <= before * (1.0 + worsening) * WITHIN
+        # as Impact(...), at half the time: there is one for each application at every probe
+        found.append(tuple.__new__(Impact, (each.name, before, after, limit, acceptable, 0, after)))
+    return found
+
+
+def _more(will: Stay, was: Stay, lengths: Array | None = None, policy: str = "every") -> _More:
+    """How much longer tuples stay, by a policy over segments."""
+    stretch = _longer(will.stretch, was.stretch, lengths, policy)
+    if stretch == math.inf:
+        return 0.0, math.inf  # what takes no time itself has to wait for ever all the same
+    return stretch, _longer(will.waiting, was.waiting, lengths, policy)
+
+
+def _longer(after: float | Array, before: float | Array, lengths: Array | None, policy: str) -> float:
+    if lengths is None or not (isinstance(after, np.ndarray) or isinstance(before, np.ndarray)):
+        return float(after - before) if after < math.inf else math.inf
+    later, earlier = np.broadcast_to(after, lengths.shape), np.broadcast_to(before, lengths.shape)
+    if policy == "every":
+        return float((later - earlier).max()) if np.isfinite(later).all() else math.inf
+    most = _over_segments(later, lengths, policy)
+    return most - _over_segments(earlier, lengths, policy) if most < math.inf else math.inf
+
+
+def _over_segments(values: Array, lengths: Array, policy: str) -> float:
+    if policy == "mean":
+        return float(np.dot(values, lengths) / lengths.sum())
+    return float(values.max() if policy == "maximum" else values.min())
+
+
+def _through_window(running: Sequence[Application], config: ProjectionConfig) -> tuple[Array, Traffic]:
+    """Seconds of the segments that signatures have together, and what the peer does in each."""
+    steady: list[Traffic] = []
+    bursty: list[Local] = []
+    signatures: list[tuple[Segment, ...]] = []
+    for application in running:
+        if not application.signed:
+            steady.append(application.traffic(config.load))
+            continue
+        for each in application.components:
+            if isinstance(each.load, tuple) and not isinstance(each.load, Profiled):
+                bursty.append(each)
+                signatures.append(each.load)
+            else:
+                steady.append(Traffic.of(_count(each.load, config.load), each.tau, each.scv, each.scv_arrivals))
+    start = max(segments[-1].end for segments in signatures) - config.window
+    pieces = aggregate(signatures, start, config.window, "every")
+    parts = [
+        Traffic.of(loads, each.tau, each.scv, each.scv_arrivals)
+        for each, loads in zip(bursty, pieces.loads, strict=True)
+    ]
+    return pieces.lengths, Traffic.together([*steady, *parts])
+
+
+def _with_background(before: Traffic, new: Traffic, load: float) -> tuple[Traffic, Traffic]:
+    """Add load of which no more is known: tuples like those of the applications that run, or of the one that asks."""
+    like = before if np.all(before.load) else new
+    if not np.all(like.load):
+        return before._replace(load=before.load + load), new
+    share = load / like.load
+    return before.plus(Traffic(load, like.residual * share, like.varied * share)), new

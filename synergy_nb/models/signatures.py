@@ -1,0 +1,275 @@
+"""Stream signatures Ω: how the load of a stream goes up and down (dissertation, section 2.3.4, figure 2.9).
+
+A signature is the recent past of a stream, a sliding window of W seconds, as segments of approximately constant mean
+arrival rate, each with the load that its tuples have brought. :class:`Signature` finds the segments on line, by the
+tests of :mod:`synergy_nb.models.change_points`; :func:`aggregate` lays the signatures of several streams over each
+other.
+
+A segment that is too short for its few tuples to tell their rate is not found, whatever the test. Such bursts are in
+``scv``, which Kingman's formula takes; and a queue cannot follow them either, as it takes the more tuples to fill or
+empty the more it is loaded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from typing import Final, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from synergy_nb.models.change_points import Mark, RateChanges
+
+__all__ = ["Pieces", "Profiled", "Segment", "Signature", "aggregate", "constant"]
+
+SEGMENTS: Final = 1024  # of the past, at most
+PIECES: Final = 512
+SHORTEST: Final = 1e-9  # of a window: changes of two streams that are closer are one
+
+Array = npt.NDArray[np.float64]
+
+
+class Segment(NamedTuple):
+    """A stretch of approximately constant mean arrival rate, z of section 2.3.4.
+
+    Parameters
+    ----------
+    start, length
+        Seconds.
+    load
+        Mean work that came, in seconds a second: the share of the peer's capacity that it takes.
+    rate
+        Mean tuples/s; not a number if it is not known.
+    """
+
+    start: float
+    length: float
+    load: float
+    rate: float = math.nan
+
+    @property
+    def end(self) -> float:
+        """Seconds."""
+        return self.start + self.length
+
+
+class Signature:
+    """The signature of one stream, kept up to date by what arrives.
+
+    Parameters
+    ----------
+    window
+        Length W of the sliding window, seconds.
+    start
+        When the stream begins.
+    false_alarm
+        Mean tuples, at least, between false alarms on a stream of constant rate; a segment more for each.
+
+    Raises
+    ------
+    ValueError
+        For parameters that make no sense, and for observations that go back in time.
+
+    Examples
+    --------
+    Ten seconds at 20 tuples/s, then ten seconds at 100, of 2 ms work each:
+
+    >>> signature = Signature(window=20.0)
+    >>> for number in range(1, 1201):
+    ...     signature.observe(number / 20 if number <= 200 else 10 + (number - 200) / 100, 1, 0.002)
+    >>> [(round(each.start, 1), round(each.length, 1), round(each.load, 2)) for each in signature.segments()]
+    [(0.0, 10.0, 0.04), (10.0, 10.0, 0.2)]
+    """
+
+    __slots__ = ("_closed", "_rate", "window")
+
+    def __init__(self, window: float = 10.0, *, start: float = 0.0, false_alarm: float = 300.0) -> None:
+        if not 0.0 < window < math.inf:
+            raise ValueError(f"window: {window}; expected a positive number of seconds")
+        self.window = window
+        self._rate = RateChanges(window, start=start, false_alarm=false_alarm)
+        self._closed: deque[Segment] = deque(maxlen=SEGMENTS)
+
+    def observe(self, time: float, count: int = 1, work: float = 0.0) -> None:
+        """Say that ``count`` tuples have arrived since the last observation, up to ``time``, with their work.
+
+        None may have arrived: that too tells about the rate. Tuples that come together are observed together.
+
+        Parameters
+        ----------
+        time
+            Seconds; not before the last one.
+        count
+            Tuples.
+        work
+            Seconds of the peer's time that these tuples take in all: the measurement of section 2.3.4.
+        """
+        rate = self._rate
+        before = rate.start
+        rate.observe(time, count, work)
+        if rate.start is not before:
+            self._closed.append(_between(before, rate.start))
+
+    @property
+    def changes(self) -> int:
+        """Changes found so far."""
+        return self._rate.changes
+
+    @property
+    def since(self) -> float:
+        """When the rate changed last: the start of the segment that is going on, seconds."""
+        return self._rate.start[0]
+
+    @property
+    def scv(self) -> float:
+        """c_a² within segments, as :attr:`~.change_points.RateChanges.scv` measures it; 1 for Poisson."""
+        return self._rate.scv
+
+    def segments(self, now: float | None = None) -> tuple[Segment, ...]:
+        """Segments of the window up to ``now``, by default the last observation; earliest first.
+
+        The first may have begun before the window, the last is still going on.
+        """
+        rate = self._rate
+        if now is not None and now > rate.now[0]:
+            self.observe(now, 0)
+        while self._closed and self._closed[0].end <= rate.now[0] - self.window:
+            self._closed.popleft()
+        if rate.now[0] <= rate.start[0]:
+            return tuple(self._closed)
+        return (*self._closed, _between(rate.start, rate.now))
+
+
+def _between(start: Mark, end: Mark) -> Segment:
+    seconds = end[0] - start[0]
+    return Segment(start[0], seconds, (end[2] - start[2]) / seconds, (end[1] - start[1]) / seconds)
+
+
+def constant(load: float, *, start: float = 0.0, window: float = 10.0, rate: float = math.nan) -> tuple[Segment, ...]:
+    """Signature of a stream of which nothing but its profiled load is known.
+
+    >>> constant(0.25)
+    (Segment(start=0.0, length=10.0, load=0.25, rate=nan),)
+    """
+    if not 0.0 <= load < math.inf:
+        raise ValueError(f"load: {load}; expected a share of the capacity from 0")
+    return (Segment(start, window, load, rate),)
+
+
+class Profiled(NamedTuple):
+    """Profiled load of a component, as shares of a peer's capacity."""
+
+    maximum: float
+    mean: float
+    minimum: float
+
+    @classmethod
+    def of(cls, segments: Sequence[Segment], spared: float = 0.05) -> Profiled:
+        """That of a signature.
+
+        A segment of few tuples seems to have a higher or a lower rate than it has, the more so where a false alarm has
+        made it. So the maximum is what at most a share ``spared`` of the work exceeds, the minimum what load is below
+        for at most that share of the time.
+
+        >>> Profiled.of([Segment(0.0, 1.0, 0.4), Segment(1.0, 3.0, 0.2)])
+        Profiled(maximum=0.4, mean=0.25, minimum=0.2)
+        >>> Profiled.of([Segment(0.0, 5.0, 0.4), Segment(5.0, 0.01, 0.9), Segment(5.01, 5.0, 0.4)]).maximum
+        0.4
+        """
+        rising = sorted(segments, key=lambda each: each.load)
+        seconds = sum(each.length for each in rising)
+        work = sum(each.length * each.load for each in rising)
+        above = below = 0.0
+        for most in reversed(rising):
+            above += most.length * most.load
+            if above > spared * work:
+                break
+        for least in rising:
+            below += least.length
+            if below > spared * seconds:
+                break
+        return cls(most.load, min(max(work / seconds, least.load), most.load), least.load)
+
+
+class Pieces(NamedTuple):
+    """A window cut into pieces, and the loads of several streams in each.
+
+    Parameters
+    ----------
+    start
+        Seconds, of the first.
+    lengths
+        Seconds, shape (pieces,).
+    loads
+        Shares of the peer's capacity, shape (streams, pieces).
+    """
+
+    start: float
+    lengths: Array
+    loads: Array
+
+    @property
+    def total(self) -> Array:
+        """Load of all streams together, shape (pieces,): figure 2.9 c."""
+        return np.asarray(self.loads.sum(axis=0), dtype=np.float64)
+
+
+def aggregate(
+    signatures: Sequence[Sequence[Segment]],
+    start: float,
+    window: float,
+    cut: Literal["shortest", "every"] = "shortest",
+) -> Pieces:
+    """Lay signatures over each other (figure 2.9).
+
+    Parameters
+    ----------
+    signatures
+        Of each stream its segments, earliest first; at least one. Time that they do not cover is given their mean load.
+    start, window
+        Of the window, seconds.
+    cut
+        ``shortest``: into ceil(W / w) pieces of the length w of the shortest complete segment, as the dissertation has
+        it; a piece in which a stream changes its rate gets the mean. ``every``: wherever a stream changes its rate, so
+        that no burst is averaged with what is beside it.
+
+    Returns
+    -------
+    Pieces
+        512 at most: if there were more, w is lengthened to W / 512.
+
+    Examples
+    --------
+    >>> one = [Segment(0, 4, 0.2), Segment(4, 4, 0.6)]
+    >>> two = [Segment(0, 2, 0.1), Segment(2, 4, 0.3), Segment(6, 2, 0.1)]
+    >>> aggregate([one, two], 0.0, 8.0).total.round(3).tolist()
+    [0.3, 0.5, 0.9, 0.7]
+    >>> aggregate([one, [Segment(0, 3, 0.1), Segment(3, 5, 0.3)]], 0.0, 8.0, "every").lengths.tolist()
+    [3.0, 1.0, 4.0]
+    """
+    if not 0.0 < window < math.inf or not signatures or not all(signatures):
+        found = f"window, signatures: {window}, {[len(each) for each in signatures]} segments"
+        raise ValueError(f"{found}; expected a positive number of seconds, and segments")
+    end = start + window
+    edges: Array
+    if cut == "every":
+        inner = np.array(sorted({each.end for segments in signatures for each in segments} | {start}))
+        inner = inner[(inner >= start) & (inner < end - SHORTEST * window)]
+        edges = np.append(inner[np.diff(inner, prepend=-math.inf) > SHORTEST * window], end)
+    if cut != "every" or len(edges) > PIECES + 1:
+        whole = [each.length for segments in signatures for each in segments if start < each.end < end]
+        shortest = max(min(whole, default=window), window / PIECES)
+        count = max(math.ceil(window / shortest - 1e-9), 1)
+        edges = np.append(start + shortest * np.arange(count), end)
+    lengths = np.diff(edges)
+    loads = np.empty((len(signatures), len(lengths)))
+    for row, segments in zip(loads, signatures, strict=True):
+        seconds = np.array([each.length for each in segments])
+        work = np.concatenate([[0.0], np.cumsum([each.length * each.load for each in segments])])
+        times = np.append([each.start for each in segments], segments[-1].end)
+        covered = np.clip(edges, times[0], times[-1])
+        mean = work[-1] / seconds.sum()
+        row[:] = (np.diff(np.interp(covered, times, work)) + mean * (lengths - np.diff(covered))) / lengths
+    return Pieces(start, lengths, np.maximum(loads, 0.0))

@@ -1,0 +1,185 @@
+"""Directory entries as soft state: versions, leases, and what a dead host takes with it.
+
+Theory of operation
+-------------------
+An entry belongs to its host, which alone changes it: each change has a higher version, so copies that travel different
+ways agree on the newest whatever the order in which they arrive. An entry that was taken back stays as a mark
+(``removed``) for the rest of its lease, so that an older copy does not bring it to life again.
+
+Clocks of peers are not compared. A copy carries the seconds that it has left, and a holder counts from when it came in.
+Holders count nine tenths of a lease, so that time spent in transit does not carry an entry beyond the lease that its
+host asked for; hosts renew at a third.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+__all__ = ["Entry", "EntryCopy", "Kind", "Store"]
+
+Kind: TypeAlias = Literal["component", "stream"]
+HELD_FRACTION: Final = 0.9
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """That ``host`` has a component of an operator, or a stream.
+
+    Parameters
+    ----------
+    name
+        The operator's or the stream's name; its key is :func:`~synergy_nb.control.peer.key_of` of it.
+    host
+        Address of the peer that has it.
+    kind
+        ``component`` or ``stream``.
+    attributes
+        What the host says about it (load, rate, ...).
+    lease
+        Seconds that the entry outlives its host.
+    """
+
+    name: str
+    host: str
+    kind: Kind
+    attributes: dict[str, str | float | int]
+    lease: float
+
+
+class EntryCopy(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """An entry between two peers: its version, the seconds it has left, and whether it was taken back."""
+
+    entry: Entry
+    version: int
+    remaining: float
+    removed: bool = False
+
+
+class _Held:
+    __slots__ = ("entry", "expires", "removed", "version")
+
+    def __init__(self, copy: EntryCopy, expires: float) -> None:
+        self.entry = copy.entry
+        self.version = copy.version
+        self.removed = copy.removed
+        self.expires = expires
+
+
+class Store:
+    """The entries that one peer holds, its own keys' and copies of its neighbours'.
+
+    Parameters
+    ----------
+    capacity
+        Entries held at most; new ones beyond it are refused.
+
+    Examples
+    --------
+    >>> store = Store()
+    >>> entry = Entry("filter", "b", "component", {}, 30.0)
+    >>> store.put(EntryCopy(entry, 1, 27.0), now=0.0)
+    True
+    >>> [found.host for found in store.get("filter", now=26.0)], store.get("filter", now=27.0)
+    (['b'], ())
+    """
+
+    __slots__ = ("_by_host", "_by_name", "_count", "capacity")
+
+    def __init__(self, capacity: int = 200_000) -> None:
+        self.capacity = capacity
+        self._by_name: dict[str, dict[tuple[str, str], _Held]] = {}  # name: {(host, kind): entry}
+        self._by_host: dict[str, set[tuple[str, str]]] = {}  # host: {(name, kind)}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def names(self) -> tuple[str, ...]:
+        """All names with an entry or the mark of one."""
+        return tuple(self._by_name)
+
+    def put(self, copy: EntryCopy, now: float) -> bool:
+        """Take in a copy; whether it is newer than what was held. An equal version only renews the lease."""
+        entry = copy.entry
+        held = self._by_name.get(entry.name, {}).get((entry.host, entry.kind))
+        expires = now + min(copy.remaining, HELD_FRACTION * entry.lease)
+        if held is None:
+            if self._count >= self.capacity or expires <= now:
+                return False
+            self._by_name.setdefault(entry.name, {})[entry.host, entry.kind] = _Held(copy, expires)
+            self._by_host.setdefault(entry.host, set()).add((entry.name, entry.kind))
+            self._count += 1
+            return True
+        if copy.version < held.version:
+            return False
+        news = copy.version > held.version
+        if news:
+            held.entry, held.version, held.removed, held.expires = entry, copy.version, copy.removed, expires
+        else:
+            held.expires = max(held.expires, expires)
+        return news
+
+    def renew(self, name: str, kind: str, host: str, version: int, now: float, remaining: float | None = None) -> bool:
+        """Extend a lease (to its whole length unless ``remaining`` seconds are given) if this version is held."""
+        held = self._by_name.get(name, {}).get((host, kind))
+        if held is None or held.version != version or held.removed or held.expires <= now:
+            return False
+        whole = HELD_FRACTION * held.entry.lease
+        held.expires = max(held.expires, now + (whole if remaining is None else min(remaining, whole)))
+        return True
+
+    def version(self, name: str, kind: str, host: str) -> int:
+        """The version held, -1 for none."""
+        held = self._by_name.get(name, {}).get((host, kind))
+        return -1 if held is None else held.version
+
+    def get(self, name: str, now: float) -> tuple[Entry, ...]:
+        """The live entries of a name, by host."""
+        held = self._by_name.get(name)
+        if not held:
+            return ()
+        return tuple(held[key].entry for key in sorted(held) if held[key].expires > now and not held[key].removed)
+
+    def copies(self, name: str, now: float) -> Iterator[EntryCopy]:
+        """All that is held of a name, marks of removal included, as it goes to another peer."""
+        for held in self._by_name.get(name, {}).values():
+            if held.expires > now:
+                yield EntryCopy(held.entry, held.version, held.expires - now, held.removed)
+
+    def copy(self, name: str, kind: str, host: str, now: float) -> EntryCopy | None:
+        """One of them."""
+        held = self._by_name.get(name, {}).get((host, kind))
+        if held is None or held.expires <= now:
+            return None
+        return EntryCopy(held.entry, held.version, held.expires - now, held.removed)
+
+    def drop_host(self, host: str) -> int:
+        """Forget all that a host had; how many entries that were."""
+        keys = self._by_host.pop(host, set())
+        for name, kind in keys:
+            self._drop(name, host, kind)
+        return len(keys)
+
+    def expire(self, now: float) -> None:
+        """Forget what has outlived its lease."""
+        gone = [
+            (name, host, kind)
+            for name, held in self._by_name.items()
+            for (host, kind), item in held.items()
+            if item.expires <= now
+        ]
+        for name, host, kind in gone:
+            self._drop(name, host, kind)
+            keys = self._by_host[host]
+            keys.discard((name, kind))
+            if not keys:
+                del self._by_host[host]
+
+    def _drop(self, name: str, host: str, kind: str) -> None:
+        held = self._by_name[name]
+        del held[host, kind]
+        self._count -= 1
+        if not held:
+            del self._by_name[name]

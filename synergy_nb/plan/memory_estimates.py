@@ -1,0 +1,102 @@
+"""The memory that operators will need by the stated rates, so that a plan which cannot fit is refused beforehand.
+
+Only what the plan says counts: rates of sources whose event times run by the clock, or by a stated speed, and stated
+selectivities. Where either is left open, nothing is refused; peers watch what operators hold.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from synergy_nb.plan.catalogue import KINDS
+from synergy_nb.plan.query_plan import Plan
+from synergy_nb.plan.validation import Operator, PlanError, Problem
+
+__all__ = ["check_memory", "kept", "on_peers"]
+
+
+def kept(plan: Plan, operator: str) -> float:
+    """Bytes of the tuples that an operator will keep at a time, as far as stated rates tell; 0 where they do not.
+
+    >>> from synergy_nb.plan import source
+    >>> packets = source("packets", seed=1, rate="1000 tuples/s", duration="10 min")
+    >>> plan = packets.sort("bytes", window="1 h").sink()
+    >>> kept(plan, "sort") == 600 * 1000 * plan.tuple_bytes("source")
+    True
+    """
+    asked = plan.operators[operator]
+    span = _span(asked)
+    if not span:
+        return 0.0
+    seconds = ((up, min(span, _horizon(plan, up))) for up in asked.inputs)
+    return sum(_density(plan, up) * each * plan.tuple_bytes(up) for up, each in seconds)
+
+
+def check_memory(plan: Plan, operators: Iterable[str], limit: float) -> None:
+    """Check that the tuples which operators will keep fit into their memory.
+
+    Parameters
+    ----------
+    plan
+        The query plan that is to run.
+    operators
+        Ids of the operators to check.
+    limit
+        Bytes that an operator may take where the plan does not say.
+
+    Raises
+    ------
+    PlanError
+        If operators will keep more than their share; it names each of them, the rate and what to do.
+    """
+    problems = []
+    share = limit if plan.qos.memory is None else min(plan.qos.memory, limit)
+    for name in operators:
+        operator, size = plan.operators[name], kept(plan, name)
+        if size > share:
+            rate = sum(plan.rate(up) for up in operator.inputs)
+            held = f"{size / 1e6:,.0f} MB that it will keep at {rate:,.6g} tuples/s"
+            expected = (
+                f"at most its share of {share / 1e6:,.0f} MB. Shorten its window, filter or aggregate before "
+                "it, or give it more with memory= of the sink or of the Cluster"
+            )
+            problems.append(Problem(name, "memory", held, expected))
+    if problems:
+        raise PlanError(problems)
+
+
+def on_peers(plan: Plan, *, spark: bool) -> list[str]:
+    """Operators that are sure to be executed by peers; with ``spark``, whoever composes the plan may choose that."""
+    engines = ("peer",) if spark else ("peer", "auto")
+    return [name for name, operator in plan.operators.items() if operator.engine in engines]
+
+
+def _span(operator: Operator) -> float:
+    """Seconds of event time for which an operator keeps each tuple that comes, at least."""
+    return KINDS[operator.kind].span(operator.params) if operator.kind in KINDS else 0.0
+
+
+def _horizon(plan: Plan, operator: str) -> float:
+    """Seconds of event time that a stream lasts, at most."""
+    asked = plan.operators[operator]
+    if asked.inputs:
+        return max(_horizon(plan, up) for up in asked.inputs)
+    if asked.params.get("connector") != "packets":
+        return math.inf
+    count, rate = asked.params.get("count"), asked.params["rate"]
+    return min(asked.params.get("duration") or math.inf, count / rate if count and rate else math.inf)
+
+
+def _density(plan: Plan, operator: str) -> float:
+    """Tuples in a second of event time, as far as stated rates and selectivities tell; 0 where they do not."""
+    asked = plan.operators[operator]
+    if asked.kind not in KINDS or (KINDS[asked.kind].guessed and asked.selectivity is None):
+        return 0.0
+    if asked.inputs:
+        densities = [_density(plan, up) for up in asked.inputs]
+        return sum(densities) * plan.selectivity(operator) if all(densities) else 0.0
+    rate, speed = float(asked.params.get("rate") or 0.0), 1.0
+    if asked.params["connector"] == "trace":
+        speed = float(asked.params.get("speed") or 0.0)
+    return rate / speed if speed else 0.0

@@ -1,0 +1,124 @@
+"""Plans as bytes: MessagePack that peers send one another, checked when it is read."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+from synergy_nb.plan.catalogue import KINDS
+from synergy_nb.plan.parameter_types import COLUMN_BYTES
+from synergy_nb.plan.query_plan import FORMAT, PART, TAP, Plan, part_of
+from synergy_nb.plan.requirements import check_qos
+from synergy_nb.plan.validation import (
+    Checked,
+    Operator,
+    PlanError,
+    Problem,
+    QoS,
+    check_graph,
+    check_parameters,
+    check_profile,
+)
+
+__all__ = ["read", "write"]
+
+
+class _Wire(msgspec.Struct, frozen=True, array_like=True):
+    """A plan as bytes. Schemas travel along, so that a peer need not infer the types of SQL to know bandwidths."""
+
+    format: int
+    name: str
+    qos: QoS
+    operators: tuple[Operator, ...]
+    schemas: dict[str, dict[str, str]]
+    windows: dict[str, dict[str, Any] | None]
+
+
+class _Tap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Parameters of an operator that stands for a running stream."""
+
+    name: str
+    rate: float
+    providers: dict[str, tuple[str, str]]
+
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final = msgspec.msgpack.Decoder(_Wire)
+
+
+def write(plan: Plan) -> bytes:
+    """MessagePack that :func:`read` reads as an equal plan; equal plans have equal bytes."""
+    operators = plan.operators.values()
+    schemas = {each.id: plan.schema(each.id) for each in operators}
+    windows = {each.id: plan.window(each.id) for each in operators}
+    return _encoder.encode(_Wire(FORMAT, plan.name, plan.qos, tuple(operators), schemas, windows))
+
+
+@lru_cache(maxsize=1024)
+def read(data: bytes) -> Plan:
+    """The plan in ``data``; the last ones read are kept, see :meth:`Plan.from_bytes`."""
+    try:
+        wire = _decoder.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise PlanError([Problem("", "bytes", f"{len(data)} bytes", f"a plan ({error})")]) from None
+    problems: list[Problem] = []
+    if wire.format != FORMAT:
+        problems.append(Problem("", "format", wire.format, f"{FORMAT}, the version that this program reads"))
+    check_qos(msgspec.structs.asdict(wire.qos), problems)
+    graph = check_graph(wire.operators, problems)
+    operators = {} if graph is None else graph[0]
+    if graph is not None and list(operators) != graph[2]:
+        problems.append(Problem("", "operators", list(operators), "inputs before what reads them"))
+    if set(wire.windows) != set(operators) or set(wire.schemas) != set(operators):
+        problems.append(Problem("", "schemas", sorted(wire.schemas), "one schema and window an operator"))
+    for name, operator in operators.items():
+        if operator.kind == PART:
+            _check_part(operator, problems)
+            continue
+        if operator.kind == TAP:
+            _check_tap(operator, problems)
+            continue
+        if operator.kind not in KINDS:
+            problems.append(Problem(name, "kind", operator.kind, f"one of {', '.join(KINDS)}"))
+            continue
+        if check_parameters(operator, problems) != operator.params:
+            problems.append(Problem(name, "params", operator.params, "parameters in normal form"))
+        check_profile(name, "cost", operator.cost, problems)
+        check_profile(name, "selectivity", operator.selectivity, problems)
+    kinds = {kind for schema in wire.schemas.values() for kind in schema.values()}
+    if not kinds <= COLUMN_BYTES.keys():
+        problems.append(Problem("", "schemas", sorted(kinds), f"types among {', '.join(COLUMN_BYTES)}"))
+    if problems:
+        raise PlanError(problems)
+    return Plan.composed(wire.name, wire.qos, Checked(operators, wire.schemas, wire.windows))
+
+
+def _check_part(operator: Operator, problems: list[Problem]) -> None:
+    """Check a part that came from elsewhere."""
+    params = operator.params
+    load = params.get("load")
+    whole = set(params) == {"plan", "members", "load", "batches"} and params["batches"] in (1, 2)
+    if not whole or not isinstance(load, float) or not 0.0 <= load < 1e9:
+        expected = "plan, members, load and batches of a part on Spark"
+        problems.append(Problem(operator.id, "params", sorted(params), expected))
+        return
+    try:
+        plan, members = part_of(operator)
+    except (PlanError, TypeError) as error:
+        problems.append(Problem(operator.id, "plan", "bytes", f"the plan that the part belongs to ({error})"))
+        return
+    if operator.id not in members or not set(members) <= set(plan.operators):
+        problems.append(Problem(operator.id, "members", list(members), "operators of its plan, its exit among them"))
+
+
+def _check_tap(operator: Operator, problems: list[Problem]) -> None:
+    """Check a tap that came from elsewhere."""
+    try:
+        tap = msgspec.convert(operator.params, _Tap)
+    except msgspec.ValidationError as error:
+        problems.append(Problem(operator.id, "params", sorted(operator.params), f"name, rate and providers ({error})"))
+        return
+    if operator.inputs or not tap.providers or not 0.0 <= tap.rate < 1e12:
+        problems.append(Problem(operator.id, "providers", sorted(tap.providers), "peers that give a stream, no inputs"))

@@ -1,0 +1,474 @@
+"""Query plan ξ: the operators that a request asks for, the streams between them, and the QoS it needs."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from synergy_nb.plan import sql
+from synergy_nb.plan.catalogue import KINDS, parameters_of
+from synergy_nb.plan.declaration import Flow, Parameter
+from synergy_nb.plan.naming import NAME, is_name
+from synergy_nb.plan.operators.sources import rate_of
+from synergy_nb.plan.parameter_types import COLUMN_BYTES
+from synergy_nb.plan.requirements import check_qos, check_together
+from synergy_nb.plan.validation import Checked, Operator, PlanError, Problem, QoS, check
+
+__all__ = ["FORMAT", "PART", "TAP", "Plan", "part_of"]
+
+#: Version of the format of plans, in YAML and in bytes.
+FORMAT: Final = 1
+#: Kind of the operator that stands for a part on Spark (see :mod:`synergy_nb.plan.spark_parts`); no plan can ask for
+#: it.
+PART: Final = "spark"
+#: Kind of the operator that stands for a stream that runs already (see :mod:`synergy_nb.plan.stream_sharing`);
+#: likewise.
+TAP: Final = "stream"
+_LONGEST_NAME: Final = 1000  # characters of an input's name within a name; a longer one is replaced by its key
+
+
+class Plan:
+    """A query plan ξ with its QoS requirement Q_ξ: immutable, valid, equal to every plan with the same bytes.
+
+    Parameters
+    ----------
+    operators
+        With parameters in any spelling that the catalogue reads.
+    qos
+        Requirement, or its fields with units.
+    name
+        For people.
+
+    Raises
+    ------
+    PlanError
+        Holding everything that is wrong.
+
+    Notes
+    -----
+    Loads, rates and names are computed once, at first use. Rates follow from the rates of sources and the
+    selectivities; where the plan states none, the defaults of :mod:`synergy_nb.plan.catalogue` hold.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_bytes",
+        "_drafts",
+        "_flows",
+        "_followers",
+        "_names",
+        "_routes",
+        "_rows",
+        "_schemas",
+        "_windows",
+        "name",
+        "operators",
+        "qos",
+        "sinks",
+        "sources",
+    )
+
+    name: str
+    operators: dict[str, Operator]
+    qos: QoS
+    sources: tuple[str, ...]
+    sinks: tuple[str, ...]
+    _schemas: dict[str, dict[str, str]]
+    _windows: dict[str, dict[str, Any] | None]
+    _followers: dict[str, tuple[str, ...]]
+    # what follows from these, once it has been asked for
+    _bytes: bytes | None
+    _drafts: tuple[Any, ...] | None
+    _flows: dict[str, tuple[float, float, float, float, float]] | None
+    _names: dict[str, tuple[str, str]] | None
+    _routes: tuple[tuple[str, ...], ...] | None
+    _rows: Mapping[str, Any] | None
+
+    def __init__(
+        self,
+        operators: Iterable[Operator],
+        qos: QoS | Mapping[str, Any] | None = None,
+        name: str = "plan",
+    ) -> None:
+        problems: list[Problem] = []
+        if not is_name(name):
+            problems.append(Problem("", "name", name, NAME))
+        wanted = msgspec.structs.asdict(qos) if isinstance(qos, QoS) else qos or {}
+        requirement = check_qos(wanted, problems)
+        checked = check(list(operators), problems)
+        check_together(checked, requirement, problems)
+        if problems:
+            raise PlanError(problems)
+        self._fill(name, requirement, checked)
+        if requirement.memory is not None:
+            from synergy_nb.plan.memory_estimates import check_memory, on_peers  # noqa: PLC0415 - it reads plans
+
+            check_memory(self, on_peers(self, spark=True), math.inf)
+
+    @classmethod
+    def composed(cls, name: str, qos: QoS, checked: Checked) -> Plan:
+        """A plan of operators that have been checked already, those of parts on Spark among them."""
+        plan: Plan = object.__new__(cls)
+        plan._fill(name, qos, checked)
+        return plan
+
+    def _fill(self, name: str, qos: QoS, checked: Checked) -> None:
+        put = object.__setattr__
+        put(self, "name", name)
+        put(self, "qos", qos)
+        put(self, "operators", checked.operators)
+        put(self, "_schemas", checked.schemas)
+        put(self, "_windows", checked.windows)
+        put(self, "sources", tuple(each.id for each in checked.operators.values() if not each.inputs))
+        put(self, "sinks", tuple(each.id for each in checked.operators.values() if each.kind == "sink"))
+        followers: dict[str, list[str]] = {each: [] for each in checked.operators}
+        for operator in checked.operators.values():
+            for up in operator.inputs:
+                followers[up].append(operator.id)
+        put(self, "_followers", {each: tuple(names) for each, names in followers.items()})
+        for lazy in ("_bytes", "_drafts", "_flows", "_names", "_routes", "_rows"):
+            put(self, lazy, None)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"{name}: a plan does not change; build another one")
+
+    @property
+    def rows(self) -> Mapping[str, Any]:
+        """Rows that sources were given with ``source(rows)``, by operator id: no part of the plan's bytes or files."""
+        return self._rows or {}
+
+    # -- the graph ---------------------------------------------------------------------------------------------------
+
+    def upstream(self, operator: str) -> tuple[str, ...]:
+        """Operators whose streams ``operator`` reads, by port."""
+        return self.operators[operator].inputs
+
+    def downstream(self, operator: str) -> tuple[str, ...]:
+        """Operators that read the stream of ``operator``."""
+        return self._followers[operator]
+
+    @property
+    def routes(self) -> tuple[tuple[str, ...], ...]:
+        """All paths from a source to a sink, as ids of operators."""
+        routes = self._routes
+        if routes is None:
+            ends: dict[str, list[tuple[str, ...]]] = {}
+            for name, operator in self.operators.items():
+                ends[name] = [(*path, name) for up in operator.inputs for path in ends[up]] or [(name,)]
+            routes = tuple(path for sink in self.sinks for path in ends[sink])
+            object.__setattr__(self, "_routes", routes)
+        return routes
+
+    # -- streams -----------------------------------------------------------------------------------------------------
+
+    def to_networkx(self) -> Any:
+        """The plan as a ``networkx.DiGraph``: operators with ``kind`` and ``load``, streams with name and bandwidth."""
+        import networkx as nx  # noqa: PLC0415 - only analysis needs it
+
+        graph = nx.DiGraph(name=self.name)
+        for name, operator in self.operators.items():
+            graph.add_node(name, kind=operator.kind, load=self.load(name))
+        for name, operator in self.operators.items():
+            for port, up in enumerate(operator.inputs):
+                graph.add_edge(up, name, port=port, stream=self.stream_name(up), bandwidth=self.bandwidth(up))
+        return graph
+
+    def schema(self, operator: str) -> dict[str, str]:
+        """Columns of the operator's stream with their types."""
+        return dict(self._schemas[operator])
+
+    def window(self, operator: str) -> dict[str, Any] | None:
+        """The window of the operator's stream in normal form, or None."""
+        window = self._windows[operator]
+        return None if window is None else dict(window)
+
+    def stream_name(self, operator: str) -> str:
+        """Canonical name of the operator's stream (section 2.2.1): what made it, as in ``count(filter[...](packets))``.
+
+        Equal for equal work: ids, profiles and QoS play no part, parameters are in normal form and left out where they
+        have their default, inputs of commutative operators are in order. A sink's stream is its input's.
+        """
+        return self._named()[operator][0]
+
+    def stream_key(self, operator: str) -> str:
+        """Key of the operator's stream on the ring: the leading 32 hex digits of the SHA-1 of its name."""
+        return self._named()[operator][1]
+
+    def _named(self) -> dict[str, tuple[str, str]]:
+        names = self._names
+        if names is None:
+            names = {}
+            for each in self.operators.values():
+                if each.kind == PART:
+                    name = part_of(each)[0].stream_name(each.id)
+                elif each.kind == TAP:
+                    name = each.params["name"]
+                else:
+                    name = _stream_name(each, [names[up] for up in each.inputs])
+                names[each.id] = name, _key(name)
+            object.__setattr__(self, "_names", names)
+        return names
+
+    # -- what it takes -----------------------------------------------------------------------------------------------
+
+    def input_rate(self, operator: str) -> float:
+        """Tuples/s that the operator takes in; of a source, those that it gives."""
+        return self._flow()[operator][0]
+
+    def rate(self, operator: str) -> float:
+        """Tuples/s of the operator's stream; of a sink, those that it hands over."""
+        return self._flow()[operator][1]
+
+    def selectivity(self, operator: str) -> float:
+        """Tuples out over tuples in: as profiled, or the default of its kind."""
+        taken, given = self._flow()[operator][:2]
+        return given / taken if taken else 1.0
+
+    def tuple_bytes(self, operator: str) -> float:
+        """Mean bytes of a tuple of the operator's stream."""
+        return self._flow()[operator][2]
+
+    def processing_time(self, operator: str) -> float:
+        """Processing time τ of a tuple, seconds."""
+        asked = self.operators[operator]
+        return asked.cost if asked.cost is not None else KINDS[asked.kind].cost  # a part's is the time of a micro-batch
+
+    def load(self, operator: str) -> float:
+        """Processing p_o that the operator requires: cores."""
+        return self._flow()[operator][3]
+
+    def bandwidth(self, operator: str) -> float:
+        """Bandwidth b_s that the operator's stream requires: bytes/s."""
+        return self._flow()[operator][4]
+
+    def _flow(self) -> dict[str, tuple[float, float, float, float, float]]:
+        """By operator: tuples/s in and out, bytes of a tuple, load, bandwidth."""
+        flows = self._flows
+        if flows is None:
+            flows = {}
+            windows: dict[str, float] = {}  # windows that close in a second
+            for name, operator in self.operators.items():
+                taken = sum(flows[up][1] for up in operator.inputs)
+                own = operator.params.get("window")
+                if own is not None:
+                    rows = own.get("rows")
+                    pause = own.get("slide") or own.get("length") or own.get("gap")
+                    windows[name] = taken / rows if rows else 1 / pause
+                elif operator.inputs:
+                    windows[name] = windows.get(operator.inputs[0], 0.0)
+                size = sum((COLUMN_BYTES[kind] for kind in self._schemas[name].values()), 0.0)
+                if operator.kind == TAP:
+                    given = operator.params["rate"]
+                    windows[name] = _windows_closed(self._windows[name])
+                    flows[name] = given, given, size, 0.0, given * size
+                    continue
+                if operator.kind == PART:
+                    inner, members = part_of(operator)
+                    taken += sum(inner.input_rate(each) for each in members if not inner.upstream(each))
+                    given = inner.rate(name)
+                    windows[name] = _windows_closed(self._windows[name])
+                    flows[name] = taken, given, size, operator.params["load"], given * size
+                    continue
+                if operator.kind == "source":
+                    taken = rate_of(operator.params)
+                if operator.selectivity is not None:
+                    given = taken * operator.selectivity
+                else:
+                    first = flows[operator.inputs[0]][1] if operator.inputs else taken
+                    flow = Flow(taken, first, windows.get(name, 0.0))
+                    given = KINDS[operator.kind].tuples(operator.params, flow)
+                flows[name] = taken, given, size, taken * self.processing_time(name), given * size
+            object.__setattr__(self, "_flows", flows)
+        return flows
+
+    # -- as bytes, YAML, picture -------------------------------------------------------------------------------------
+
+    def to_bytes(self) -> bytes:
+        """MessagePack that :meth:`from_bytes` reads as an equal plan; equal plans have equal bytes."""
+        data = self._bytes
+        if data is None:
+            from synergy_nb.plan import plan_encoding  # noqa: PLC0415 - it makes plans
+
+            data = plan_encoding.write(self)
+            object.__setattr__(self, "_bytes", data)
+        return data
+
+    @classmethod
+    def from_bytes(cls, data: bytes | bytearray | memoryview) -> Plan:
+        """The plan in ``data``; the last ones read are kept, so that reading one again costs nothing.
+
+        The structure is checked (kinds, ids, order, types of fields); expressions were checked by whoever made the
+        plan, and are again by :meth:`validate` and by the engine that compiles them.
+
+        Raises
+        ------
+        PlanError
+            If it is no plan.
+        """
+        from synergy_nb.plan import plan_encoding  # noqa: PLC0415 - it makes plans
+
+        return plan_encoding.read(bytes(data))
+
+    def to_yaml(self) -> str:
+        """YAML of format version 1, with units, that :meth:`from_yaml` reads as an equal plan."""
+        from synergy_nb.plan.plan_file import write  # noqa: PLC0415 - peers never read YAML
+
+        return write(self)
+
+    @classmethod
+    def from_yaml(cls, text: str) -> Plan:
+        """The plan in a YAML text of format version 1.
+
+        Raises
+        ------
+        PlanError
+            Holding everything that is wrong with it.
+        """
+        from synergy_nb.plan.plan_file import read  # noqa: PLC0415 - peers never read YAML
+
+        written = read(text)
+        problems = written.problems
+        requirement = check_qos(written.qos, problems)
+        checked = check(written.operators, problems) if written.operators is not None else None
+        if checked is not None:
+            check_together(checked, requirement, problems)
+        if problems or checked is None:
+            raise PlanError(written.named(problems))
+        return cls(written.operators or (), written.qos, written.name)
+
+    def validate(self) -> list[Problem]:
+        """Everything that is wrong, found anew; empty for a plan that was built here."""
+        problems: list[Problem] = []
+        requirement = check_qos(msgspec.structs.asdict(self.qos), problems)
+        checked = check(list(self.operators.values()), problems)
+        check_together(checked, requirement, problems)
+        if not problems and (checked.schemas, checked.operators) != (self._schemas, self.operators):
+            problems.append(
+                Problem("", "schemas", "other columns or parameters", "those that follow from its operators")
+            )
+        return problems
+
+    def to_text(self, details: Mapping[str, str] | None = None, states: Mapping[str, str] | None = None) -> str:
+        """The plan drawn for a terminal; ``details`` (say, peers) and ``states`` are by id, as for :meth:`to_svg`."""
+        from synergy_nb.drawing import graphs  # noqa: PLC0415 - only people need pictures
+
+        return graphs.text(*_picture(self, details, states))
+
+    def to_svg(self, details: Mapping[str, str] | None = None, states: Mapping[str, str] | None = None) -> str:
+        """The plan as a self-contained SVG.
+
+        Parameters
+        ----------
+        details
+            Second line of a node, by id, such as the peer that it runs on.
+        states
+            State of a node, by id: one of ``drawing.STATES``.
+        """
+        from synergy_nb.drawing import graphs  # noqa: PLC0415 - only people need pictures
+
+        return graphs.svg(*_picture(self, details, states), title=f"query plan {self.name}")
+
+    def _repr_svg_(self) -> str:
+        return self.to_svg()
+
+    def __repr__(self) -> str:
+        return f"<Plan {self.name!r}: {len(self.operators)} operators, {', '.join(self.operators)}>"
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Plan) and self.to_bytes() == other.to_bytes()
+
+    def __hash__(self) -> int:
+        return hash(self.to_bytes())
+
+    def __reduce__(self) -> tuple[Any, tuple[bytes]]:
+        return Plan.from_bytes, (self.to_bytes(),)
+
+
+# -- names -----------------------------------------------------------------------------------------------------------
+
+
+def _key(name: str) -> str:
+    return hashlib.sha1(name.encode(), usedforsecurity=False).hexdigest()[:32]
+
+
+def _stream_name(operator: Operator, inputs: list[tuple[str, str]]) -> str:
+    if operator.kind == "sink":
+        return inputs[0][0]
+    own = _own_name(operator)
+    if not inputs:
+        return own
+    # a plan of repeated splits and joins would have names of exponential length
+    arguments = [name if len(name) <= _LONGEST_NAME else f"~{key}" for name, key in inputs]
+    if KINDS[operator.kind].commutative:
+        arguments.sort()
+    return f"{own}({', '.join(arguments)})"
+
+
+def _own_name(operator: Operator) -> str:
+    """Kind and parameters; of a source, connector, parameters, and the peer where another one would give other data."""
+    declaration = KINDS[operator.kind]
+    if declaration.bare:
+        return f"{operator.kind}[{operator.params[declaration.bare]}]"
+    parts = []
+    for name, parameter in sorted(parameters_of(operator.kind, operator.params).items()):
+        value = operator.params.get(name)
+        if value is None or value == parameter.default or not parameter.named or name == "connector":
+            continue
+        parts.append(f"{name}={_value_text(value, parameter)}")
+    kind: str = operator.params["connector"] if operator.kind == "source" else operator.kind
+    place = f"@{sql.quoted(operator.at)}" if kind in ("trace", "python") and operator.at is not None else ""
+    return f"{kind}[{', '.join(parts)}]{place}" if parts else kind + place
+
+
+def _value_text(value: Any, parameter: Parameter) -> str:
+    if parameter.type.text is not None:
+        return parameter.type.text(value)
+    if parameter.write is not None:
+        return str(parameter.write(value))
+    if isinstance(value, list):
+        return f"[{', '.join(map(sql.quoted, value))}]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(_column_text(name, text) for name, text in value.items()) + "}"
+    return sql.literal_text(value) if isinstance(value, str) else repr(value)
+
+
+def _column_text(name: str, text: str) -> str:
+    column = sql.quoted(name)
+    return column if text == column else f"{column}: {text}"
+
+
+# -- rates -----------------------------------------------------------------------------------------------------------
+
+
+def _windows_closed(window: Mapping[str, Any] | None) -> float:
+    """Windows of a stream that are closed in a second."""
+    closed = window or {}
+    return 1 / (closed.get("slide") or closed.get("length") or math.inf)
+
+
+def part_of(operator: Operator) -> tuple[Plan, tuple[str, ...]]:
+    """The plan that a part on Spark belongs to, and the ids of its operators, inputs before what reads them."""
+    return Plan.from_bytes(operator.params["plan"]), tuple(operator.params["members"])
+
+
+def _picture(plan: Plan, details: Mapping[str, str] | None, states: Mapping[str, str] | None) -> tuple[Any, Any]:
+    """Nodes and edges for :mod:`synergy_nb.drawing.graphs`."""
+    from synergy_nb.drawing.graphs import Node  # noqa: PLC0415 - only people need pictures
+
+    nodes = []
+    for name, operator in plan.operators.items():
+        own = "on Spark" if operator.kind == PART else operator.params["name"] if operator.kind in ("sink", TAP) else ""
+        own = own or _own_name(operator)
+        label = name if operator.kind in (name, "source") else f"{name} ({operator.kind})"
+        columns = ", ".join(f"{column} {kind}" for column, kind in plan.schema(name).items())
+        tooltip = f"{own}\ncolumns: {columns}\n{plan.rate(name):.4g} tuples/s, {plan.load(name):.3g} cores"
+        detail = (details or {}).get(name) or (f"at {operator.at}" if operator.at else "")
+        nodes.append(Node(name, label, detail=detail, state=(states or {}).get(name, ""), tooltip=tooltip))
+    return nodes, [(up, name) for name, operator in plan.operators.items() for up in operator.inputs]

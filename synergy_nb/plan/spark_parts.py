@@ -1,0 +1,278 @@
+"""Plans with parts on Spark: each connected part becomes one operator of what is composed.
+
+A part is executed as one streaming query and has one result, so parts are cones without fan-out: an operator on Spark
+belongs to the part of its reader if all its readers are in that part, and is the exit of a part of its own otherwise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from synergy_nb.plan.catalogue import KINDS
+from synergy_nb.plan.operators.sources import pace_of
+from synergy_nb.plan.query_plan import PART, Plan, part_of
+from synergy_nb.plan.validation import Checked, Operator
+
+__all__ = [
+    "PART",
+    "SPARK_COSTS",
+    "Profile",
+    "cones",
+    "credible",
+    "expanded",
+    "has_state",
+    "pace",
+    "paced",
+    "part_of",
+    "parts_of",
+    "place",
+    "profiled",
+    "spark_load",
+    "window_bytes",
+]
+
+#: Core-seconds that Spark takes for a tuple, measured on one machine of two cores: of operators with state (sums in
+#: windows by key: 2 cores do about 400,000 tuples/s), and of others (2 million tuples/s).
+SPARK_COSTS: Final[Mapping[bool, float]] = {True: 5e-6, False: 1e-6}
+STATE_OVERHEAD: Final = 4.0  # bytes that a tuple takes in an operator's state, for each of its own
+
+
+def has_state(operator: Operator) -> bool:
+    """Whether an operator keeps tuples, or what becomes of them, for later results."""
+    return operator.kind in KINDS and KINDS[operator.kind].state != ""
+
+
+def cones(plan: Plan, on_spark: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """Parts of a plan: exit to all its operators, in the order of the plan.
+
+    Examples
+    --------
+    >>> from synergy_nb.plan import source
+    >>> packets = source("packets", duration="1 s", speed=0)
+    >>> plan = packets.filter("bytes > 9").aggregate("link", "1 min", n="count(*)").sort("n").sink()
+    >>> cones(plan, {"filter", "aggregate"})
+    {'aggregate': ('filter', 'aggregate')}
+    """
+    exits: dict[str, str] = {}
+    for operator in reversed(plan.operators):
+        if operator not in on_spark:
+            continue
+        readers = {exits.get(down) for down in plan.downstream(operator)}
+        only = readers.pop() if len(readers) == 1 else None
+        exits[operator] = operator if only is None else only
+    found: dict[str, list[str]] = {}
+    for operator in plan.operators:
+        if operator in exits:
+            found.setdefault(exits[operator], []).append(operator)
+    return {end: tuple(members) for end, members in found.items()}
+
+
+def place(plan: Plan, on_spark: Collection[str], latency: float) -> Plan:
+    """The plan with each of its parts on Spark as one operator of kind ``spark``, which has the id of the part's exit.
+
+    Parameters
+    ----------
+    plan
+        Query plan ξ; it is left as it is.
+    on_spark
+        Ids of the operators that Spark executes.
+    latency
+        Time of a micro-batch, in seconds. A part takes one, and one more if it holds state: what is closed by a
+        micro-batch comes out with the next.
+    """
+    parts = cones(plan, on_spark)
+    absorbed = {member for members in parts.values() for member in members}
+    operators: dict[str, Operator] = {}
+    for name, operator in plan.operators.items():
+        if name in parts:
+            members = parts[name]
+            inputs = dict.fromkeys(up for each in members for up in plan.upstream(each) if up not in members)
+            batches = 2 if any(has_state(plan.operators[each]) for each in members) else 1
+            params: dict[str, Any] = {
+                "plan": plan.to_bytes(),
+                "members": list(members),
+                "load": sum(spark_load(plan, each) for each in members),
+                "batches": batches,
+            }
+            at = next((plan.operators[each].at for each in members if plan.operators[each].at is not None), None)
+            operators[name] = Operator(name, PART, params, tuple(inputs), batches * latency, None, at, "spark")
+        elif name not in absorbed:
+            operators[name] = operator
+    order = [name for name in plan.operators if name in operators]
+    return Plan.composed(
+        plan.name,
+        plan.qos,
+        Checked(
+            {name: operators[name] for name in order},
+            {name: plan.schema(name) for name in order},
+            {name: plan.window(name) for name in order},
+        ),
+    )
+
+
+def parts_of(plan: Plan) -> dict[str, list[str]]:
+    """Parts of a placed plan: id of the operator that stands for it to the ids of its operators."""
+    return {name: list(part_of(each)[1]) for name, each in plan.operators.items() if each.kind == PART}
+
+
+def expanded(plan: Plan, peers: Mapping[str, str]) -> dict[str, str]:
+    """A component graph λ of a placed plan, by the operators of the plan that was asked for: id to address."""
+    members = {each: name for name, inside in parts_of(plan).items() for each in inside}
+    return {**{each: peers[name] for each, name in members.items() if name in peers}, **peers}
+
+
+class Profile(msgspec.Struct, frozen=True):
+    """What was measured of an operator, wherever it ran; None: that was not.
+
+    Parameters
+    ----------
+    rate
+        Of its stream, in tuples/s.
+    cost
+        Seconds of one core for a tuple that it takes in.
+    selectivity
+        Tuples out over tuples in.
+    """
+
+    rate: float | None = None
+    cost: float | None = None
+    selectivity: float | None = None
+
+
+_UNKNOWN: Final = Profile()
+
+
+def pace(plan: Plan, operator: str) -> float:
+    """Seconds of event time that pass in a second at an operator, by the slowest of its sources.
+
+    It is 0 where a source has no pace: a source that is read as fast as its readers take it has the rate that they
+    leave it, and so has whatever a notebook pushes. It is infinite where nobody can tell: the sources of a stream that
+    is shared are in another plan.
+
+    >>> from synergy_nb.plan import source
+    >>> [pace(source("packets", speed=speed).filter("bytes > 9").sink(), "filter") for speed in (0, 1, 60)]
+    [0.0, 1.0, 60.0]
+    """
+    slowest = math.inf
+    waiting, seen = [operator], set()
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        asked = plan.operators[name]
+        if asked.kind == "source":
+            slowest = min(slowest, pace_of(asked.params))
+        if asked.kind == PART:
+            inner, members = part_of(asked)
+            slowest = min((slowest, *(pace(inner, each) for each in members if not inner.upstream(each))))
+        waiting.extend(asked.inputs)
+    return slowest
+
+
+def paced(plan: Plan, operator: str) -> bool:
+    """Whether tuples come to an operator at times of their own, so that a rate measured now tells of the next one.
+
+    A source without a pace (:func:`pace`) promises its rate to nobody, and backpressure holds it where there is less
+    capacity.
+    """
+    return pace(plan, operator) > 0.0
+
+
+def credible(plan: Plan, profiles: Mapping[str, Profile]) -> dict[str, Profile]:
+    """The measured profiles that admission relies on, by the plan's operators.
+
+    A cost or a selectivity is a property of the operator. A rate is one of the stream, and counts only where the stream
+    has a pace of its own (:func:`paced`): what a replay that nothing holds back could give is no promise.
+
+    Parameters
+    ----------
+    plan
+        Query plan ξ.
+    profiles
+        Measured cost, selectivity and rate of operators, by the canonical names of their streams.
+    """
+    known: dict[str, Profile] = {}
+    for name in plan.operators:
+        measured = profiles.get(plan.stream_name(name))
+        if measured is not None:
+            known[name] = measured if paced(plan, name) else msgspec.structs.replace(measured, rate=None)
+    return known
+
+
+def profiled(plan: Plan, profiles: Mapping[str, Profile]) -> Plan:
+    """The plan with what was measured of its operators, by their ids.
+
+    Measured rates and selectivities take the place of what the plan states or the catalogue assumes. A cost that the
+    plan states stays, as whoever wrote it asks for it to be reserved; other operators cost what was measured.
+
+    >>> from synergy_nb.plan import source
+    >>> plan = source("trace", path="a", format="http").filter("operation = 'GET'").sink()
+    >>> measured = profiled(plan, {"source": Profile(rate=40.0), "filter": Profile(rate=30.0, cost=2e-5)})
+    >>> measured.rate("sink"), measured.processing_time("filter")
+    (30.0, 2e-05)
+    """
+    if not profiles:
+        return plan
+    given: dict[str, float] = {}
+    operators: dict[str, Operator] = {}
+    for name, operator in plan.operators.items():
+        known = profiles.get(name, _UNKNOWN)
+        taken = sum(given[up] for up in operator.inputs)
+        changed = operator
+        if operator.inputs and operator.kind != "sink":  # whose stream has the name of the one that it reads
+            share = known.rate / taken if known.rate is not None and taken > 0.0 else known.selectivity
+            changed = msgspec.structs.replace(
+                operator,
+                selectivity=operator.selectivity if share is None else share,
+                cost=operator.cost if operator.cost is not None else known.cost,
+            )
+        elif operator.kind == "source" and known.rate is not None:
+            changed = msgspec.structs.replace(operator, params={**operator.params, "rate": known.rate})
+        operators[name] = changed
+        if operator.inputs:
+            share = changed.selectivity
+            given[name] = taken * (plan.selectivity(name) if share is None else share)
+        else:
+            schemas, windows = {name: plan.schema(name)}, {name: plan.window(name)}
+            given[name] = Plan.composed(plan.name, plan.qos, Checked({name: changed}, schemas, windows)).rate(name)
+    return Plan.composed(
+        plan.name,
+        plan.qos,
+        Checked(operators, {name: plan.schema(name) for name in operators}, {n: plan.window(n) for n in operators}),
+    )
+
+
+def spark_load(plan: Plan, operator: str) -> float:
+    """Cores that Spark needs for an operator; as profiled, if the plan says what a tuple costs."""
+    asked = plan.operators[operator]
+    cost = asked.cost if asked.cost is not None else SPARK_COSTS[has_state(asked)]
+    return plan.input_rate(operator) * cost
+
+
+def window_bytes(plan: Plan, operator: str) -> float:
+    """Bytes of state that an operator is expected to hold: what its windows or its join have to remember.
+
+    An aggregate holds a tuple for each group; the others hold the tuples of what is open. Windowed streams come all at
+    once, so what reads one holds one window of it.
+    """
+    asked = plan.operators[operator]
+    if not has_state(asked):
+        return 0.0
+    window = asked.params.get("window") or plan.window(operator) or {}
+    seconds = float(window.get("length", 0.0)) or 2 * float(asked.params.get("within", 0.0)) or _gap(window)
+    if KINDS[asked.kind].state == "groups":
+        slide = float(window.get("slide", seconds)) or 1.0
+        tuples = plan.rate(operator) * min(slide, seconds)  # groups of a window
+        tuples *= seconds / slide  # windows that are open
+        return tuples * plan.tuple_bytes(operator) * STATE_OVERHEAD
+    held = {up: plan.rate(up) * seconds * plan.tuple_bytes(up) for up in plan.upstream(operator)}
+    return sum(held.values()) * STATE_OVERHEAD
+
+
+def _gap(window: Mapping[str, Any]) -> float:
+    return float(window.get("gap", 0.0))

@@ -1,0 +1,145 @@
+"""Maximum stream sharing: which running streams a plan can use, and what is left of it then (section 2.3.3).
+
+A stream that runs already stands in a *reduced* plan for all that makes it: one operator of kind :data:`TAP`, without
+inputs and without work of its own, executed by a peer that gives the stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from synergy_nb.plan.operators.sources import is_endless
+from synergy_nb.plan.query_plan import TAP, Plan
+from synergy_nb.plan.validation import Checked, Operator
+
+__all__ = ["TAP", "endless_sources", "is_live", "provider", "reduced", "sharable_points", "taps_of"]
+
+Provider = tuple[str, str]
+"""Application and operator that give a stream at a peer."""
+
+
+def sharable_points(plan: Plan, runs: Callable[[str], bool]) -> tuple[str, ...]:
+    """Maximum sharable points: backwards from the sinks, breadth first, the first operators whose stream runs.
+
+    Parameters
+    ----------
+    plan
+        Query plan ξ.
+    runs
+        Whether the stream of an operator runs and may be used; it is asked for as few as possible.
+
+    Returns
+    -------
+    tuple of str
+        Ids; several where branches of the plan each have one. What is above a point is looked at only if another
+        branch needs it.
+
+    Examples
+    --------
+    >>> from synergy_nb.plan import source
+    >>> plan = source("packets", rate=5).filter("bytes > 9").project("link").sink()
+    >>> sharable_points(plan, {"filter", "project"}.__contains__)
+    ('project',)
+    """
+    points: list[str] = []
+    waiting = list(plan.sinks)
+    seen = set(waiting)
+    for name in waiting:
+        if plan.operators[name].kind not in ("sink", TAP) and runs(name):
+            points.append(name)
+            continue
+        for up in plan.upstream(name):
+            if up not in seen:
+                seen.add(up)
+                waiting.append(up)
+    return tuple(points)
+
+
+def reduced(plan: Plan, points: Mapping[str, Mapping[str, Provider]]) -> Plan:
+    """What of a plan is to be composed when some of its streams run already.
+
+    Parameters
+    ----------
+    plan
+        Query plan ξ; it is left as it is.
+    points
+        Operator whose stream is used to its providers: address of a peer to the application and operator that give the
+        stream there.
+    """
+    needed: set[str] = set()
+    waiting = list(plan.sinks)
+    while waiting:
+        name = waiting.pop()
+        if name not in needed:
+            needed.add(name)
+            waiting.extend(() if name in points else plan.upstream(name))
+    operators: dict[str, Operator] = {}
+    for name, operator in plan.operators.items():
+        if name in points:
+            params: dict[str, Any] = {
+                "name": plan.stream_name(name),
+                "rate": plan.rate(name),
+                "providers": {address: list(provider) for address, provider in sorted(points[name].items())},
+            }
+            operators[name] = Operator(name, TAP, params, (), 0.0, None, None, "peer")
+        elif name in needed:
+            operators[name] = operator
+    return Plan.composed(
+        plan.name,
+        plan.qos,
+        Checked(
+            operators,
+            {name: plan.schema(name) for name in operators},
+            {name: plan.window(name) for name in operators},
+        ),
+    )
+
+
+def taps_of(plan: Plan) -> tuple[str, ...]:
+    """Operators of a reduced plan that stand for streams that run already."""
+    return tuple(name for name, operator in plan.operators.items() if operator.kind == TAP)
+
+
+def provider(operator: Operator, address: str) -> Provider | None:
+    """The application and operator that give the stream of a tap at a peer; None if nothing does."""
+    found = operator.params["providers"].get(address)
+    return None if found is None else (found[0], found[1])
+
+
+def is_live(plan: Plan, operator: str) -> bool:
+    """Whether the stream of an operator has no beginning that a later reader would miss.
+
+    A trace that is replayed, or a number of packets, begins when its application does; what peers measure of
+    themselves and endless packets do not.
+
+    Examples
+    --------
+    >>> from synergy_nb.plan import source
+    >>> plan = source("packets", rate=5, count=100).filter("bytes > 9").sink()
+    >>> is_live(plan, "filter"), is_live(source("packets", rate=5).sink(), "source")
+    (False, True)
+    """
+    asked = plan.operators[operator]
+    if asked.kind == TAP:
+        return True
+    if asked.kind == "source":
+        return is_endless(asked.params)
+    return all(is_live(plan, up) for up in plan.upstream(operator))
+
+
+def endless_sources(plan: Plan, operator: str) -> tuple[str, ...]:
+    """The sources that an operator's stream comes from and that never end by themselves.
+
+    Examples
+    --------
+    >>> from synergy_nb.plan import source
+    >>> endless_sources(source("packets", rate=5).sink(), "sink")
+    ('source',)
+    """
+    before, waiting = {operator}, [operator]
+    while waiting:
+        new = set(plan.upstream(waiting.pop())) - before
+        before |= new
+        waiting += new
+    return tuple(each for each in plan.sources if each in before and is_endless(plan.operators[each].params))

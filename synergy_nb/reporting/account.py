@@ -1,0 +1,185 @@
+"""The account of one request as text: an :class:`~synergy_nb.reporting.explanation.Explanation`, line by line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from synergy_nb.events import GraphSelected, ProbeDropped, ReplicaDecided
+from synergy_nb.reporting.formatting import counted, seconds, share
+
+if TYPE_CHECKING:
+    from synergy_nb.reporting.explanation import Explanation
+
+__all__ = ["counts", "lines", "why_there"]
+
+# Each requirement as text, with the words that say how it is checked.
+HELD: Final = {
+    "delay": "delay at most {}, checked by every probe",
+    "miss_rate": "miss rate at most {:.4g}, projected for every graph",
+    "throughput": "throughput of {:g} bytes/s, projected for every graph",
+    "throughput_tuples": "throughput of {:g} tuples/s, projected for every graph",
+    "availability": "availability of {:.6g}: as many replicas as that takes",
+    "degree": "{:g} replicas of each component",
+}
+
+SHOWN: Final = 8  # errors of peers that are told
+
+#: How far the search for a place goes (section 2.3.2).
+STAGES: Final = {
+    1: "beside what comes before or after",
+    2: "on the other side",
+    3: "at neighbours in the overlay and along the path",
+    4: "as a complete graph",
+}
+
+
+def lines(explanation: Explanation) -> list[str]:
+    """The account of a request, line by line."""
+    took = "" if explanation.setup_s is None else f" (set up in {seconds(explanation.setup_s)})"
+    told = [f"{explanation.request}: {explanation.outcome}{took}"]
+    if explanation.asked:
+        values = {name: seconds(value) if name == "delay" else value for name, value in explanation.asked.items()}
+        told.append("  asked: " + "; ".join(HELD[name].format(value) for name, value in values.items()))
+    if explanation.engines:
+        told.append("  engines:")
+        width = max(map(len, explanation.engines))
+        told.extend(f"    {name:<{width}}  {engine}: {why}" for name, (engine, why) in explanation.engines.items())
+    told.extend(
+        f"    {', '.join(part)}: one part, composed as {name}"
+        for name, part in explanation.parts.items()
+        if len(part) > 1
+    )
+    if explanation.sharable:
+        found = "; ".join(f"{operator} at {', '.join(peers)}" for operator, peers in explanation.sharable.items())
+        used = f"; not used: {explanation.unshared}" if explanation.unshared else ""
+        told.append(f"  running streams: {found}{used}")
+    if explanation.placed:
+        told.append("  placed: " + explanation.placed.replace("\n", "\n    "))
+    told.extend(f"  taken over: {move}" for move in explanation.takeovers)
+    told.extend(f"  moved: {move}" for move in explanation.moves)
+    told.extend(f"  moving: {name} from {at} to {to}" for name, (at, to) in explanation.moving.items())
+    told.extend(
+        f"  too late: {counted(rows, 'row')} at {name}, dropped" for name, rows in explanation.late.items() if rows
+    )
+    if explanation.left:
+        told.append(f"  degree {explanation.degree} asked; {counts(explanation.left)}")
+    told.extend(
+        f"    {peer} could not take {operator} over: {why}"
+        for operator, peers in explanation.behind.items()
+        for peer, why in peers.items()
+    )
+    if explanation.uncovered:
+        told.append(f"  {explanation.coverage}")
+    told.extend(f"  error: {explanation.told(each)}" for each in explanation.troubles[-SHOWN:])
+    told.extend(f"  deployed: {', '.join(each.operators)}, {STAGES[each.stage]}" for each in explanation.deployed)
+    told.extend(
+        f"  probes: {attempt.paths} paths returned, {attempt.dropped} dropped; "
+        f"{attempt.graphs} complete graphs, {attempt.qualified} qualified"
+        + ("" if attempt.complete else " (time ran out)")
+        for attempt in explanation.attempts
+    )
+    if explanation.accepted:
+        where: dict[str, dict[str, int]] = {}
+        for probe in explanation.accepted:
+            passed = where.setdefault(probe.operator, {})
+            passed[probe.peer] = passed.get(probe.peer, 0) + 1
+        told.append("  accepted: " + "; ".join(f"{o} {_counted(passed)}" for o, passed in where.items()))
+    if explanation.selected is not None:
+        delay = explanation.selected.delay_s
+        close = _close(explanation.asked.get("delay"), explanation.selected)
+        told.append(f"  chosen: φ = {explanation.selected.phi:.4g}, projected delay {seconds(delay)}{close}")
+        width = max(map(len, explanation.selected.peers))
+        told.extend(
+            f"    {operator:<{width}}  {explanation.peers.get(operator, peer)}: {explanation.why(operator)}"
+            for operator, peer in explanation.selected.peers.items()
+        )
+    told.extend(
+        f"  projected: {name}: {seconds(each['before'])} now, {seconds(each['after'])} with it, of "
+        f"{seconds(each['limit'])} ({each['operator']} at {each['at']})"
+        for name, each in explanation.impacts.items()
+    )
+    others = [
+        graph
+        for graph in explanation.graphs
+        if explanation.selected is None or graph.peers != explanation.selected.peers
+    ]
+    others.sort(key=lambda graph: float("inf") if graph.phi is None else graph.phi)
+    for graph in others[:4]:
+        verdict = graph.unqualified or f"φ = {graph.phi:.4g}"
+        places = ", ".join(f"{operator}@{peer}" for operator, peer in graph.peers.items())
+        told.append(f"  not chosen: {verdict}, {seconds(graph.delay_s)}: {places}")
+    if len(others) > 4:
+        told.append(f"  and {len(others) - 4} more graphs")
+    told.extend(
+        f"  dropped: {drop.operator} at {drop.at}: {drop.condition}: "
+        + (explanation.readable(drop.explanation) or _compared(drop))
+        for drop in explanation.dropped[:8]
+    )
+    if explanation.delay is not None:
+        told.append(f"  {explanation.delay}")
+    told.extend(
+        f"  attempt failed: {reason}"
+        for reason in dict.fromkeys(explanation.tried)
+        if reason not in explanation.outcome and reason not in explanation.refused
+    )
+    told.extend(f"  refused at set-up: {reason}" for reason in explanation.refused)
+    told.extend(
+        f"  not placed at first: {reason}" for reason in explanation.unplaced[:4] if explanation.replicated is not None
+    )
+    if explanation.replicated is not None:
+        exact = explanation.replicated.availability
+        reached = "" if exact is None else f", available with probability {exact:.6g}"
+        told.append(f"  replicas: degree {explanation.replicated.degree}{reached}")
+    told.extend(f"    {each.operator} ({each.role}) at {each.at}: {why_there(each)}" for each in explanation.replicas)
+    return told
+
+
+def _close(limit: float | None, selected: GraphSelected) -> str:
+    """What is projected above the limit of a plan that is admitted all the same; empty otherwise."""
+    kept, late = selected.kept_s, selected.late
+    if limit is None or kept is None or kept <= limit:
+        return ""
+    many = "" if late is None else f"; {share(1.0 - late)} of the tuples within {seconds(kept)}"
+    return f"{many}, close enough to the limit of {seconds(limit)}"
+
+
+def _compared(drop: ProbeDropped) -> str:
+    """What a condition asked for, and what there was."""
+    if drop.condition == "delay":
+        over = f", more than {share(drop.tolerated)} over" if drop.tolerated else ""
+        return f"{seconds(drop.asked)} asked, {seconds(drop.available)} projected{over}"
+    return f"{drop.asked:.4g} asked, {drop.available:.4g} there"
+
+
+def why_there(replica: ReplicaDecided) -> str:
+    """Why a replica is where it is."""
+    if replica.candidates == 1:
+        reason = "its only candidate"
+    elif replica.used:
+        reason = "the application uses that peer already"
+    else:
+        reason = "no peer that the application uses could take it; the nearest of the others that could"
+        reason = reason if replica.passed else "the nearest that could"
+    if replica.apart:
+        reason += ", where it can be without a source, a sink or the origin"
+    if replica.latency_s:
+        reason += f", {seconds(replica.latency_s)} away"
+    passed = dict.fromkeys(f"{peer} ({why})" for peer, why in replica.passed)
+    return f"{reason}; passed over: {', '.join(passed)}" if passed else reason
+
+
+def counts(left: Mapping[str, int]) -> str:
+    """The number of replicas that are left, with the operators that have so many.
+
+    >>> counts({"filter": 1, "sort": 1})
+    '1 left of filter, sort'
+    """
+    by_number: dict[int, list[str]] = {}
+    for name, number in left.items():
+        by_number.setdefault(number, []).append(name)
+    return "; ".join(f"{number} left of {', '.join(names)}" for number, names in sorted(by_number.items()))
+
+
+def _counted(passed: Mapping[str, int]) -> str:
+    return ", ".join(f"{peer} ({count} paths)" if count > 1 else peer for peer, count in sorted(passed.items()))

@@ -1,0 +1,382 @@
+"""What a journal holds about one request: the facts that its account is made of, event by event."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from synergy_nb.events import (
+    ApplicationEnded,
+    ApplicationRejected,
+    ApplicationRunning,
+    AttemptFailed,
+    CandidatesFound,
+    ComponentMoved,
+    CopiesBehind,
+    DeploymentConsidered,
+    EnginesChanged,
+    EnginesChosen,
+    Event,
+    GraphEvaluated,
+    GraphSelected,
+    Handlers,
+    LateRows,
+    MoveBegun,
+    MoveGivenUp,
+    PlacementAttemptFailed,
+    PlacementBegun,
+    PlacementCompleted,
+    PlacementComputed,
+    PlacementFailed,
+    PlacementReleased,
+    ProbeAccepted,
+    ProbeDropped,
+    ProbingEnded,
+    ReplicaDecided,
+    RequestSubmitted,
+    SessionExpired,
+    SetupFailed,
+    SharedStreamMoved,
+    SharingFound,
+    SharingGivenUp,
+    TakenOver,
+    TakeoverBegun,
+)
+from synergy_nb.reporting.formatting import readable, seconds
+from synergy_nb.reporting.refused_delays import Delay
+from synergy_nb.reporting.troubles import Trouble, gathered
+from synergy_nb.reporting.uncovered import uncovered
+
+__all__ = ["Facts"]
+
+
+class Facts:
+    """What the journal tells of how a request was composed, and of what became of it.
+
+    Parameters
+    ----------
+    request
+        Which.
+    events
+        Events of all peers that are about it, in order; errors of peers among them are told, too.
+    names
+        Peer address to a name for people.
+    state
+        Status and reason as far as its origin, or whoever lost touch with the origin, knows them. They are told where
+        the events say less, as those of an origin that died do.
+
+    Attributes
+    ----------
+    names : mapping
+        Peer address to a name for people.
+    asked : dict
+        QoS requirement Q_ξ, in base units.
+    candidates : dict
+        Operator id to the peers that offer its component.
+    accepted : list of ProbeAccepted
+        Probes that passed the checks of a peer; here and below with names of peers for their addresses.
+    dropped : list of ProbeDropped
+        Probes that failed a condition.
+    graphs : list of GraphEvaluated
+        Complete component graphs.
+    selected : GraphSelected or None
+        The graph that was set up.
+    engines : dict
+        Operator id to (engine, reason), of operators that might be executed by Spark.
+    parts : dict
+        Operator that stands for a part on Spark to all operators of the part.
+    shared : dict
+        Operator whose stream ran already to the application and operator that give it; empty unless it is used.
+    sharable : dict
+        Maximum sharable points that were found: operator to the peers that give its stream.
+    unshared : str
+        Why streams that were found are not used.
+    deployed : list of DeploymentConsidered
+        What was to be deployed for want of components, and the stage of the search for a place.
+    placed : str
+        Why components are where they are, if they were placed and not composed.
+    attempts : list of ProbingEnded
+        How many probes came back, were dropped, and made graphs, by round of probing.
+    tried : list of str
+        Why graphs of earlier attempts could not be set up.
+    replicas : list of ReplicaDecided
+        Where the replicas of its components are, as far as placement has decided.
+    replicated : PlacementCompleted or None
+        The placement of replicas as it stands.
+    takeovers : list of str
+        Components that backups took over.
+    moves : list of str
+        Components that moved, in how many seconds, and those that were to move and did not, with the reason.
+    moving : dict
+        Operator that moves to the names of the peers from and to which it does.
+    late : dict
+        Source to the number of rows that were pushed too late and dropped.
+    left : dict
+        Operator to the number of its remaining replicas, for operators with fewer replicas than were asked for.
+    behind : dict
+        Operator to the peers whose copy of it could not take over, and why.
+    uncovered : dict
+        Peer to the parts of the application that only this peer has and no other could take over; empty without
+        replicas.
+    troubles : list of Trouble
+        Errors of peers: protocols that raised an exception, links that broke, messages and data that were refused.
+    delay : Delay or None
+        The parts of the projected delay for which a request was refused, where whoever asked has found them out.
+    outcome : str
+        What became of the request, in a sentence.
+    """
+
+    #: Types of events that the account tells of, beside the errors of peers.
+    SHOWN: Final = Handlers()
+
+    def __init__(
+        self,
+        request: str,
+        events: Iterable[Event],
+        names: Mapping[str, str],
+        state: tuple[str, str] | None = None,
+    ) -> None:
+        events = list(events)
+        self.request = request
+        self.names = names
+        self.asked: dict[str, float] = {}
+        self.candidates: dict[str, list[str]] = {}
+        self.accepted: list[ProbeAccepted] = []
+        self.dropped: list[ProbeDropped] = []
+        self.graphs: list[GraphEvaluated] = []
+        self.selected: GraphSelected | None = None
+        self.engines: dict[str, tuple[str, str]] = {}
+        self.parts: dict[str, list[str]] = {}
+        self.changed = ""
+        self.shared: dict[str, tuple[str, str]] = {}
+        self.sharable: dict[str, list[str]] = {}
+        self.unshared = ""
+        self.deployed: list[DeploymentConsidered] = []
+        self.placed = ""
+        self.takeovers: list[str] = []
+        self.moves: list[str] = []
+        self._moved: dict[str, str] = {}
+        self._from: dict[str, str] = {}  # operators that are where they were moved to, and where they were before
+        self.attempts: list[ProbingEnded] = []
+        self.refused: list[str] = []
+        self.replicas: list[ReplicaDecided] = []
+        self.replicated: PlacementCompleted | None = None
+        self.unplaced: list[str] = []
+        self.delay: Delay | None = None
+        self.outcome = "being composed"
+        self.setup_s: float | None = None
+        self.left: dict[str, int] = {}
+        self.behind: dict[str, dict[str, str]] = {}
+        self.uncovered: dict[str, list[str]] = {}
+        self.troubles: list[Trouble] = gathered(events)
+        self.tried: list[str] = []
+        self.moving: dict[str, tuple[str, str]] = {}
+        self.late: dict[str, int] = {}
+        self._submitted: float | None = None
+        self._origin = self._orphaned = ""
+        for event in events:
+            take = self.SHOWN.get(type(event))
+            if take is not None:
+                take(self, event)
+        self._conclude(self._orphaned, state)
+
+    @property
+    def degree(self) -> int:
+        """Replicas of each component that were asked for; 0 without replicas."""
+        return 0 if self.replicated is None else self.replicated.degree
+
+    # -- what each event tells -----------------------------------------------------------------------------------------
+
+    @SHOWN.add
+    def _request_submitted(self, event: RequestSubmitted) -> None:
+        self._submitted, self._origin = event.time, event.peer
+        self.asked = dict(event.qos)
+
+    @SHOWN.add
+    def _engines_chosen(self, event: EnginesChosen) -> None:
+        self.engines = {operator: (engine, why) for operator, (engine, why) in event.reasons.items()}
+        self.parts = {name: list(part) for name, part in event.parts.items()}
+
+    @SHOWN.add
+    def _engines_changed(self, event: EnginesChanged) -> None:
+        self.parts = {name: list(part) for name, part in event.parts.items()}
+        self.changed = self.readable(event.reason)
+        for operator, (engine, _) in self.engines.items():
+            if engine == "spark" and not any(operator in part for part in self.parts.values()):
+                self.engines[operator] = ("peer", f"on Spark: {self.changed}")
+
+    @SHOWN.add
+    def _sharing_found(self, event: SharingFound) -> None:
+        self.sharable = self._lists(event.points)
+
+    @SHOWN.add
+    def _sharing_given_up(self, event: SharingGivenUp) -> None:
+        self.unshared = self.readable(event.reason)
+
+    @SHOWN.add
+    def _placement_computed(self, event: PlacementComputed) -> None:
+        self.placed = self.readable(event.text)
+
+    @SHOWN.add
+    def _deployment_considered(self, event: DeploymentConsidered) -> None:
+        self.deployed.append(event)
+
+    @SHOWN.add
+    def _candidates_found(self, event: CandidatesFound) -> None:
+        self.candidates = self._lists(event.candidates)
+
+    @SHOWN.add
+    def _probe_accepted(self, event: ProbeAccepted) -> None:
+        via = [self._name(peer) for peer in event.via]
+        self.accepted.append(replace(event, peer=self._name(event.peer), via=via))
+
+    @SHOWN.add
+    def _probe_dropped(self, event: ProbeDropped) -> None:
+        self.dropped.append(replace(event, at=self._name(event.at)))
+
+    @SHOWN.add
+    def _graph_evaluated(self, event: GraphEvaluated) -> None:
+        self.graphs.append(replace(event, peers=self._graph(event.peers)))
+
+    @SHOWN.add
+    def _probing_ended(self, event: ProbingEnded) -> None:
+        self.attempts.append(event)
+
+    @SHOWN.add
+    def _attempt_failed(self, event: AttemptFailed) -> None:
+        self.tried.append(self.readable(event.reason))
+
+    @SHOWN.add
+    def _graph_selected(self, event: GraphSelected) -> None:
+        self.selected = replace(event, peers=self._graph(event.peers))
+
+    @SHOWN.add
+    def _setup_failed(self, event: SetupFailed) -> None:
+        self.refused.append(self.readable(event.reason))
+
+    @SHOWN.add
+    def _placement_begun(self, _event: PlacementBegun) -> None:
+        self.replicas = []
+
+    @SHOWN.add
+    def _replica_decided(self, event: ReplicaDecided) -> None:
+        passed = [(self._name(peer), self.readable(why)) for peer, why in event.passed]
+        order = [self._name(peer) for peer in event.order]
+        self.replicas.append(replace(event, at=self._name(event.at), order=order, passed=passed))
+
+    @SHOWN.add
+    def _placement_completed(self, event: PlacementCompleted) -> None:
+        backups = self._lists(event.backups)
+        self.replicated = replace(event, primaries=self._graph(event.primaries), backups=backups)
+        self.outcome = "placed"
+        alone = uncovered(event.primaries, backups, self._origin or event.peer)
+        self.uncovered = {self._name(peer): what for peer, what in alone.items()}
+
+    @SHOWN.add
+    def _placement_attempt_failed(self, event: PlacementAttemptFailed) -> None:
+        self.unplaced.append(self.readable(event.reason))
+
+    @SHOWN.add
+    def _placement_failed(self, event: PlacementFailed) -> None:
+        self.outcome = f"not placed: {self.readable(event.reason)}"
+
+    @SHOWN.add
+    def _placement_released(self, _event: PlacementReleased) -> None:
+        if self.outcome == "placed":
+            self.replicated = None
+            self.uncovered = {}
+            self.outcome = "its replicas have been given back"
+
+    @SHOWN.add
+    def _takeover_begun(self, event: TakeoverBegun) -> None:
+        lost = self._name(event.dead)
+        moved = [f"{name} from {lost} to {self._name(peer)}" for name, peer in event.operators.items()]
+        self.takeovers.append(", ".join(moved) or f"{lost} had backups alone")
+        self._from = {name: at for name, at in self._from.items() if name not in event.operators}
+
+    @SHOWN.add
+    def _taken_over(self, event: TakenOver) -> None:
+        self._moved = self._graph(event.peers)
+        self._count(event.backups)
+
+    @SHOWN.add
+    def _copies_behind(self, event: CopiesBehind) -> None:
+        operator = event.operator
+        self.behind[operator] = {self._name(peer): self.readable(why) for peer, why in event.peers.items()}
+        self.left.pop(operator, None)
+        if event.left < self.degree:
+            self.left[operator] = event.left
+
+    @SHOWN.add
+    def _move_begun(self, event: MoveBegun) -> None:
+        self.moving[event.operator] = self._name(event.at), self._name(event.to)
+
+    @SHOWN.add
+    def _component_moved(self, event: ComponentMoved) -> None:
+        self._moved = self._graph(event.peers)
+        self._from[event.operator] = before = self._name(event.at)
+        self.moving.pop(event.operator, None)
+        self.moves.append(f"{event.operator} from {before} to {self._name(event.to)} in {seconds(event.seconds)}")
+
+    @SHOWN.add
+    def _shared_stream_moved(self, event: SharedStreamMoved) -> None:
+        self._moved = self._graph(event.peers)
+        before, to = self._name(event.at), self._name(event.to)
+        self.moves.append(f"{event.operator} of {event.of}, which it shares, from {before} to {to}")
+
+    @SHOWN.add
+    def _move_given_up(self, event: MoveGivenUp) -> None:
+        self.moving.pop(event.operator, None)
+        self.moves.append(f"{event.operator} did not move to {self._name(event.to)}: {self.readable(event.reason)}")
+
+    @SHOWN.add
+    def _late_rows(self, event: LateRows) -> None:
+        self.late[event.operator] = event.dropped
+
+    @SHOWN.add
+    def _session_expired(self, event: SessionExpired) -> None:
+        self._orphaned = self._name(event.origin)
+
+    @SHOWN.add
+    def _application_running(self, event: ApplicationRunning) -> None:
+        self.outcome = "running"
+        if self._submitted is not None:
+            self.setup_s = event.time - self._submitted
+        self.shared = {tap: (of, operator) for tap, (of, operator) in event.shared.items()}
+
+    @SHOWN.add
+    def _application_ended(self, event: ApplicationEnded) -> None:
+        reason = self.readable(event.reason)
+        self.outcome = f"{event.status}: {reason}" if reason else event.status
+        self.moving.clear()
+        if isinstance(event, ApplicationRejected):
+            self.selected = None
+
+    def _conclude(self, orphaned: str, state: tuple[str, str] | None) -> None:
+        """Say what became of it where the journal of its origin cannot."""
+        if self.outcome in ("being composed", "running", "placed"):
+            if state is not None and state[0] not in ("composing", self.outcome):
+                status, reason = state[0], self.readable(state[1])
+                self.outcome = f"{status}: {reason}" if reason else status
+            elif orphaned:
+                self.outcome = f"failed: its origin {orphaned} died or is not heard of any more"
+
+    def _count(self, backups: Mapping[str, Sequence[str]]) -> None:
+        """Find the operators that have fewer replicas left than were asked for."""
+        counts = {name: 1 + len(peers) for name, peers in backups.items()}
+        self.left = {name: count for name, count in counts.items() if count < self.degree}
+
+    def _name(self, address: str) -> str:
+        return self.names.get(address, address)
+
+    def _lists(self, peers: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
+        return {operator: [self._name(peer) for peer in each] for operator, each in peers.items()}
+
+    def _graph(self, peers: Mapping[str, str]) -> dict[str, str]:
+        return {operator: self._name(peer) for operator, peer in peers.items()}
+
+    def readable(self, text: str) -> str:
+        """A text with names of peers for their addresses."""
+        return readable(text, self.names)

@@ -1,0 +1,493 @@
+"""A submitted plan as a coroutine sees it: its state, its results, its feeds."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Protocol
+
+import msgspec
+import polars as pl
+
+from synergy_nb.dataflow.tuples import empty, encode
+from synergy_nb.errors import door
+from synergy_nb.events import Event
+from synergy_nb.events.application_states import LASTING
+from synergy_nb.events.table import Events
+from synergy_nb.plan import Plan
+from synergy_nb.plan.stream_sharing import endless_sources
+from synergy_nb.plan.units import duration
+from synergy_nb.reporting import formatting
+from synergy_nb.reporting.explanation import Explanation
+from synergy_nb.reporting.uncovered import told, uncovered
+from synergy_nb.runtime.client.feeds import Feed, Rows, items, supply
+from synergy_nb.runtime.client.results import Results
+from synergy_nb.runtime.client.waiting_display import tells
+from synergy_nb.runtime.data.open_windows import open_windows
+from synergy_nb.runtime.data.rows import row_reader
+from synergy_nb.runtime.process.requests import (
+    ApplicationState,
+    ClusterError,
+    Dropped,
+    Fetched,
+    Name,
+    Push,
+    Pushed,
+    pack,
+    unpack,
+)
+
+__all__ = ["AsyncApplication"]
+
+COLLECTED = 64 << 20  # bytes that stop() collects at most, which is as much as a sink keeps
+
+
+class Door(Protocol):
+    """What an application needs of its cluster."""
+
+    async def ask(self, peer: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> bytes:
+        """Answer of a peer."""
+
+    async def events(self, subject: str = "") -> Events:
+        """What the peers' journals hold."""
+
+    async def troubles(self, since: float) -> list[Event]:
+        """Errors in the journals of the peers since a time in seconds."""
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """Peer address to name."""
+
+    def name(self, address: str) -> str:
+        """Name of a peer."""
+
+    def readable(self, text: str) -> str:
+        """A text with names for addresses."""
+
+    def forget(self, application: str) -> None:
+        """The application needs not be stopped any more."""
+
+
+class AsyncApplication:
+    """A submitted plan.
+
+    Attributes
+    ----------
+    id : str
+        Identifies it at all peers.
+    plan : Plan
+        The submitted plan.
+    origin : str
+        Address of the peer that composed it and keeps its results.
+    """
+
+    def __init__(self, cluster: Door, plan: Plan, origin: str, state: ApplicationState) -> None:
+        self.cluster = cluster
+        self.id = state.application
+        self.plan = plan
+        self.origin = origin
+        self.last = state
+        self.stopped = False  # whether this handle has ended it
+        self._feeds: set[asyncio.Task[None]] = set()
+        reader = uuid.uuid4().hex
+        self._results = {sink: Results(self.id, sink, reader) for sink in plan.sinks}
+        self._looped = 0  # rows that stream() has given, and nobody keeps
+        self._open: list[str] = []  # what stop() has found to be lost
+        self.broken: ClusterError | None = None  # why one of its feeds could not go on
+
+    @property
+    def graph(self) -> dict[str, str]:
+        """Component graph λ: operator id to the name of its peer."""
+        return {operator: self.cluster.name(address) for operator, address in self.last.roles.peers.items()}
+
+    @property
+    def backups(self) -> dict[str, list[str]]:
+        """Replication graph ρ: of what is replicated, operator id to the names of its backups' peers."""
+        name = self.cluster.name
+        return {operator: [name(address) for address in peers] for operator, peers in self.last.roles.backups.items()}
+
+    @property
+    def notices(self) -> list[str]:
+        """Notices for the user: what replicas do not cover, rows that a loop has taken, windows that were cut short."""
+        said = []
+        if self.last.roles.backups:
+            alone = uncovered(self.graph, self.last.roles.backups, self.cluster.name(self.origin))
+            said.append(told(list(self.last.roles.backups), alone))
+        if self._looped:
+            rows = formatting.counted(self._looped, "row")
+            said.append(f"{rows} went to a loop over the application: results() and head() give the others")
+        return [*said, *self._open]
+
+    async def state(self) -> ApplicationState:
+        """What the origin knows of it now; ``failed`` where the origin itself does not answer."""
+        try:
+            answer = await self.cluster.ask(self.origin, "application", pack(Name(self.id)))
+        except ClusterError as error:
+            self.last = msgspec.structs.replace(self.last, status="failed", reason=str(error))
+        else:
+            self.last = unpack(answer, ApplicationState)
+        return self.heard(self.last)
+
+    def heard(self, state: ApplicationState) -> ApplicationState:
+        """Its state, when its origin has told of it."""
+        self.last = state
+        if self.broken is not None:
+            self.last = msgspec.structs.replace(state, status="failed", reason=str(self.broken))
+        return self.last
+
+    @tells(lambda it, *_, **__: f"waiting until {it.id} ends")
+    async def wait(self, timeout: float | str | None = None) -> ApplicationState:
+        """Wait until it no longer runs: every stream has ended, or it failed or was stopped.
+
+        Parameters
+        ----------
+        timeout
+            Time to wait at most, in seconds or as ``"2 min"``; None: there is no limit.
+
+        Raises
+        ------
+        TimeoutError
+            If it still runs after ``timeout``.
+        """
+        patience = None if timeout is None else duration("timeout", timeout, least=0.0)
+        try:
+            async with asyncio.timeout(patience):
+                while (state := await self._news()).status in LASTING:
+                    pass
+                return state
+        except TimeoutError:
+            raise TimeoutError(f"{self.id} still runs after {formatting.seconds(patience)}") from None
+
+    async def _news(self) -> ApplicationState:
+        """The state as soon as it has changed, or after some seconds as it is."""
+        try:
+            answer = await self.cluster.ask(self.origin, "wait", pack(Name(self.id)), 10.0)
+        except ClusterError:
+            return await self.state()
+        self.last = unpack(answer, ApplicationState)
+        return self.last if self.broken is None else await self.state()
+
+    async def qos(self) -> dict[str, dict[str, Any]]:
+        """Measurements of each sink: delays in seconds, miss rate and tuples/s, with the limit of the plan.
+
+        ``late`` is the number of rows that the sources have dropped because they came later than ``lateness`` allows.
+        """
+        return self.measured(await self.state())
+
+    def measured(self, state: ApplicationState) -> dict[str, dict[str, Any]]:
+        """Measurements of each sink in a state of it, see :meth:`qos`."""
+        late = sum(state.late.values())
+        return {sink: {**record, "late": late} for sink, record in state.qos.items()}
+
+    # -- results -------------------------------------------------------------------------------------------------
+
+    def sink(self, sink: str | None) -> str:
+        """A sink of the plan by its operator id; None means the only one."""
+        sinks = self.plan.sinks
+        if sink is None:
+            if len(sinks) > 1:
+                raise ClusterError(f"sink: not given; expected one of {', '.join(sinks)}")
+            return sinks[0]
+        if sink not in sinks:
+            raise ClusterError(f"sink: {sink!r}; expected one of {', '.join(sinks)}")
+        return sink
+
+    @door
+    async def stream(self, sink: str | None = None) -> AsyncIterator[pl.DataFrame]:
+        """Results as they come, one table a batch, until the stream ends or :meth:`stop` is called.
+
+        Raises
+        ------
+        ClusterError
+            If the application has failed or was stopped by somebody else, and all that had arrived has been taken.
+        """
+        name = self.sink(sink)
+        arrived = self._results[name].arrived
+        while True:
+            while arrived:
+                table = arrived.popleft()
+                self._looped += table.height
+                yield table
+            if self._complete(name):
+                return
+            await self._fetch(name, 1.0)
+            if not arrived and not self._complete(name):
+                await self._still_wanted()
+
+    def _complete(self, sink: str) -> bool:
+        """Whether nothing more is to come: the stream has ended, or this handle has stopped it."""
+        return self._results[sink].ended or self.stopped
+
+    async def _fetch(self, sink: str, wait: float) -> None:
+        """Have what is at a sink join what has arrived, unless another reader has seen to that.
+
+        After a fetch that was interrupted, the next one asks from the same place: nothing is lost or doubled.
+        """
+        async with self._results[sink].fetching:
+            if self._results[sink].arrived or self._complete(sink):
+                return
+            if self.broken is not None:
+                raise self.broken
+            await self._take(sink, wait)
+
+    async def _take(self, sink: str, wait: float) -> int:
+        """Fetch once and return the number of bytes that came; the caller holds the lock of the sink.
+
+        Raises
+        ------
+        ClusterError
+            If the sink does not answer, gives again what has come, or has gone as another reader has taken all.
+        """
+        request = pack(self._results[sink].request(wait))
+        answer = unpack(await self.cluster.ask(self.origin, "fetch", request, wait + 10.0), Fetched)
+        if answer.gone:
+            if (await self.state()).status == "finished":
+                raise ClusterError(f"{self.id}: its results have been collected already, through another handle of it")
+            return 0
+        size = self._results[sink].take(answer)
+        if all(results.ended for results in self._results.values()):
+            await self._release()
+        return size
+
+    async def _release(self) -> None:
+        """Give back what the origin keeps for an application that has finished and whose results have all come."""
+        with contextlib.suppress(ClusterError, TimeoutError):
+            if (await self.wait(2.0)).status == "finished":
+                await self.cluster.ask(self.origin, "release", pack(Name(self.id)))
+                self.cluster.forget(self.id)
+
+    @tells(lambda it, *_, **__: f"collecting results of {it.id}")
+    async def results(
+        self, sink: str | None = None, *, wait: bool = True, seconds: float | str | None = None
+    ) -> pl.DataFrame:
+        """All results so far as one table; by default after the stream has ended.
+
+        Calls add up: what was collected by an earlier call is in the table again, also after :meth:`stop`. Rows that
+        ``stream`` has given are not in the table: :attr:`notices` tells how many these are.
+
+        Parameters
+        ----------
+        sink
+            Operator id of the sink; needed only where the plan has several.
+        wait
+            False: return the results that are there now, without waiting.
+        seconds
+            Time for which to collect results as they come, in seconds or as ``"2 min"``; the call returns earlier if
+            the stream ends.
+
+        Raises
+        ------
+        ClusterError
+            If the application has failed or was stopped by somebody else; if its stream never ends, and neither
+            ``seconds`` nor ``wait=False`` is given.
+        ValueError
+            If ``seconds`` is no duration above 0, or given together with ``wait=False``.
+        """
+        name = self.sink(sink)
+        if seconds is not None:
+            if not wait:
+                raise ValueError(
+                    f"seconds: {seconds!r}; expected none together with wait=False, which waits for nothing"
+                )
+            await self._gather_for(name, duration("seconds", seconds))
+        elif wait:
+            await self._refuse_endless(name)
+            await self._gather(name)
+        elif not self._complete(name):
+            async with self._results[name].fetching:
+                await self._take_all(name)
+        return self.collected(name)
+
+    @tells(lambda it, *_, **__: f"collecting results of {it.id}")
+    async def head(self, n: int = 10, sink: str | None = None, *, seconds: float | str | None = None) -> pl.DataFrame:
+        """The first ``n`` rows of the results, as soon as so many have come; fewer if the stream ends before.
+
+        A second call gives the same rows, and :meth:`results` begins with them.
+
+        Parameters
+        ----------
+        n
+            Number of rows.
+        sink
+            Operator id of the sink; needed only where the plan has several.
+        seconds
+            Time after which to return the rows that have come until then, in seconds or as ``"2 min"``; by default the
+            call waits for all ``n``.
+
+        Raises
+        ------
+        ClusterError
+            If the application has failed or was stopped by somebody else before ``n`` rows had come.
+        ValueError
+            If ``n`` is no number of rows, or ``seconds`` no duration above 0.
+        """
+        name = self.sink(sink)
+        if isinstance(n, bool) or not isinstance(n, int) or n < 0:
+            raise ValueError(f"n: {n!r}; expected a number of rows, at least 0")
+        await self._gather_for(name, math.inf if seconds is None else duration("seconds", seconds), n)
+        return self.collected(name).head(n)
+
+    def collected(self, sink: str | None = None) -> pl.DataFrame:
+        """What has been collected from a sink so far, as one table, without asking anybody."""
+        name = self.sink(sink)
+        found = self._results[name].table()
+        return empty(self.plan.schema(name)) if found is None else found
+
+    @property
+    def has_all(self) -> frozenset[str]:
+        """Sinks whose results have all been collected, or from which nothing more comes: this handle has stopped it."""
+        return frozenset(sink for sink in self.plan.sinks if self._complete(sink))
+
+    @property
+    def collected_bytes(self) -> int:
+        """Bytes of the results that this handle keeps."""
+        return sum(results.nbytes for results in self._results.values())
+
+    async def _gather_for(self, sink: str, seconds: float, rows: float = math.inf) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(None if seconds == math.inf else seconds):
+                await self._gather(sink, rows)
+
+    async def _gather(self, sink: str, rows: float = math.inf) -> None:
+        """Collect from a sink until its stream ends, or so many rows have been collected."""
+        results = self._results[sink]
+        while True:
+            results.keep()
+            if self._complete(sink) or results.rows >= rows:
+                return
+            await self._fetch(sink, 1.0)
+            if not results.arrived and not self._complete(sink):
+                await self._still_wanted()
+
+    async def _take_all(self, sink: str) -> None:
+        """Fetch what a sink has now, but no more than it can keep: a fast stream always has something."""
+        size = 0
+        while not self._results[sink].ended and size < COLLECTED:
+            came = await self._take(sink, 0.0)
+            if not came:
+                return
+            size += came
+
+    async def _refuse_endless(self, sink: str) -> None:
+        """Raise where waiting for the end of a stream would be waiting for ever."""
+        endless = endless_sources(self.plan, sink)
+        if endless and not self._complete(sink) and (await self.state()).status in LASTING:
+            names = ", ".join(f"{name!r} ({self.plan.operators[name].params['connector']})" for name in endless)
+            raise ClusterError(
+                f"{self.id}: its stream is endless, as its source {names} never ends; expected head(100) or "
+                "results(seconds=5), which take some, results(wait=False) for what is there, or a loop over the "
+                "application; stop() ends it"
+            )
+
+    async def _still_wanted(self) -> None:
+        """Raise where no result can follow although the stream has not ended."""
+        state = await self.state()
+        if state.status in {"failed", "rejected", "stopped"}:
+            had = sum(results.rows for results in self._results.values())
+            rest = f" ({had} rows had arrived: results(wait=False) gives them)" if had else ""
+            why = self.cluster.readable(state.reason) or "on request"
+            cause = self.broken.__cause__ if self.broken is not None else None
+            raise ClusterError(f"{self.id}: {state.status}: {why}{rest}") from cause
+
+    # -- inputs and end ------------------------------------------------------------------------------------------
+
+    def feed(self, operator: str, rows: Rows) -> None:
+        """Send rows to a ``python`` source, as fast as the stream takes them."""
+        if isinstance(rows, Feed):
+            rows.bind(self.id)
+        task = asyncio.get_running_loop().create_task(self._feed(operator, rows), name=f"feed {operator}")
+        self._feeds.add(task)
+        task.add_done_callback(self._fed)
+
+    def _fed(self, task: asyncio.Task[None]) -> None:
+        """A feed has ended; what it raised is the application's failure."""
+        self._feeds.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and self.broken is None:
+            ending = asyncio.get_running_loop().create_task(self._break_off(error))
+            self._feeds.add(ending)
+            ending.add_done_callback(self._feeds.discard)
+
+    async def _break_off(self, error: BaseException) -> None:
+        """End the application for a feed that cannot go on, unless that is because the application has ended."""
+        if (await self.state()).status not in LASTING:
+            return
+        if isinstance(error, ClusterError):
+            self.broken = error
+        else:
+            self.broken = ClusterError(f"its feed raised {type(error).__name__}: {error}")
+            self.broken.__cause__ = error  # with the line of the user's own code
+        with contextlib.suppress(ClusterError):
+            await self.cluster.ask(self.origin, "stop", pack(Name(self.id)))
+
+    async def _feed(self, operator: str, rows: Rows) -> None:
+        asked, host = self.plan.operators[operator], self.last.roles.peers[operator]
+        reader = row_reader(self.plan, operator)
+        feed, supplying = supply(rows, reader)
+        name, ended = asked.params["name"], f"{self.id} takes no more rows: it has ended"
+
+        async def dropped(late: int) -> None:
+            await self.cluster.ask(self.origin, "dropped", pack(Dropped(self.id, operator, late)))
+
+        try:
+            async for item in items(feed, operator, asked.params.get("lateness"), dropped):
+                request = pack(Push(self.id, name, encode(item)))
+                while not unpack(await self.cluster.ask(host, "push", request, 60.0), Pushed).taken:
+                    pass  # what is downstream has no room: a reader may take its time
+        except Exception as error:
+            ended = f"{self.id} has failed: {error}"
+            raise
+        finally:
+            feed.refuse(ended)
+            if supplying is not None:
+                supplying.cancel()
+
+    @tells(lambda it, **_: f"stopping {it.id}")
+    async def stop(self, *, collect: bool = True) -> None:
+        """End it everywhere.
+
+        What it measured last is what :meth:`qos` gives from then on. Windows that are open come to no result;
+        :attr:`notices` names the operators that had any.
+
+        Parameters
+        ----------
+        collect
+            True: fetch the results that wait at the sinks first. Together with the results that were collected before,
+            they stay readable by :meth:`results`.
+        """
+        for task in list(self._feeds):
+            task.cancel()
+        if collect and not self.stopped:
+            if self.last.status in LASTING:
+                self._open = await open_windows(self.cluster.ask, self.id, self.plan, self.last.roles.peers)
+            with contextlib.suppress(ClusterError):  # an origin that has gone keeps nothing
+                await self.cluster.ask(self.origin, "halt", pack(Name(self.id)))
+                await asyncio.gather(*(self._collect(sink) for sink in self.plan.sinks))
+            self.stopped = True
+        self.cluster.forget(self.id)
+        self.last = unpack(await self.cluster.ask(self.origin, "stop", pack(Name(self.id))), ApplicationState)
+
+    async def _collect(self, sink: str) -> None:
+        async with self._results[sink].fetching:
+            if not self._results[sink].ended:
+                await self._take_all(sink)
+
+    async def events(self) -> Events:
+        """All that the peers' journals hold about it, by time. ``table()`` makes a table of it."""
+        return await self.cluster.events(self.id)
+
+    @tells(lambda it: f"asking the peers about {it.id}")
+    async def explain(self) -> Explanation:
+        """Why it runs where it runs, or why not: candidates, dropped probes, graphs, what happened since."""
+        state = await self.state()
+        events = await self.events()
+        since = min((event.time for event in events), default=-math.inf)
+        return Explanation(
+            self.id,
+            [*events, *await self.cluster.troubles(since)],
+            self.cluster.names,
+            (state.status, state.reason),
+        )

@@ -1,0 +1,475 @@
+"""A cluster of peers and its applications as a coroutine sees them; ``cluster.py`` gives the same to synchronous code.
+
+The client asks peers, over links like any peer's; the Dask scheduler only starts and keeps the workers. Any peer may
+be asked: the one at which a plan is submitted is the application's origin, composes it, and keeps its results.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import uuid
+import weakref
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from synergy_nb.events import Event, decode_events
+from synergy_nb.events.application_states import LASTING
+from synergy_nb.events.table import Events
+from synergy_nb.plan import Plan
+from synergy_nb.plan.placement_modes import check_placement
+from synergy_nb.plan.units import duration
+from synergy_nb.reporting.explanation import Explanation
+from synergy_nb.reporting.formatting import readable
+from synergy_nb.reporting.refused_delays import refused_delay
+from synergy_nb.runtime.client.applications import Applications, Entry, chosen
+from synergy_nb.runtime.client.async_application import AsyncApplication
+from synergy_nb.runtime.client.error_notices import Notices, watched
+from synergy_nb.runtime.client.feeds import Rows, check_rows
+from synergy_nb.runtime.client.progress import Progress
+from synergy_nb.runtime.client.submission import a_peer_of, check_submission, strangers
+from synergy_nb.runtime.client.waiting_display import tells
+from synergy_nb.runtime.data.rows import row_reader
+from synergy_nb.runtime.data.spark_servers import Sparks, unavailable
+from synergy_nb.runtime.process.move_requests import MOVES_WITHIN
+from synergy_nb.runtime.process.requests import (
+    ApplicationState,
+    ClusterError,
+    Known,
+    Listed,
+    Move,
+    Name,
+    NotAdmitted,
+    Outcome,
+    PeerState,
+    SparkNews,
+    Submit,
+    pack,
+    unpack,
+)
+from synergy_nb.runtime.process.ring_joining import form_ring
+from synergy_nb.runtime.transport.link import LinkDown, LinkFull, Links, RemoteError
+
+__all__ = ["AsyncCluster"]
+
+DEPLOYS = 120.0  # seconds that the parts of a plan on Spark may take to get ready
+KEPT = 1000  # applications that have ended and that are kept with their results, so that they can be found again
+KEPT_BYTES = 256 << 20  # bytes of the results that these may have; those that ended first are let go
+UNREACHABLE = (LinkDown, TimeoutError, OSError)
+STRAGGLING = 1.0  # seconds without any further answer after which a list of applications is made without the others
+
+
+class AsyncCluster:
+    """Peers that are reachable over links.
+
+    Parameters
+    ----------
+    links
+        Links of a client.
+    peers
+        Peer name to address.
+    closing
+        Called once by :meth:`close`, after the links have been closed.
+    local
+        What started the peers on this machine, or None.
+    spark
+        The Spark that the peers use: ``local``, URLs, or nothing
+        (:func:`~synergy_nb.runtime.data.spark_servers.checked`).
+    notices
+        Writer of the errors of peers, for people; None: the errors stand only in the journals of the peers.
+
+    Attributes
+    ----------
+    before_close : list
+        Coroutine functions that :meth:`close` calls when the applications have been stopped and peers still answer.
+    """
+
+    def __init__(
+        self,
+        links: Links,
+        peers: Mapping[str, str],
+        closing: Callable[[], Awaitable[None]] | None = None,
+        local: object = None,
+        spark: Sequence[str] = (),
+        notices: Notices | None = None,
+    ) -> None:
+        self.notices = notices
+        self.local = local
+        self.links = links
+        self.peers = dict(peers)
+        self._names = {address: name for name, address in self.peers.items()}
+        if notices is not None:
+            notices.names = self._names
+        self._closing = closing
+        self.spark = Sparks(spark, self._tell_spark)
+        self.before_close: list[Callable[[], Awaitable[None]]] = []
+        self._numbers = itertools.count(1)
+        self._applications: dict[str, AsyncApplication] = {}  # submitted here, to be stopped when this closes
+        self._ended: dict[str, AsyncApplication] = {}
+        self._handles: weakref.WeakValueDictionary[str, AsyncApplication] = weakref.WeakValueDictionary()
+
+    async def join(self, patience: float = 15.0, told: Callable[[Progress], object] | None = None) -> None:
+        """Have all peers join one ring, and wait until the directory knows the components of all.
+
+        Parameters
+        ----------
+        patience
+            Seconds without progress after which to give up.
+        told
+            Called with the progress whenever it has changed; None: nobody is told.
+
+        Raises
+        ------
+        ClusterError
+            If there was no progress for ``patience`` seconds; the text names the peers that are missing.
+        """
+        await form_ring(self.peers, self.links.request, patience, told)
+
+    async def listen(self) -> None:
+        """Have all peers tell of their errors from here on."""
+        asked = msgspec.msgpack.encode(self.links.address)
+        asking = (self.links.request(address, "tell", asked, 5.0) for address in self.peers.values())
+        await asyncio.gather(*asking, return_exceptions=True)  # one that does not answer tells nothing
+
+    async def warm(self) -> None:
+        """Have the peer that resilient plans go to load in the background what placing them takes."""
+        with contextlib.suppress(*UNREACHABLE):
+            await self.links.request(self._in_turn(1)[0], "warm", b"", 5.0)
+
+    @tells(lambda _: "closing the cluster")
+    async def close(self) -> None:
+        """Stop applications, close the links and what was started for this cluster."""
+        if self.notices is not None:
+            self.notices.close()
+        try:  # whatever comes of one step, or whoever interrupts it, the next is taken
+            stopping = (application.stop(collect=False) for application in list(self._applications.values()))
+            await asyncio.gather(*stopping, return_exceptions=True)
+            await asyncio.gather(*(call() for call in tuple(self.before_close)), return_exceptions=True)
+        finally:
+            try:
+                await self.spark.close()
+                await self.links.close()
+            finally:
+                if self._closing is not None:
+                    closing, self._closing = self._closing, None
+                    await closing()
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """Peer address to name."""
+        return dict(self._names)
+
+    def name(self, address: str) -> str:
+        """Name of the peer at ``address``."""
+        return self._names.get(address, address)
+
+    # -- peers ---------------------------------------------------------------------------------------------------
+
+    async def ask(self, peer: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> bytes:
+        """Request to one peer, by name or address.
+
+        Raises
+        ------
+        ClusterError
+            If it does not answer, or answers with an error.
+        """
+        address = self.peers.get(peer, peer)
+        try:
+            return await self.links.request(address, operation, payload, timeout)
+        except UNREACHABLE as error:
+            raise ClusterError(f"peer {self.name(address)} does not answer: {error}") from error
+        except (RemoteError, LinkFull) as error:
+            raise ClusterError(f"peer {self.name(address)}: {error}") from error
+
+    async def states(self) -> dict[str, PeerState | None]:
+        """What each peer says of itself; None for one that does not answer within a second."""
+
+        answers = await self._asked("state", b"", self.peers.values(), 1.0)
+        found = {address: unpack(answer, PeerState) for address, answer in answers.items()}
+        return {name: found.get(address) for name, address in self.peers.items()}
+
+    async def _asked(
+        self, operation: str, payload: bytes, addresses: Iterable[str], timeout: float = 5.0, straggling: float = 5.0
+    ) -> dict[str, bytes]:
+        """Address to answer, of those peers that answer.
+
+        Once one has answered, the others get ``straggling`` seconds from the last answer on.
+        """
+        request = self.links.request
+        asking = {asyncio.create_task(request(each, operation, payload, timeout)): each for each in addresses}
+        waiting, found = set(asking), dict[str, bytes]()
+        try:
+            while waiting:
+                patience = straggling if found else timeout
+                done, waiting = await asyncio.wait(waiting, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    with contextlib.suppress(*UNREACHABLE):
+                        found[asking[task]] = task.result()
+                if not done:
+                    break
+        finally:
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+        return found
+
+    @tells(lambda *_: "asking the peers for their journals")
+    async def events(self, subject: str = "") -> Events:
+        """Journal of all peers that answer, by time; only of ``subject`` if given. ``table()`` makes a table of it."""
+        return Events(await self._journaled("events", subject))
+
+    async def troubles(self, since: float) -> list[Event]:
+        """Errors in the journals of all peers that answer, since a time in seconds."""
+        return await self._journaled("troubles", since)
+
+    async def _journaled(self, operation: str, asked: object, peers: Iterable[str] | None = None) -> list[Event]:
+        addresses = [self.peers[name] for name in (self.peers if peers is None else peers)]
+        answers = await self._asked(operation, msgspec.msgpack.encode(asked), addresses)
+        found = map(decode_events, answers.values())
+        return sorted(itertools.chain.from_iterable(found), key=lambda event: (event.time, event.peer, event.sequence))
+
+    @tells(lambda it: it.spark.doing or "starting Spark")
+    async def spark_session(self) -> Any:
+        """A ``SparkSession`` of one's own on the Spark that the peers use, which is started if need be.
+
+        It ends with the cluster.
+
+        Raises
+        ------
+        ClusterError
+            If there is no Spark to be had; the text says why, and what to do.
+        """
+        return await self.spark.session()
+
+    # -- applications --------------------------------------------------------------------------------------------
+
+    @tells(lambda it, plan, **_: it.spark.doing or f"composing {getattr(plan, 'name', 'the plan')}")
+    async def submit(
+        self,
+        plan: Plan,
+        *,
+        at: str | None = None,
+        feeds: Mapping[str, Rows] | None = None,
+        placement: str = "composed",
+        timeout: float | str = 30.0,
+    ) -> AsyncApplication:
+        """Have the peers compose and start a plan.
+
+        Parameters
+        ----------
+        plan
+            Query plan to run.
+        at
+            Name of the peer that becomes its origin; by default the one that its sinks are bound to, or else one that
+            answers, in turn.
+        feeds
+            Rows of each source with connector ``python``, by operator id or by its name: a pandas, Polars or Arrow
+            table, a :class:`~synergy_nb.runtime.client.feeds.Feed`, or an iterable, asynchronous or not, of
+            dictionaries or tables. Sources that were made of rows need none.
+        placement
+            How components find their peers: ``composed``, by probes that balance the load, or ``resilient``, so that
+            they withstand the largest set of rates (ROD).
+        timeout
+            Time until composition has to be decided, in seconds or as ``"1 min"``.
+
+        Raises
+        ------
+        NotAdmitted
+            If composition was refused; the text says which condition failed where.
+        ClusterError
+            If no peer answers, or a name is wrong.
+        """
+        patience = duration("timeout", timeout)
+        living = _alive(await self.states()) if strangers(plan, at, self._names) else list(self.peers)
+        spark = "" if self.spark.where else unavailable() or "it was started without"
+        at, named = check_submission(plan, at, feeds or {}, self._names, living, spark, local=self.local is not None)
+        feeding = {
+            operator: await asyncio.to_thread(check_rows, rows, row_reader(plan, operator))
+            for operator, rows in named.items()
+        }
+        try:
+            check_placement(plan, placement, len(self.peers))
+        except ValueError as error:
+            raise ClusterError(str(error)) from None
+        number = next(self._numbers)
+        application = f"{plan.name}-{number}-{uuid.uuid4().hex[:6]}"
+        request = pack(Submit(application, plan.to_bytes(), placement))
+        state: ApplicationState | None = None
+        origin = ""
+        turn = number if placement == "composed" else 1  # placing has been loaded by one peer, see warm()
+        for origin in [self.peers[at]] if at is not None else self._in_turn(turn):
+            try:
+                await self.links.request(origin, "ping", b"", 1.0)
+            except UNREACHABLE:
+                continue
+            try:
+                state = unpack(await self.ask(origin, "submit", request, patience), ApplicationState)
+                if state.needs_spark and state.status == "composing":
+                    await self.spark.ready()
+                    name = pack(Name(application))
+                    state = unpack(await self.ask(origin, "decision", name, patience + DEPLOYS), ApplicationState)
+            except BaseException:  # it may be admitted yet, and nobody would hold it
+                with contextlib.suppress(ClusterError):
+                    await self.ask(origin, "stop", pack(Name(application)))
+                raise
+            break
+        if state is None:
+            if at is None:
+                raise ClusterError("no peer of the cluster answers")
+            living = _alive(await self.states())
+            raise ClusterError(f"at: peer {at!r} does not answer; expected {a_peer_of(living)}")
+        running = AsyncApplication(self, plan, origin, state)
+        if state.status == "rejected":
+            raise await self._refusal(running)
+        self._applications[application] = self._handles[application] = running
+        if self.notices is not None and watched():
+            for notice in running.notices:
+                self.notices.say(f"synergy: {plan.name}: {notice}")
+        try:
+            for operator, feed in feeding.items():
+                running.feed(operator, feed)
+        except BaseException:  # nobody would hold it
+            with contextlib.suppress(ClusterError):
+                await running.stop()
+            raise
+        return running
+
+    @tells(lambda _: "asking the peers for their applications")
+    async def applications(self) -> Applications[AsyncApplication]:
+        """All applications of the peers, whoever submitted them: id to application, those that run first.
+
+        One that has ended is among them as long as its origin remembers it. Tuples of a sink go to whoever collects
+        them first: what another handle has collected is not given again.
+        """
+        entries = await self.entries()
+        return Applications(entries, {name: entry.held for name, entry in entries.items()})
+
+    @tells(lambda _, application: f"stopping {application}")
+    async def stop(self, application: str) -> None:
+        """End an application, whoever submitted it; nothing happens if it has ended already.
+
+        Parameters
+        ----------
+        application
+            Id of the application, or the name of its plan if exactly one running application has that name.
+
+        Raises
+        ------
+        ClusterError
+            If there is no such application, or several have that name; the text names them.
+        """
+        held = self._handles.get(application)
+        if held is None:
+            entries = await self.entries()
+            held = entries[chosen(application, entries)].held
+        status = (await held.state()).status
+        if status in LASTING or status == "finished":
+            await held.stop()
+
+    @tells(lambda it, application, operator, to: f"moving {operator} of {application} to {it.name(to)}")
+    async def move(self, application: str, operator: str, to: str) -> None:
+        """Move a component to another peer while its application runs; no tuple is lost, doubled or held up by that.
+
+        Parameters
+        ----------
+        application
+            Id of the application, or the name of its plan if exactly one running application has that name.
+        operator
+            Operator id of the component.
+        to
+            Name of the peer that it moves to.
+
+        Raises
+        ------
+        ClusterError
+            If there is no such application, operator or peer; if the component cannot move, such as a sink; if the peer
+            has no room for it, or dies meanwhile. The text says why, and the component is where it was.
+        """
+        held = self._handles.get(application)
+        if held is None:
+            entries = await self.entries()
+            held = entries[chosen(application, entries)].held
+        if to not in self.peers and to not in self._names:
+            raise ClusterError(f"to: {to!r}; expected {a_peer_of(_alive(await self.states()))}")
+        asked = pack(Move(held.id, operator, self.peers.get(to, to)))
+        outcome = unpack(await self.ask(held.origin, "move", asked, MOVES_WITHIN + 5.0), Outcome)
+        status = (await held.state()).status
+        if outcome.reason and status not in LASTING:
+            raise ClusterError(f"application: {held.id!r} has ended already ({status}); expected one that runs")
+        if outcome.reason:
+            why = self.readable(outcome.reason)
+            raise ClusterError(f"{held.id}: {operator} did not move: {why}" if outcome.begun else why)
+
+    async def entries(self) -> dict[str, Entry]:
+        """Id to the state and the facts of each application, in the order of submission."""
+        asked = pack(Known(list(self._handles)))
+        answers = await self._asked("applications", asked, self.peers.values(), straggling=STRAGGLING)
+        found = ((origin, each) for origin, said in answers.items() for each in unpack(said, Listed).applications)
+        listed = sorted(found, key=lambda pair: pair[1].since)
+        entries: dict[str, Entry] = {}
+        for origin, each in listed:
+            held = self._handles.get(each.state.application)
+            if each.state.status == "rejected" or (held is None and not each.plan):
+                continue  # never ran; or its handle has gone since the peers were asked
+            if held is None:
+                held = AsyncApplication(self, Plan.from_bytes(each.plan), origin, each.state)
+                self._handles[held.id] = held
+            entries[held.id] = Entry(held, held.heard(each.state))
+        untold = [
+            held for name, held in self._applications.items() if name not in entries
+        ]  # its origin has died perhaps
+        for held, state in zip(untold, await asyncio.gather(*(held.state() for held in untold)), strict=True):
+            entries[held.id] = Entry(held, state)
+        return entries
+
+    async def _tell_spark(self, news: Sequence[SparkNews]) -> None:
+        """Tell all peers, in turn of several servers; one that does not answer has no use for it."""
+        told = zip(self.peers.values(), itertools.cycle(news), strict=False)
+        asking = (self.links.request(address, "spark", pack(each), 5.0) for address, each in told)
+        await asyncio.gather(*asking, return_exceptions=True)
+
+    def forget(self, application: str) -> None:
+        """No longer stop an application when the cluster closes; keep it while there is room for its results."""
+        held = self._applications.pop(application, None) or self._handles.get(application)
+        if held is None:
+            return
+        self._ended.pop(application, None)
+        self._ended[application] = held
+        while len(self._ended) > KEPT or sum(each.collected_bytes for each in self._ended.values()) > KEPT_BYTES:
+            del self._ended[next(iter(self._ended))]
+
+    def readable(self, text: str) -> str:
+        """A peer's text with names for addresses."""
+        return readable(text, self._names)
+
+    def _in_turn(self, number: int) -> list[str]:
+        addresses = list(self.peers.values())
+        start = (number - 1) % len(addresses)
+        return addresses[start:] + addresses[:start]
+
+    async def _refusal(self, refused: AsyncApplication) -> NotAdmitted:
+        """The error for a plan that was not admitted, with the account of why."""
+        plan, states = refused.plan, await self.states()
+        living = _alive(states)
+        bound = {name: self.name(each.at) for name, each in plan.operators.items() if each.at is not None}
+        reasons = [
+            f"operator {name!r}: at: {at!r}, which does not answer; expected {a_peer_of(living)}"
+            for name, at in bound.items()
+            if at not in living
+        ]
+        events = await self._journaled("events", refused.id, living)
+        explanation = Explanation(refused.id, events, self.names, ("rejected", refused.last.reason))
+        measured = {name: state.overheads for name, state in states.items() if state is not None}
+        explanation.delay = refused_delay(plan, explanation, measured)
+        reasons.append(self.readable(refused.last.reason))
+        if explanation.delay is not None:
+            reasons.append(str(explanation.delay))
+        return NotAdmitted(f"{plan.name}: {'; '.join(reasons)}", explanation)
+
+
+def _alive(states: Mapping[str, PeerState | None]) -> list[str]:
+    """Names of the peers that answer."""
+    return [name for name, state in states.items() if state is not None]

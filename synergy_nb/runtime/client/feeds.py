@@ -1,0 +1,446 @@
+"""What a notebook gives to a ``python`` source: frames, iterables of rows, and rows that it pushes.
+
+All of them go through a :class:`Feed`, a queue of rows with room for so many. Whatever waits in it when the stream is
+ready for more becomes one batch. So a fast generator's rows travel by thousands, a slow one's each at once, and no row
+waits for others to come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import threading
+from collections import deque
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import polars as pl
+
+from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
+from synergy_nb.plan.data_frames import is_frame, one_off
+from synergy_nb.plan.parameter_types import TYPES
+from synergy_nb.plan.units import duration, nearest
+from synergy_nb.reporting.formatting import seconds
+from synergy_nb.runtime.data.rows import FeedError, RowReader
+
+__all__ = ["Feed", "FeedError", "Rows", "check_rows", "items", "supply"]
+
+Rows: TypeAlias = Any
+"""A frame, an iterable or asynchronous iterable of dictionaries or frames, or a :class:`Feed`."""
+ROOM: Final = 65_536  # rows that may wait in a feed
+BATCH_ROWS: Final = 65_536
+BATCH_BYTES: Final = 1 << 20  # of a batch on its way to a peer: several feeds share a link
+INLINE: Final = 1000  # rows that are made a table at once; more, in another thread, so that the event loop goes on
+
+
+class Feed:
+    """Rows that a program pushes into a stream, from any thread or coroutine.
+
+    Parameters
+    ----------
+    columns
+        Column to type (int, float, str, bool, time, bytes) of the rows.
+    time
+        The column with the event time: times, seconds since 1970, or ISO 8601 text.
+    room
+        Rows that may wait; a push waits until there are fewer.
+
+    Examples
+    --------
+    ::
+
+        feed = Feed({"user": "str", "amount": "float"})
+        application = cluster.submit(source(feed).filter("amount > 10").sink("large"))
+        with feed:
+            feed.push({"time": 0.0, "user": "ann", "amount": 12.5})
+        application.results()
+    """
+
+    def __init__(self, columns: Mapping[str, str], *, time: str = "time", room: int = ROOM) -> None:
+        if not isinstance(columns, Mapping) or not columns:
+            raise FeedError(f"columns: {columns!r}; expected column to type, as in {{'user': 'str'}}")
+        for name, kind in columns.items():
+            if kind not in TYPES:
+                near = nearest(kind, TYPES)
+                hint = f"; did you mean {near!r}?" if near is not None else ""
+                raise FeedError(f"columns: {name!r}: {kind!r}; expected one of {', '.join(TYPES)}{hint}")
+        if isinstance(room, bool) or not isinstance(room, int) or room < 1:
+            raise FeedError(f"room: {room!r}; expected a number of rows of at least 1")
+        #: What :func:`~synergy_nb.plan.builder.source` takes from a feed.
+        self.source_columns = {"time": "time", **{name: kind for name, kind in columns.items() if name != time}}
+        self.reader = RowReader("feed", self.source_columns, time)
+        self._room = room
+        self._pieces: deque[Any] = deque()  # rows as dictionaries, and tables
+        self._waiting = 0  # rows in them
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._asleep: asyncio.Future[None] | None = None  # who reads and waits for rows
+        self._pushers: list[asyncio.Future[None]] = []  # coroutines that wait for room
+        self._application = ""
+        self._closed = False
+        self._error: BaseException | None = None  # why the rows break off
+        self._refusal = ""  # why nobody reads any more
+
+    # -- for who pushes --------------------------------------------------------------------------------------------
+
+    def push(self, rows: Any, timeout: float | str | None = None) -> None:
+        """Give one row (a dictionary), several (a list of them) or a frame; all or none of it is taken.
+
+        Parameters
+        ----------
+        rows
+            Rows with the columns of the feed; other columns are left out.
+        timeout
+            Time to wait for room, in seconds or as ``"2 s"``; by default the call waits as long as it takes.
+
+        Raises
+        ------
+        FeedError
+            If a column or a value is not as declared; if the feed has been closed, or its application has ended.
+        TimeoutError
+            If there was no room within ``timeout``.
+        """
+        patience = _patience(timeout)
+        piece, count = self._made(rows)
+        with self._lock:
+            if not self._has_room() and not self._changed.wait_for(self._has_room, patience):
+                raise self._no_room(patience)
+            self._append(piece, count)
+
+    async def push_async(self, rows: Any, timeout: float | str | None = None) -> None:
+        """Do the same as :meth:`push`, for coroutines: the event loop goes on while there is no room."""
+        patience = _patience(timeout)
+        piece, count = self._made(rows)
+        try:
+            async with asyncio.timeout(patience):
+                await self._append_async(piece, count)
+        except TimeoutError:
+            raise self._no_room(patience) from None
+
+    def close(self) -> None:
+        """End the stream, behind all rows that have been pushed."""
+        with self._lock:
+            self._closed = True
+            self._wake()
+
+    def __enter__(self) -> Feed:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close() if error is None else self.fail(error)
+
+    def __repr__(self) -> str:
+        state = self._refusal or ("closed" if self._closed else "open")
+        columns = ", ".join(f"{name} {kind}" for name, kind in self.source_columns.items())
+        return f"Feed of {columns}: {state}, {self._waiting} rows wait"
+
+    # -- for who supplies and reads it -----------------------------------------------------------------------------
+
+    def fail(self, error: BaseException) -> None:
+        """Break the stream off behind all rows that have been pushed: its application fails for ``error``."""
+        with self._lock:
+            if not self._closed:
+                self._closed, self._error = True, error
+            self._wake()
+
+    def refuse(self, why: str) -> None:
+        """Take nothing more and forget what waits: nobody reads any longer."""
+        with self._lock:
+            self._refusal, self._closed = why, True
+            self._pieces.clear()
+            self._waiting = 0
+            self._wake()
+
+    def bind(self, application: str) -> None:
+        """Note who reads it.
+
+        Raises
+        ------
+        FeedError
+            If somebody does already.
+        """
+        with self._lock:
+            if self._application:
+                raise FeedError(f"feed: application {self._application} reads it; expected a feed of its own for each")
+            self._application = application
+
+    def supplied(self, piece: Any) -> None:
+        """Take what an iterable gave, on a thread that may wait."""
+        made, count = self._supply(piece)
+        with self._lock:
+            if not self._has_room():
+                self._changed.wait_for(self._has_room)
+            self._append(made, count)
+
+    async def supplied_async(self, piece: Any) -> None:
+        """Take what an asynchronous iterable gave."""
+        await self._append_async(*self._supply(piece))
+
+    async def taken(self) -> list[Any] | None:
+        """Rows and tables that wait, as soon as there are any; None at the end."""
+        loop = asyncio.get_running_loop()
+        while True:
+            with self._lock:
+                if self._pieces:
+                    pieces = list(self._pieces)
+                    self._pieces.clear()
+                    self._waiting = 0
+                    self._wake()
+                    return pieces
+                if self._error is not None:
+                    raise self._error
+                if self._closed or self._refusal:
+                    return None
+                self._asleep = asleep = loop.create_future()
+            await asleep
+
+    def _made(self, rows: Any) -> tuple[Any, int]:
+        """What is pushed, checked, so that what is wrong is told where it is pushed."""
+        if type(rows) is dict and self.reader.takes(rows):
+            return rows.copy(), 1
+        table = self.reader.table(rows)
+        return table, table.height
+
+    def _supply(self, piece: Any) -> tuple[Any, int]:
+        if self.reader.is_row(piece) or (isinstance(piece, Mapping) and not is_frame(piece)):
+            return dict(piece), 1  # a generator may go on with the same dictionary
+        table = self.reader.table(piece)
+        return table, table.height
+
+    def _has_room(self) -> bool:
+        """Whether a push can be taken; raises where none will be taken any more."""
+        if self._waiting < self._room and not self._closed:
+            return True
+        if self._refusal:
+            raise FeedError(f"feed: {self._refusal}; expected a feed whose application runs")
+        if self._closed:
+            raise FeedError("feed: it has been closed; expected an open one")
+        if not self._application:
+            raise FeedError(
+                f"feed: {self._waiting} rows wait, and no application reads them; expected submit() before more rows"
+            )
+        return False
+
+    def _append(self, piece: Any, count: int) -> None:
+        if count:
+            self._pieces.append(piece)
+            self._waiting += count
+            if self._asleep is not None:
+                _settle(self._asleep)
+                self._asleep = None
+
+    async def _append_async(self, piece: Any, count: int) -> None:
+        while True:
+            with self._lock:
+                if self._has_room():
+                    self._append(piece, count)
+                    return
+                free = asyncio.get_running_loop().create_future()
+                self._pushers.append(free)
+            await free
+
+    def _wake(self) -> None:
+        """Let everybody look again who waits for rows or room."""
+        self._changed.notify_all()
+        if self._asleep is not None:
+            _settle(self._asleep)
+            self._asleep = None
+        while self._pushers:
+            _settle(self._pushers.pop())
+
+    def _no_room(self, patience: float | None) -> TimeoutError:
+        return TimeoutError(
+            f"feed: no room within {seconds(patience)}: {self._waiting} rows wait for {self._application}"
+        )
+
+
+def _patience(timeout: float | str | None) -> float | None:
+    """Seconds that a push waits for room at most; None: as long as it takes."""
+    return None if timeout is None else duration("timeout", timeout, least=0.0)
+
+
+def _settle(future: asyncio.Future[None]) -> None:
+    """Let a coroutine go on, from any thread."""
+
+    def settle() -> None:
+        if not future.done():
+            future.set_result(None)
+
+    with contextlib.suppress(RuntimeError):  # its loop has been closed
+        future.get_loop().call_soon_threadsafe(settle)
+
+
+# -- from anything to a feed -----------------------------------------------------------------------------------------
+
+
+def check_rows(rows: Rows, reader: RowReader) -> Rows:
+    """The rows for a source, checked before anything starts; a frame becomes a table of the source's columns.
+
+    Raises
+    ------
+    FeedError
+        If this gives no rows, is a generator that has been read, or is a frame that is not as declared.
+    """
+    if isinstance(rows, Feed):
+        differing = {name for name, kind in reader.columns.items() if rows.source_columns.get(name) != kind}
+        if differing or len(rows.source_columns) != len(reader.columns):
+            raise FeedError(
+                f"{reader.source}: a feed of {_listed(rows.source_columns)}; expected {_listed(reader.columns)}"
+            )
+        return rows
+    if one_off(rows):
+        reader.check_columns(rows.schema.names)
+        return rows
+    if is_frame(rows):
+        return reader.table(rows)
+    if isinstance(rows, str | bytes | Mapping | pl.Series) or not isinstance(rows, Iterable | AsyncIterable):
+        raise FeedError(
+            f"{reader.source}: rows: a {type(rows).__name__}; expected a pandas, Polars or Arrow table, a Feed, or an "
+            "iterable of tables or dictionaries"
+        )
+    ended = (inspect.isgenerator(rows) and inspect.getgeneratorstate(rows) == inspect.GEN_CLOSED) or (
+        inspect.isasyncgen(rows) and rows.ag_frame is None
+    )
+    if ended:
+        raise FeedError(f"{reader.source}: rows: a generator that has been read to its end; expected a new one")
+    return rows
+
+
+def supply(rows: Rows, reader: RowReader) -> tuple[Feed, asyncio.Task[None] | None]:
+    """The feed that holds what :func:`check_rows` gave, and the task that fills it, if it is one."""
+    if isinstance(rows, Feed):
+        return rows, None
+    feed = Feed(reader.columns)
+    feed.reader = reader
+    feed.bind(reader.source)
+    if isinstance(rows, pl.DataFrame):
+        with feed._lock:
+            feed._append(rows, rows.height)
+        feed.close()
+    elif isinstance(rows, AsyncIterable):
+        return feed, asyncio.get_running_loop().create_task(_read_async(rows, feed), name="synergy feed")
+    else:
+        # of its own: it may wait for ever, where a pool's threads would be used up, and be waited for at exit
+        threading.Thread(target=_read, args=(rows, feed), name="synergy feed", daemon=True).start()
+    return feed, None
+
+
+def _read(rows: Iterable[Any], feed: Feed) -> None:
+    try:
+        for made in rows:
+            feed.supplied(made)
+        feed.close()
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it is the feed's
+        feed.fail(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+
+
+async def _read_async(rows: AsyncIterable[Any], feed: Feed) -> None:
+    try:
+        async for made in rows:
+            await feed.supplied_async(made)
+        feed.close()
+    except Exception as error:  # noqa: BLE001 - likewise
+        feed.fail(error)
+
+
+# -- from a feed to a stream -----------------------------------------------------------------------------------------
+
+
+async def items(
+    feed: Feed, source: str, lateness: float | None, dropped: Callable[[int], Awaitable[None]]
+) -> AsyncIterator[Item]:
+    """Batches of the rows of ``feed``, each with a punctuation, and the end of the stream.
+
+    Parameters
+    ----------
+    feed
+        The feed, which is read until its end.
+    source
+        Operator id of the source, for errors.
+    lateness
+        Seconds by which a row may be older than the latest row before it; rows that are older still are left out. None:
+        a row that is older than the latest one ends the stream with an error.
+    dropped
+        Called with the number of rows left out so far, whenever that has grown.
+
+    Raises
+    ------
+    FeedError
+        If rows are not as declared, or, without ``lateness``, older than rows before them.
+    """
+    allowed = round((lateness or 0.0) * 1e6)
+    position = late = 0
+    reached: int | None = None
+    promised: int | None = None
+    while (pieces := await feed.taken()) is not None:
+        rows = sum(1 if isinstance(piece, dict) else piece.height for piece in pieces)
+        if rows <= INLINE or all(isinstance(piece, pl.DataFrame) for piece in pieces):
+            table = _joined(pieces, feed.reader)
+        else:
+            table = await asyncio.to_thread(_joined, pieces, feed.reader)
+        times = table.get_column("time").to_physical().to_numpy()
+        latest = np.maximum.accumulate(times if reached is None else np.maximum(times, reached))
+        before = np.concatenate(([times[0] if reached is None else reached], latest[:-1]))
+        behind = before - times > allowed
+        error = None
+        if behind.any():
+            if lateness is None:
+                first = int(behind.argmax())
+                error = _disorder(source, int(times[first]), int(before[first]))
+                table, latest = table.head(first), latest[:first]
+            else:
+                late += int(behind.sum())
+                table, latest = table.filter(pl.Series(~behind)), latest[~behind]
+                await dropped(late)
+        for part in _parts(table):
+            reached = int(latest[part.stop - 1])
+            yield Batch(table.slice(part.start, len(part)), position, 0.0)
+            position += len(part)
+            if promised is None or reached - allowed > promised:
+                promised = reached - allowed
+                yield Punctuation(promised, position, 0.0)
+        if error is not None:
+            raise error
+    yield Punctuation(END, position, 0.0)
+
+
+def _joined(pieces: list[Any], reader: RowReader) -> pl.DataFrame:
+    """One table of rows and tables, in their order."""
+    tables: list[pl.DataFrame] = []
+    rows: list[Mapping[str, Any]] = []
+    for piece in pieces:
+        if isinstance(piece, dict):
+            rows.append(piece)
+            continue
+        if rows:
+            tables.append(reader.of_rows(rows))
+            rows = []
+        tables.append(piece)
+    if rows:
+        tables.append(reader.of_rows(rows))
+    return tables[0] if len(tables) == 1 else pl.concat(tables)
+
+
+def _parts(table: pl.DataFrame) -> Iterator[range]:
+    """Consecutive rows that travel together."""
+    size = table.estimated_size()
+    rows = min(BATCH_ROWS, max(int(BATCH_BYTES * table.height / size), 1)) if size else BATCH_ROWS
+    for start in range(0, table.height, rows):
+        yield range(start, min(start + rows, table.height))
+
+
+def _disorder(source: str, time: int, before: int) -> FeedError:
+    older, newer = pl.Series([time, before]).cast(pl.Datetime("us")).to_list()
+    return FeedError(
+        f"{source}: its feed yielded a tuple of {older} after one of {newer}; expected event times in order (rows that "
+        f"are given together, as one table, are put in order), or a source with lateness='{(before - time) / 1e6:g} s'"
+    )
+
+
+def _listed(columns: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in columns.items())

@@ -1,0 +1,283 @@
+"""A cluster's journals in one, kept current for those who watch: several times a second, what is new and no more.
+
+Every peer is asked for the events after the last that it gave. What has come from all of them goes into one
+:class:`~synergy_nb.events.journal.Journal` here, in order of time, and whoever listens is told. A peer that does not
+answer is asked less and less often, and that it was silent, or answers again, is written down as an event of its own
+(:class:`~synergy_nb.events.PeerSilent`, :class:`~synergy_nb.events.PeerAnswers`); one that starts again is read from
+its beginning.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+from synergy_nb.events import ClusterClosed, Event, PeerAnswers, PeerSilent, decode_events
+from synergy_nb.events.journal import Journal
+from synergy_nb.runtime.client.async_cluster import AsyncCluster
+from synergy_nb.runtime.client.cluster import Cluster
+from synergy_nb.runtime.process.requests import ClusterError, Follow, Followed, pack, unpack
+from synergy_nb.runtime.transport.link import LinkDown, LinkFull, RemoteError
+
+__all__ = ["Follower", "follow"]
+
+EVERY: Final = 0.2  # seconds between two questions to a peer
+A_PEER: Final = 0.01  # seconds more for each peer beyond those that this allows: many are asked less often
+PATIENCE: Final = 2.0  # seconds for an answer
+SLOWEST: Final = 3.0  # seconds between two questions to a peer that does not answer
+FIRST: Final = 0.02  # seconds between two looks for what had happened before
+LAST: Final = 0.5  # seconds for the last answers when the cluster is closed
+CATCH_UP: Final = 3.0  # seconds that somebody waits, at most, until what had happened before is there
+SILENT: Final = (LinkDown, LinkFull, TimeoutError, OSError)
+
+
+class Asking(Protocol):
+    """What asks peers: the links of a client."""
+
+    async def request(self, to: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> bytes:
+        """Answer of a peer."""
+
+
+class Door(Protocol):
+    """What is followed: the peers that there are now, by name, and the links to them."""
+
+    @property
+    def peers(self) -> Mapping[str, str]:
+        """Peer name to address."""
+
+    @property
+    def links(self) -> Asking:
+        """Links of a client."""
+
+
+class Follower:
+    """Keeps a journal of a whole cluster current; made and used on the event loop of its client.
+
+    Parameters
+    ----------
+    cluster
+        Which one. Peers may come and go.
+    capacity
+        Events that are kept here.
+    every
+        Seconds between two questions to a peer.
+    ended
+        Called once with this follower when it ends.
+
+    Attributes
+    ----------
+    journal : Journal
+        The events of all peers. Hold ``reading`` while you read it from another thread.
+    names : dict
+        Peer address to name; it grows with the cluster.
+    caught_up : asyncio.Event
+        Set when every peer has given all that it had, or has not answered.
+    """
+
+    def __init__(
+        self,
+        cluster: Door,
+        *,
+        capacity: int = 100_000,
+        every: float = EVERY,
+        ended: Callable[[Follower], None] | None = None,
+    ) -> None:
+        self.cluster = cluster
+        self.journal = Journal(capacity)
+        self.reading = threading.RLock()
+        self.names: dict[str, str] = {}
+        self.caught_up = asyncio.Event()
+        self._every = every
+        self._ended = ended
+        self._loop = asyncio.get_running_loop()
+        self._wall = time.time() - self._loop.time()
+        self._listeners: list[Callable[[], None]] = []
+        self._arrived: list[Event] = []
+        self._asking: dict[str, asyncio.Task[None]] = {}
+        self._reached: dict[str, tuple[str, int]] = {}  # by peer: name of its journal, number of the next event
+        self._silent: set[str] = set()
+        self._behind: set[str] = set()  # peers that have not given yet what they had at the beginning
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def start(self) -> None:
+        """Begin to follow."""
+        if self._task is None and not self._closed:
+            self._behind.update(self.cluster.peers.values())
+            self._task = self._loop.create_task(self._follow(), name="follow a cluster")
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has ended."""
+        return self._closed
+
+    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Have ``listener`` called on the loop after news; what is returned ends that, from any thread.
+
+        With its last listener the follower ends.
+        """
+        self._listeners.append(listener)
+
+        def leave() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+                if not self._listeners:
+                    self._end()
+
+        def leave_threadsafe() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has been closed, and with it all that ran on it
+                self._loop.call_soon_threadsafe(leave)
+
+        return leave_threadsafe
+
+    async def close(self) -> None:
+        """Ask once more, tell what has come, and stop."""
+        if self._closed:
+            return
+        await asyncio.gather(*self._end(), return_exceptions=True)
+        answering = [address for address in self._asking if address not in self._silent]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST):
+                await asyncio.gather(*map(self._portion, answering), return_exceptions=True)
+        self._arrived.append(ClusterClosed(*self._here, ""))
+        self._tell()
+        self._listeners.clear()
+
+    def _end(self) -> list[asyncio.Task[None]]:
+        self._closed = True
+        tasks = [*self._asking.values(), *([self._task] if self._task is not None else [])]
+        for task in tasks:
+            task.cancel()
+        self.caught_up.set()
+        if self._ended is not None:
+            self._ended(self)
+        return tasks
+
+    # -- on the loop ---------------------------------------------------------------------------------------------
+
+    @property
+    def _pace(self) -> float:
+        return max(self._every, A_PEER * len(self._asking))
+
+    async def _follow(self) -> None:
+        while True:
+            self._meet()
+            self._tell()
+            if not self._behind:
+                self.caught_up.set()
+            await asyncio.sleep(self._pace if self.caught_up.is_set() else FIRST)
+
+    def _meet(self) -> None:
+        """Ask peers that are new, and no longer those that have gone from the cluster."""
+        peers = self.cluster.peers
+        self.names.update((address, name) for name, address in peers.items())
+        for address in peers.values():
+            if address not in self._asking:
+                self._asking[address] = self._loop.create_task(self._ask(address), name=f"follow {address}")
+        for address in [address for address in self._asking if address not in peers.values()]:
+            self._asking.pop(address).cancel()
+            self._behind.discard(address)
+
+    def _tell(self) -> None:
+        """Write down what has arrived, in order of time, and tell of it."""
+        if not self._arrived:
+            return
+        arrived, self._arrived = self._arrived, []
+        arrived.sort(key=lambda event: (event.time, event.peer, event.sequence))
+        with self.reading:
+            for event in arrived:
+                self.journal.append(event)
+        for listener in tuple(self._listeners):
+            try:
+                listener()
+            except Exception as error:  # noqa: BLE001 - one who listens must not end it for the others
+                self._loop.call_exception_handler({"message": "a listener to a cluster's journal", "exception": error})
+
+    async def _ask(self, address: str) -> None:
+        """Ask one peer, over and over."""
+        failures, wait = 0, self._every
+        while True:
+            try:
+                more = await self._portion(address)
+            except (*SILENT, RemoteError, ValueError) as error:
+                failures += 1
+                self._behind.discard(address)
+                # one link may fail and the next hold, but two seconds without an answer are a silence
+                if (failures > 1 or isinstance(error, TimeoutError)) and address not in self._silent:
+                    self._silent.add(address)
+                    self._arrived.append(PeerSilent(*self._here, address, f"{type(error).__name__}: {error}"[:200]))
+                await asyncio.sleep(wait)
+                wait = min(2 * wait, SLOWEST)
+                continue
+            failures, wait = 0, self._every
+            if not more:
+                self._behind.discard(address)
+                await asyncio.sleep(self._pace)
+
+    async def _portion(self, address: str) -> bool:
+        """Take the next events of a peer; whether it has more already."""
+        asked = Follow(*self._reached.get(address, ("", 0)))
+        answer = unpack(await self.cluster.links.request(address, "follow", pack(asked), PATIENCE), Followed)
+        self._reached[address] = answer.journal, answer.next
+        if address in self._silent:
+            self._silent.discard(address)
+            self._arrived.append(PeerAnswers(*self._here, address))
+        self._arrived += decode_events(answer.events)
+        return answer.more
+
+    @property
+    def _here(self) -> tuple[float, str]:
+        """Time and peer of what is noticed here."""
+        return self._wall + self._loop.time(), ""
+
+
+_FOLLOWERS: weakref.WeakKeyDictionary[AsyncCluster, Follower] = weakref.WeakKeyDictionary()
+
+
+def follow(cluster: Cluster | AsyncCluster) -> Follower:
+    """Give the follower of a cluster: the one that there is, or a new one.
+
+    Parameters
+    ----------
+    cluster
+        A cluster of synchronous code, from any thread but its own: then what its peers' journals held before is read
+        first, or what can be read in a few seconds. Or one of coroutines, on its event loop.
+
+    Raises
+    ------
+    ClusterError
+        If the cluster is closed, or one of coroutines is not followed on its event loop.
+    """
+    if isinstance(cluster, Cluster):
+        return cluster._run(_caught_up(cluster._cluster))
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise ClusterError("a cluster of coroutines is followed on its event loop, within a coroutine") from None
+    return _follower(cluster)
+
+
+def _follower(cluster: AsyncCluster) -> Follower:
+    follower = _FOLLOWERS.get(cluster)
+    if follower is None:
+
+        def ended(gone: Follower) -> None:
+            _FOLLOWERS.pop(cluster, None)
+            cluster.before_close.remove(gone.close)
+
+        follower = _FOLLOWERS[cluster] = Follower(cluster, ended=ended)
+        cluster.before_close.append(follower.close)
+        follower.start()
+    return follower
+
+
+async def _caught_up(cluster: AsyncCluster) -> Follower:
+    follower = _follower(cluster)
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(follower.caught_up.wait(), CATCH_UP)
+    return follower

@@ -1,0 +1,124 @@
+"""What is submitted, checked against what a cluster has: names of peers, files, Spark, rows of sources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from synergy_nb.plan import Plan
+from synergy_nb.runtime.client.feeds import Rows
+from synergy_nb.runtime.process.requests import ClusterError
+
+__all__ = ["a_peer_of", "check_submission", "strangers"]
+
+
+def strangers(plan: Any, at: str | None, names: Mapping[str, str]) -> bool:
+    """Whether a submission names peers that a cluster does not have; ``names`` has peer address to name."""
+    if not isinstance(plan, Plan):
+        return False
+    wanted = {at, *(operator.at for operator in plan.operators.values())} - {None}
+    return not wanted <= {*names, *names.values()}
+
+
+def a_peer_of(living: Iterable[str]) -> str:
+    """Words for the peers that a name may be of.
+
+    >>> a_peer_of(["peer-1", "peer-2"]), a_peer_of([])
+    ('a peer that lives: peer-1, peer-2', 'a peer that lives, and none does')
+    """
+    named = ", ".join(living)
+    return f"a peer that lives: {named}" if named else "a peer that lives, and none does"
+
+
+def check_submission(
+    plan: Plan,
+    at: str | None,
+    feeds: Mapping[str, Rows],
+    names: Mapping[str, str],
+    living: Iterable[str],
+    no_spark: str,
+    *,
+    local: bool,
+) -> tuple[str | None, dict[str, Rows]]:
+    """Refuse what a cluster does not have, all of it at once, before anything is started.
+
+    Parameters
+    ----------
+    plan
+        Query plan to run.
+    at
+        Name of the peer that is to become its origin; None: any.
+    feeds
+        Rows of sources, by operator id or name.
+    names
+        Peer address to name.
+    living
+        Names of the peers that answer.
+    no_spark
+        Why the cluster has no Spark; empty if it has.
+    local
+        Whether all peers run on this machine and see its files.
+
+    Returns
+    -------
+    origin, feeding
+        Name of the peer that is to become the origin, which may follow from the sinks; None: any. Rows by operator id
+        of each source that is fed from here.
+
+    Raises
+    ------
+    ClusterError
+        If the cluster lacks anything; the text names all of that.
+    """
+    if not isinstance(plan, Plan):
+        raise ClusterError(
+            f"plan: a {type(plan).__name__}; expected a Plan, which .sink() at the end of a stream gives"
+        )
+    wrong: list[str] = []
+    known = set(names.values())
+    if at is not None and at not in known:
+        wrong.append(f"at: {at!r}; expected {a_peer_of(living)}")
+    origin = at
+    for operator, asked in plan.operators.items():
+        pinned = None if asked.at is None else names.get(asked.at, asked.at)
+        if pinned is not None and pinned not in known:
+            wrong.append(f"operator {operator!r}: at: {pinned!r}; expected {a_peer_of(living)}")
+        elif pinned is not None and asked.kind == "sink":
+            origin = origin or pinned
+            if pinned != origin:
+                wrong.append(
+                    f"operator {operator!r}: at: {pinned!r}; expected {origin!r}: all results stay at the origin"
+                )
+        if asked.engine == "spark" and no_spark:
+            wrong.append(f"operator {operator!r}: engine: 'spark'; this cluster has no Spark: {no_spark}")
+        path = asked.params.get("path")
+        if local and path is not None and not Path(path).is_file():
+            wrong.append(f"operator {operator!r}: path: {path!r}; expected a file that is there")
+    feeding = _feeding(plan, feeds, wrong)
+    if wrong:
+        heading = [f"the submission has {len(wrong)} problems:"] if len(wrong) > 1 else []
+        raise ClusterError("\n  - ".join([*heading, *wrong]))
+    return origin, feeding
+
+
+def _feeding(plan: Plan, feeds: Mapping[str, Rows], wrong: list[str]) -> dict[str, Rows]:
+    """The rows of each source that is fed from here, by operator id; what is wrong goes to ``wrong``."""
+    feeding: dict[str, Rows] = {}
+    named = {
+        plan.operators[each].params["name"]: each
+        for each in plan.sources
+        if plan.operators[each].params["connector"] == "python"
+    }
+    for name, operator in named.items():
+        given = next((all_of[key] for all_of in (feeds, plan.rows) for key in (operator, name) if key in all_of), None)
+        if given is None:
+            wrong.append(f"operator {operator!r}: feeds has no {name!r}; expected rows for this source")
+        else:
+            feeding[operator] = given
+    known = {*named, *named.values()}
+    for name in feeds:
+        if name not in known:
+            wanted = ", ".join(sorted(known)) or "none: the plan has no python source"
+            wrong.append(f"feeds: {name!r} is no source of the plan; expected {wanted}")
+    return feeding

@@ -1,0 +1,86 @@
+"""Where a notebook's rows come in and its results go out, at a peer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from synergy_nb.dataflow.streams.values import ORIGIN, Point
+from synergy_nb.events.application_states import LASTING, Status
+from synergy_nb.runtime.data.host import Host
+from synergy_nb.runtime.process.requests import Fetch, Fetched, Push, Pushed, pack, unpack
+
+__all__ = ["POLL", "Deliveries"]
+
+SOURCE_START: Final = 3.0  # seconds that tuples for a source may come before it starts
+POLL: Final = 8.0  # seconds after which a waiting request is answered with the state as it is
+
+
+class Known(Protocol):
+    """An application that was submitted at this peer."""
+
+    @property
+    def status(self) -> Status:
+        """The state of the application."""
+
+
+class Deliveries:
+    """Answers requests for results and takes rows that are pushed.
+
+    Parameters
+    ----------
+    host
+        Host of the peer, which executes sinks and sources.
+    loop
+        The event loop of the peer.
+    known
+        Returns the record of an application that was submitted here, by its id; raises ValueError for any other id.
+    """
+
+    def __init__(self, host: Host, loop: asyncio.AbstractEventLoop, known: Callable[[str], Known]) -> None:
+        self._host = host
+        self._loop = loop
+        self._known = known
+
+    async def fetch(self, payload: bytes) -> bytes:
+        """Answer a :class:`~synergy_nb.runtime.process.requests.Fetch`."""
+        asked = unpack(payload, Fetch)
+        self._known(asked.application)
+        since = None if asked.since is None else Point(*asked.since)
+        deadline = self._loop.time() + min(asked.wait, POLL)
+        while True:
+            try:
+                found = self._host.fetch(asked.application, asked.sink, asked.reader, since, asked.max_bytes)
+                left = deadline - self._loop.time()
+                nothing = found.start == found.end  # else there were promises only, and what is behind them counts
+                if found.items or found.finished or (nothing and left <= 0):
+                    return pack(Fetched(found.items, found.start, found.end, found.finished))
+                since = found.end
+                if nothing:
+                    await self._host.arrival(asked.application, asked.sink, left)
+            except LookupError:
+                if self._known(asked.application).status in LASTING:
+                    raise
+                place = since or ORIGIN
+                return pack(Fetched([], place, place, finished=False, gone=True))
+
+    async def push(self, payload: bytes) -> bytes:
+        """Answer a :class:`~synergy_nb.runtime.process.requests.Push`."""
+        asked = unpack(payload, Push)
+        began = self._loop.time()
+        while True:
+            waited = self._loop.time() - began
+            try:
+                if self._host.push(asked.application, asked.name, asked.item):
+                    return pack(Pushed(taken=True))
+                if waited > POLL:
+                    return pack(Pushed(taken=False))
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(POLL):
+                        await self._host.room(asked.application, asked.name)
+            except LookupError:  # the word to start may still be on its way to this peer
+                if waited > SOURCE_START:
+                    raise
+                await asyncio.sleep(0.02)

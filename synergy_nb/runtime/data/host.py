@@ -1,0 +1,487 @@
+"""What executes operators on a peer: it carries out deployments, and reports results, failures and measurements.
+
+Items move in :class:`~synergy_nb.runtime.data.stream_driver.StreamDriver`; here is what goes with them: the operators,
+feeds and sinks of the components that a deployment puts on this peer. All of it is on the event loop's thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from synergy_nb import events
+from synergy_nb.dataflow.memory_shares import Memory, MemoryExceeded, Share
+from synergy_nb.dataflow.streams.component import Component
+from synergy_nb.dataflow.streams.deployments import Deployment
+from synergy_nb.dataflow.streams.effects import Fact
+from synergy_nb.dataflow.streams.execution import Logic, Outcome, Work
+from synergy_nb.dataflow.streams.hosting import Hosting
+from synergy_nb.dataflow.streams.log import LIMITS, Limits
+from synergy_nb.dataflow.streams.values import CLIENT, OnLag, Point
+from synergy_nb.dataflow.tuples import Batch, encode
+from synergy_nb.models.overheads import Overheads
+from synergy_nb.models.signatures import Segment
+from synergy_nb.plan import Plan
+from synergy_nb.plan.spark_parts import PART
+from synergy_nb.runtime.data.instances import Surroundings, downstream_s, feed_of, logic_of, part_of, read_paced, warm
+from synergy_nb.runtime.data.sinks import Portion, Quality, Sink, Sinks
+from synergy_nb.runtime.data.sources import Feed, PushFeed, Sample, Stream
+from synergy_nb.runtime.data.spark_part import SparkPart
+from synergy_nb.runtime.data.spark_servers import SparkHost
+from synergy_nb.runtime.data.stream_driver import SHARED, STREAM, StreamDriver
+from synergy_nb.runtime.process.running_peer import Runtime
+
+__all__ = ["Host", "Runtime"]
+
+STANDSTILL_S: Final = 10.0  # that a consumer which takes nothing may hold up those who share its stream
+SEVERAL: Final = 16  # plans that are kept decoded
+
+
+class Host:
+    """Executes the components of one peer.
+
+    Parameters
+    ----------
+    runtime
+        The running peer.
+    failed
+        Called with (application, operator, reason) when an operator or a source fails; the rest goes on.
+    finished
+        Called with (application, operator) when a sink has got the end of its stream.
+    measured
+        Called with (application, operator, record) of each sink every ``measure_s``; it is also journaled.
+    held_up
+        Called with (application, operator, reader, reason) when an operator, whose stream others share, has waited for
+        one of its own readers for long.
+    prepared
+        Called with (application, operator) when a part on Spark takes tuples.
+    copies
+        Called with facts about copies of components and the hosting that says them.
+    memory
+        Bytes that the state of all components may take, with what their next steps need; infinite: no limit.
+    limits
+        Bytes that each log holds.
+    standstill_s
+        Seconds that a consumer which takes nothing may hold up those who share its stream before that is reported.
+    threads
+        Operators that are executed at the same time.
+    keys
+        Secrets of ``encrypt`` and ``decrypt`` by name.
+    samples
+        Gives this peer's load and ping times, for sources with connector ``peers``; None: there are none.
+    read
+        Opens the stream of a source with connector ``trace`` or ``packets``, see
+        :func:`~synergy_nb.runtime.data.instances.read_paced`.
+    measure_s
+        Seconds between two measurements of the sinks.
+    left, heard
+        Gives the cores that this peer has left, which whoever sends data to it is told; is told of those of others.
+    machine
+        Gives the machine whose memory this peer can read, see :func:`~synergy_nb.runtime.transport.arenas.machine`;
+        empty where it reads none but its own.
+    spark
+        What this peer has to do with Spark; None: it takes no parts on Spark.
+    overheads
+        Overheads of the peer, which take the measured time of items beside the processing of their tuples.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        *,
+        failed: Callable[[str, str, str], None] = lambda _application, _operator, _reason: None,
+        finished: Callable[[str, str], None] = lambda _application, _operator: None,
+        measured: Callable[[str, str, Quality], None] | None = None,
+        held_up: Callable[[str, str, str, str], None] = lambda _application, _operator, _reader, _reason: None,
+        prepared: Callable[[str, str], None] = lambda _application, _operator: None,
+        copies: Callable[[Fact, Hosting], None] = lambda _fact, _hosting: None,
+        memory: float = math.inf,
+        limits: Limits = LIMITS,
+        standstill_s: float = STANDSTILL_S,
+        threads: int = 1,
+        keys: Mapping[str, bytes] | None = None,
+        samples: Callable[[], Iterable[Sample]] | None = None,
+        read: Callable[[Mapping[str, Any]], tuple[Stream, bool]] = read_paced,
+        measure_s: float = 1.0,
+        left: Callable[[], float] = float,
+        heard: Callable[[str, float], None] = lambda _address, _cores: None,
+        machine: Callable[[], str] = str,
+        spark: SparkHost | None = None,
+        overheads: Overheads | None = None,
+    ) -> None:
+        self._runtime = runtime
+        self._clock = runtime.clock
+        self._failed = failed
+        self._finished = finished
+        self._held_up = held_up
+        self._prepared = prepared
+        self._copies = copies
+        self._driver = StreamDriver(
+            runtime,
+            self._create,
+            self._read,
+            said=self._said,
+            arrived=self._arrived,
+            executed=self._executed,
+            limits=limits,
+            memory=Memory(memory, self._exceeded),
+            threads=threads,
+            left=left,
+            heard=heard,
+            machine=machine,
+            overheads=overheads,
+        )
+        self.hosting = self._driver.hosting
+        self._around = Surroundings(
+            address=runtime.address,
+            loop=runtime.loop,
+            clock=runtime.clock,
+            limits=limits,
+            failed=self._give_up_soon,
+            keys=keys or {},
+            samples=samples,
+            read=read,
+            prepared=self._part_prepared,
+            room=self._make_room,
+            committed=self._driver.committed,
+            ready=self._driver.soon,
+            spark=spark,
+        )
+        self._plans: dict[bytes, Plan] = {}
+        self._started: set[Component] = set()  # parts with sources that have been told to begin
+        self._warm: set[str] = set()  # kinds of operators that have run
+        self._sinks = Sinks(runtime.loop, runtime.clock, runtime.record, measured, measure_s)
+        self._standstill_s = standstill_s
+        self._stands: dict[
+            tuple[Component, str], tuple[Point, float]
+        ] = {}  # reader without room: its place, since when
+        self._watcher: Any = None
+        self._closed = False
+
+    # -- deployments ---------------------------------------------------------------------------------------------
+
+    def carry_out(self, instruction: object) -> None:
+        """Do what a deployment asks of this peer; what goes wrong is reported through ``failed``.
+
+        Raises
+        ------
+        TypeError
+            If the instruction is of another kind.
+        """
+        if not isinstance(instruction, Deployment):
+            raise TypeError(f"instruction: {type(instruction).__name__}; expected a Deployment")
+        if self._closed:
+            return
+        before = self._at_work(instruction.application)
+        self.hosting.discipline = instruction.discipline
+        self._driver.converge(instruction)
+        after = self._at_work(instruction.application)
+        for operator, component in before.items():
+            if after.get(operator) is not component:
+                self._gone(component)
+        for operator, component in after.items():
+            if before.get(operator) is not component:
+                self._begun(component)
+            if instruction.running and component.elsewhere and not component.feeds and component not in self._started:
+                self._started.add(component)  # a part with a source that Spark reads
+                self._runtime.record(events.SourceStarted, component.application, operator=operator)
+        if self._watcher is None and any(place.lent for place in instruction.places.values()):
+            self._watcher = self._runtime.loop.call_later(self._standstill_s / 4, self._watch)
+
+    def _at_work(self, application: str) -> dict[str, Component]:
+        return {name: each for (owner, name), each in self.hosting.components.items() if owner == application}
+
+    def _plan(self, data: bytes) -> Plan:
+        plan = self._plans.get(data)
+        if plan is None:
+            plan = self._plans[data] = Plan.from_bytes(data)
+            if len(self._plans) > SEVERAL:
+                del self._plans[next(iter(self._plans))]
+        return plan
+
+    def _create(self, deployment: Deployment, component: Component) -> Logic | None:
+        """Make what a new component executes, and tell it what the plan says of it."""
+        plan = self._plan(deployment.plan)
+        name = component.operator
+        operator = plan.operators.get(name)
+        if operator is None:
+            raise ValueError(f"operator: {name!r}; expected one of {', '.join(plan.operators)}")
+        component.kind, component.stream = operator.kind, plan.stream_name(name)
+        component.limit = math.inf if plan.qos.delay is None else plan.qos.delay
+        component.planned_s, component.remaining = plan.processing_time(name), downstream_s(plan, name)
+        component.share.kind = operator.kind
+        if plan.qos.memory is not None:
+            component.share.limit = min(component.share.limit, plan.qos.memory)
+        if operator.kind == PART:
+            return part_of(operator, component, self._around)
+        if operator.kind == "source":
+            return None
+        logic = logic_of(operator, plan, component, self._around)
+        if operator.kind not in self._warm:
+            self._warm.add(operator.kind)
+            self._driver.beside(warm, operator, plan)
+        return logic
+
+    def _begun(self, component: Component) -> None:
+        if component.kind == "sink":
+            limit = None if component.limit == math.inf else component.limit
+            self._sinks.add(Sink(component.application, component.operator, limit=limit, now=self._clock()))
+        if isinstance(component.logic, SparkPart) and not component.failed:
+            self._driver.feeds[component] = component.logic
+            component.logic.prepare(component.log.end)
+        self._runtime.record(events.ComponentDeployed, component.application, operator=component.operator)
+
+    def _gone(self, component: Component) -> None:
+        self._started.discard(component)
+        self._driver.drop(component)
+        sink = self._sinks.get(component.application, component.operator)
+        if sink is not None:
+            self._sinks.remove(sink)
+        self._runtime.record(events.ComponentUndeployed, component.application, operator=component.operator)
+
+    def _read(self, component: Component, since: Point, _ready: Callable[[], None]) -> Feed | None:
+        """Open a source where its component is."""
+        plan = self._plan(self.hosting.deployments[component.application].plan)
+        try:
+            feed = feed_of(plan.operators[component.operator], plan, component, since, self._around)
+        except ValueError as error:
+            self._give_up_soon(component, error)
+            return None
+        self._runtime.record(events.SourceStarted, component.application, operator=component.operator)
+        return feed
+
+    def _part_prepared(self, component: Component) -> None:
+        if self.hosting.hosts(component):
+            self._runtime.record(events.PartPrepared, component.application, operator=component.operator)
+            self._prepared(component.application, component.operator)
+
+    def _make_room(self, component: Component) -> None:
+        """See whether a part on Spark takes more."""
+        if isinstance(component.logic, SparkPart) and self.hosting.hosts(component):
+            self._driver.pause(component, component.logic.full)
+
+    def _watch(self) -> None:
+        """See whether a consumer that takes nothing holds up those who share its stream."""
+        now = self._clock()
+        before, self._stands = self._stands, {}
+        shared = [
+            component
+            for component in self.hosting.components.values()
+            if any(cursor.on_lag is OnLag.FAIL for cursor in component.log.cursors.values())
+        ]
+        for component in shared:
+            for cursor in component.log.cursors.values():
+                if cursor.on_lag is not OnLag.BLOCK or cursor.reader.port == CLIENT or not component.log.holds(cursor):
+                    continue
+                key = component, cursor.reader.operator
+                place, since = before.get(key, (cursor.consumed, now))
+                if place != cursor.consumed:
+                    since = now
+                elif now - since >= self._standstill_s:
+                    seconds = now - since
+                    reason = (
+                        f"took nothing for {seconds:.3g} s of the stream of {component.operator}, which others share"
+                    )
+                    self._held_up(component.application, component.operator, cursor.reader.operator, reason)
+                    since = now
+                self._stands[key] = cursor.consumed, since
+        again = self._standstill_s / 4
+        self._watcher = self._runtime.loop.call_later(again, self._watch) if shared else None
+
+    async def close(self) -> None:
+        """Stop everything: no thread, timer or buffer stays."""
+        self._closed = True
+        if self._watcher is not None:
+            self._watcher.cancel()
+        for component in tuple(self.hosting.components.values()):
+            self._gone(component)
+        await self._driver.close()
+
+    # -- data ----------------------------------------------------------------------------------------------------
+
+    @property
+    def occupied(self) -> bool:
+        """Whether an operator takes long in a thread."""
+        return self._driver.occupied
+
+    def on_data(self, sender: str, channel: str, payload: bytes) -> None:
+        """Take a frame of another peer."""
+        if channel in (STREAM, SHARED):
+            self._driver.on_frame(sender, channel, payload)
+        else:
+            self._runtime.record(
+                events.DataRefused, sender, reason=f"channel {channel!r:.100}; expected {STREAM!r} or {SHARED!r}"
+            )
+
+    def link_down(self, peer: str) -> None:
+        """What was under way to or from a peer may be lost."""
+        self._driver.link_down(peer)
+
+    def push(self, application: str, name: str, data: bytes) -> bool:
+        """Give one encoded item to the source ``name`` (connector ``python``); False, and nothing taken, if it is full.
+
+        Raises
+        ------
+        LookupError
+            If no such source has been started on this peer.
+        ValueError
+            If the item does not fit the source, see :meth:`PushFeed.push`.
+        """
+        return self._pushed(application, name).push(data)
+
+    async def room(self, application: str, name: str) -> None:
+        """Return when the source ``name`` has room, or has gone."""
+        await self._pushed(application, name).room()
+
+    def _pushed(self, application: str, name: str) -> PushFeed:
+        deployment = self.hosting.deployments.get(application)
+        operators = self._plan(deployment.plan).operators if deployment is not None else {}
+        for component, feed in self._driver.feeds.items():
+            if component.application == application and isinstance(feed, PushFeed):
+                operator = operators.get(component.operator)
+                if operator is not None and operator.params.get("name") == name:
+                    return feed
+        raise LookupError(f"application {application!r} has no started source {name!r} with connector python here")
+
+    # -- ends and failures ---------------------------------------------------------------------------------------
+
+    def _executed(self, work: Work, outcome: Outcome) -> None:
+        component = work.component
+        if isinstance(component.logic, SparkPart):
+            self._make_room(component)
+        if component.kind != "sink":
+            return
+        sink = self._sinks.get(component.application, component.operator)
+        if sink is None or not sink.arrived(outcome.chunks, outcome.finished):
+            return
+        self._sinks.measure(sink)  # before anybody hears of the end, and may take the sink away
+        self._runtime.record(events.SinkFinished, sink.application, operator=sink.operator)
+        self._finished(sink.application, sink.operator)
+
+    def _arrived(self, application: str, operator: str) -> None:
+        sink = self._sinks.get(application, operator)
+        if sink is not None:
+            sink.tell()
+
+    def _exceeded(self, share: Share, error: MemoryExceeded) -> None:
+        """Have the component fail that holds most, when another, in any thread, needs what there is not."""
+        with contextlib.suppress(RuntimeError):  # the loop was closed: nothing is executed any more
+            self._runtime.loop.call_soon_threadsafe(self._fail_largest, share, error)
+
+    def _fail_largest(self, share: Share, error: MemoryExceeded) -> None:
+        component = self.hosting.components.get((share.application, share.operator))
+        if component is not None and component.share is share:
+            self._give_up(component, error)
+
+    def _give_up(self, component: Component, error: BaseException) -> None:
+        if self.hosting.hosts(component) and not self._closed:
+            self._driver.give_up(component.application, component.operator, error)
+
+    def _give_up_soon(self, component: Component, error: BaseException) -> None:
+        """Have a component fail when what is under way is done."""
+        self._runtime.loop.call_soon(self._give_up, component, error)
+
+    def _said(self, fact: Fact) -> None:
+        application, operator = fact.application, fact.operator
+        match fact.kind:
+            case "component_failed":
+                component = self.hosting.components.get((application, operator))
+                if component is not None:
+                    self._driver.drop(component)
+                self._runtime.record(events.OperatorFailed, application, operator=operator, reason=fact.reason)
+                self._failed(application, operator, fact.reason)
+            case "copy_ready" | "copies_behind":
+                self._copies(fact, self.hosting)
+            case "taken_over":
+                self._runtime.record(events.ComponentTakenOver, application, operator=operator)
+
+    # -- results and measurements --------------------------------------------------------------------------------
+
+    def fetch(
+        self, application: str, operator: str | None, reader: str, since: Point | None, max_bytes: int
+    ) -> Portion:
+        """Results of a sink that no reader was given before, or once more those that this one was given last.
+
+        Parameters
+        ----------
+        application
+            Id of the application.
+        operator
+            Operator id of the sink; None: the only one of the application on this peer.
+        reader
+            Name of the reader: each result goes to one of them.
+        since
+            Place up to which the reader has all that it was given; None: it has nothing yet.
+        max_bytes
+            Bytes of the results, but at least one batch if there is any.
+
+        Raises
+        ------
+        LookupError
+            If there is no such sink.
+        """
+        sink = self._sinks.find(application, operator)
+        name = sink.operator
+        again = sink.again(reader, since)
+        if again is not None:
+            return again
+        start = upto = sink.given
+        chunks = self.hosting.results(application, name, start, max_bytes)
+        if sink.upto is not None:
+            chunks = [chunk for chunk in chunks if chunk.end <= sink.upto]
+        if chunks:
+            upto = chunks[-1].end
+        items = [chunk.payload or encode(chunk.item) for chunk in chunks if isinstance(chunk.item, Batch)]
+        last = upto >= self.hosting.components[application, name].log.end
+        portion = Portion(items, start, upto, sink.ended and last)
+        sink.give(reader, portion)
+        self._driver.collected(application, name, upto)
+        return portion
+
+    async def arrival(self, application: str, operator: str | None, seconds: float) -> None:
+        """Return when the sink has something new to fetch or has ended, at the latest after ``seconds``.
+
+        Raises
+        ------
+        LookupError
+            If there is no such sink.
+        """
+        sink = self._sinks.find(application, operator)
+
+        def there() -> bool:
+            component = self.hosting.components.get((application, sink.operator))
+            return component is None or sink.ended or (component.log.end > sink.given and not sink.halted)
+
+        await sink.arrival(there, seconds)
+
+    def qos(self, application: str, operator: str | None = None) -> dict[str, Any]:
+        """Quality of service of a sink since it began, see :meth:`Sink.qos`."""
+        return dict(self._sinks.find(application, operator).qos())
+
+    def stats(self) -> list[dict[str, Any]]:
+        """What is measured of each component, see :meth:`Component.stats`."""
+        now = self._clock()
+        return [component.stats(now) for component in self.hosting.components.values()]
+
+    def signatures(self) -> dict[tuple[str, str], tuple[Segment, ...]]:
+        """Loads that come and go, by application and operator: segments of constant load, in cores.
+
+        Components whose load is one segment are left out: what they are promised says as much.
+        """
+        now = self._clock()
+        found = {key: each.segments(now) for key, each in self.hosting.components.items() if each.feeds}
+        return {key: segments for key, segments in found.items() if len(segments) > 1}
+
+    def halt(self, application: str) -> None:
+        """Measure the sinks of an application for the last time; what reaches them from here on is dropped."""
+
+        def end(sink: Sink) -> Point:
+            return self.hosting.components[application, sink.operator].log.end
+
+        self._sinks.halt(application, end)
+
+    def measure(self) -> None:
+        """Journal and report the quality of service of each sink since the last time."""
+        self._sinks.measure()

@@ -1,0 +1,199 @@
+"""What executes an operator on a peer: its logic, its feed, or its part on Spark, made from the plan."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+import polars as pl
+
+from synergy_nb import traces
+from synergy_nb.dataflow.logic import ANYTHING
+from synergy_nb.dataflow.operators import OperatorLogic, create
+from synergy_nb.dataflow.streams.component import Component
+from synergy_nb.dataflow.streams.log import Limits
+from synergy_nb.dataflow.streams.values import Point
+from synergy_nb.dataflow.tuples import END, Batch, Punctuation, empty
+from synergy_nb.plan import Operator, Plan
+from synergy_nb.runtime.data.sources import Feed, PeerFeed, PushFeed, Sample, Stream, ThreadFeed
+from synergy_nb.runtime.data.spark_part import SparkPart
+from synergy_nb.runtime.data.spark_servers import SparkHost
+
+__all__ = ["SPAN", "Surroundings", "downstream_s", "feed_of", "logic_of", "part_of", "read_paced", "warm"]
+
+_NOTHING: Final[Mapping[str, Any]] = {"str": "", "bytes": b"", "bool": False}
+PIECES: Final = 16  # pieces of output that would fill the memory of an operator
+SPAN: Final = 0.005  # seconds of replay in one piece: at high rates, one a millisecond would cost more than its tuples
+
+
+def read_paced(params: Mapping[str, Any]) -> tuple[Stream, bool]:
+    """The stream of a trace or of generated packets with due times, and whether these count (the speed is not 0)."""
+    speed = float(params.get("speed", 1.0 if params["connector"] == "packets" else 0.0))
+    return traces.paced(traces.read(params), speed, SPAN), speed > 0.0
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """What operators are given by the host that they are on.
+
+    Parameters
+    ----------
+    address, loop, clock
+        Address of the peer, its event loop, and its clock in seconds.
+    limits
+        Bytes that each log holds.
+    failed
+        To be called on the loop with a component and what its source raised.
+    keys
+        Secrets of ``encrypt`` and ``decrypt`` by name.
+    samples
+        Gives this peer's load and ping times; None: there are none.
+    read
+        Opens traces and generators, see :func:`read_paced`.
+    prepared
+        To be called on the loop with a component whose part on Spark takes tuples.
+    room
+        To be called on the loop with a component whose part on Spark may take more, or no more.
+    committed
+        To be called on the loop with a component whose part on Spark has committed or emitted more.
+    ready
+        To be called on the loop when a feed has something to emit.
+    spark
+        What the peer has to do with Spark; None: nothing.
+    """
+
+    address: str
+    loop: asyncio.AbstractEventLoop
+    clock: Callable[[], float]
+    limits: Limits
+    failed: Callable[[Component, BaseException], None]
+    keys: Mapping[str, bytes]
+    samples: Callable[[], Iterable[Sample]] | None
+    read: Callable[[Mapping[str, Any]], tuple[Stream, bool]]
+    prepared: Callable[[Component], None]
+    room: Callable[[Component], None]
+    committed: Callable[[Component], None]
+    ready: Callable[[], None]
+    spark: SparkHost | None
+
+    @property
+    def most(self) -> int:
+        """Bytes of a chunk that a feed gives, at most."""
+        return max(self.limits.window // 2, 1)
+
+
+def logic_of(operator: Operator, plan: Plan, component: Component, around: Surroundings) -> OperatorLogic:
+    """The logic of an operator that is executed here; one that has little memory makes small pieces.
+
+    Raises
+    ------
+    ValueError
+        If the operator cannot be created, such as for want of a key.
+    """
+    logic = create(operator, plan, keys=around.keys, wait=time.sleep)
+    logic.piece_bytes = int(min(logic.piece_bytes, component.share.limit / PIECES))
+    return logic
+
+
+def part_of(operator: Operator, component: Component, around: Surroundings) -> SparkPart:
+    """A part of a plan on Spark.
+
+    Raises
+    ------
+    ValueError
+        If the peer has no Spark.
+    """
+    if around.spark is None:
+        raise ValueError(f"operator {operator.id!r}: this peer has no Spark")
+    component.elsewhere = True
+    return SparkPart(
+        around.ready,
+        around.clock,
+        encode=None,
+        most=around.most,
+        host=around.spark,
+        application=component.application,
+        operator=operator,
+        keys=around.keys,
+        failed=partial(around.failed, component),
+        prepared=partial(around.prepared, component),
+        executed=lambda rows, seconds: component.executed(rows, seconds, around.clock()),
+        room=partial(around.room, component),
+        committed=partial(around.committed, component),
+        epoch=component.epoch,
+    )
+
+
+def feed_of(operator: Operator, plan: Plan, component: Component, since: Point, around: Surroundings) -> Feed:
+    """The feed of a source, which gives what is behind a place.
+
+    Raises
+    ------
+    ValueError
+        If the source measures the peer, which does not measure itself.
+    """
+    match operator.params["connector"]:
+        case "python":
+            return PushFeed(
+                around.ready,
+                around.clock,
+                encode=None,
+                most=around.most,
+                since=since,
+                schema=plan.schema(operator.id),
+                room=around.limits.window,
+            )
+        case "peers":
+            if around.samples is None:
+                raise ValueError(f"operator {operator.id!r}: connector: 'peers': this peer does not measure itself")
+            return PeerFeed(
+                around.ready,
+                around.clock,
+                encode=None,
+                most=around.most,
+                since=since,
+                loop=around.loop,
+                address=around.address,
+                interval=float(operator.params.get("interval", 1.0)),
+                samples=around.samples,
+            )
+        case _:
+            return ThreadFeed(
+                around.ready,
+                around.clock,
+                encode=None,
+                most=around.most,
+                since=since,
+                loop=around.loop,
+                read=partial(around.read, operator.params),
+                failed=partial(around.failed, component),
+                name=f"synergy {component.application}/{operator.id}",
+            )
+
+
+def downstream_s(plan: Plan, operator: str) -> float:
+    """Processing time of the longest path downstream of an operator, in seconds a tuple."""
+    known: dict[str, float] = {}
+    for name in reversed(list(plan.operators)):
+        known[name] = max((plan.processing_time(down) + known[down] for down in plan.downstream(name)), default=0.0)
+    return known[operator]
+
+
+def warm(operator: Operator, plan: Plan) -> None:
+    """Run a twin of an operator on a tuple that means nothing and let it end.
+
+    What a process does for the first time takes its 5 to 25 ms now, and not when the first tuple or the end of the
+    first window is waited for.
+    """
+    with contextlib.suppress(*ANYTHING):  # it need not succeed: there are no keys, and the tuple may be refused
+        logic = create(operator, plan, wait=lambda _: None)
+        for port, upstream in enumerate(operator.inputs):
+            schema = plan.schema(upstream)
+            values = {name: [_NOTHING.get(kind, 0)] for name, kind in schema.items()}
+            logic.on_batch(port, Batch(pl.DataFrame(values, schema=empty(schema).schema), 0, 0.0))
+        for port in range(logic.ports):
+            logic.on_punctuation(port, Punctuation(END, 1, 0.0))

@@ -1,0 +1,56 @@
+"""Tuples that an application leaves behind when it is stopped: those of windows that have not come to their end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from typing import Final, Protocol
+
+from synergy_nb.plan import Plan
+from synergy_nb.plan.spark_parts import has_state
+from synergy_nb.runtime.process.requests import ClusterError, PeerState, unpack
+
+__all__ = ["open_windows"]
+
+PATIENCE: Final = 1.0  # seconds for which a peer is asked: one that is slow delays no stop
+
+
+class Ask(Protocol):
+    """Asks a peer, as :meth:`~synergy_nb.runtime.client.AsyncCluster.ask` does."""
+
+    def __call__(self, peer: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> Awaitable[bytes]:
+        """Return the answer of a peer."""
+
+
+async def open_windows(ask: Ask, application: str, plan: Plan, peers: Mapping[str, str]) -> list[str]:
+    """A notice that names the operators with open windows; no notice if there are none.
+
+    Parameters
+    ----------
+    ask
+        Asks a peer.
+    application
+        Id of the application.
+    plan
+        Query plan of the application.
+    peers
+        Operator id to the address of the peer that executes it.
+    """
+    keeping = {name for name, operator in plan.operators.items() if has_state(operator)}
+
+    async def held(peer: str) -> dict[str, float]:
+        try:
+            state = unpack(await ask(peer, "state", timeout=PATIENCE), PeerState)
+        except ClusterError:  # it has died, or is slow: what it keeps is not known
+            return {}
+        own = (part for part in state.components if part["application"] == application)
+        return {part["operator"]: part["memory_bytes"] for part in own if part["operator"] in keeping}
+
+    asked = sorted({peers[name] for name in keeping & peers.keys()})
+    found: dict[str, float] = {}
+    for each in await asyncio.gather(*map(held, asked)):
+        found.update(each)
+    operators = ", ".join(name for name in plan.operators if found.get(name))
+    if not operators:
+        return []
+    return [f"windows were open when it was stopped, and came to no result: {operators} held tuples of them"]

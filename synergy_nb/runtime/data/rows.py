@@ -1,0 +1,281 @@
+"""Rows that a notebook gives to a source, as tables of the declared columns; rows that do not fit them are refused.
+
+Values are taken where that loses nothing: an integer where a number is wanted, 2.0 where an integer is, text that is a
+number or a date. Anything else is refused with its column, its row and its value. None is NULL; an event time is never
+NULL.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import polars as pl
+
+from synergy_nb.dataflow.tuples import TYPES
+from synergy_nb.plan import Plan
+from synergy_nb.plan.data_frames import FrameError, is_frame, normal, tables
+from synergy_nb.plan.units import nearest
+from synergy_nb.runtime.process.requests import ClusterError
+from synergy_nb.traces.typed_columns import convert
+
+__all__ = ["FeedError", "RowReader", "row_reader"]
+
+EXPECTED: Final = {
+    "int": "an integer of 64 bits",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "time": "a time, seconds since 1970, or ISO 8601 text",
+    "bytes": "bytes",
+}
+FARTHEST: Final = 9e12  # seconds: a time beyond them does not fit into 64 bits of microseconds
+PROBLEMS: Final = (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError)
+
+
+class FeedError(ClusterError, ValueError):
+    """What was given to a source is not what the source declares."""
+
+
+class RowReader:
+    """Makes tables of the columns of a source from rows in any form.
+
+    Parameters
+    ----------
+    source
+        Name of the source, for errors.
+    columns
+        Column to type of its stream, ``time`` among them.
+    clock
+        The column of the rows that holds the event time.
+    """
+
+    def __init__(self, source: str, columns: Mapping[str, str], clock: str = "time") -> None:
+        self.source = source
+        self.columns = {"time": "time", **columns}
+        self.clock = clock
+        self._from = {name: clock if name == "time" else name for name in self.columns}
+        self._schema = {name: TYPES[kind] for name, kind in self.columns.items()}
+        self._plain = [(self._from[name], _PLAIN[kind]) for name, kind in self.columns.items()]
+        self._whole = [name for name, kind in self.columns.items() if kind == "int"]
+        self._instants = [self._from[name] for name, kind in self.columns.items() if kind == "time"]
+
+    def table(self, rows: Any) -> pl.DataFrame:
+        """A table in order of time of a row (a dictionary), of several (a list of them), or of a frame.
+
+        Raises
+        ------
+        FeedError
+            If these are no rows, or a value or a column is not as declared.
+        """
+        if isinstance(rows, pl.DataFrame) and rows.schema == self._schema and self.clock == "time":
+            return self._in_order(rows)
+        if isinstance(rows, Mapping) and not is_frame(rows):
+            return self.of_rows([rows])
+        if isinstance(rows, list | tuple) and all(isinstance(row, Mapping) for row in rows):
+            return self._in_order(self.of_rows(rows))
+        if not is_frame(rows):
+            raise FeedError(
+                f"{self.source}: {_shown(rows)}; expected a dictionary with {', '.join(self._from.values())}, "
+                "a list of such, or a pandas, Polars or Arrow table"
+            )
+        try:
+            parts = [self._of_frame(part) for part in tables(normal(rows, self.clock))]
+        except FrameError as error:
+            raise FeedError(f"{self.source}: {error}") from error
+        return self._in_order(pl.concat(parts) if parts else self.of_rows([]))
+
+    def of_rows(self, rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+        """A table of dictionaries, in their order."""
+        made = {}
+        for name, kind in self.columns.items():
+            own = self._from[name]
+            try:
+                values = [row[own] for row in rows]
+            except KeyError:
+                row = next(row for row in rows if own not in row)
+                raise self._missing(own, kind, row, f"row {_shown(row)}") from None
+            made[name] = self._column(own, kind, _series(values, kind), values)
+        self._check_times(made["time"])
+        return pl.DataFrame(made, schema=self._schema)
+
+    def takes(self, row: Mapping[str, Any]) -> bool:
+        """True if a row is certainly as declared, found out in a microsecond; False where that takes a closer look."""
+        try:
+            for name, kinds in self._plain:
+                if type(row[name]) not in kinds:
+                    return False
+            for name in self._whole:
+                if (value := row[name]) is not None and not -(2**63) <= value < 2**63:
+                    return False
+            for name in self._instants:
+                value = row[name]
+                if type(value) is dt.datetime:
+                    if value.tzinfo is not None:
+                        return False
+                elif value is None:
+                    if name == self.clock:
+                        return False
+                elif not -FARTHEST < value < FARTHEST:
+                    return False
+        except KeyError:
+            return False
+        return True
+
+    def is_row(self, value: Any) -> bool:
+        """True if it is certainly one row and no frame, found out quickly; False where that takes a closer look."""
+        return (
+            type(value) is dict and type(value.get(self.clock)) in _PLAIN["time"] and value.get(self.clock) is not None
+        )
+
+    def check_columns(self, names: Iterable[str]) -> None:
+        """Refuse rows that do not have these columns."""
+        known = list(names)
+        for name, kind in self.columns.items():
+            if self._from[name] not in known:
+                raise self._missing(self._from[name], kind, known, "")
+
+    def _of_frame(self, table: pl.DataFrame) -> pl.DataFrame:
+        self.check_columns(table.columns)
+        made = {}
+        for name, kind in self.columns.items():
+            own = table.get_column(self._from[name])
+            made[name] = self._column(own.name, kind, own, own)
+        self._check_times(made["time"])
+        return pl.DataFrame(made)
+
+    def _column(self, name: str, kind: str, column: pl.Series | None, values: Any) -> pl.Series:
+        """``values`` of one column as ``kind``; what does not convert is refused."""
+        if column is not None:
+            made = _converted(column, kind)
+            if made.null_count() == column.null_count():
+                return made
+            wrong = int((made.is_null() & column.is_not_null()).arg_true()[0])
+        else:  # values of several types: each by itself
+            singles = [_single(value, kind) for value in values]
+            bad = (row for row, made in enumerate(singles) if made is None and values[row] is not None)
+            wrong = next(bad, -1)
+            if wrong < 0:
+                return pl.Series(name, singles, dtype=TYPES[kind])
+        raise FeedError(
+            f"{self.source}: column {name!r}: {_shown(values[wrong])} in row {wrong}; expected {EXPECTED[kind]}"
+        )
+
+    def _check_times(self, times: pl.Series) -> None:
+        if times.null_count():
+            row = int(times.is_null().arg_true()[0])
+            raise FeedError(
+                f"{self.source}: column {self.clock!r}: no value in row {row}; expected an event time in each"
+            )
+
+    def _missing(self, name: str, kind: str, found: Iterable[str], where: str) -> FeedError:
+        known = [str(each) for each in found]
+        near = nearest(name, known)
+        hint = f"; did you mean {near!r}?" if near is not None else ""
+        role = f"{kind}, the event time" if name == self.clock else kind
+        within = f" in {where}" if where else ""
+        columns = ", ".join(known) or "none"
+        return FeedError(f"{self.source}: column {name!r} is missing{within}; expected {role}, found {columns}{hint}")
+
+    @staticmethod
+    def _in_order(table: pl.DataFrame) -> pl.DataFrame:
+        return table if table.get_column("time").is_sorted() else table.sort("time", maintain_order=True)
+
+
+def _series(values: list[Any], kind: str) -> pl.Series | None:
+    """A column of Python values, of their own type if need be; None if they have no one type."""
+    wanted = TYPES[kind]
+    if kind == "time":
+        first = next((value for value in values if value is not None), None)
+        wanted = pl.Float64() if isinstance(first, int | float) else pl.String() if isinstance(first, str) else wanted
+        if isinstance(first, dt.datetime) and first.tzinfo is not None:
+            wanted = pl.Datetime("us", "UTC")
+    for options in ({"dtype": wanted}, {"dtype": pl.Float64()} if kind == "int" else {}, {}):
+        try:
+            column = pl.Series(values, strict=True, **options)
+        except PROBLEMS:
+            continue
+        if not isinstance(column.dtype, pl.Object):
+            return column
+    return None
+
+
+def _converted(column: pl.Series, kind: str) -> pl.Series:
+    """A column as ``kind``; null where a value cannot be that without loss."""
+    wanted = TYPES[kind]
+    dtype = column.dtype
+    if dtype == wanted:
+        return column
+    if isinstance(dtype, pl.Categorical | pl.Enum):
+        column, dtype = column.cast(pl.String), pl.String()
+    if isinstance(dtype, pl.Decimal):
+        column, dtype = column.cast(pl.Float64), pl.Float64()
+    nothing = pl.Series(column.name, [None] * len(column), dtype=wanted)
+    if isinstance(dtype, pl.Null):
+        return nothing
+    if kind == "time":
+        return _times(column)
+    plain = dtype.is_numeric() or isinstance(dtype, pl.String | pl.Boolean)
+    if kind == "bytes":
+        return column.cast(wanted, strict=False) if isinstance(dtype, pl.String) else nothing
+    if not plain and not (kind == "str" and isinstance(dtype, pl.Date | pl.Datetime)):
+        return nothing
+    if isinstance(dtype, pl.String):
+        column = column.str.strip_chars()
+        if kind == "bool":
+            truths = {"true": True, "1": True, "false": False, "0": False}
+            return column.str.to_lowercase().replace_strict(truths, default=None, return_dtype=pl.Boolean)
+    if kind == "int" and dtype.is_float():
+        whole = column == column.round()
+        column = column.to_frame("v").select(pl.when(whole).then(pl.col("v"))).to_series()
+    if kind == "bool" and dtype.is_numeric():
+        column = column.to_frame("v").select(pl.when(pl.col("v").is_in([0, 1])).then(pl.col("v"))).to_series()
+    return column.cast(wanted, strict=False)
+
+
+def _times(column: pl.Series) -> pl.Series:
+    """Times, seconds since 1970 or ISO 8601 text as times in UTC, read as those of traces."""
+    dtype = column.dtype
+    if not (dtype.is_numeric() or isinstance(dtype, pl.Datetime | pl.Date | pl.String)):
+        return pl.Series(column.name, [None] * len(column), dtype=TYPES["time"])
+    found = convert(column, "time").alias(column.name)
+    if isinstance(dtype, pl.String) and found.null_count() > column.null_count():
+        text = column.str.strip_chars().str.replace("T", " ", literal=True)
+        to_the_minute = text.str.to_datetime("%Y-%m-%d %H:%M", strict=False, time_unit="us")
+        found = found.zip_with(found.is_not_null(), to_the_minute)
+    return found
+
+
+def _single(value: Any, kind: str) -> Any:
+    """One value as ``kind``; None if it cannot be that."""
+    if hasattr(value, "item") and hasattr(value, "dtype"):
+        value = value.item()  # of NumPy
+    if value is None or not isinstance(value, str | bytes | bool | int | float | dt.date):
+        return None
+    try:
+        return _converted(pl.Series([value]), kind)[0]
+    except PROBLEMS:
+        return None
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+_NONE: Final = type(None)
+#: Types of values that are taken as they are.
+_PLAIN: Final[Mapping[str, frozenset[type]]] = {
+    "int": frozenset({int, _NONE}),
+    "float": frozenset({float, int, _NONE}),
+    "str": frozenset({str, _NONE}),
+    "bool": frozenset({bool, _NONE}),
+    "time": frozenset({float, int, dt.datetime, _NONE}),
+    "bytes": frozenset({bytes, _NONE}),
+}
+
+
+def row_reader(plan: Plan, operator: str) -> RowReader:
+    """What reads rows for a ``python`` source of a plan."""
+    return RowReader(operator, plan.schema(operator), plan.operators[operator].params["time"])

@@ -1,0 +1,442 @@
+"""Where streams enter: traces and generators read in a thread, the peer's own measurements, items pushed by a notebook.
+
+Every feed hands :class:`~synergy_nb.dataflow.streams.values.Chunk` values to the event loop through
+:attr:`Feed.pending`; the driver takes them out when all that is downstream has room, and calls :meth:`Feed.emitted`. A
+feed never blocks the event loop, and never holds more than it says.
+
+A feed is opened at a place of its stream, and gives what is behind that place: a source that takes the place of another
+one goes on where that has ended.
+
+``born`` is the time at which a tuple entered the system. For a paced stream that is when it was due, even if
+backpressure held it up: a live source would not have waited either. A feed that is behind puts what is overdue
+together, so that it catches up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+import polars as pl
+
+from synergy_nb.dataflow.batch_merging import TOGETHER_ROWS, contemporary
+from synergy_nb.dataflow.chunking import coalesce, cut
+from synergy_nb.dataflow.logic import ANYTHING
+from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, Point
+from synergy_nb.dataflow.tuples import END, TYPES, Batch, Item, Punctuation, conform, decode
+
+__all__ = ["Feed", "PeerFeed", "PushFeed", "Sample", "Stream", "ThreadFeed"]
+
+AHEAD = 2  # items that a reading thread may be ahead of what was emitted
+BEHIND = 0.005  # seconds after which an item is overdue; looking for others costs time to those that are not
+
+Sample: TypeAlias = tuple[str, str, float]
+"""Metric ("cpu", "memory", "ping"), target (a peer's address, or empty) and value."""
+Entry: TypeAlias = tuple[float, Item]
+"""An item with the seconds since the start of its stream at which it is due."""
+Stream: TypeAlias = Iterator[Entry]
+"""Items and when they are due."""
+
+
+class Feed:
+    """Base of all feeds.
+
+    Parameters
+    ----------
+    ready
+        Called on the event loop when something is pending.
+    clock
+        Wall-clock seconds.
+    encode
+        Makes the encoded form of a chunk; None: none is needed. That may change while it emits.
+    most
+        Bytes of a chunk, at most.
+    since
+        Place in the stream behind which it begins.
+
+    Attributes
+    ----------
+    place : Point
+        Place in the stream at which the next chunk begins.
+    """
+
+    def __init__(
+        self,
+        ready: Callable[[], None],
+        clock: Callable[[], float],
+        *,
+        encode: Callable[[Chunk], None] | None,
+        most: int,
+        since: Point = ORIGIN,
+    ) -> None:
+        self.pending: deque[Chunk] = deque()
+        self.ready = ready
+        self.clock = clock
+        self.rate = 0.0  # tuples/s, measured by the host
+        self.timed = True  # whether tuples enter the system at times of their own, not as fast as they are taken
+        self.place = since
+        self.stopped = False
+        self.encode = encode
+        self._most = most
+
+    def prepare(self) -> None:
+        """Get ready to emit; once, before :meth:`start`."""
+
+    def start(self) -> None:
+        """Begin to emit; once."""
+
+    def stop(self) -> None:
+        """Emit nothing more and forget what is pending."""
+        self.stopped = True
+        self.pending.clear()
+
+    def emitted(self, chunk: Chunk) -> None:
+        """The driver has taken ``chunk`` out of :attr:`pending`."""
+
+    async def closed(self) -> None:
+        """Return when nothing of it is left, after :meth:`stop`."""
+
+    def _cut(self, item: Item, born: float) -> list[Chunk]:
+        """The chunks of the item that comes next in the stream; none if it says nothing new."""
+        following = msgspec.structs.replace(item, position=self.place.position, born=born)
+        chunks = cut(following, self.place, encode=self.encode, most=self._most, rate=self.rate)
+        if chunks:
+            self.place = chunks[-1].end
+        return chunks
+
+
+class ThreadFeed(Feed):
+    """A stream that is iterated over in a thread of its own, at its own pace.
+
+    Where it begins at a later place than the origin, the stream is read from its beginning, and the tuples and promises
+    before that place are left out, as fast as they can be read. The pace counts from the first item that is given: what
+    comes behind it is due as long after it as in the stream.
+
+    Parameters
+    ----------
+    since
+        Place in the stream behind which it begins; reading fails if the stream ends before.
+    loop
+        The event loop of the host.
+    read
+        Opens the stream: pairs of when an item is due, in seconds since the start, and the item; and whether the due
+        times count, otherwise the stream goes as fast as it is read. Then each batch has to be followed by its
+        punctuation without delay, as it waits for that.
+    failed
+        Called on the event loop with what reading raised.
+    name
+        Name of the thread.
+    """
+
+    def __init__(
+        self,
+        ready: Callable[[], None],
+        clock: Callable[[], float],
+        *,
+        encode: Callable[[Chunk], None] | None,
+        most: int,
+        since: Point = ORIGIN,
+        loop: asyncio.AbstractEventLoop,
+        read: Callable[[], tuple[Stream, bool]],
+        failed: Callable[[BaseException], None],
+        name: str,
+    ) -> None:
+        super().__init__(ready, clock, encode=encode, most=most, since=since)
+        self._loop = loop
+        self._open = read
+        self._failed = failed
+        self._permits = threading.Semaphore(AHEAD)
+        self._halt = threading.Event()
+        self._last: deque[Chunk] = deque()  # last chunks of the groups of items that are pending
+        self._ended = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        if not self._thread.is_alive() and not self.stopped:
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Let the thread end; it does so at its next item."""
+        super().stop()
+        self._halt.set()
+        self._permits.release()
+
+    def emitted(self, chunk: Chunk) -> None:
+        """Let the thread go on when all chunks of an item are out."""
+        if self._last and self._last[0] is chunk:
+            self._last.popleft()
+            self._permits.release()
+
+    async def closed(self) -> None:
+        """Join the thread."""
+        if self._thread.ident is not None:
+            await self._ended.wait()
+            self._thread.join()
+
+    def _run(self) -> None:
+        error: BaseException | None = None
+        try:
+            self._read()
+        except ANYTHING as problem:  # the application has to hear of it
+            error = problem
+        self._on_loop(self._end, error)
+
+    def _read(self) -> None:
+        items, paced = self._open()  # parses the trace: the clock of the replay has not started
+        self.timed = paced
+        stream = iter(items) if self.place == ORIGIN else self._behind(items)
+        entry = next(stream, None)
+        began = self.clock() - entry[0] if entry is not None else 0.0
+        while entry is not None:
+            due, item = entry
+            if paced:
+                wait = began + due - self.clock()
+                if wait > 0.0:
+                    self._halt.wait(wait)
+            self._permits.acquire()
+            if self._halt.is_set():
+                return
+            if paced:
+                group, entry = self._overdue(stream, entry, began)
+            else:
+                group, entry = self._with_promise(stream, item)
+            self._on_loop(self._arrive, [chunk for item in group for chunk in self._cut(item, item.born)])
+            if isinstance(group[-1], Punctuation) and group[-1].ends:
+                return
+            if entry is None:
+                entry = next(stream, None)
+        self._permits.acquire()
+        if not self._halt.is_set():
+            self._on_loop(self._arrive, self._cut(Punctuation(END, 0, 0.0), self.clock()))
+
+    def _behind(self, stream: Stream) -> Stream:
+        """What of a stream is behind the place at which the feed begins.
+
+        Raises
+        ------
+        ValueError
+            If the stream ends before that place.
+        """
+        since, position = self.place, 0
+        promise: Item | None = None  # the last one that is new, from among the tuples that are left out
+        for due, item in stream:
+            if self._halt.is_set():
+                return
+            found = item
+            if isinstance(item, Batch):
+                position += item.rows
+                if position <= since.position:
+                    continue
+                found = msgspec.structs.replace(item, table=item.table.tail(position - since.position))
+            elif position < since.position:
+                if item.ends:
+                    break
+                promise = item if item.time > since.until else promise
+                continue
+            elif item.time <= since.until:
+                continue
+            if promise is not None:
+                yield due, promise
+            yield due, found
+            yield from stream
+            return
+        if position < since.position:
+            raise ValueError(f"its stream has {position} tuples; expected at least {since.position}, as it had before")
+
+    def _with_promise(self, stream: Stream, item: Item) -> tuple[list[Item], Entry | None]:
+        """``item`` and the punctuation that follows it, or else what follows instead."""
+        born = self.clock()
+        group = [msgspec.structs.replace(item, born=born)]
+        if isinstance(item, Punctuation):
+            return group, None
+        following = next(stream, None)
+        if following is None or isinstance(following[1], Batch):
+            return group, following
+        return [*group, msgspec.structs.replace(following[1], born=born)], None
+
+    def _overdue(self, stream: Stream, entry: Entry, began: float) -> tuple[list[Item], Entry | None]:
+        """``entry`` and, if it is late, all that is due as well, in few items; and what was taken but does not fit."""
+        due, item = entry
+        first, now = began + due, self.clock()
+        group = [msgspec.structs.replace(item, born=first)]
+        rows = item.rows if isinstance(item, Batch) else 0
+        while now - first > BEHIND:
+            following = next(stream, None)
+            if following is None:
+                break
+            due, item = following
+            rows += item.rows if isinstance(item, Batch) else 0
+            if began + due > now or rows > TOGETHER_ROWS or not contemporary(first, began + due):
+                return coalesce(group), following
+            group.append(msgspec.structs.replace(item, born=began + due))
+        return coalesce(group), None
+
+    def _on_loop(self, callback: Callable[..., None], *arguments: Any) -> None:
+        try:
+            self._loop.call_soon_threadsafe(callback, *arguments)
+        except RuntimeError:  # the loop was closed without closing the host
+            self._halt.set()
+
+    def _arrive(self, chunks: list[Chunk]) -> None:
+        if self.stopped:
+            return
+        if not chunks:  # nothing new
+            self._permits.release()
+            return
+        self._last.append(chunks[-1])
+        self.pending.extend(chunks)
+        self.ready()
+
+    def _end(self, error: BaseException | None) -> None:
+        self._ended.set()
+        if error is not None and not self.stopped:
+            self._failed(error)
+
+
+class PeerFeed(Feed):
+    """This peer's own load and the ping times that it sees, every ``interval`` seconds; it never ends.
+
+    No sample is taken while what is downstream has no room: an old one is worth nothing. Where it begins at a later
+    place than the origin, this peer's samples follow those of another one.
+    """
+
+    def __init__(
+        self,
+        ready: Callable[[], None],
+        clock: Callable[[], float],
+        *,
+        encode: Callable[[Chunk], None] | None,
+        most: int,
+        since: Point = ORIGIN,
+        loop: asyncio.AbstractEventLoop,
+        address: str,
+        interval: float,
+        samples: Callable[[], Iterable[Sample]],
+    ) -> None:
+        super().__init__(ready, clock, encode=encode, most=most, since=since)
+        self._loop = loop
+        self._address = address
+        self._interval = interval
+        self._samples = samples
+        self._timer: asyncio.TimerHandle | None = None
+        self._time = max(since.until - 1, 0)  # event time in µs of the last sample: none may be late
+
+    def start(self) -> None:
+        """Take the first sample now."""
+        if self._timer is None and not self.stopped:
+            self.tick()
+
+    def stop(self) -> None:
+        """Take no more samples."""
+        super().stop()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def tick(self) -> None:
+        """Take one sample and set the timer for the next."""
+        self._timer = self._loop.call_later(self._interval, self.tick)
+        if self.pending:
+            return
+        now = self.clock()
+        self._time = max(self._time + 1, int(now * 1e6))  # a clock that stepped back would make tuples late
+        samples = list(self._samples())
+        if samples:
+            table = pl.DataFrame(
+                {
+                    "time": [self._time] * len(samples),
+                    "peer": [self._address] * len(samples),
+                    "metric": [metric for metric, _, _ in samples],
+                    "target": [target for _, target, _ in samples],
+                    "value": [float(value) for _, _, value in samples],
+                },
+                schema_overrides={"time": TYPES["time"]},
+            )
+            self.pending.extend(self._cut(Batch(table, 0, now), now))
+        self.pending.extend(self._cut(Punctuation(self._time + 1, 0, now), now))
+        self.ready()
+
+
+class PushFeed(Feed):
+    """Items that a client pushes, in a queue that is bounded in bytes.
+
+    Parameters
+    ----------
+    schema
+        Columns and types that pushed batches must have.
+    room
+        Bytes that may wait.
+    """
+
+    def __init__(
+        self,
+        ready: Callable[[], None],
+        clock: Callable[[], float],
+        *,
+        encode: Callable[[Chunk], None] | None,
+        most: int,
+        since: Point = ORIGIN,
+        schema: Mapping[str, str],
+        room: int,
+    ) -> None:
+        super().__init__(ready, clock, encode=encode, most=most, since=since)
+        self._schema = schema
+        self._room = room
+        self._waiting = 0
+        self._freed = asyncio.Event()
+
+    @property
+    def full(self) -> bool:
+        """Whether a push would be turned away."""
+        return self._waiting >= self._room
+
+    def push(self, data: bytes) -> bool:
+        """Take one encoded item; False, and nothing taken, if the queue is full.
+
+        The client counts positions, so that an item which it sends again after a lost answer is taken once.
+
+        Raises
+        ------
+        ValueError
+            If it is no item, has other columns than the source, skips a position or comes after the end.
+        """
+        if self.full:
+            return False
+        item, position = decode(data), self.place.position
+        if item.position > position:
+            raise ValueError(f"position: {item.position}; expected {position}: items are missing")
+        if isinstance(item, Batch):
+            fresh = item.end_position - position
+            if fresh <= 0:
+                return True
+            item = msgspec.structs.replace(item, table=conform(item.table.tail(fresh), self._schema))
+            if self.place.until == END:
+                raise ValueError("batch after the end of the stream")
+        elif item.position < position:
+            return True
+        chunks = self._cut(item, self.clock())
+        self._waiting += sum(chunk.size for chunk in chunks)
+        self.pending.extend(chunks)
+        self.ready()
+        return True
+
+    async def room(self) -> None:
+        """Return when there is room, or the feed has been stopped."""
+        while self.full and not self.stopped:
+            self._freed.clear()
+            await self._freed.wait()
+
+    def emitted(self, chunk: Chunk) -> None:
+        """Make room."""
+        self._waiting -= chunk.size
+        self._freed.set()
+
+    def stop(self) -> None:
+        """Turn nobody away any more: there is nothing to wait for."""
+        super().stop()
+        self._waiting = 0
+        self._freed.set()

@@ -1,0 +1,325 @@
+"""A part of a plan on Spark as a component of a peer: its logic, and its feed.
+
+A part is executed by one streaming query instead of the host's threads: what comes in is kept for the query to read
+(:class:`SparkPart` as logic), and what the query has handed over is emitted (:class:`SparkPart` as feed), as that of a
+source.
+
+A part goes on at another peer with the checkpoint that Spark keeps of it. What is said of it there to the copies of its
+component is where that is, and how far it was (:class:`~spark_stream.resumption.Resumption`). As long as there are
+copies Spark commits a micro-batch when all of them have its results and know of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from synergy_nb.dataflow.logic import Saved
+from synergy_nb.dataflow.streams.execution import Committed
+from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, Point
+from synergy_nb.dataflow.tuples import Batch, Item
+from synergy_nb.plan import Operator
+from synergy_nb.plan.spark_parts import part_of
+from synergy_nb.runtime.data.sources import Feed
+from synergy_nb.runtime.data.spark_servers import SparkHost
+
+if TYPE_CHECKING:
+    from spark_stream.query import Part, PartQuery, Progress
+    from spark_stream.results import Handed
+    from spark_stream.resumption import Resumption
+
+__all__ = ["SparkPart", "asked_of", "resumption_of"]
+
+OUTPUT_BYTES: Final = 32 << 20  # results of a query that wait for room downstream; then its commits wait
+
+
+class _Step(NamedTuple):
+    """A micro-batch that has been handed over, and the place where its results end."""
+
+    handed: Handed | None
+    end: Point
+
+
+class SparkPart(Feed):
+    """One part of a plan on Spark, with what a component has: it takes items on ports, and emits.
+
+    Parameters
+    ----------
+    host
+        The Spark side of the peer, which all its parts share.
+    application, operator
+        Whose, and the operator that stands for the part.
+    keys
+        Secrets by name.
+    failed
+        Called on the loop with what went wrong.
+    prepared
+        Called on the loop when the query runs.
+    executed
+        Called on the loop after each micro-batch with its tuples and seconds.
+    room
+        Called on the loop when it takes tuples again.
+    committed
+        Called on the loop when Spark has committed, or the peer has emitted, more than before.
+    epoch
+        Number of peers that had the part before.
+    since
+        Place in its stream behind which its results begin.
+    """
+
+    def __init__(
+        self,
+        ready: Callable[[], None],
+        clock: Callable[[], float],
+        *,
+        encode: Callable[[Chunk], None] | None,
+        most: int,
+        since: Point = ORIGIN,
+        host: SparkHost,
+        application: str,
+        operator: Operator,
+        keys: Mapping[str, bytes],
+        failed: Callable[[BaseException], None],
+        prepared: Callable[[], None],
+        executed: Callable[[int, float], None],
+        room: Callable[[], None],
+        committed: Callable[[], None] = lambda: None,
+        epoch: int = 0,
+    ) -> None:
+        super().__init__(ready, clock, encode=encode, most=most, since=since)
+        self._host = host
+        self._application = application
+        self._operator = operator
+        self._keys = keys
+        self._failed = failed
+        self._prepared = prepared
+        self._executed = executed
+        self._made_room = room
+        self._query: PartQuery | None = None
+        self._space = threading.Condition()
+        self._waiting = 0  # bytes that are pending
+        self._stopping: asyncio.Task[None] | None = None
+        self._committed = committed
+        self._epoch = epoch
+        self._since: Resumption | None = None  # how far it was at another peer
+        self._copies = False  # whether there are any
+        self._waits = False  # whether all copies have to have a micro-batch before Spark commits it
+        self._kept = self._released = -1  # micro-batch that all copies have, that Spark may have committed
+        self._given = since  # place up to which results have been emitted
+        self._step = _Step(None, since)  # the last micro-batch that has been emitted
+        self._steps: deque[_Step] = deque()  # that have been handed over since
+
+    # -- as logic ------------------------------------------------------------------------------------------------
+
+    @property
+    def late(self) -> int:
+        """Tuples that came after a punctuation that promised there would be none."""
+        return self._query.late if self._query is not None else 0
+
+    @property
+    def full(self) -> bool:
+        """Whether it should get nothing more at the moment."""
+        return self._query is not None and self._query.full
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of tuples that the query has not committed, and of results that have not been emitted."""
+        return self._waiting + (self._query.held if self._query is not None else 0)
+
+    def needs(self, port: int, item: Item) -> float:
+        """Tuples are kept, and copied where a punctuation parts them."""
+        return 2.0 * item.nbytes if isinstance(item, Batch) else 0.0
+
+    def take(self, port: int, item: Item) -> Iterator[Item]:
+        """Keep tuples until the query has read and committed them, and let its watermark follow punctuations."""
+        if self._query is not None:
+            self._query.append(port, item)
+        return iter(())
+
+    def save(self) -> Saved:
+        """Where its query is, and how far."""
+        return self.committed.state()
+
+    def restore(self, saved: Saved, /) -> None:
+        """Go on with a query that was at another peer, on the same server of Spark or on another one.
+
+        Whether that can be had is seen when the query starts, which takes a session.
+        """
+        self._since = resumed = resumption_of(saved.head)
+        self._kept = self._released = resumed.handed.batch
+
+    # -- for its copies ------------------------------------------------------------------------------------------
+
+    @property
+    def committed(self) -> Committed:
+        """How far it is."""
+        if self._query is None:
+            inputs = self._since.inputs if self._since is not None else ()
+            places = tuple(place for _, place in inputs) or (ORIGIN,) * len(self._operator.inputs)
+            return Committed(places, self._step.end, self._released, False, Saved)
+        from spark_stream.results import NONE  # noqa: PLC0415 - only who uses Spark needs it
+
+        query, inputs, step = self._query, self._query.committed, self._step
+        handed = step.handed or (NONE if self._since is None else self._since.handed)
+        batch = handed.batch
+
+        def state() -> Saved:
+            return Saved(msgspec.msgpack.encode(query.resumption(handed, inputs)))
+
+        with self._space:
+            whole = batch >= self._released and query.resumable
+            return Committed(tuple(place for _, place in inputs), step.end, batch, whole, state)
+
+    @property
+    def loose(self) -> int:
+        """Bytes of tuples that no punctuation covers yet, so that Spark does not read them."""
+        return self._query.loose if self._query is not None else 0
+
+    def copied(self, *, copies: bool, safe: bool) -> None:
+        """Note whether it has copies, which have to have a micro-batch before Spark commits it."""
+        if (copies, copies and safe) != (self._copies, self._waits):
+            with self._space:
+                self._copies, self._waits = copies, copies and safe
+                self._space.notify_all()
+
+    def kept(self, step: int) -> None:
+        """All copies have what came of the micro-batches up to this one."""
+        with self._space:
+            self._kept = max(self._kept, step)
+            self._space.notify_all()
+
+    def _handed(self, handed: Handed) -> None:
+        """A micro-batch has been handed over, on a thread; Spark commits it when this returns."""
+        from spark_stream.results import Refused  # noqa: PLC0415 - only who uses Spark needs it
+
+        self._on_loop(self._stepped, _Step(handed, self.place))
+        with self._space:
+            self._space.wait_for(lambda: self.stopped or not self._waits or self._kept >= handed.batch)
+            if self.stopped and self._kept < handed.batch:
+                raise Refused(f"micro-batch {handed.batch}: the part has left this peer")
+            self._released = max(self._released, handed.batch)
+        self._on_loop(self._changed)
+
+    def _stepped(self, step: _Step) -> None:
+        self._steps.append(step)
+        self._advance()
+
+    def _advance(self) -> None:
+        """See which micro-batches have been emitted as a whole."""
+        before = self._step
+        while self._steps and self._given >= self._steps[0].end:
+            self._step = self._steps.popleft()
+        if self._step is not before:
+            self._changed()
+
+    def _changed(self) -> None:
+        if not self.stopped:
+            self._committed()
+
+    # -- as feed -------------------------------------------------------------------------------------------------
+
+    def prepare(self, since: Point = ORIGIN) -> None:
+        """Start the query, whose results follow a place in the stream."""
+        from spark_stream.query import PartQuery  # noqa: PLC0415 - only who uses Spark needs it
+
+        self.place = self._given = since
+        self._step = _Step(None, since)
+        query = self._query = PartQuery(
+            asked_of(self._application, self._operator),
+            self._host.session,
+            self._host.door(),
+            self._host.folder,
+            keys=self._keys,
+            on_items=self._arrived,
+            on_ready=lambda: self._on_loop(self._runs),
+            on_failed=lambda reason: self._on_loop(self.fail, reason),
+            on_progress=lambda progress: self._on_loop(self._progress, progress),
+            on_room=lambda: self._on_loop(self._made_room),
+            leave=self._host.leave,
+            on_handed=self._handed,
+            on_committed=lambda: self._on_loop(self._changed),
+            since=self._since,
+            epoch=self._epoch,
+            server=lambda: self._host.server,
+        )
+        self._host.parts.add(self)
+        query.start()
+
+    def _runs(self) -> None:
+        self._prepared()
+        self._changed()
+
+    def emitted(self, chunk: Chunk) -> None:
+        """Let the query commit more."""
+        with self._space:
+            self._waiting -= chunk.size
+            self._space.notify_all()
+        self._given = chunk.end
+        self._advance()
+
+    def stop(self) -> None:
+        """End the query and emit nothing more."""
+        super().stop()
+        self._host.parts.discard(self)
+        if self._query is not None:
+            self._query.abandon(left=self._copies)
+        with self._space:
+            self._space.notify_all()
+        if self._query is not None and self._stopping is None:
+            self._stopping = self._host.loop.create_task(asyncio.to_thread(self._query.stop))
+
+    async def closed(self) -> None:
+        """Return when the query has ended."""
+        if self._stopping is not None:
+            await self._stopping
+
+    def fail(self, reason: str) -> None:
+        """Give the application up."""
+        if not self.stopped:
+            self._failed(ValueError(reason))
+
+    def _arrived(self, items: list[Item]) -> None:
+        """Results of the query, on a thread that waits while too many have not been emitted."""
+        for item in items:
+            chunks = self._cut(item, item.born)
+            size = sum(chunk.size for chunk in chunks)
+            with self._space:
+                self._space.wait_for(lambda: self.stopped or self._waiting < OUTPUT_BYTES)
+                self._waiting += size
+            self._on_loop(self._put, chunks)
+
+    def _put(self, chunks: list[Chunk]) -> None:
+        if not self.stopped:
+            self.pending.extend(chunks)
+            self.ready()
+
+    def _progress(self, progress: Progress) -> None:
+        if not self.stopped:
+            self._host.measured(progress.seconds)
+            self._executed(progress.rows, progress.seconds)
+
+    def _on_loop(self, callback: Callable[..., None], *arguments: Any) -> None:
+        try:
+            self._host.loop.call_soon_threadsafe(callback, *arguments)
+        except RuntimeError:  # the loop was closed without closing the host
+            return
+
+
+def asked_of(application: str, operator: Operator) -> Part:
+    """What the query of a part is asked to execute."""
+    from spark_stream.query import Part  # noqa: PLC0415 - only who uses Spark needs it
+
+    plan, members = part_of(operator)
+    return Part(application, operator.id, plan, members, operator.inputs)
+
+
+def resumption_of(head: bytes) -> Resumption:
+    """How far a part is, as the snapshots of its component say."""
+    from spark_stream.resumption import Resumption  # noqa: PLC0415 - only who uses Spark needs it
+
+    return msgspec.msgpack.decode(head, type=Resumption)

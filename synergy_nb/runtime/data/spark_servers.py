@@ -1,0 +1,386 @@
+"""The server of Spark that peers share, and what each of them has to do with it.
+
+The process that started the peers holds the server (:class:`Sparks`), starts it when it is first needed, and tells the
+peers what becomes of it (:class:`SparkNews`). The parts of plans that Spark executes are components of peers, see
+:mod:`~synergy_nb.runtime.data.spark_part`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import threading
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from synergy_nb.dataflow.meters import Ewma
+from synergy_nb.events import Recorder, SparkDied, SparkFailed, SparkReady
+from synergy_nb.lifecycle.engine_choice import Offer
+from synergy_nb.plan import Plan
+from synergy_nb.runtime.process.requests import ClusterError, SparkNews
+
+if TYPE_CHECKING:
+    from spark_stream.peer_endpoint import Door
+    from spark_stream.query import Part
+    from spark_stream.resumption import Resumption
+    from spark_stream.server import Server
+    from synergy_nb.runtime.data.spark_part import SparkPart
+
+__all__ = ["SparkHost", "Sparks", "checked", "unavailable"]
+
+TRIES: Final = 3  # times that a server is asked that does not answer
+REHEARSAL: Final = 15.0  # seconds that a query without tuples may take
+STARTS_WITHIN: Final = 120.0  # seconds that a part waits for a server
+CLOSES_WITHIN: Final = 15.0  # seconds
+
+
+def unavailable() -> str:
+    """Why no Spark server can be started on this machine; empty if one can."""
+    missing = [name for name in ("pyspark", "grpc", "pandas") if importlib.util.find_spec(name) is None]
+    if missing:
+        return f"{', '.join(missing)} cannot be imported; pip install 'pyspark[connect]'"
+    from spark_stream import java  # noqa: PLC0415 - only who uses Spark needs it
+    from spark_stream.server import SparkUnavailable  # noqa: PLC0415
+
+    try:
+        java.find()
+    except SparkUnavailable as error:
+        return str(error)
+    return ""
+
+
+def checked(spark: bool | str | Sequence[str]) -> tuple[str, ...]:
+    """``local`` for a server of this machine, or URLs; none for no Spark.
+
+    Raises
+    ------
+    ValueError
+        If ``spark`` is neither a truth value nor the URL of a Spark Connect server, nor several of them.
+    """
+    if isinstance(spark, bool):
+        return ("local",) if spark and not unavailable() else ()
+    urls = (spark,) if isinstance(spark, str) else spark
+    if not isinstance(urls, Sequence) or not urls or not all(isinstance(url, str) for url in urls):
+        expected = "expected True (a server of this machine), False, a URL, sc://host:port, or a list of URLs"
+        raise ValueError(f"spark: {spark!r}; {expected}")
+    from spark_stream.address import parse_url  # noqa: PLC0415 - only who uses Spark needs it
+
+    for url in urls:
+        parse_url(url)
+    return tuple(urls)
+
+
+def named(url: str) -> str:
+    """The address of a server, without the options of its URL, which may hold a token."""
+    from spark_stream.address import parse_url  # noqa: PLC0415 - only who uses Spark needs it
+
+    address = parse_url(url)
+    return f"sc://{address.host}:{address.port}"
+
+
+class Sparks:
+    """The Spark of a cluster: starts a server when it is first needed, and tells the peers what becomes of it.
+
+    Parameters
+    ----------
+    where
+        ``local`` or URLs, as of :func:`checked`.
+    tell
+        Tells all peers; of several servers' news, one piece goes to each peer in turn.
+    """
+
+    def __init__(self, where: Sequence[str], tell: Callable[[Sequence[SparkNews]], Awaitable[None]]) -> None:
+        self.where = tuple(where)
+        self._tell = tell
+        self._server: Server | None = None
+        self._starting: asyncio.Task[list[SparkNews]] | None = None
+        self._telling: set[asyncio.Task[None]] = set()
+        self._sessions: list[Any] = []
+
+    @property
+    def process(self) -> int | None:
+        """Id of the process of the embedded server, if there is one."""
+        return self._server.pid if self._server is not None else None
+
+    @property
+    def doing(self) -> str:
+        """What is under way that others wait for; empty if nothing is."""
+        return "starting Spark" if self._starting is not None and not self._starting.done() else ""
+
+    async def session(self) -> Any:
+        """A session for whoever analyses by hand, on the same Spark; it ends with the cluster.
+
+        Raises
+        ------
+        ClusterError
+            If there is no Spark to be had; the text says why, and what to do.
+        """
+        if not self.where:
+            raise ClusterError(f"spark: this cluster has none: {unavailable() or 'it was started without'}")
+        await self.ready()
+        assert self._starting is not None
+        try:
+            session = await asyncio.to_thread(_connected, self._starting.result()[0])
+        except RuntimeError as error:
+            raise ClusterError(f"spark: {error}") from error
+        self._sessions.append(session)
+        return session
+
+    async def ready(self) -> None:
+        """Return when all peers know where sessions are taken, starting a server if there is none.
+
+        Raises
+        ------
+        ClusterError
+            If there is no Spark to be had; the text says why, and what to do.
+        """
+        if self._starting is None or (self._starting.done() and self._starting.exception() is not None):
+            self._starting = asyncio.create_task(self._start())
+        try:
+            news = await asyncio.shield(self._starting)
+        except RuntimeError as error:
+            await self._tell([SparkNews("failed", str(error))])
+            raise ClusterError(f"spark: {error}") from error
+        await self._tell(news)
+
+    async def _start(self) -> list[SparkNews]:
+        if self.where != ("local",):
+            return [SparkNews("ready", named(url), url) for url in self.where]
+        from spark_stream.server import Event, Server  # noqa: PLC0415 - only who uses Spark needs it
+
+        loop = asyncio.get_running_loop()
+
+        def happened(event: Event) -> None:  # on a thread of the server's
+            loop.call_soon_threadsafe(self._happened, event.kind, event.detail)
+
+        server = self._server = Server(on_event=happened)
+        endpoint = await asyncio.to_thread(server.ready)
+        return [SparkNews("ready", endpoint.url, endpoint.url, endpoint.token or "", endpoint.folder or "")]
+
+    def _happened(self, kind: str, detail: str) -> None:
+        """Report what becomes of a server that has been ready once."""
+        started = self._starting
+        if started is None or not started.done() or started.cancelled() or started.exception() is not None:
+            return
+        news = started.result() if kind == "ready" else [SparkNews(kind, detail)]
+        task = asyncio.get_running_loop().create_task(self._report(news))
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
+
+    async def _report(self, news: Sequence[SparkNews]) -> None:
+        await self._tell(news)
+
+    async def close(self) -> None:
+        """End the server, if there is one; what it has started goes with it."""
+        for task in self._telling:
+            task.cancel()
+        if self._sessions:
+            from spark_stream.session import disconnect  # noqa: PLC0415 - importing it takes a second
+
+            for session in self._sessions:
+                await _in_thread(disconnect, session)
+            self._sessions.clear()
+        if self._server is not None:
+            await _in_thread(self._server.close)
+        if self._starting is not None and not self._starting.done():
+            await asyncio.wait([self._starting], timeout=CLOSES_WITHIN)
+
+
+async def _in_thread(work: Callable[..., object], *arguments: Any) -> None:
+    """Do something that blocks in a thread, or here where the interpreter is ending and starts no more threads."""
+    try:
+        await asyncio.to_thread(work, *arguments)
+    except RuntimeError as error:
+        if "after shutdown" not in str(error):
+            raise
+        work(*arguments)
+
+
+def _connected(news: SparkNews) -> Any:
+    """A session of one's own on the server that ``news`` tells of."""
+    from spark_stream.server import Endpoint  # noqa: PLC0415 - only who uses Spark needs it
+    from spark_stream.session import connect  # noqa: PLC0415
+
+    return connect(Endpoint(news.url, news.token or None, news.folder or None))
+
+
+def _ended(session: Any) -> None:
+    """End a session, whose server may have gone."""
+    from spark_stream.session import disconnect  # noqa: PLC0415 - importing it takes a second
+
+    with contextlib.suppress(Exception):
+        disconnect(session)
+
+
+class SparkHost:
+    """What one peer has to do with Spark.
+
+    Parameters
+    ----------
+    loop, clock, record
+        Event loop of the peer, its clock in seconds, and what writes an event to the journal.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float], record: Recorder) -> None:
+        self.loop = loop
+        self.clock = clock
+        self.record = record
+        self.parts: set[SparkPart] = set()
+        self._news = SparkNews("")  # where sessions are taken
+        self._last = self._news  # as it was told
+        self._known = threading.Condition()
+        self._door: Door | None = None
+        self._opening = threading.Lock()
+        self._session: Any = None
+        self._micro_batch = Ewma()
+
+    @property
+    def ready(self) -> bool:
+        """Whether this peer knows where sessions are taken."""
+        return bool(self._news.url)
+
+    @property
+    def offer(self) -> Offer:
+        """What this peer knows of Spark: the time of a micro-batch as it has measured, and what Spark can execute."""
+        from spark_stream.supported import supported, supported_source  # noqa: PLC0415 - only who uses Spark needs it
+
+        local = not self.ready or bool(self._news.folder)
+
+        def refuses(plan: Plan, operator: str, inside: Collection[str]) -> str:
+            asked = plan.operators[operator]
+            return supported_source(asked, local) if asked.kind == "source" else supported(asked, plan, inside)
+
+        known = {"micro_batch": self._micro_batch.moving} if self._micro_batch.count else {}
+        return Offer(**known, refuses=refuses)
+
+    def told(self, news: SparkNews) -> None:
+        """Take word of the server."""
+        if news != self._last:
+            self._last = news
+            match news.kind:
+                case "ready":
+                    self.record(SparkReady, "", url=news.url)
+                case "died":
+                    self.record(SparkDied, "", cause=news.detail)
+                case "failed":
+                    self.record(SparkFailed, "", cause=news.detail)
+        with self._known:
+            if news.kind != "died":  # it comes back at the same place
+                self._news = news
+            self._known.notify_all()
+        if news.kind == "failed":
+            for part in tuple(self.parts):
+                part.fail(f"Spark: {news.detail}")
+
+    def session(self) -> Any:
+        """The session of this peer, which its parts share, once there is a server; on a thread that may wait.
+
+        Each session has Python processes of its own on Spark's side, so one for every part would be too many.
+
+        Raises
+        ------
+        SparkUnavailable
+            If there is none.
+        """
+        from spark_stream.server import SparkUnavailable  # noqa: PLC0415 - only who uses Spark needs it
+
+        with self._known:
+            known = self._known.wait_for(lambda: self._news.url or self._news.kind == "failed", STARTS_WITHIN)
+            news = self._news
+        if not known or not news.url:
+            raise SparkUnavailable(news.detail or f"nobody has told of a server within {STARTS_WITHIN:g} s")
+        with self._opening:
+            if self._session is None:
+                self._session = _connected(news)
+            return self._session
+
+    def leave(self, session: Any, lost: bool) -> None:
+        """A part needs the session no longer; one that was lost is opened anew by whoever needs one next."""
+        with self._opening:
+            if not lost or session is not self._session:
+                return
+            self._session = None
+        _ended(session)
+
+    @property
+    def server(self) -> str:
+        """Name of the server where sessions are taken, its address; empty if this peer does not know that."""
+        return named(self._news.url) if self._news.url else ""
+
+    def folder(self, name: str) -> Path | None:
+        """Where the query ``name`` keeps its checkpoints; None where there is no server of this machine."""
+        return Path(self._news.folder) / name if self._news.folder else None
+
+    def unreachable(self, resumption: Resumption) -> str:
+        """Why the server of this peer could not go on with a query; empty if it could. On a thread that may wait.
+
+        The session of this peer is open then, as it may need it soon.
+        """
+        from spark_stream.checkpoints import place_of, refusal, unreachable  # noqa: PLC0415 - only who uses Spark
+        from spark_stream.spark_errors import cause, is_lost, is_passing  # noqa: PLC0415 - only who uses Spark needs it
+
+        why = ""
+        for _ in range(TRIES):
+            session = None
+            try:
+                session = self.session()
+                if not resumption.checkpoint or resumption.server == self.server:
+                    return ""
+                why = unreachable(session, resumption.checkpoint, place_of(session, self.folder("")))
+                break
+            except Exception as error:  # noqa: BLE001 - whoever waits for the copy has to hear of it
+                why = cause(error)
+                if session is None or not (is_lost(error) or is_passing(error)):
+                    break
+                self.leave(session, is_lost(error))
+        return refusal(self.server or "an unknown address", resumption, why) if why else ""
+
+    def rehearse(self, part: Part, keys: Mapping[str, bytes]) -> None:
+        """Have the server execute what this peer is about to ask for, without tuples. On a thread that may wait.
+
+        What Spark and its Python processes do for the first time takes most of the time until a query gives results.
+        How it ends says nothing: the query that counts will tell what goes wrong.
+        """
+        from spark_stream.query import PartQuery  # noqa: PLC0415 - only who uses Spark needs it
+
+        over = threading.Event()
+        query = PartQuery(
+            part,
+            self.session,
+            self.door(),
+            self.folder,
+            keys=keys,
+            on_items=lambda _: None,
+            on_ready=over.set,
+            on_failed=lambda _: over.set(),
+            on_progress=lambda _: None,
+            on_room=lambda: None,
+            leave=self.leave,
+            server=lambda: self.server,
+        )
+        query.start()
+        over.wait(REHEARSAL)
+        query.stop()
+
+    def door(self) -> Door:
+        """Where Spark gets and puts the tuples of this peer's parts."""
+        if self._door is None:
+            from spark_stream.peer_endpoint import Door  # noqa: PLC0415 - only who uses Spark needs it
+
+            self._door = Door()
+        return self._door
+
+    def measured(self, seconds: float) -> None:
+        """Take the time of a micro-batch."""
+        self._micro_batch.add(seconds)
+
+    async def close(self) -> None:
+        """Close the door, when all parts have gone."""
+        door, self._door = self._door, None
+        session, self._session = self._session, None
+        if session is not None:
+            await asyncio.to_thread(_ended, session)
+        if door is not None:
+            await asyncio.to_thread(door.close)

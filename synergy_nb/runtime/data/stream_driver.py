@@ -1,0 +1,477 @@
+"""Drives the streams of one peer on an event loop: threads for executions, frames over the link, sources, one timer.
+
+All bookkeeping is done on the loop's thread, by :class:`~synergy_nb.dataflow.streams.hosting.Hosting`. What grows
+with the data happens elsewhere: operators run in a pool of threads, where Polars releases the GIL, and encode there
+what goes to other peers; there, what they keep is saved and restored, and frames of more than :data:`LARGE` bytes are
+decoded, one after another for each sender, so that they keep their order. Large snapshots are encoded in a thread of
+their own, while their components go on. Chunks of few tuples, for an operator that has been fast, are
+executed on the loop's own thread, as going to another and back would take longer.
+
+A frame that cannot be sent is lost, as far as this module is concerned: hosting is told that the link is down, and
+sends again what has not been received.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Final
+
+from synergy_nb.dataflow.batch_merging import TOGETHER_ROWS
+from synergy_nb.dataflow.logic import ANYTHING, Saved
+from synergy_nb.dataflow.memory_shares import Memory
+from synergy_nb.dataflow.streams.component import Component
+from synergy_nb.dataflow.streams.deployments import Deployment
+from synergy_nb.dataflow.streams.effects import Arrived, Capture, Captured, Close, Effect, Fact, Open, Restore, Send
+from synergy_nb.dataflow.streams.execution import Logic, Outcome, Work
+from synergy_nb.dataflow.streams.frames import Ack, Data, Frame, Subscribe
+from synergy_nb.dataflow.streams.hosting import Hosting
+from synergy_nb.dataflow.streams.log import LIMITS, Limits
+from synergy_nb.dataflow.streams.values import Chunk, Point
+from synergy_nb.dataflow.streams.wire import decode, encode
+from synergy_nb.events import DataRefused
+from synergy_nb.models.overheads import HOP, SOURCE, Overheads
+from synergy_nb.runtime.data.sources import Feed
+from synergy_nb.runtime.process.running_peer import Runtime
+from synergy_nb.runtime.transport.arenas import Gone, Shared, grows
+from synergy_nb.runtime.transport.arrivals import LARGE, Arrivals
+
+__all__ = ["SHARED", "STREAM", "StreamDriver"]
+
+STREAM: Final = "stream"  # channel of the link that frames go over
+SHARED: Final = "shared"  # channel of frames that refer to text in shared memory, which takes time to look through
+LIGHT_ROWS: Final = 64  # tuples that may be executed on the loop's thread
+LIGHT_SECONDS: Final = 0.6e-3  # that such chunks may have been taking
+LIGHT_BYTES: Final = 1 << 20  # that the execution of such chunks may need
+HEAVY_SECONDS: Final = 0.05  # from which on an execution in a thread is one that the loop's thread must not wait for
+HEAVY_BYTES: Final = 64 << 20  # from which on that an execution needs it is expected to take so long
+TURN_SECONDS: Final = 1e-3  # spent on the loop's thread before others get their turn
+
+Key = tuple[str, str]
+
+
+class StreamDriver:
+    """The streams of one peer.
+
+    Parameters
+    ----------
+    runtime
+        The running peer: its address, loop, clock and link.
+    create
+        Makes the logic of a new component of a deployed application; None for a source.
+    read
+        Opens a source: its component, place from which it is read, and what is to be called when something is pending.
+        None: the source cannot be read, and its component has been given up.
+    said
+        Called with each fact.
+    arrived
+        Called with the application and the operator of a sink that has results to be collected.
+    executed
+        Called with each execution and its outcome, when hosting has taken it.
+    limits
+        Bytes that each log holds.
+    memory
+        Memory that all components of the peer share; None: no limit.
+    threads
+        Operators that are executed at the same time.
+    left, heard
+        Gives the cores that this peer has left, which whoever sends data to it is told; is told of those of others.
+    machine
+        Gives the machine whose memory this peer can read, see :func:`~synergy_nb.runtime.transport.arenas.machine`;
+        empty where it reads none but its own.
+    overheads
+        Overheads of the peer, which take the measured time of chunks of few tuples beside the processing of these.
+
+    Attributes
+    ----------
+    feeds
+        Component to what it emits without being executed here: sources, and parts on other engines.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        create: Callable[[Deployment, Component], Logic | None],
+        read: Callable[[Component, Point, Callable[[], None]], Feed | None],
+        *,
+        said: Callable[[Fact], None],
+        arrived: Callable[[str, str], None] = lambda _application, _operator: None,
+        executed: Callable[[Work, Outcome], None] = lambda _work, _outcome: None,
+        limits: Limits = LIMITS,
+        memory: Memory | None = None,
+        threads: int = 1,
+        left: Callable[[], float] = float,
+        heard: Callable[[str, float], None] = lambda _address, _cores: None,
+        machine: Callable[[], str] = str,
+        overheads: Overheads | None = None,
+    ) -> None:
+        self._shared = Shared(machine)
+        self.hosting = Hosting(
+            runtime.address,
+            create,
+            limits,
+            memory,
+            left=left,
+            machine=self._shared.machine,
+            near=self._shared.near,
+            share=self._shared.arenas.encode,
+        )
+        self.feeds: dict[Component, Feed] = {}
+        self._runtime = runtime
+        self._clock = runtime.clock
+        self._read = read
+        self._said = said
+        self._arrived = arrived
+        self._executed = executed
+        self._heard = heard
+        self._overheads = Overheads() if overheads is None else overheads
+        self._threads = threads
+        self._pool = ThreadPoolExecutor(threads + 1, thread_name_prefix=f"synergy streams {runtime.address}")
+        self._saving = ThreadPoolExecutor(1, thread_name_prefix=f"synergy snapshots {runtime.address}")
+        self._executing: dict[
+            Component, float
+        ] = {}  # in the pool, and since when; long ago if it is going to take long
+        self._beside = 0  # snapshots that are encoded, while their components go on
+        self._arrivals = Arrivals(
+            runtime.loop,
+            self._pool,
+            self._clock,
+            partial(decode, item_of=self._shared.item),
+            self._take,
+            self._not_taken,
+        )
+        self._ending: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._called = False
+        self._closed = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    # -- what happens to the peer --------------------------------------------------------------------------------
+
+    def converge(self, deployment: Deployment) -> None:
+        """Do what a deployment asks of this peer."""
+        self._carry_out(self.hosting.converge(deployment, self._clock()))
+        if not deployment.places:
+            self._shared.arenas.rest()
+
+    def on_frame(self, sender: str, channel: str, payload: bytes) -> None:
+        """Take a frame of another peer; one that is damaged is recorded, and asked for again."""
+        self._arrivals.add(sender, payload, elsewhere=channel == SHARED)
+
+    def _take(self, sender: str, frame: Frame, began: float | None) -> None:
+        if self._closed:
+            return
+        if isinstance(frame, Ack):
+            self._heard(sender, frame.left)
+        elif isinstance(frame, Subscribe):
+            self._shared.told(sender, frame.machine)
+        effects = self.hosting.receive(sender, frame, self._clock())
+        if began is not None and isinstance(frame, Data) and 0 < sum(chunk.rows for chunk in frame.chunks) < LIGHT_ROWS:
+            self._overheads.observe(HOP, self._clock() - began)
+        self._carry_out(effects)
+
+    def _not_taken(self, sender: str, error: BaseException) -> None:
+        """A frame was damaged, or what it refers to has gone, or cannot be read here: ask for it again."""
+        if isinstance(error, Gone):
+            self._shared.failed()
+        else:
+            self._runtime.record(DataRefused, sender, reason=str(error))
+        if not self._closed:
+            self._carry_out(self.hosting.link_down(sender, self._clock()))
+
+    def link_down(self, peer: str) -> None:
+        """What was under way to or from a peer may be lost."""
+        self._shared.told(peer, "")
+        if not self._closed:
+            self._carry_out(self.hosting.link_down(peer, self._clock()))
+
+    def collected(self, application: str, operator: str, upto: Point) -> None:
+        """A client has the results of a sink up to a place."""
+        self._carry_out(self.hosting.collected(application, operator, upto, self._clock()))
+
+    def give_up(self, application: str, operator: str, error: BaseException) -> None:
+        """Have a component fail, with what went wrong outside of its executions."""
+        if not self._closed:
+            self._carry_out(self.hosting.give_up(application, operator, error, self._clock()))
+
+    def committed(self, component: Component) -> None:
+        """Another engine that executes a component has committed or handed over more."""
+        if not self._closed:
+            self._carry_out(self.hosting.committed(component, self._clock()))
+
+    def pause(self, component: Component, paused: bool) -> None:
+        """Have a component take nothing more at the moment, or go on."""
+        if not self._closed and component.paused != paused:
+            self._carry_out(self.hosting.pause(component, paused, self._clock()))
+
+    def drop(self, component: Component) -> None:
+        """A component has gone: what it emitted by itself ends."""
+        feed = self.feeds.pop(component, None)
+        if feed is not None:
+            feed.stop()
+            task = self._runtime.loop.create_task(feed.closed())
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+
+    def beside(self, work: Callable[..., object], *arguments: Any) -> None:
+        """Do something in a thread between two executions."""
+        self._pool.submit(work, *arguments)
+
+    async def close(self) -> None:
+        """Stop everything: no thread, timer or buffer stays."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for component in tuple(self.feeds):
+            self.drop(component)
+        if self._ending:
+            await asyncio.gather(*self._ending)
+        await self._idle.wait()
+        self._pool.shutdown()
+        self._saving.shutdown()
+
+    # -- effects -------------------------------------------------------------------------------------------------
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Send(to, frame):
+                    self._send(to, frame)
+                case Capture():
+                    self._begin(effect.component)
+                    self._pool.submit(self._save, effect)
+                case Restore():
+                    self._restore(effect)
+                case Open(application, operator, since):
+                    self._open(self.hosting.components[application, operator], since)
+                case Close(application, operator):
+                    self._close((application, operator))
+                case Arrived(application, operator):
+                    self._runtime.loop.call_soon(self._arrived, application, operator)
+                case Fact():
+                    self._said(effect)
+        self.soon()
+
+    def _send(self, to: str, frame: Frame) -> None:
+        near = self._shared.near(to)
+        refers = near and isinstance(frame, Data) and any(map(grows, frame.chunks))
+        try:
+            self._runtime.send_data(to, SHARED if refers else STREAM, encode(frame, near=near))
+        except (OSError, BufferError):
+            self._runtime.loop.call_soon(self.link_down, to)
+
+    def _open(self, component: Component, since: Point) -> None:
+        feed = self._read(component, since, self.soon)
+        if feed is not None:
+            self.feeds[component] = feed
+            feed.encode = self.hosting.encoder(component)
+            feed.start()
+
+    def _close(self, key: Key) -> None:
+        for component in [each for each in self.feeds if (each.application, each.operator) == key]:
+            self.drop(component)
+
+    # -- turns of the loop ---------------------------------------------------------------------------------------
+
+    def soon(self) -> None:
+        """Do what can be done when what is to be done on the loop now has been done."""
+        if not self._called and not self._closed:
+            self._called = True
+            self._runtime.loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._called = False
+        if self._closed:
+            return
+        began = now = self._clock()
+        timer = self.hosting.next_timer
+        if timer is not None and timer <= now:
+            self._carry_out(self.hosting.tick(now))
+        while now - began < TURN_SECONDS:
+            emitted = self._emit(now)
+            executed = self._execute(now)
+            if not emitted and not executed:
+                break
+            now = self._clock()
+        else:
+            self.soon()
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        at = self.hosting.next_timer
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if at is not None:
+            self._timer = self._runtime.loop.call_later(max(at - self._clock(), 0.0), self.soon)
+
+    def _emit(self, now: float) -> bool:
+        """Take one chunk, and its promise, out of each feed that has room downstream: who shares a stream keeps up."""
+        emitted = False
+        for component, feed in tuple(self.feeds.items()):
+            key = component.application, component.operator
+            if feed.pending and self.hosting.hosts(component) and self.hosting.wants(*key):
+                chunks = [chunk := feed.pending.popleft()]
+                while chunk.rows and feed.pending and not feed.pending[0].rows:
+                    chunks.append(feed.pending.popleft())
+                effects = self.hosting.emit(*key, chunks, now)
+                feed.rate, feed.encode = component.departures.per_second(now), self.hosting.encoder(component)
+                if feed.timed and chunk.rows and not feed.pending and not component.feeds:
+                    self._overheads.observe(SOURCE, now - chunk.born)
+                for chunk in chunks:
+                    feed.emitted(chunk)
+                self._carry_out(effects)
+                emitted = True
+        return emitted
+
+    # -- execution -----------------------------------------------------------------------------------------------
+
+    def _execute(self, now: float) -> bool:
+        """Execute something, here or in a thread; False if there is nothing."""
+        if len(self._executing) < self._threads:
+            work = self.hosting.next(now, together=TOGETHER_ROWS)
+        else:
+            work = self.hosting.next(now, self._light, together=LIGHT_ROWS - 1) if not self.occupied else None
+        if work is None:
+            return False
+        if self._is_light(work):
+            self._complete(work, work.run(self._clock, self.hosting.limits.window), now)
+        else:
+            self._begin(work.component, heavy=_needs(work) >= HEAVY_BYTES)
+            self._pool.submit(self._run, self.hosting.chained(work), now)
+        return True
+
+    @property
+    def occupied(self) -> bool:
+        """Whether an execution takes long in a thread: what Polars does meanwhile may have to wait until it ends."""
+        now = self._clock()
+        return any(now - began >= HEAVY_SECONDS for began in self._executing.values())
+
+    def _is_light(self, work: Work) -> bool:
+        if (
+            self.occupied
+            or work.resumed
+            or work.rows >= LIGHT_ROWS
+            or not all(self._light(work.component, c) for c in work.chunks)
+        ):
+            return False
+        return _needs(work) < LIGHT_BYTES
+
+    def _light(self, component: Component, chunk: Chunk) -> bool:
+        expected = component.light_s if chunk.rows else component.light_punctuation_s
+        return chunk.rows < LIGHT_ROWS and expected < LIGHT_SECONDS
+
+    def _begin(self, component: Component, *, heavy: bool = False) -> None:
+        self._executing[component] = -math.inf if heavy else self._clock()
+        self._idle.clear()
+
+    def _end(self, component: Component) -> None:
+        del self._executing[component]
+        self._rest()
+
+    def _rest(self) -> None:
+        if not self._executing and not self._beside:
+            self._idle.set()
+
+    def _run(self, work: Work, taken: float) -> None:
+        self._on_loop(self._finish, work, work.run(self._clock, self.hosting.limits.window), taken)
+
+    def _finish(self, work: Work, outcome: Outcome, taken: float) -> None:
+        self._end(work.component)
+        if not self._closed:
+            self._complete(work, outcome, taken)
+
+    def _complete(self, work: Work, outcome: Outcome, taken: float) -> None:
+        component, chained = work.component, outcome.then
+        effects = self.hosting.finished(work, outcome, self._clock())
+        whole = not (work.resumed or outcome.unfinished or outcome.error or chained)
+        made = any(chunk.rows for chunk in outcome.chunks)
+        if made and whole and work.rows < LIGHT_ROWS and not component.elsewhere:
+            self._overheads.observe(component.kind, self._clock() - taken - work.rows * component.planned_s)
+        self._tell(work, outcome)
+        while chained is not None:
+            self._tell(*chained)
+            chained = chained[1].then
+        self._carry_out(effects)
+
+    def _tell(self, work: Work, outcome: Outcome) -> None:
+        if self.hosting.hosts(work.component) and not work.component.failed:
+            self._executed(work, outcome)
+
+    # -- snapshots -----------------------------------------------------------------------------------------------
+
+    def _save(self, capture: Capture) -> None:
+        began = self._clock()
+        try:
+            saved = capture.save()
+            if capture.size(saved) >= LARGE:
+                self._on_loop(self._saved, capture, saved, self._clock() - began)
+                return
+            made: Captured | BaseException = capture.encode(saved)
+        except ANYTHING as error:  # only the operator's own application may suffer
+            made = error
+        self._on_loop(self._captured, capture, made, self._clock() - began)
+
+    def _captured(self, capture: Capture, made: Captured | BaseException, seconds: float) -> None:
+        self._end(capture.component)
+        if not self._closed:
+            self._carry_out(self.hosting.captured(capture, made, self._clock(), seconds))
+
+    def _saved(self, capture: Capture, saved: Saved, seconds: float) -> None:
+        if not self._closed:
+            self._beside += 1
+            self._saving.submit(self._encode, capture, saved, seconds)
+        self._end(capture.component)
+        if not self._closed:
+            self._carry_out(self.hosting.saved(capture, self._clock()))
+
+    def _encode(self, capture: Capture, saved: Saved, seconds: float) -> None:
+        began = self._clock()
+        try:
+            made: Captured | BaseException = capture.encode(saved)
+        except ANYTHING as error:
+            made = error
+        self._on_loop(self._encoded, capture, made, seconds + self._clock() - began)
+
+    def _encoded(self, capture: Capture, made: Captured | BaseException, seconds: float) -> None:
+        self._beside -= 1
+        self._rest()
+        if not self._closed:
+            self._carry_out(self.hosting.captured(capture, made, self._clock(), seconds))
+
+    def _restore(self, restore: Restore) -> None:
+        self._begin(restore.component, heavy=restore.size >= HEAVY_BYTES)
+        if restore.size < LARGE:
+            self._restored(restore, _failing(restore.make))
+        else:
+            self._pool.submit(lambda: self._on_loop(self._restored, restore, _failing(restore.make)))
+
+    def _restored(self, restore: Restore, error: BaseException | None) -> None:
+        self._end(restore.component)
+        if not self._closed:
+            self._carry_out(self.hosting.restored(restore, error, self._clock()))
+
+    def _on_loop(self, call: Callable[..., None], *arguments: object) -> None:
+        try:
+            self._runtime.loop.call_soon_threadsafe(call, *arguments)
+        except RuntimeError:  # the loop was closed without closing the driver: nobody is waiting
+            return
+
+
+def _needs(work: Work) -> float:
+    """Bytes that work may need, beside the state of its operator."""
+    logic = work.component.logic
+    return 0.0 if logic is None else sum(logic.needs(work.port, item) for item in work.items)
+
+
+def _failing(make: Callable[[], None]) -> BaseException | None:
+    """What making something raised, or None."""
+    try:
+        make()
+    except ANYTHING as error:
+        return error
+    return None

@@ -1,0 +1,396 @@
+"""Processes that start fast: a nursery imports everything once, and forks a process for whoever asks.
+
+Importing is what costs when a peer process starts. :class:`Nursery` starts one fresh interpreter that imports the named
+modules, and then forks children that have them already, and share their memory. Unlike the fork server of
+``multiprocessing`` it never looks at the user's ``__main__`` (a script without a guard, a notebook and ``python -c``
+are all the same to it) and changes nothing in the user's process, which is never forked itself.
+
+Nothing outlives its parent. The nursery holds one end of a socket whose other end is the user's process: when that
+ends, however it ends, the nursery kills its children and ends. Children hold one end of a pipe whose other end is the
+nursery, and end when that does. All of them ignore SIGINT: interrupting a cell is not for them.
+
+This module imports neither Dask nor anything slow, so that a nursery can be on its way while the caller imports Dask.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import importlib
+import os
+import random
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from synergy_nb.errors import SynergyError
+
+__all__ = ["PRELOAD", "Nursery", "StartError"]
+
+PRELOAD: Final = (
+    "synergy_nb.runtime.process.processes:look_up",
+    "synergy_nb.assembly:prepare",
+    "polars",
+    "pyarrow",
+    "sqlglot",
+)
+HEADER: Final = 4  # bytes of a frame's length
+
+
+class StartError(SynergyError, RuntimeError):
+    """A process could not be started; the text says why."""
+
+
+# -- in the user's process -------------------------------------------------------------------------------------------
+
+
+class _Child:
+    """A forked process as its parent's parent sees it."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.pid = 0
+        self.ready: asyncio.Future[Any] = loop.create_future()
+        self.exited: asyncio.Future[int] = loop.create_future()
+
+
+class Nursery:
+    """Starts processes that have already imported ``preload``; close it when done.
+
+    Make one by :meth:`launch`; use it on one event loop.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], control: socket.socket) -> None:
+        self._process = process
+        self._control = control
+        self._children: dict[str, _Child] = {}
+        self._buffer = bytearray()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._lock: asyncio.Lock | None = None
+        self._lost: str | None = None
+        self._reported = 0.0  # when a process was last asked for, forked or ready
+
+    @classmethod
+    def launch(cls, preload: Sequence[str] = PRELOAD, environment: Mapping[str, str] | None = None) -> Nursery:
+        """Start the interpreter; this returns at once, while it is importing.
+
+        Parameters
+        ----------
+        preload
+            Modules to import, or ``module:function`` to import and call. One that cannot be is passed over.
+        environment
+            Variables to set for the nursery and its children.
+        """
+        if not hasattr(os, "fork"):
+            raise StartError(f"peer processes need os.fork, which {sys.platform} has not")
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        arguments = (theirs.fileno(), [path or os.getcwd() for path in sys.path], list(preload))  # noqa: PTH109
+        code = f"import sys; sys.path[:] = {arguments[1]!r}; from {__name__} import _main; _main{arguments!r}"
+        with theirs:
+            process = subprocess.Popen(
+                [sys.executable, "-c", code],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                env={**os.environ, **(environment or {})},
+            )
+        return cls(process, ours)
+
+    async def fork(self, name: str, target: str, spec: bytes, timeout: float) -> Any:
+        """Start a process that calls ``target`` and wait for its first report.
+
+        Parameters
+        ----------
+        name
+            Of the process; no other that is alive may have it.
+        target
+            ``package.module:function``, called as ``function(spec, report)``.
+        spec
+            Given to the function.
+        timeout
+            Seconds in which no process has reported after which this one is given up: where many start on one machine,
+            they wait for each other.
+
+        Returns
+        -------
+        Any
+            What the function reported, a plain value.
+
+        Raises
+        ------
+        StartError
+            If the function raised, the process ended, or the time was over before the report.
+        """
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop, self._lock = loop, asyncio.Lock()
+            loop.add_reader(self._control, self._read)
+        if name in self._children:
+            raise ValueError(f"process {name!r} is there already")
+        child = self._children[name] = _Child()
+        self._reported = loop.time()
+        await self._send({"fork": name, "target": target, "spec": spec})
+        while (left := self._reported + timeout - loop.time()) > 0.0:
+            done, _ = await asyncio.wait([child.ready], timeout=left)
+            if done:
+                return child.ready.result()
+        await self.stop(name, grace=0.0)
+        raise StartError(f"process {name!r} was not ready within {timeout:g} s, and no other became ready")
+
+    def pid(self, name: str) -> int:
+        """Process id of a child that is alive."""
+        return self._children[name].pid
+
+    async def exited(self, name: str) -> int:
+        """Wait until a child has ended, and return its exit code (negative: the signal that ended it)."""
+        child = self._children.get(name)
+        return 0 if child is None else await asyncio.shield(child.exited)
+
+    async def stop(self, name: str, grace: float = 2.0) -> None:
+        """Ask a child to end by SIGTERM, and kill it if it has not ended within ``grace`` seconds."""
+        child = self._children.get(name)
+        if child is None:
+            return
+        if grace > 0:
+            await self._send({"signal": name, "number": int(signal.SIGTERM)})
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(grace):
+                    await asyncio.shield(child.exited)
+        if not child.exited.done():
+            await self._send({"signal": name, "number": int(signal.SIGKILL)})
+            await asyncio.shield(child.exited)
+
+    async def close(self) -> None:
+        """End the nursery and every child that is left, by force."""
+        self.abandon()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            await asyncio.to_thread(self._process.wait, 5.0)
+        self.kill()
+
+    def abandon(self) -> None:
+        """Let go: the nursery ends itself and its children. For places where nothing can be awaited."""
+        if self._control.fileno() < 0:
+            return
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.remove_reader(self._control)
+        self._control.close()
+        self._lose("the nursery was closed")
+
+    def kill(self) -> None:
+        """End the nursery at once, if it is still there; its children notice."""
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    async def _send(self, order: Mapping[str, Any]) -> None:
+        if self._lost is not None or self._lock is None:
+            return  # the children are gone, and their futures say so
+        data = msgspec.msgpack.encode(order)
+        async with self._lock:  # a frame in one piece
+            with contextlib.suppress(OSError):  # the reader sees the end
+                await asyncio.get_running_loop().sock_sendall(self._control, len(data).to_bytes(HEADER) + data)
+
+    def _read(self) -> None:
+        try:
+            data = self._control.recv(1 << 16)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            assert self._loop is not None
+            self._loop.remove_reader(self._control)
+            self._lose("the nursery has ended")
+            return
+        self._buffer += data
+        for frame in _frames(self._buffer):
+            self._told(msgspec.msgpack.decode(frame))
+
+    def _told(self, news: dict[str, Any]) -> None:
+        child = self._children.get(news["child"])
+        if child is None:
+            return
+        if "pid" in news or "report" in news:  # the nursery has imported what it should, or a process has
+            self._reported = child.ready.get_loop().time()
+        if "pid" in news:
+            child.pid = news["pid"]
+        elif "report" in news:
+            _settle(child.ready, news["report"])
+        elif "error" in news:
+            _settle(child.ready, StartError(f"process {news['child']!r}: {news['error']}"))
+        else:
+            del self._children[news["child"]]
+            _settle(child.ready, StartError(f"process {news['child']!r} ended with exit code {news['exited']}"))
+            _settle(child.exited, news["exited"])
+
+    def _lose(self, why: str) -> None:
+        self._lost = why
+        children, self._children = self._children, {}
+        for name, child in children.items():
+            _settle(child.ready, StartError(f"process {name!r}: {why}"))
+            _settle(child.exited, -int(signal.SIGKILL))
+
+
+def _settle(future: asyncio.Future[Any], result: Any) -> None:
+    if future.done() or future.get_loop().is_closed():
+        return
+    if isinstance(result, BaseException):
+        future.set_exception(result)
+        future.exception()  # retrieved: nobody may be waiting
+    else:
+        future.set_result(result)
+
+
+def _frames(buffer: bytearray) -> list[bytes]:
+    """Take all complete frames out of ``buffer``."""
+    frames = []
+    while len(buffer) >= HEADER and len(buffer) >= HEADER + (size := int.from_bytes(buffer[:HEADER])):
+        frames.append(bytes(buffer[HEADER : HEADER + size]))
+        del buffer[: HEADER + size]
+    return frames
+
+
+# -- in the nursery's process ----------------------------------------------------------------------------------------
+
+
+class _Ward:
+    """The nursery's side: forks, forwards what children report, and reaps them."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._children: dict[str, tuple[int, int]] = {}  # name: pid, read end of its pipe
+        self._buffers: dict[str, bytearray] = {"": bytearray()}
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(control, selectors.EVENT_READ, "")
+        self._life_read, self._life_write = os.pipe()  # children see its end when this process ends
+
+    def serve(self) -> None:
+        """Until the user's process has gone."""
+        while True:
+            for key, _ in self._selector.select():
+                name: str = key.data
+                try:
+                    data = os.read(key.fd, 1 << 16)
+                except OSError:
+                    data = b""
+                if name and not data:
+                    self._reap(name)
+                elif not data:
+                    return
+                else:
+                    buffer = self._buffers[name]
+                    buffer += data
+                    for frame in _frames(buffer):
+                        order = msgspec.msgpack.decode(frame)
+                        if name:
+                            self._tell({"child": name, **order})
+                        elif "fork" in order:
+                            self._fork(order["fork"], order["target"], order["spec"])
+                        elif order["signal"] in self._children:
+                            os.kill(self._children[order["signal"]][0], order["number"])
+
+    def kill(self) -> None:
+        """End all children."""
+        for pid, _ in self._children.values():
+            os.kill(pid, signal.SIGKILL)  # not reaped yet, so the id is still its own
+        for pid, _ in self._children.values():
+            os.waitpid(pid, 0)
+
+    def _tell(self, news: Mapping[str, Any]) -> None:
+        data = msgspec.msgpack.encode(news)
+        with contextlib.suppress(OSError):  # the user's process has gone: the next read says so
+            self._control.sendall(len(data).to_bytes(HEADER) + data)
+
+    def _fork(self, name: str, target: str, spec: bytes) -> None:
+        read, write = os.pipe()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of threads that libraries began when imported; those stay behind
+            pid = os.fork()
+        if pid == 0:
+            self._control.close()
+            self._selector.close()
+            for descriptor in (read, self._life_write, *(pipe for _, pipe in self._children.values())):
+                os.close(descriptor)
+            _child(target, spec, write, self._life_read)
+        os.close(write)
+        self._children[name] = (pid, read)
+        self._buffers[name] = bytearray()
+        self._selector.register(read, selectors.EVENT_READ, name)
+        self._tell({"child": name, "pid": pid})
+
+    def _reap(self, name: str) -> None:
+        pid, read = self._children.pop(name)
+        self._selector.unregister(read)
+        os.close(read)
+        del self._buffers[name]
+        _, status = os.waitpid(pid, 0)  # its pipe has ended, so it has, or is about to
+        self._tell({"child": name, "exited": os.waitstatus_to_exitcode(status)})
+
+
+def _main(control: int, path: list[str], preload: list[str]) -> None:
+    """Entry of the nursery's process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.path[:] = path
+    gc.disable()  # what is imported stays: collections on the way find nothing, and take a tenth of the time
+    for module in preload:
+        with contextlib.suppress(Exception):  # only a head start: a child that needs it will say what is wrong
+            name, _, function = module.partition(":")
+            imported = importlib.import_module(name)
+            if function:
+                getattr(imported, function)()
+    gc.enable()
+    gc.collect()
+    gc.freeze()  # collections in the children leave these objects, and so the shared pages, alone
+    ward = _Ward(socket.socket(fileno=control))
+    try:
+        ward.serve()
+    finally:
+        ward.kill()
+        os._exit(0)
+
+
+# -- in the child ----------------------------------------------------------------------------------------------------
+
+
+def _child(target: str, spec: bytes, pipe: int, life: int) -> None:
+    """Entry of a forked process; never returns."""
+    code = 1
+
+    def report(news: Mapping[str, Any]) -> None:
+        data = msgspec.msgpack.encode(news)
+        view = memoryview(len(data).to_bytes(HEADER) + data)
+        while view:
+            view = view[os.write(pipe, view) :]
+
+    def watch() -> None:
+        os.read(life, 1)  # nobody writes: it returns when the nursery has ended
+        os._exit(1)  # even if the event loop hangs
+
+    try:
+        random.seed()  # children must not all draw the same numbers
+        threading.Thread(target=watch, name="watches the nursery", daemon=True).start()
+        module, _, function = target.partition(":")
+        call: Callable[[bytes, Callable[[Any], None]], None] = getattr(importlib.import_module(module), function)
+        call(spec, lambda value: report({"report": value}))
+        code = 0
+    except BaseException as error:  # noqa: BLE001 - the last thing that this process does
+        while error.__cause__ is not None:  # what Dask wraps says no more than that there was an error
+            error = error.__cause__
+        with contextlib.suppress(OSError):
+            report({"error": f"{type(error).__name__}: {error}"})
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)

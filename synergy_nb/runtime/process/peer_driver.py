@@ -1,0 +1,328 @@
+"""The real-time driver: runs one peer on an event loop, over links, and carries out its effects.
+
+It gives the peer the time, its messages and its timers, and takes its effects: sends go to the links, records to the
+journal, instructions to a :class:`Host`. It knows nothing of Dask; ``plugin.py`` puts it on a worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import inspect
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
+
+import msgspec
+
+from synergy_nb.control.peer import (
+    Codec,
+    Effect,
+    Instruct,
+    MalformedMessage,
+    Message,
+    Peer,
+    Record,
+    Send,
+    UnknownMessage,
+)
+from synergy_nb.events import (
+    Event,
+    HandlerFailed,
+    LinkBroken,
+    LinkClosed,
+    MessageRefused,
+    PeerStarted,
+    PeerTrouble,
+    encode_events,
+)
+from synergy_nb.events.journal import Journal
+from synergy_nb.runtime.transport.link import REPLACED, Limits, Links, Shape
+from synergy_nb.runtime.transport.wide_area import WideArea
+
+__all__ = ["Factory", "Host", "Operation", "PeerRuntime"]
+
+JOURNALED: Final = 16 << 20  # bytes of older events that a peer's journal keeps
+P = ParamSpec("P")
+T = TypeVar("T")
+Operation = Callable[[bytes], Awaitable[bytes]]
+
+
+class Host(Protocol):
+    """What carries out a peer's instructions on its machine.
+
+    ``close`` may be a coroutine function.
+    """
+
+    def carry_out(self, instruction: msgspec.Struct) -> None:
+        """Do what a protocol asked for; report what came of it by ``PeerRuntime.report``."""
+
+    def on_data(self, sender: str, channel: str, payload: bytes) -> None:
+        """Take one data frame."""
+
+    def close(self) -> Any:
+        """Stop everything."""
+
+
+class Factory(Protocol):
+    """Makes a peer and its host for a runtime; it may add to ``runtime.operations`` and to the lists of listeners."""
+
+    def __call__(self, runtime: PeerRuntime, config: Mapping[str, Any], /) -> tuple[Peer, Host]: ...
+
+
+class PeerRuntime:
+    """One running peer, as its host and the notebook's cluster see it.
+
+    Parameters
+    ----------
+    address
+        The peer's address, its identity.
+    name
+        A name for people, such as ``peer-3``.
+    connect
+        Coroutine that opens a comm to an address (see :class:`~synergy_nb.runtime.transport.link.Links`).
+    factory
+        Makes the peer and the host.
+    config
+        Plain values for the factory.
+    limits, shape
+        Bounds of the links, and the delays and bandwidths laid over them (None: none).
+
+    Attributes
+    ----------
+    operations
+        Name to coroutine function ``(payload) -> answer``: what clients may request. ``ping`` gives the payload back,
+        ``journal`` the events since a sequence number (MessagePack in and out), ``area`` lays a wide area
+        (:meth:`~synergy_nb.runtime.transport.wide_area.WideArea.to_bytes`; nothing for none) over the peer's links.
+    on_down : list of callables (address)
+        Told of each peer whose link failed.
+    on_trouble : list of callables (event)
+        Told of each :class:`~synergy_nb.events.PeerTrouble` of the journal.
+    messages : int
+        Control messages that the peer has sent.
+    links, journal, peer, host, loop
+        The parts.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        name: str,
+        connect: Callable[[str], Awaitable[Any]],
+        factory: Factory,
+        config: Mapping[str, Any],
+        *,
+        limits: Limits | None = None,
+        shape: Shape | None = None,
+    ) -> None:
+        self.address = address
+        self.name = name
+        self.loop = asyncio.get_running_loop()
+        self.journal = Journal(volume=JOURNALED)
+        self.operations: dict[str, Operation] = {
+            "ping": self._ping,
+            "journal": self._journal,
+            "area": self._area,
+        }
+        self.on_down: list[Callable[[str], None]] = []
+        self.on_trouble: list[Callable[[Event], None]] = []
+        self.links = Links(
+            address,
+            connect,
+            on_message=self._on_message,
+            on_data=self._on_data,
+            on_down=self._on_link_down,
+            on_request=self._on_request,
+            record=self.record,
+            limits=limits,
+            shape=shape,
+        )
+        self.messages = 0
+        self._wall = time.time() - self.loop.time()
+        self._effects: deque[Effect] = deque()
+        self._carrying = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._due = 0.0
+        self._closed = False
+        self.peer, self.host = factory(self, config)
+        self.codec = Codec(self.peer.message_types)
+
+    @property
+    def now(self) -> float:
+        """Seconds: the wall clock at the start, and monotone from there."""
+        return self._wall + self.loop.time()
+
+    def clock(self) -> float:
+        """:attr:`now` as a function, from any thread."""
+        return self.now
+
+    def send_data(self, to: str, channel: str, payload: bytes) -> None:
+        """Put a data frame on the link to ``to``, see :meth:`~synergy_nb.runtime.transport.link.Links.send_data`."""
+        self.links.send_data(to, channel, payload)
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the peer's protocols."""
+        self.record(PeerStarted, self.address, name=self.name)
+        self._run("start", self.peer.start)
+
+    async def close(self) -> None:
+        """Stop the timers, the host and the links, in this order; nothing stays behind."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        try:
+            ending = self.host.close()
+            if inspect.isawaitable(ending):
+                await ending
+        except Exception as error:  # noqa: BLE001 - the links must be closed whatever the host does
+            self._error("close", error)
+        await self.links.close()
+
+    # -- for hosts and clusters ----------------------------------------------------------------------------------
+
+    def call(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Call into a protocol, carry out the effects, and return what it returned. An error is the caller's."""
+        returned: list[T] = []
+        self._carry(self.peer.call(self.now, lambda: returned.append(function(*arguments))))
+        self._schedule()
+        return returned[0]
+
+    def call_threadsafe(self, function: Callable[..., Any], *arguments: Any) -> None:
+        """Like :meth:`call` without result, from any thread; an error goes to the journal."""
+        what = getattr(function, "__qualname__", "call")
+        self._post(self._run, what, lambda now: self.peer.call(now, function, *arguments))
+
+    def report(self, message: Message) -> None:
+        """Tell the peer what came of an instruction: a message from itself to itself."""
+        self._receive(self.address, message)
+
+    def report_threadsafe(self, message: Message) -> None:
+        """:meth:`report` from any thread."""
+        self._post(self.report, message)
+
+    def record(self, kind: Callable[Concatenate[float, str, P], Event], /, *fields: P.args, **named: P.kwargs) -> None:
+        """Append an event of the driver or the host to the journal, on the loop's thread: subject and own fields."""
+        self._note(kind(self.now, self.address, *fields, **named))
+
+    def _note(self, event: Event) -> None:
+        self.journal.append(event)
+        if isinstance(event, PeerTrouble) and not self._closed:
+            for listener in self.on_trouble:
+                listener(event)
+
+    # -- inside: the peer ----------------------------------------------------------------------------------------
+
+    def _post(self, function: Callable[..., Any], *arguments: Any) -> None:
+        try:
+            self.loop.call_soon_threadsafe(function, *arguments)
+        except RuntimeError:
+            if not self._closed and not self.loop.is_closed():
+                raise  # a thread that outlives the loop has nobody to tell
+
+    def _run(self, what: str, function: Callable[[float], list[Effect]]) -> None:
+        """Call the peer with the time; what goes wrong inside it is journaled, and the peer goes on."""
+        if self._closed:
+            return
+        try:
+            effects = function(self.now)
+        except Exception as error:  # noqa: BLE001 - a protocol's bug must not end the peer
+            self._error(what, error)
+        else:
+            self._carry(effects)
+        self._schedule()
+
+    def _receive(self, sender: str, message: Message) -> None:
+        self._run(type(message).__name__, lambda now: self.peer.receive(sender, message, now))
+
+    def _error(self, what: str, error: BaseException) -> None:
+        self.record(HandlerFailed, what, error=f"{type(error).__name__}: {error}")
+
+    def _carry(self, effects: list[Effect]) -> None:
+        """Carry out effects in order; those of calls made meanwhile come after."""
+        pending = self._effects
+        pending.extend(effects)
+        if self._carrying:
+            return
+        self._carrying = True
+        try:
+            while pending:
+                effect = pending.popleft()
+                try:
+                    match effect:
+                        case Send(to, message):
+                            self.messages += 1
+                            self.links.send(to, self.codec.encode(message))
+                        case Record(event):
+                            self._note(event)
+                        case Instruct(instruction):
+                            self.host.carry_out(instruction)
+                except Exception as error:  # noqa: BLE001 - the other effects must be carried out
+                    self._error(type(effect).__name__, error)
+        finally:
+            self._carrying = False
+
+    def _schedule(self) -> None:
+        """Keep one wake-up, at the peer's next timer; it moves only to be earlier."""
+        when = self.peer.next_timer
+        if when is None or self._closed:
+            return
+        if self._timer is not None:
+            if self._due <= when:
+                return
+            self._timer.cancel()
+        self._due = when
+        self._timer = self.loop.call_at(self.loop.time() + (when - self.now), self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._run("tick", self.peer.tick)
+
+    # -- inside: the links ---------------------------------------------------------------------------------------
+
+    def _on_message(self, sender: str, data: bytes) -> None:
+        try:
+            message = self.codec.decode(data)
+        except (UnknownMessage, MalformedMessage) as error:
+            kind = "unknown message" if isinstance(error, UnknownMessage) else "malformed message"
+            self.record(MessageRefused, sender, reason=kind, message=str(error)[:500])
+            return
+        self._receive(sender, message)
+
+    def _on_data(self, sender: str, channel: str, payload: bytes) -> None:
+        if self._closed:
+            return
+        try:
+            self.host.on_data(sender, channel, payload)
+        except Exception as error:  # noqa: BLE001 - one bad batch must not end the link
+            self._error(f"data on {channel}", error)
+
+    def _on_link_down(self, address: str, reason: str) -> None:
+        ends = "://" not in address or reason.startswith(REPLACED)  # clients come and go
+        self.record(LinkClosed if ends else LinkBroken, address, reason=reason)
+        if not self._closed:
+            for listener in self.on_down:
+                listener(address)
+
+    async def _on_request(self, _sender: str, operation: str, payload: bytes) -> bytes:
+        handler = self.operations.get(operation)
+        if handler is None:
+            near = difflib.get_close_matches(operation, self.operations, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(sorted(self.operations))}"
+            raise ValueError(f"operation {operation!r} is unknown to {self.name}{hint}")
+        return await handler(payload)
+
+    async def _ping(self, payload: bytes) -> bytes:
+        return payload
+
+    async def _journal(self, payload: bytes) -> bytes:
+        since = msgspec.msgpack.decode(payload, type=int) if payload else 0
+        return encode_events(self.journal.since(since, limit=10_000))
+
+    async def _area(self, payload: bytes) -> bytes:
+        self.links.shape = WideArea.from_bytes(payload).shape(self.address) if payload else None
+        return b""

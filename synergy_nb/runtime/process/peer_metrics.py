@@ -1,0 +1,119 @@
+"""What a peer measures of itself every second, for those who watch: CPU, memory, promises, and each component.
+
+One :class:`~synergy_nb.events.PeerMeasured` a second goes to the journal, but only while the peer executes components
+of an application that runs, or while somebody follows its journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from synergy_nb.events import ComponentMeasurements, PeerMeasured, Recorder, encode_events
+from synergy_nb.events.journal import Journal
+from synergy_nb.runtime.process.machine_monitor import resident
+from synergy_nb.runtime.process.requests import Follow, Followed, pack, unpack
+
+__all__ = ["Measuring"]
+
+EVERY: Final = 1.0  # seconds between two measurements
+FOLLOWED: Final = 5.0  # seconds after the last question for its journal for which a peer counts as followed
+PORTION: Final = 1000  # events in one answer
+STATS: Final = ComponentMeasurements.__struct_fields__
+
+
+class Runtime(Protocol):
+    """What is needed of the running peer."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Its event loop."""
+
+    @property
+    def journal(self) -> Journal:
+        """Its journal."""
+
+    @property
+    def address(self) -> str:
+        """Its address."""
+
+    @property
+    def record(self) -> Recorder:
+        """What writes an event to the journal."""
+
+
+class Measuring:
+    """Journals the measurements of one peer, and lets others follow its journal.
+
+    Parameters
+    ----------
+    runtime
+        The running peer.
+    capacity
+        Gives the cores of the peer, and the share of them that is promised.
+    components
+        Gives what is measured of each component that is at work.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        capacity: Callable[[], tuple[float, float]],
+        components: Callable[[], list[dict[str, Any]]],
+    ) -> None:
+        self._runtime = runtime
+        self._capacity = capacity
+        self._components = components
+        self._name = f"{runtime.address} {time.time_ns()}"
+        self._timer: asyncio.TimerHandle | None = None
+        self._followed = -FOLLOWED
+        self._last = runtime.loop.time(), time.process_time()
+        self._closed = False
+
+    def wake(self) -> None:
+        """Measure from now on, as long as there is a reason to."""
+        if self._timer is None and not self._closed:
+            left = self._last[0] + EVERY - self._runtime.loop.time()
+            self._timer = self._runtime.loop.call_later(max(left, 0.0), self._measure)
+
+    def close(self) -> None:
+        """Measure no more."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def follow(self, payload: bytes) -> bytes:
+        """Answer a :class:`~synergy_nb.runtime.process.requests.Follow`."""
+        asked = unpack(payload, Follow)
+        self._followed = self._runtime.loop.time()
+        self.wake()
+        since = asked.since if asked.journal == self._name else 0
+        events = self._runtime.journal.since(since, PORTION)
+        following = events[-1].sequence + 1 if events else since
+        more = following < self._runtime.journal.next_sequence
+        return pack(Followed(self._name, following, more, msgspec.Raw(encode_events(events))))
+
+    def _measure(self) -> None:
+        self._timer = None
+        now, used = self._runtime.loop.time(), time.process_time()
+        components = self._components()
+        if not components and now - self._followed > FOLLOWED:
+            return
+        since, before = self._last
+        self._last = now, used
+        cores, promised = self._capacity()
+        self._runtime.record(
+            PeerMeasured,
+            "",
+            cpu=(used - before) / max(now - since, 1e-3),
+            memory=resident(),
+            cores=cores,
+            promised=promised,
+            components=[ComponentMeasurements(**{name: stats[name] for name in STATS}) for stats in components],
+        )
+        self.wake()

@@ -1,0 +1,238 @@
+"""The only door to Dask: a worker plugin that runs one peer on its worker.
+
+It adds one handler to the worker, ``synergy_link``, which takes the comms that other peers and clients open; it opens
+comms to other workers with the worker's own connection arguments, so TCP, TLS and in-process workers all serve. Nothing
+goes through the scheduler.
+"""
+
+# mypy: disable-error-code="no-untyped-call"
+# (of distributed, which is typed only here and there)
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import socket
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from distributed.comm.core import connect as dask_connect
+from distributed.core import Status
+from distributed.diagnostics.plugin import WorkerPlugin
+
+from synergy_nb.events import FrameRefused
+from synergy_nb.runtime.process.peer_driver import PeerRuntime
+from synergy_nb.runtime.transport.link import HANDLER, Limits, Links
+from synergy_nb.runtime.transport.listening import bound
+from synergy_nb.runtime.transport.wide_area import WideArea
+
+if TYPE_CHECKING:
+    from distributed import Client, Worker
+
+__all__ = ["PLUGIN", "SynergyPlugin", "client_links", "connector", "install", "load_factory", "runtime_of"]
+
+PLUGIN: Final = "synergy"  # name of the plugin on a worker
+REFUSED_WITHIN: Final = 0.25  # seconds after which a client takes an address at which nobody listens for dead
+
+
+def connector(
+    connection_args: Mapping[str, Any], limits: Limits, *, patient: bool = True
+) -> Callable[[str], Awaitable[Any]]:
+    """A function that opens Dask comms with given connection arguments, within the deadline of ``limits``.
+
+    Unless it is ``patient``, it gives up soon where nobody listens: Dask tries again until the deadline. Whoever knows
+    a peer's address from when the peer listened has no reason to expect that it will listen there again.
+    """
+
+    async def connect(address: str) -> Any:
+        if not patient:
+            try:
+                return await dask_connect(address, timeout=min(REFUSED_WITHIN, limits.connect), **connection_args)
+            except OSError as error:
+                if _is_refused(error):
+                    raise
+        return await dask_connect(address, timeout=limits.connect, **connection_args)
+
+    return connect
+
+
+def _is_refused(error: BaseException | None) -> bool:
+    """Whether nobody listened at an address."""
+    while error is not None:
+        if isinstance(error, ConnectionRefusedError) or "ConnectionRefusedError" in str(error):
+            return True
+        error = error.__cause__
+    return False
+
+
+def load_factory(name: str) -> Any:
+    """The factory named ``package.module:function``.
+
+    Raises
+    ------
+    ValueError
+        If the name has another form or names nothing.
+    """
+    module, _, attribute = name.partition(":")
+    if not module or not attribute:
+        raise ValueError(f"factory: {name!r}; expected 'package.module:function'")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"factory: {name!r} cannot be loaded: {error}") from error
+
+
+class SynergyPlugin(WorkerPlugin):
+    """Runs one peer on each worker that it is registered on.
+
+    Parameters
+    ----------
+    factory
+        Importable name ``package.module:function`` of a :class:`~synergy_nb.runtime.process.peer_driver.Factory`.
+    config
+        Plain values for the factory.
+    area
+        Delays and bandwidths to lay over the links (:meth:`~synergy_nb.runtime.transport.wide_area.WideArea.to_bytes`),
+        or None.
+    limits
+        Bounds of the links.
+
+    Attributes
+    ----------
+    runtime
+        The running peer, between ``setup`` and ``teardown``.
+    """
+
+    name = PLUGIN
+    idempotent = False
+
+    def __init__(
+        self,
+        factory: str,
+        config: Mapping[str, Any] | None = None,
+        *,
+        area: bytes | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        load_factory(factory)  # a wrong name is refused before anything is started
+        self._factory = factory
+        self._config = msgspec.msgpack.encode(dict(config or {}))  # plain values only: refused here, not on the worker
+        self._area = area
+        self._limits = limits or Limits()
+        self.runtime: PeerRuntime | None = None
+
+    async def setup(self, worker: Worker) -> None:
+        """Make the peer and start it."""
+        area = None if self._area is None else WideArea.from_bytes(self._area)
+        runtime = PeerRuntime(
+            worker.address,
+            str(worker.name),
+            connector(worker.connection_args, self._limits),
+            load_factory(self._factory),
+            msgspec.msgpack.decode(self._config),
+            limits=self._limits,
+            shape=None if area is None else area.shape(worker.address),
+        )
+        self.runtime = runtime
+        worker.handlers[HANDLER] = self.synergy_link
+        bound(worker, lambda address, reason: runtime.record(FrameRefused, address, reason=reason))
+        runtime.start()
+
+    async def teardown(self, worker: Worker) -> None:
+        """Stop the peer."""
+        worker.handlers.pop(HANDLER, None)
+        runtime, self.runtime = self.runtime, None
+        if runtime is not None:
+            await runtime.close()
+
+    async def synergy_link(self, comm: Any, hello: Any = None) -> Status:
+        """Handler: another peer or a client has opened a link."""
+        if self.runtime is None:
+            comm.abort()
+        else:
+            await self.runtime.links.accept(comm, hello if isinstance(hello, Mapping) else {})
+        return Status.dont_reply
+
+
+def runtime_of(worker: Worker) -> PeerRuntime:
+    """The peer that runs on a worker of this process.
+
+    Raises
+    ------
+    LookupError
+        If none does.
+    """
+    plugin = worker.plugins.get(PLUGIN)
+    if not isinstance(plugin, SynergyPlugin) or plugin.runtime is None:
+        raise LookupError(f"no peer runs on worker {worker.name!r}")
+    return plugin.runtime
+
+
+def install(
+    client: Client,
+    factory: str,
+    config: Mapping[str, Any] | None = None,
+    *,
+    area: bytes | None = None,
+    limits: Limits | None = None,
+) -> Any:
+    """Run a peer on every worker of an existing Dask cluster, those that join later included.
+
+    A peer that runs already, whoever started it, is left as it is.
+
+    Parameters
+    ----------
+    client
+        Any client of the cluster.
+
+    Returns
+    -------
+    dict
+        Worker name to peer address, for the workers of this moment; a coroutine of it if the client is asynchronous.
+    """
+    plugin = SynergyPlugin(factory, config, area=area, limits=limits)
+    return client.sync(_install, client, plugin)
+
+
+async def _install(client: Client, plugin: SynergyPlugin) -> dict[str, str]:
+    running: dict[str, bool] = await client.run(_runs_peer)  # a coroutine: this runs on the client's loop
+    bare = [address for address, runs in running.items() if not runs]
+    if len(bare) == len(running):
+        await client.register_plugin(plugin)
+    elif bare:  # registering would replace the peers that run, and end their applications
+        await client.run(_add_peer, plugin, workers=bare)
+    scheduler: Any = client.scheduler
+    workers = (await scheduler.identity(n_workers=-1))["workers"]
+    return {str(info["name"]): str(address) for address, info in workers.items()}
+
+
+def _runs_peer(dask_worker: Worker) -> bool:
+    return PLUGIN in dask_worker.plugins
+
+
+async def _add_peer(plugin: SynergyPlugin, dask_worker: Worker) -> None:
+    await dask_worker.plugin_add(plugin, name=PLUGIN, catch_errors=False)
+
+
+def client_links(
+    connection_args: Mapping[str, Any],
+    *,
+    on_data: Callable[[str, str, bytes], None] | None = None,
+    on_down: Callable[[str, str], None] | None = None,
+    limits: Limits | None = None,
+) -> Links:
+    """Links of a client: it makes requests to any peer, and peers may send data to it by ``links.address``.
+
+    Parameters
+    ----------
+    connection_args
+        ``client.connection_args`` of a Dask client, or ``security.get_connection_args("client")``.
+    """
+    limits = limits or Limits()
+    asyncio.get_running_loop()  # links belong to a loop: say so here rather than at the first request
+    name = f"client-{socket.gethostname()}-{uuid.uuid4().hex[:12]}"
+    return Links(
+        name, connector(connection_args, limits, patient=False), on_data=on_data, on_down=on_down, limits=limits
+    )

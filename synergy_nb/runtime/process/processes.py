@@ -1,0 +1,454 @@
+"""A Dask cluster of peer processes on this machine, started fast.
+
+:func:`start` gives an ordinary Dask cluster (a ``SpecCluster``: ``Client(cluster)`` works as always) whose workers live
+in processes that a :class:`~synergy_nb.runtime.process.fork_server.Nursery` forks: one worker without a nanny, and one
+peer on it, in each process, or several where many peers must fit on a small machine. A process that ends is not started
+again: a peer that crashes is gone, and the others go on.
+
+Dask's house-keeping (ticks, monitors, profilers) is slowed down in these processes and in the scheduler; the
+configuration of the user's process is as it was once the cluster has started.
+"""
+
+# mypy: disable-error-code="no-untyped-call"
+# (of distributed, which is typed only here and there)
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import ssl
+import sys
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any, Final
+
+import dask
+import msgspec
+from distributed import Scheduler, Security, Worker
+from distributed.core import Status
+from distributed.deploy.spec import ProcessInterface, SpecCluster
+from distributed.versions import get_versions
+
+from synergy_nb.runtime.client.progress import Progress
+from synergy_nb.runtime.process.fork_server import PRELOAD, Nursery
+from synergy_nb.runtime.process.plugin import SynergyPlugin, load_factory
+from synergy_nb.runtime.transport.listening import bound, without_pages
+from synergy_nb.runtime.transport.wire import Limits
+
+__all__ = ["PeerCluster", "PeerProcess", "start"]
+
+QUIET: Final[dict[str, Any]] = {
+    "distributed.admin.tick.interval": "1s",
+    "distributed.admin.system-monitor.interval": "5s",
+    "distributed.admin.system-monitor.disk": False,
+    "distributed.admin.system-monitor.gil.enabled": False,
+    "distributed.diagnostics.nvml": False,
+    "distributed.worker.http.routes": [],
+    "distributed.worker.profile.enabled": False,
+    "distributed.worker.use-file-locking": False,
+    "distributed.scheduler.active-memory-manager.start": False,
+    "distributed.scheduler.work-stealing": False,
+}
+LOG: Final = logging.getLogger(__name__)
+GRACE: Final = 2.0  # seconds that a process gets to end by itself
+
+
+class ProcessSpec(msgspec.Struct, frozen=True):
+    """What a process of peers needs to know; plain values, as it crosses a pipe."""
+
+    scheduler: str
+    names: tuple[str, ...]
+    host: str | None
+    security: dict[str, Any]
+    dask_config: dict[str, Any]
+    factory: str | None
+    config: dict[str, Any]
+    area: bytes | None
+    limits: Limits
+
+
+class PeerProcess(ProcessInterface):
+    """One process with one or more workers in it, as Dask's ``SpecCluster`` wants it.
+
+    Parameters
+    ----------
+    scheduler
+        The scheduler's address.
+    name
+        Name of the process.
+    nursery
+        Nursery that forks the process.
+    spec
+        What it needs to know, but for the scheduler.
+    timeout
+        Seconds in which no process has become ready after which starting is given up.
+    on_exit
+        Called with the name when the process has ended, whoever ended it.
+    on_start
+        Called when its peers are ready.
+
+    Attributes
+    ----------
+    peers : dict
+        Peer name to address, once it has started.
+    pid : int
+        Process id.
+    """
+
+    def __init__(
+        self,
+        scheduler: str,
+        name: str,
+        *,
+        nursery: Nursery,
+        spec: ProcessSpec,
+        timeout: float,
+        on_exit: Callable[[str], None],
+        on_start: Callable[[], None],
+    ) -> None:
+        super().__init__(scheduler=scheduler, name=name)
+        self.name = name
+        self.peers: dict[str, str] = {}
+        self.pid = 0
+        self._nursery = nursery
+        self._spec = msgspec.structs.replace(spec, scheduler=scheduler)
+        self._timeout = timeout
+        self._on_exit = on_exit
+        self._on_start = on_start
+        self._watch: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Start the process and wait until its peers run."""
+        spec = msgspec.msgpack.encode(self._spec)
+        try:
+            report = await self._nursery.fork(self.name, f"{__name__}:serve", spec, self._timeout)
+        except BaseException:
+            self.status = Status.failed
+            raise
+        self.peers, self.pid = report["peers"], report["pid"]
+        self._watch = asyncio.create_task(self._follow(), name=f"process {self.name}")
+        await super().start()
+        self._on_start()
+
+    async def _follow(self) -> None:
+        await self._nursery.exited(self.name)
+        if self.status != Status.closed:
+            await super().close()
+        self._on_exit(self.name)
+
+    async def close(self) -> None:
+        """End the process, by force if it does not end by itself."""
+        if self.status == Status.running:
+            self.status = Status.closing
+            await self._nursery.stop(self.name, GRACE)
+        if self._watch is not None:
+            await self._watch
+        if self.status != Status.closed:
+            await super().close()
+
+
+class PeerCluster(SpecCluster):
+    """A Dask cluster of :class:`PeerProcess`; made by :func:`start`."""
+
+    def __init__(
+        self,
+        nursery: Nursery,
+        workers: dict[str, Any],
+        wanted: int,
+        told: Callable[[Progress], object] | None = None,
+        *,
+        dashboard: bool,
+        **options: Any,
+    ) -> None:
+        self._nursery = nursery
+        self._wanted = wanted
+        self._told = told
+        self._dashboard = dashboard
+        self._order = list(workers)
+        self._is_up = False
+        for worker in workers.values():
+            worker["options"]["on_exit"] = self._forget
+            worker["options"]["on_start"] = self._started
+        try:
+            super().__init__(workers=workers, **options)
+        except BaseException:
+            nursery.abandon()
+            nursery.kill()
+            raise
+
+    @property
+    def peers(self) -> dict[str, str]:
+        """Name to address of all peers that were started and whose process is alive."""
+        return {name: address for process in self.processes.values() for name, address in process.peers.items()}
+
+    @property
+    def processes(self) -> dict[str, PeerProcess]:
+        """The living processes by name."""
+        started = ((name, self.workers.get(name)) for name in self._order)
+        return {name: process for name, process in started if process and process.status == Status.running}
+
+    def _started(self) -> None:
+        """One more process is ready."""
+        if self._told is not None:
+            self._told(Progress(len(self.peers), self._wanted, "peers run"))
+
+    def _forget(self, name: str) -> None:
+        """A process has ended: it is not to be started again."""
+        self.worker_spec.pop(name, None)
+        self.workers.pop(name, None)
+
+    def __await__(self) -> Generator[Any, Any, PeerCluster]:
+        return self._up().__await__()
+
+    async def _up(self) -> PeerCluster:
+        """Start, or close again what could be started."""
+        if self._is_up:
+            await self._correct_state()
+            return self
+        try:
+            if self.status == Status.created:
+                await self._start()
+            await self._correct_state()
+        except BaseException:
+            with contextlib.suppress(AssertionError):  # Dask's, where a process was interrupted before it was up
+                await self._close()
+            raise
+        self._is_up = True
+        return self
+
+    async def _start(self) -> None:
+        with dask.config.set(QUIET):
+            await super()._start()
+        bound(self.scheduler, lambda address, reason: LOG.warning("scheduler: refused from %s: %s", address, reason))
+        if not self._dashboard:
+            without_pages(self.scheduler)
+
+    async def _close(self) -> None:
+        try:
+            await super()._close()
+        finally:
+            await self._nursery.close()
+
+
+def start(
+    peers: int,
+    factory: str | None = None,
+    config: Mapping[str, Any] | None = None,
+    *,
+    per_process: int = 1,
+    security: Security | None = None,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    dashboard_address: str | None = None,
+    area: bytes | None = None,
+    limits: Limits | None = None,
+    asynchronous: bool = False,
+    timeout: float = 30.0,
+    environment: Mapping[str, str] | None = None,
+    nursery: Nursery | None = None,
+    told: Callable[[Progress], object] | None = None,
+) -> PeerCluster:
+    """Start a scheduler in this process and ``peers`` peers, ``peer-1`` and so on, in processes of their own.
+
+    Parameters
+    ----------
+    peers
+        Number of peers.
+    factory, config, area, limits
+        As for :class:`~synergy_nb.runtime.process.plugin.SynergyPlugin`. Without a factory the workers come up without
+        peers. In ``config``, the values of the mapping ``config["of"][name]`` are laid over the others for the peer
+        ``name``.
+    per_process
+        Peers in one process.
+    security
+        For TLS.
+    host, port
+        Where the scheduler listens; the peers listen on ports of the same host.
+    dashboard_address
+        Of Dask's dashboard, such as ``":8787"``; there is none by default.
+    asynchronous
+        For use on a running event loop: await the cluster. Otherwise it is ready when this returns.
+    timeout
+        Seconds in which no process has become ready after which starting is given up.
+    environment
+        Variables for the peers' processes. By default Polars gets one thread for each core that a peer has.
+    nursery
+        One that is on its way already; it belongs to the cluster from here on.
+    told
+        Called with how many peers run, whenever that has changed; None: nobody is told.
+
+    Raises
+    ------
+    ValueError
+        If an argument makes no sense.
+    StartError
+        If a process did not come up.
+    """
+    try:
+        if peers < 1:
+            raise ValueError(f"peers: {peers}; expected at least 1")
+        if per_process < 1:
+            raise ValueError(f"per_process: {per_process}; expected at least 1")
+        if factory is not None:
+            load_factory(factory)
+        if nursery is None:
+            nursery = launch_nursery(peers, factory, environment)
+        names = [f"peer-{number}" for number in range(1, peers + 1)]
+        groups = [tuple(names[first : first + per_process]) for first in range(0, peers, per_process)]
+        spec = ProcessSpec(
+            scheduler="",
+            names=(),
+            host=host,
+            security=_plain_security(security),
+            dask_config=_plain(dask.config.config),
+            factory=factory,
+            config=dict(config or {}),
+            area=area,
+            limits=limits or Limits(),
+        )
+        workers = {
+            group[0] if len(group) == 1 else f"{group[0]}..{group[-1]}": {
+                "cls": PeerProcess,
+                "options": {
+                    "nursery": nursery,
+                    "spec": msgspec.structs.replace(spec, names=group),
+                    "timeout": timeout,
+                },
+            }
+            for group in groups
+        }
+        scheduler = {
+            "cls": Scheduler,
+            "options": {
+                "host": host,
+                "port": port,
+                "protocol": "tls" if security is not None and security.require_encryption else "tcp",
+                "security": security,
+                "dashboard": dashboard_address is not None,
+                "dashboard_address": dashboard_address or f"{host}:0",
+            },
+        }
+        return PeerCluster(
+            nursery,
+            workers,
+            peers,
+            told,
+            dashboard=dashboard_address is not None,
+            scheduler=scheduler,
+            security=security,
+            asynchronous=asynchronous,
+            silence_logs=logging.ERROR,
+            name="synergy",
+        )
+    except BaseException:
+        if nursery is not None:
+            nursery.abandon()
+            nursery.kill()
+        raise
+
+
+def launch_nursery(peers: int, factory: str | None = None, environment: Mapping[str, str] | None = None) -> Nursery:
+    """A nursery for the processes of a cluster of ``peers`` peers."""
+    threads = str(max(1, (os.cpu_count() or 1) // peers))
+    variables = {
+        "POLARS_MAX_THREADS": threads,
+        "OPENBLAS_NUM_THREADS": "1",
+        "MALLOC_ARENA_MAX": "2",  # one for each thread that reads a source would keep what it has freed
+        "MALLOC_MMAP_THRESHOLD_": str(32 << 20),  # memory of batches is used again: fresh pages for each of them took
+        "MALLOC_TRIM_THRESHOLD_": str(64 << 20),  # a quarter of all processor time of a fast stream
+        **(environment or {}),
+    }
+    preload = PRELOAD if factory is None else (*PRELOAD, factory.partition(":")[0])
+    return Nursery.launch(preload, variables)
+
+
+# -- in the nursery --------------------------------------------------------------------------------------------------
+
+
+def look_up() -> None:
+    """Have what every worker looks up when it starts looked up before processes are forked."""
+    get_versions()  # of packages, from their metadata: a tenth of what a peer takes to start
+
+
+# -- in the peers' process -------------------------------------------------------------------------------------------
+
+
+def serve(data: bytes, report: Callable[[Any], None]) -> None:
+    """Entry of a process: run its workers until it is told to end, or the scheduler has gone."""
+    spec = msgspec.msgpack.decode(data, type=ProcessSpec)
+    dask.config.update(dask.config.config, spec.dask_config)
+    dask.config.set(QUIET)
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # the journal tells what goes wrong with peers
+    sys.setswitchinterval(0.0005)  # an operator's thread that holds the GIL delays messages by this, not by 5 ms
+    asyncio.run(_serve(spec, report))
+
+
+async def _serve(spec: ProcessSpec, report: Callable[[Any], None]) -> None:
+    security = _security(spec.security)
+    workers = [
+        Worker(
+            spec.scheduler,
+            name=name,
+            nthreads=1,
+            memory_limit=0,
+            host=spec.host,
+            security=security,
+            dashboard=False,
+            plugins=(_plugin(spec, name),) if spec.factory is not None else (),
+        )
+        for name in spec.names
+    ]
+    told = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
+    try:
+        await asyncio.gather(*workers)
+        for worker in workers:
+            without_pages(worker)
+        report({"peers": {str(worker.name): worker.address for worker in workers}, "pid": os.getpid()})
+        gone = asyncio.create_task(_all_gone(workers, told))
+        await told.wait()
+        gone.cancel()
+    finally:
+        await asyncio.gather(*(worker.close(timeout=1, executor_wait=False) for worker in workers))
+
+
+async def _all_gone(workers: Sequence[Worker], told: asyncio.Event) -> None:
+    """Workers end by themselves when the scheduler has gone or retires them; then there is nothing left to do."""
+    for worker in workers:
+        await worker.finished()
+    told.set()
+
+
+def _plugin(spec: ProcessSpec, name: str) -> SynergyPlugin:
+    assert spec.factory is not None
+    config = {key: value for key, value in spec.config.items() if key != "of"}
+    config |= spec.config.get("of", {}).get(name, {})
+    return SynergyPlugin(spec.factory, config, area=spec.area, limits=spec.limits)
+
+
+# -- plain values ----------------------------------------------------------------------------------------------------
+
+
+def _plain(value: Any) -> Any:
+    """``value`` without what MessagePack cannot carry: Dask's configuration may hold anything."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return [_plain(inner) for inner in value]
+    return value if value is None or isinstance(value, str | bytes | bool | int | float) else str(value)
+
+
+def _plain_security(security: Security | None) -> dict[str, Any]:
+    if security is None:
+        return {}
+    fields = {name: getattr(security, name, None) for name in Security.__slots__}
+    return {name: int(value) if isinstance(value, ssl.TLSVersion) else value for name, value in fields.items() if value}
+
+
+def _security(fields: Mapping[str, Any]) -> Security | None:
+    if not fields:
+        return None
+    versions = {name: ssl.TLSVersion(value) for name, value in fields.items() if name.endswith("_version")}
+    return Security(**{**fields, **versions})

@@ -1,0 +1,356 @@
+"""What a notebook asks of a peer, and what it is answered: typed values, MessagePack on the link."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from synergy_nb.control.graph import Roles
+from synergy_nb.errors import SynergyError
+from synergy_nb.reporting.explanation import Explanation
+
+__all__ = [
+    "ApplicationState",
+    "ClusterError",
+    "Dropped",
+    "Fetch",
+    "Fetched",
+    "Follow",
+    "Followed",
+    "Hosts",
+    "Join",
+    "Joined",
+    "Known",
+    "Listed",
+    "Name",
+    "NotAdmitted",
+    "PeerState",
+    "Push",
+    "Pushed",
+    "SparkNews",
+    "Submit",
+    "Submitted",
+    "Where",
+    "pack",
+    "unpack",
+]
+
+T = TypeVar("T")
+
+
+class ClusterError(SynergyError, RuntimeError):
+    """A cluster or one of its peers cannot do what was asked."""
+
+
+class NotAdmitted(ClusterError):
+    """No composition of the plan was admitted; the text says which condition failed where.
+
+    Parameters
+    ----------
+    reason
+        The conditions that failed, and the parts of the projected delay where that was too long.
+    explanation
+        Account of the request, as its peers have it in their journals; None: there is none.
+    """
+
+    def __init__(self, reason: str, explanation: Explanation | None = None) -> None:
+        self.reason = reason
+        self._explanation = explanation
+        hint = "\n(`except NotAdmitted as error: print(error.explain())` tells what each peer found)"
+        super().__init__(reason if explanation is None else f"{reason}{hint}")
+
+    def explain(self) -> Explanation:
+        """Why it was refused: candidates, probes that were dropped, graphs, and the parts of the delay.
+
+        Raises
+        ------
+        ClusterError
+            If nobody has an account of it.
+        """
+        if self._explanation is None:
+            raise ClusterError("there is no account of this refusal")
+        return self._explanation
+
+
+class Join(msgspec.Struct, frozen=True):
+    """Join the ring through ``contact``; None begins a new ring."""
+
+    contact: str | None
+
+
+class Joined(msgspec.Struct, frozen=True):
+    """The peer is in the ring, and the directory has confirmed the components that it offers."""
+
+    offers: list[str]
+
+
+class Submit(msgspec.Struct, frozen=True):
+    """Start ``application`` from the plan in ``plan`` (``Plan.to_bytes()``), with its components placed in this way."""
+
+    application: str
+    plan: bytes
+    placement: str = "composed"
+
+
+class Name(msgspec.Struct, frozen=True):
+    """Names an application."""
+
+    application: str
+
+
+class ApplicationState(msgspec.Struct, frozen=True):
+    """What an origin knows of an application.
+
+    Parameters
+    ----------
+    status
+        The :class:`~synergy_nb.events.application_states.Status` of the application.
+    reason
+        Why, where that is to be explained.
+    roles
+        Who executes what; empty before it runs.
+    setup
+        Seconds from submission to the start of the sources; 0 before.
+    qos
+        Sink to what was measured there last (``delay_p50_s``, ``delay_p99_s``, ``miss_rate``, ...).
+    late
+        Source to the number of rows that it has dropped so far because they came too late.
+    needs_spark
+        Whether it has parts on Spark, and no peer has been told yet of a Spark that takes sessions.
+    """
+
+    application: str
+    status: str
+    reason: str = ""
+    roles: Roles = Roles()
+    setup: float = 0.0
+    qos: dict[str, dict[str, Any]] = {}
+    late: dict[str, int] = {}
+    needs_spark: bool = False
+
+
+class Known(msgspec.Struct, frozen=True):
+    """Asks a peer for the applications that were submitted there; answered by :class:`Listed`.
+
+    ``plans`` holds the ids of applications whose plans the client has already.
+    """
+
+    plans: list[str] = []
+
+
+class Submitted(msgspec.Struct, frozen=True):
+    """An application as its origin remembers it.
+
+    Parameters
+    ----------
+    state
+        State of the application as its origin knows it.
+    plan
+        ``Plan.to_bytes()`` of the submitted plan; empty where the client has it already.
+    since
+        Wall-clock seconds at which it was submitted.
+    """
+
+    state: ApplicationState
+    plan: bytes
+    since: float
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """Applications that were submitted at a peer, in the order of submission."""
+
+    applications: list[Submitted]
+
+
+class SparkNews(msgspec.Struct, frozen=True):
+    """What became of the Spark server that peers share: ``ready``, ``died`` or ``failed``, with a ``detail``.
+
+    ``url``, ``token`` and ``folder`` say where it takes sessions, and where checkpoints go; empty where it does not.
+    """
+
+    kind: str
+    detail: str = ""
+    url: str = ""
+    token: str = ""
+    folder: str = ""
+
+
+class Move(msgspec.Struct, frozen=True):
+    """Move a component of an application to the peer with this address while it works; answered by :class:`Outcome`."""
+
+    application: str
+    operator: str
+    to: str
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What came of a request.
+
+    Parameters
+    ----------
+    reason
+        Why what was asked for was not done; empty if it was.
+    begun
+        Whether it was tried.
+    """
+
+    reason: str
+    begun: bool = True
+
+
+class Fetch(msgspec.Struct, frozen=True):
+    """Take results from a sink; waits up to ``wait`` seconds for the first.
+
+    Parameters
+    ----------
+    application, sink
+        Id of the application and operator id of its sink.
+    since
+        Place up to which the reader has all that it was given: position and event time in µs, as in the ``end`` of the
+        answer before. None: it has been given nothing yet. Asked again from the same place, the peer gives the same.
+    max_bytes
+        Bytes of results, at most; but at least one item if there is any.
+    wait
+        Seconds to wait while there is nothing.
+    reader
+        Name that tells the readers of one sink apart; every tuple goes to one of them.
+    """
+
+    application: str
+    sink: str
+    since: tuple[int, int] | None
+    max_bytes: int = 8 << 20
+    wait: float = 1.0
+    reader: str = ""
+
+
+class Fetched(msgspec.Struct, frozen=True):
+    """Results of a sink.
+
+    Parameters
+    ----------
+    items
+        Encoded items, in order.
+    start, end
+        Places between which they are. The first is beyond that of the request where others were given what is between.
+    finished
+        Whether nothing follows.
+    gone
+        Whether there is no such sink any more.
+    """
+
+    items: list[bytes]
+    start: tuple[int, int]
+    end: tuple[int, int]
+    finished: bool
+    gone: bool = False
+
+
+class Push(msgspec.Struct, frozen=True):
+    """Tuples for the ``python`` source of that name, which runs at the asked peer; answered by :class:`Pushed`."""
+
+    application: str
+    name: str
+    item: bytes
+
+
+class Pushed(msgspec.Struct, frozen=True):
+    """Whether the tuples were taken; if not, there was no room for a while."""
+
+    taken: bool
+
+
+class Dropped(msgspec.Struct, frozen=True):
+    """Tells an origin how many rows for a source were dropped so far because they came too late."""
+
+    application: str
+    source: str
+    rows: int
+
+
+class Where(msgspec.Struct, frozen=True):
+    """Asks the directory for the hosts of components and streams; answered with :class:`Hosts`."""
+
+    names: list[str]
+
+
+class Hosts(msgspec.Struct, frozen=True):
+    """Addresses by name of a component or a stream."""
+
+    hosts: dict[str, list[str]]
+
+
+class Follow(msgspec.Struct, frozen=True):
+    """Asks for the events of a peer's journal from number ``since`` on; answered by :class:`Followed`.
+
+    ``journal`` names the journal that the number belongs to, as an earlier answer did; any other is read from its
+    beginning, as that of a peer that has started again.
+    """
+
+    journal: str = ""
+    since: int = 0
+
+
+class Followed(msgspec.Struct, frozen=True):
+    """A portion of a journal: its name, the number to ask for next, and whether there is ``more`` already."""
+
+    journal: str
+    next: int
+    more: bool
+    events: msgspec.Raw  # as synergy_nb.events encodes them
+
+
+class PeerState(msgspec.Struct, frozen=True):
+    """What a peer says of itself.
+
+    Parameters
+    ----------
+    load
+        Committed share of its capacity.
+    cores
+        Capacity, in cores.
+    cpu_s
+        CPU seconds of its process so far.
+    offers
+        Components that it offers.
+    applications
+        In which it takes part.
+    components
+        What was measured of each operator that it executes.
+    neighbours
+        Addresses in its leaf set.
+    probes, messages
+        Probes that it has processed, and control messages that it has sent, so far.
+    overheads
+        Stage to the mean (seconds) and the variance (seconds squared) of the time that an item takes in addition to the
+        processing of its tuples, see :mod:`synergy_nb.models.overheads`; the stage ``link`` is the way from a
+        neighbour.
+    """
+
+    name: str
+    address: str
+    pid: int
+    load: float
+    cores: float
+    cpu_s: float
+    offers: list[str]
+    applications: list[str]
+    components: list[dict[str, Any]]
+    neighbours: list[str]
+    probes: int
+    messages: int
+    overheads: dict[str, tuple[float, float]] = {}
+
+
+def pack(value: msgspec.Struct) -> bytes:
+    """MessagePack bytes of a request or an answer."""
+    return msgspec.msgpack.encode(value)
+
+
+def unpack(data: bytes, kind: type[T]) -> T:
+    """The value in ``data``; a ValueError names the field that is not as declared."""
+    try:
+        return msgspec.msgpack.decode(data, type=kind)
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"{kind.__name__}: {error}") from None

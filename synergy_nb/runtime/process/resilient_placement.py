@@ -1,0 +1,25 @@
+"""Resilient placement as drivers have it decided: beside all else that they do, for it loads SciPy and Numba."""
+
+from __future__ import annotations
+
+from synergy_nb.control.graph import Place, Placed, Roles
+from synergy_nb.plan import Plan, source
+
+__all__ = ["decided", "warm"]
+
+
+def decided(order: Place) -> Placed:
+    """Place a plan as an order asks for; takes seconds where code is compiled for the first time."""
+    from synergy_nb.algorithms.resilience import place  # noqa: PLC0415 - importing SciPy and Numba takes a second or more
+
+    try:
+        found = place(Plan.from_bytes(order.plan), order.capacities, order.pinned)
+    except ValueError as error:
+        return Placed(order.request, order.attempt, reason=str(error))
+    return Placed(order.request, order.attempt, Roles(dict(found.assignment)), float(found.ratio), found.to_text())
+
+
+def warm() -> None:
+    """Load the libraries and compiled functions that placing needs, by placing a dummy plan."""
+    plan = source("packets").filter("bytes > 0").sink("none")
+    decided(Place("", 0, plan.to_bytes(), {"a": 1.0, "b": 1.0}, {}))

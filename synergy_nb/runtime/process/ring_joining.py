@@ -1,0 +1,128 @@
+"""Running peers become one ring: they join in waves, and the caller is told of the progress.
+
+A peer counts as joined when the ring has taken it in and the directory has confirmed what it offers. At the end the
+first and the last peer are asked for the hosts of all components, as whoever submits a plan would ask them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from synergy_nb.overlay.join_waves import Waves
+from synergy_nb.runtime.client.progress import Patience, Progress
+from synergy_nb.runtime.process.requests import ClusterError, Hosts, Join, Joined, Where, pack, unpack
+from synergy_nb.runtime.transport.wire import LinkDown, LinkFull, RemoteError
+
+__all__ = ["form_ring"]
+
+ANSWER: Final = 12.0  # seconds that a peer may take to answer; it says within eight if it cannot join
+AGAIN: Final = 0.02  # seconds until the directory, or a peer that could not join, is asked again, at first
+LATER: Final = 0.5  # seconds until they are asked again, at most
+IN_THE_RING: Final = "peers are in the ring"
+FAILURES: Final = (LinkDown, LinkFull, RemoteError, TimeoutError, OSError)
+
+Ask = Callable[[str, str, bytes, float], Awaitable[bytes]]
+"""Request to a peer: its address, the operation, the payload and the seconds until an answer is overdue."""
+
+
+async def form_ring(
+    peers: Mapping[str, str], ask: Ask, patience: float, told: Callable[[Progress], object] | None = None
+) -> None:
+    """Have peers join one ring, and wait until the directory knows the components of all.
+
+    Parameters
+    ----------
+    peers
+        Peer name to address.
+    ask
+        Sends a request to a peer and returns the answer.
+    patience
+        Seconds without progress after which to give up.
+    told
+        Called with the progress whenever it has changed; None: nobody is told.
+
+    Raises
+    ------
+    ClusterError
+        If there was no progress for ``patience`` seconds; the text names the peers that are missing.
+    """
+    waiting = Patience(patience, told)
+    forming = asyncio.create_task(_form(peers, ask, waiting))
+    try:
+        while not forming.done():
+            await asyncio.wait([forming], timeout=waiting.left)
+            if not forming.done() and waiting.left <= 0.0:
+                raise ClusterError(_given_up(waiting))
+        await forming
+    finally:
+        forming.cancel()
+        await asyncio.gather(forming, return_exceptions=True)
+
+
+def _given_up(waiting: Patience) -> str:
+    last = waiting.last
+    assert last is not None
+    return (
+        f"the peers have not formed a ring: {last}, and nothing has changed for {waiting.seconds:g} s; "
+        f"missing: {last.absent}"
+    )
+
+
+async def _form(peers: Mapping[str, str], ask: Ask, waiting: Patience) -> None:
+    names = {address: name for name, address in peers.items()}
+    waves = Waves(list(peers.values()))
+    offers: dict[str, frozenset[str]] = {}
+
+    def note() -> None:
+        missing = [names[address] for address in names if address not in offers]
+        waiting.note(len(offers), len(names), IN_THE_RING, missing)
+
+    async def enter(address: str, contact: str | None) -> None:
+        try:
+            answer = await ask(address, "join", pack(Join(contact)), ANSWER)
+        except FAILURES:
+            return  # it comes again in a later wave, through another contact
+        offers[address] = frozenset(unpack(answer, Joined).offers) - {"sink"}
+        note()
+
+    note()
+    pause = AGAIN
+    loop = asyncio.get_running_loop()
+    while not waves.over:
+        wave, began, before = waves.next(), loop.time(), len(offers)
+        await asyncio.gather(*(enter(address, contact) for address, contact in wave.items()))
+        waves.ended([address for address in wave if address in offers], loop.time() - began)
+        if len(offers) == before:
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LATER)
+    await _found(offers, names, ask, waiting)
+
+
+async def _found(offers: Mapping[str, frozenset[str]], names: Mapping[str, str], ask: Ask, waiting: Patience) -> None:
+    """Wait until the first and the last peer find every peer for each component that it offers."""
+    question = pack(Where(sorted(frozenset().union(*offers.values()))))
+    asked = tuple(dict.fromkeys((next(iter(names)), list(names)[-1])))
+    pause = AGAIN
+    while True:
+        directories = await asyncio.gather(*(_hosts(address, question, ask) for address in asked))
+        missing = [
+            names[address]
+            for address, offered in offers.items()
+            if not all(address in hosts.get(name, ()) for hosts in directories for name in offered)
+        ]
+        waiting.note(len(offers) - len(missing), len(offers), "peers are in the directory", missing)
+        if not missing:
+            return
+        await asyncio.sleep(pause)  # of other processes: there is nothing here to wait for
+        pause = min(2 * pause, LATER)
+
+
+async def _hosts(address: str, question: bytes, ask: Ask) -> dict[str, frozenset[str]]:
+    """Hosts of components as one peer finds them; none while it does not answer."""
+    try:
+        answer = unpack(await ask(address, "where", question, ANSWER), Hosts)
+    except FAILURES:
+        return {}
+    return {name: frozenset(hosts) for name, hosts in answer.hosts.items()}

@@ -1,0 +1,492 @@
+"""A Synergy peer on a Dask worker: the peer, its host of operators, and its answers to notebooks.
+
+``make`` is the factory that the plugin is given by name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+import time
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from synergy_nb.assembly import Machine, PeerConfig, SynergyPeer
+from synergy_nb.control.graph import Place, Report
+from synergy_nb.control.peer import Peer
+from synergy_nb.events import LateRows, PeerTrouble, encode_events
+from synergy_nb.events.application_states import LASTING, UNDECIDED
+from synergy_nb.lifecycle.request import Request
+from synergy_nb.models.overheads import LINK, Overheads
+from synergy_nb.models.signatures import Segment
+from synergy_nb.overlay.directory_entries import Entry
+from synergy_nb.plan import Plan
+from synergy_nb.plan.memory_estimates import check_memory, on_peers
+from synergy_nb.plan.spark_parts import PART, paced
+from synergy_nb.runtime.client.error_notices import Teller
+from synergy_nb.runtime.data.copy_reports import Standbys
+from synergy_nb.runtime.data.deliveries import POLL, Deliveries
+from synergy_nb.runtime.data.host import Host
+from synergy_nb.runtime.data.instances import SPAN
+from synergy_nb.runtime.data.sinks import Quality
+from synergy_nb.runtime.data.spark_servers import SparkHost
+from synergy_nb.runtime.process.calibration import Calibration
+from synergy_nb.runtime.process.machine_monitor import Counters, Row, read_counters, sample
+from synergy_nb.runtime.process.move_requests import Moving
+from synergy_nb.runtime.process.peer_driver import PeerRuntime
+from synergy_nb.runtime.process.peer_metrics import Measuring
+from synergy_nb.runtime.process.profiles import Profiles
+from synergy_nb.runtime.process.requests import (
+    ApplicationState,
+    Dropped,
+    Hosts,
+    Join,
+    Joined,
+    Known,
+    Listed,
+    Name,
+    PeerState,
+    SparkNews,
+    Submit,
+    Submitted,
+    Where,
+    pack,
+    unpack,
+)
+from synergy_nb.runtime.process.resilient_placement import decided, warm
+from synergy_nb.runtime.transport.arenas import machine
+
+__all__ = ["FACTORY", "Service", "make"]
+
+FACTORY: Final = "synergy_nb.runtime.process.service:make"
+LEAST_PRIORITY: Final = 19  # of a thread, as nice(1) counts
+MEASURE: Final = 0.5  # seconds between two measurements of a sink
+DECIDED: Final = 130.0  # seconds after which one that waits for a decision is answered all the same
+
+
+def make(runtime: PeerRuntime, config: Mapping[str, Any]) -> tuple[Peer, Service]:
+    """The peer and the host of a runtime, from the plain values of a :class:`~synergy_nb.assembly.PeerConfig`.
+
+    ``keys`` in ``config`` holds secrets of ``encrypt`` and ``decrypt`` by name; ``spark`` says whether it takes
+    parts on Spark; ``memory`` is what its operators may take together, in bytes.
+    """
+    settings = dict(config)
+    memory = float(settings.pop("memory", None) or "inf")
+    spark = bool(settings.pop("spark", False))
+    keys = {name: bytes(secret) for name, secret in (settings.pop("keys", None) or {}).items()}
+    parsed = msgspec.convert(settings, PeerConfig)
+    seed = parsed.seed ^ zlib.crc32(runtime.address.encode())
+    components = (*parsed.components, PART) if spark else parsed.components
+    parsed = msgspec.structs.replace(parsed, name=parsed.name or runtime.name, seed=seed, components=components)
+
+    def bandwidth_from(upstream: str) -> float:
+        """Bytes/s of a virtual link: as configured, or less in a wide area that is laid over the links."""
+        shape = runtime.links.shape
+        return parsed.bandwidth if shape is None else min(parsed.bandwidth, shape(upstream)[1])
+
+    around = Machine(bandwidth_from, server=max(parsed.cores, 1.0), overheads=Overheads(SPAN))  # one thread executes
+    service = Service(runtime, SynergyPeer(runtime.address, parsed, around), keys)
+    service.host.hosting.memory.limit = memory
+    return service.synergy.peer, service
+
+
+class _Measured:
+    """What is measured of an application that was submitted at this peer.
+
+    Attributes
+    ----------
+    unfinished : set of str
+        Sinks that have not seen the end of their streams.
+    qos : dict
+        Sink to its last measurement.
+    late : dict
+        Source to the number of rows that came too late.
+    """
+
+    __slots__ = ("late", "qos", "unfinished")
+
+    def __init__(self, plan: Plan) -> None:
+        self.unfinished = set(plan.sinks)
+        self.qos: dict[str, dict[str, Any]] = {}
+        self.late: dict[str, int] = {}
+
+
+class Service:
+    """What carries out the instructions of one peer and answers clients.
+
+    Parameters
+    ----------
+    runtime
+        Runs the peer.
+    synergy
+        The peer.
+    keys
+        Secrets by name.
+    """
+
+    def __init__(self, runtime: PeerRuntime, synergy: SynergyPeer, keys: Mapping[str, bytes]) -> None:
+        self.runtime = runtime
+        self.synergy = synergy
+        self._of: dict[str, _Measured] = {}  # by request of this peer
+        self._changed = asyncio.Condition()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._counters: Counters | None = None
+        self.spark = SparkHost(runtime.loop, runtime.clock, runtime.record)
+        self._standbys = Standbys(runtime.call, runtime.loop, synergy.session.copies, self.spark, keys)
+        self.host = Host(
+            runtime,
+            failed=self._failed,
+            finished=self._finished,
+            held_up=self._held_up,
+            measured=self._measured,
+            keys=keys,
+            prepared=self._prepared,
+            copies=self._standbys.heard,
+            samples=self._samples,
+            measure_s=MEASURE,
+            left=lambda: synergy.ledger.residual_cores(""),
+            heard=synergy.probing.hear,
+            machine=lambda: "" if runtime.links.shape is not None else machine(),
+            spark=self.spark,
+            overheads=synergy.probing.overheads,
+        )
+        overheads = synergy.probing.overheads
+        self.calibration = Calibration(runtime.loop, runtime.clock, overheads, lambda: self.host.occupied)
+        self.calibration.start()
+        self._deliveries = Deliveries(self.host, runtime.loop, self._submission)
+        streams = synergy.streams
+        self._profiles = Profiles(
+            lambda name, measured: runtime.call(streams.profile, name, measured),
+            lambda name: runtime.call(streams.forget, name),
+        )
+        self.measuring = Measuring(runtime, lambda: (synergy.ledger.cores, synergy.ledger.load), self._at_work)
+        if PART in synergy.config.components:
+            synergy.spark = self.spark.offer
+            synergy.ways.on_parts.append(lambda _application: self._notify())  # a Spark server may be needed
+        synergy.pastry.on_joined.append(self._notify)
+        synergy.directory.on_confirmed.append(self._notify)
+        operations: dict[str, Callable[[bytes], Any]] = {
+            "join": self._join,
+            "leave": self._leave,
+            "where": self._where,
+            "submit": self._submit,
+            "decision": self._decision,
+            "application": self._application,
+            "applications": self._applications,
+            "wait": self._wait,
+            "halt": self._halt,
+            "move": Moving(runtime, synergy).move,
+            "stop": self._stop,
+            "release": self._release,
+            "fetch": self._deliveries.fetch,
+            "push": self._deliveries.push,
+            "dropped": self._dropped,
+            "state": self._state,
+            "events": self._events,
+            "troubles": self._troubles,
+            "tell": self._tell,
+            "spark": self._spark_news,
+            "follow": self.measuring.follow,
+            "warm": self._warm,
+        }
+        runtime.operations.update(operations)
+        runtime.on_down.append(self._link_down)
+        self._teller = Teller(runtime.send_data)
+        runtime.on_trouble.append(self._teller.tell)
+
+    # -- for the driver ------------------------------------------------------------------------------------------
+
+    def carry_out(self, instruction: msgspec.Struct) -> None:
+        """Do what the peer's protocols ask for."""
+        if isinstance(instruction, Report):
+            self._notify()
+        elif isinstance(instruction, Place):
+            self._keep(self.runtime.loop.create_task(self._place(instruction)))
+        else:
+            self.host.carry_out(instruction)
+            self.measuring.wake()
+
+    def on_data(self, sender: str, channel: str, payload: bytes) -> None:
+        """Take one data frame."""
+        self.host.on_data(sender, channel, payload)
+
+    async def close(self) -> None:
+        """Stop the operators."""
+        self.measuring.close()
+        self.calibration.close()
+        for task in self._tasks:
+            task.cancel()
+        self._standbys.close()
+        await self.host.close()
+        await self.spark.close()
+
+    # -- what becomes of applications ----------------------------------------------------------------------------
+
+    def _prepared(self, application: str, operator: str) -> None:
+        self.runtime.loop.call_soon(self._into_peer, self.synergy.session.component_ready, application, operator)
+
+    def _failed(self, application: str, operator: str, reason: str) -> None:
+        # on a turn of its own: a failure during an instruction must not re-enter the peer
+        self.runtime.loop.call_soon(
+            self._into_peer, self.synergy.session.component_failed, application, operator, reason
+        )
+
+    def _held_up(self, application: str, operator: str, reader: str, reason: str) -> None:
+        self._into_peer(self.synergy.session.reader_failed, application, operator, reader, reason)
+
+    def _finished(self, application: str, operator: str) -> None:
+        of = self._of.get(application)
+        if of is None:
+            return
+        of.unfinished.discard(operator)
+        if not of.unfinished:
+            self.runtime.loop.call_soon(self._into_peer, self.synergy.session.finished, application)
+
+    def _measured(self, application: str, operator: str, _measured: Quality) -> None:
+        of = self._of.get(application)
+        if of is None:
+            return
+        record = of.qos[operator] = self.host.qos(application, operator)
+        delay = record["delay_mean_s"]
+        if delay is not None:
+            self._into_peer(self.synergy.session.measured, application, delay)
+
+    def _into_peer(self, function: Callable[..., Any], *arguments: Any) -> None:
+        self.runtime.call(function, *arguments)
+
+    def _link_down(self, address: str) -> None:
+        """A link that failed is a reason to send again, and to ask whether its other end is alive."""
+        self.host.link_down(address)
+        self._teller.lost(address)
+        self._into_peer(self.synergy.membership.suspect, address)
+
+    def _at_work(self) -> list[dict[str, Any]]:
+        """What is measured of each component, but for sinks whose application has ended and that only keep results.
+
+        Other components of such an application are those whose streams are shared.
+        """
+        found = [
+            stats
+            for stats in self.host.stats()
+            if stats["kind"] != "sink"
+            or (request := self.synergy.requests.get(stats["application"])) is None
+            or request.status in LASTING
+        ]
+        self._profiles.note(found)
+        self._into_peer(self._note_loads, self.host.signatures())
+        return found
+
+    def _note_loads(self, signatures: Mapping[tuple[str, str], tuple[Segment, ...]]) -> None:
+        """Tell the peer of loads that come and go, as projection counts them; the others are as they were promised."""
+        cores = self.synergy.session.impacts.server or self.synergy.ledger.cores
+        components = self.synergy.session.components
+        for name, component in tuple(components.items()):
+            promised = paced(component.plan, component.operator)  # else it has whatever load the others leave it
+            segments = signatures.get(name, ()) if promised else ()
+            components.observed(name, tuple(each._replace(load=each.load / cores) for each in segments))
+
+    def _samples(self) -> list[Row]:
+        """Load and memory of this machine since the last time, and what the overlay's pings took."""
+        latency = self.synergy.latency
+        measured = {address: latency.rtt(address) for address in self.synergy.pastry.known()}
+        pings = {address: rtt for address, rtt in measured.items() if rtt is not None}
+        previous, self._counters = self._counters, read_counters()
+        return sample(previous, self._counters, pings)
+
+    async def _place(self, order: Place) -> None:
+        self._into_peer(self.synergy.resilient.placed, await asyncio.to_thread(decided, order))
+
+    async def _warm(self, payload: bytes) -> bytes:
+        """Load what resilient placement takes, in a thread that gives way to all others, and answer at once."""
+
+        def load() -> None:
+            with contextlib.suppress(AttributeError, OSError):  # only Linux has priorities of threads
+                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LEAST_PRIORITY)
+            warm()
+
+        threading.Thread(target=load, name="synergy warming", daemon=True).start()
+        return b""
+
+    def _notify(self) -> None:
+        self._keep(self.runtime.loop.create_task(self._wake()))
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _wake(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def _until(self, condition: Callable[[], bool], seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds), self._changed:
+                await self._changed.wait_for(condition)
+        except TimeoutError:
+            pass
+
+    # -- answers -------------------------------------------------------------------------------------------------
+
+    async def _join(self, payload: bytes) -> bytes:
+        asked = unpack(payload, Join)
+        self.runtime.call(self.synergy.join, asked.contact)
+        pastry, directory = self.synergy.pastry, self.synergy.directory
+        await self._until(lambda: pastry.joined and directory.confirmed, POLL)
+        if not pastry.joined:
+            raise ValueError(f"contact: {asked.contact!r}; the ring could not be joined through it in {POLL:g} s")
+        self.calibration.renew()
+        return pack(Joined(sorted(self.synergy.probing.offers)))
+
+    async def _leave(self, payload: bytes) -> bytes:
+        self.runtime.call(self.synergy.leave)
+        return b""
+
+    async def _where(self, payload: bytes) -> bytes:
+        asked = unpack(payload, Where)
+        answer: asyncio.Future[dict[str, tuple[Entry, ...]] | None] = self.runtime.loop.create_future()
+        self.runtime.call(self.synergy.directory.lookup, asked.names, answer.set_result, POLL)
+        found = await answer
+        if found is None:
+            raise ValueError(f"names: the directory did not answer within {POLL:g} s")
+        return pack(Hosts({name: sorted(entry.host for entry in entries) for name, entries in found.items()}))
+
+    async def _submit(self, payload: bytes) -> bytes:
+        asked = unpack(payload, Submit)
+        application, requests = asked.application, self.synergy.requests
+        if application in requests:
+            raise ValueError(f"application: {application!r}; expected a name that is not in use")
+        plan = Plan.from_bytes(asked.plan)
+        check_memory(plan, on_peers(plan, spark=self.synergy.spark is not None), self.host.hosting.memory.limit)
+        self._of[application] = _Measured(plan)
+        if self.synergy.spark is not None:
+            self.synergy.spark = self.spark.offer
+        self.runtime.call(requests.submit, application, plan, asked.placement)
+        for forgotten in self._of.keys() - requests.keys():
+            del self._of[forgotten]
+        return pack(await self._composed(application))
+
+    async def _composed(self, application: str) -> ApplicationState:
+        """What became of an application, once that is decided, or Spark is wanted that is not there."""
+        request = self.synergy.requests[application]
+
+        def decided() -> bool:
+            return request.state not in UNDECIDED or (request.on_spark and not self.spark.ready)
+
+        await self._until(decided, DECIDED)
+        return self._state_of(request)
+
+    async def _decision(self, payload: bytes) -> bytes:
+        return pack(await self._composed(self._known(payload).name))
+
+    async def _spark_news(self, payload: bytes) -> bytes:
+        self.spark.told(unpack(payload, SparkNews))
+        return b""
+
+    def _known(self, payload: bytes) -> Request:
+        return self._submission(unpack(payload, Name).application)
+
+    def _submission(self, name: str) -> Request:
+        request = self.synergy.requests.get(name)
+        if request is None:
+            raise ValueError(f"application: {name!r}; expected one that was submitted at {self.runtime.name}")
+        return request
+
+    def _state_of(self, request: Request) -> ApplicationState:
+        """What is known of an application."""
+        of = self._of[request.name]
+        return ApplicationState(
+            request.name,
+            request.status.value,
+            request.reason,
+            request.roles,
+            0.0 if request.began is None else request.began - request.submitted,
+            dict(of.qos),
+            dict(of.late),
+            needs_spark=request.on_spark and not self.spark.ready,
+        )
+
+    async def _application(self, payload: bytes) -> bytes:
+        return pack(self._state_of(self._known(payload)))
+
+    async def _applications(self, payload: bytes) -> bytes:
+        known = set(unpack(payload, Known).plans)
+        listed = [
+            Submitted(self._state_of(each), b"" if each.name in known else each.plan.to_bytes(), each.submitted)
+            for each in self.synergy.requests.values()
+        ]
+        return pack(Listed(listed))
+
+    async def _wait(self, payload: bytes) -> bytes:
+        request = self._known(payload)
+        await self._until(lambda: request.status not in LASTING, POLL)
+        return pack(self._state_of(request))
+
+    async def _stop(self, payload: bytes) -> bytes:
+        request = self._known(payload)
+        self.runtime.call(self.synergy.requests.stop, request.name)
+        return pack(self._state_of(request))
+
+    async def _halt(self, payload: bytes) -> bytes:
+        """Have the sinks of an application take no more tuples, so that their last measurement is of what they keep."""
+        self.host.halt(self._known(payload).name)
+        return b""
+
+    async def _release(self, payload: bytes) -> bytes:
+        """Forget the results of an application that has finished: whoever asked for it has them all."""
+        self.runtime.call(self.synergy.requests.collected, self._known(payload).name)
+        return b""
+
+    async def _dropped(self, payload: bytes) -> bytes:
+        told = unpack(payload, Dropped)
+        self._of[self._submission(told.application).name].late[told.source] = told.rows
+        self.runtime.record(LateRows, told.application, operator=told.source, dropped=told.rows)
+        return b""
+
+    async def _state(self, payload: bytes) -> bytes:
+        synergy = self.synergy
+        state = PeerState(
+            name=self.runtime.name,
+            address=self.runtime.address,
+            pid=os.getpid(),
+            load=synergy.ledger.load,
+            cores=synergy.ledger.cores,
+            cpu_s=time.process_time(),
+            offers=sorted(synergy.probing.offers),
+            applications=sorted(synergy.session.applications),
+            components=self.host.stats(),
+            neighbours=sorted(synergy.pastry.leaf_set),
+            probes=synergy.probing.probes,
+            messages=self.runtime.messages,
+            overheads=self._overheads(),
+        )
+        return pack(state)
+
+    def _overheads(self) -> dict[str, tuple[float, float]]:
+        measured = self.synergy.probing.overheads.measured()
+        found = {stage: (each.mean, each.variance) for stage, each in measured.items()}
+        latency = self.synergy.latency
+        ways = [way for address in self.synergy.pastry.leaf_set if (way := latency.way(address)) is not None]
+        if ways:
+            found[LINK] = sum(way.mean for way in ways) / len(ways), sum(way.variance for way in ways) / len(ways)
+        return found
+
+    async def _events(self, payload: bytes) -> bytes:
+        subject = msgspec.msgpack.decode(payload, type=str)
+        journal = self.runtime.journal
+        return encode_events(journal.about(subject) if subject else journal.since(0))
+
+    async def _tell(self, payload: bytes) -> bytes:
+        """Tell a client of errors of this peer, from here on."""
+        self._teller.add(msgspec.msgpack.decode(payload, type=str))
+        return b""
+
+    async def _troubles(self, payload: bytes) -> bytes:
+        """Events about errors of this peer since a time in seconds."""
+        since = msgspec.msgpack.decode(payload, type=float)
+        journal = self.runtime.journal
+        return encode_events([event for event in journal if isinstance(event, PeerTrouble) and event.time >= since])

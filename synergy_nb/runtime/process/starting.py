@@ -1,0 +1,316 @@
+"""From nothing, or from an existing Dask cluster, to peers that form a ring."""
+
+# mypy: disable-error-code="no-untyped-call"
+# (of distributed, which is typed only here and there)
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+from distributed import Client, Security
+from distributed.system import MEMORY_LIMIT
+
+from synergy_nb.algorithms.availability import PlacementConfig
+from synergy_nb.algorithms.composition import CompositionConfig
+from synergy_nb.assembly import PeerConfig
+from synergy_nb.errors import door
+from synergy_nb.plan.requirements import LEAST_MEMORY
+from synergy_nb.plan.units import WrongValue, duration, parse_size
+from synergy_nb.reporting.formatting import seconds
+from synergy_nb.runtime.client.async_cluster import AsyncCluster
+from synergy_nb.runtime.client.error_notices import Notices, watched
+from synergy_nb.runtime.client.progress import Progress
+from synergy_nb.runtime.client.waiting_display import waiting
+from synergy_nb.runtime.data.spark_servers import checked
+from synergy_nb.runtime.process.plugin import client_links, install
+from synergy_nb.runtime.process.processes import start
+from synergy_nb.runtime.process.requests import ClusterError
+from synergy_nb.runtime.process.service import FACTORY
+from synergy_nb.runtime.transport.wide_area import WideArea
+
+__all__ = ["check_address", "connect_cluster", "start_cluster"]
+
+#: An address as Dask has them.
+ADDRESS: Final = re.compile(r"[a-z]+://\S+|[^\s:/]+:\d+|\[[0-9a-fA-F:.]+\]:\d+")
+JOINING = 15.0  # seconds without progress after which starting is given up
+PINGING = 16  # peers on each core that ping as often as peers on machines of their own
+KEY_BYTES = (16, 24, 32)  # of AES
+LATE: Final = 0.05  # share of the tuples that may miss a limit where neither plan nor configuration says otherwise
+GIVEN = 0.5  # share of a machine's memory that the operators of all its peers may take
+
+
+class _Reached:
+    """How far a start is: for whoever waits for it, and for whom the caller wants to be told.
+
+    Parameters
+    ----------
+    text
+        Text of the first step.
+    told
+        Called with each further step, or None.
+    """
+
+    def __init__(self, text: str, told: Callable[[Progress], object] | None) -> None:
+        self.text = text
+        self._told = told
+
+    def __call__(self, progress: Progress) -> None:
+        """Take the next step."""
+        self.text = str(progress)
+        if self._told is not None:
+            self._told(progress)
+
+
+@door
+async def start_cluster(
+    peers: int = 8,
+    *,
+    cores: float | None = None,
+    memory: float | str | None = None,
+    bandwidth: float = 125e6,
+    wide_area: WideArea | str | os.PathLike[str] | None = None,
+    keys: Mapping[str, bytes] | None = None,
+    composition: CompositionConfig | None = None,
+    seed: int = 0,
+    spark: bool | str | Sequence[str] = True,
+    security: Security | None = None,
+    per_process: int = 1,
+    of: Mapping[str, Mapping[str, Any]] | None = None,
+    joining: float = JOINING,
+    told: Callable[[Progress], object] | None = None,
+) -> AsyncCluster:
+    """Start peers on this machine; see :class:`~synergy_nb.runtime.client.cluster.Cluster` for the parameters.
+
+    Beside these, ``per_process`` peers live in one process, ``of`` says by name what single peers have that others have
+    not (fields of :class:`~synergy_nb.assembly.PeerConfig`). Starting is given up when there was no progress for
+    ``joining`` seconds; ``told`` is called with the progress (:class:`~synergy_nb.runtime.client.progress.Progress`).
+
+    Raises
+    ------
+    ValueError
+        If an argument makes no sense; nothing has been started then.
+    """
+    if isinstance(peers, bool) or not isinstance(peers, int) or peers < 1:
+        raise ValueError(f"peers: {peers!r}; expected a number of at least 1, or the address of a Dask scheduler")
+    share = (os.cpu_count() or 1) / peers
+    own = MEMORY_LIMIT * GIVEN / peers
+    config = _config(
+        share if cores is None else cores, own if memory is None else memory, bandwidth, keys, composition, seed
+    )
+    where = checked(spark)
+    config["pings"] = _pings(peers)
+    config["spark"] = bool(where)
+    config["of"] = {name: dict(own) for name, own in (of or {}).items()}
+    area = _area(wide_area, peers, seed)
+    reached = _Reached(f"starting {peers} peers", told)
+    async with waiting(lambda: reached.text):
+        return await _started(peers, config, where, area, security, per_process, joining, reached)
+
+
+async def _started(
+    peers: int,
+    config: Mapping[str, Any],
+    where: Sequence[str],
+    area: WideArea | None,
+    security: Security | None,
+    per_process: int,
+    joining: float,
+    told: Callable[[Progress], object],
+) -> AsyncCluster:
+    """Start peers, and join them in a ring."""
+    started = start(
+        peers,
+        FACTORY,
+        config,
+        security=security,
+        per_process=per_process,
+        asynchronous=True,
+        told=told,
+    )
+    await started
+
+    async def close() -> None:
+        closing = started.close()
+        if closing is not None:
+            await closing
+
+    arguments = {} if security is None else security.get_connection_args("client")
+    notices = Notices(asyncio.get_running_loop().call_later)
+    links = client_links(arguments, on_data=notices.take)
+    cluster = AsyncCluster(links, started.peers, close, local=started, spark=where, notices=notices)
+    joined = await _joined(cluster, area, joining, told)
+    if watched():
+        await joined.warm()
+    return joined
+
+
+@door
+async def connect_cluster(
+    scheduler: str,
+    *,
+    cores: float | None = None,
+    memory: float | str | None = None,
+    bandwidth: float = 125e6,
+    wide_area: WideArea | str | os.PathLike[str] | None = None,
+    keys: Mapping[str, bytes] | None = None,
+    composition: CompositionConfig | None = None,
+    seed: int = 0,
+    spark: bool | str | Sequence[str] = True,
+    security: Security | None = None,
+    timeout: float | str = 10.0,
+    told: Callable[[Progress], object] | None = None,
+) -> AsyncCluster:
+    """Make the workers of an existing Dask cluster peers; see :class:`~synergy_nb.runtime.client.cluster.Cluster`.
+
+    Beside the parameters there, ``timeout`` is the time within which the scheduler has to answer, in seconds or as
+    ``"10 s"``.
+
+    Raises
+    ------
+    ValueError
+        If an argument makes no sense.
+    ClusterError
+        If the scheduler does not answer, or has no workers.
+    """
+    config = _config(
+        1.0 if cores is None else cores, 0.0 if memory is None else memory, bandwidth, keys, composition, seed
+    )
+    where = checked(spark)
+    check_address("scheduler", scheduler)
+    patience = duration("timeout", timeout)
+    reached = _Reached(f"connecting to {scheduler}", told)
+    async with waiting(lambda: reached.text):
+        return await _connected(scheduler, config, where, wide_area, seed, security, patience, reached)
+
+
+async def _connected(
+    scheduler: str,
+    config: dict[str, Any],
+    where: Sequence[str],
+    wide_area: WideArea | str | os.PathLike[str] | None,
+    seed: int,
+    security: Security | None,
+    patience: float,
+    told: Callable[[Progress], object],
+) -> AsyncCluster:
+    """Make peers of the workers that a scheduler has, and join them in a ring."""
+    client: Any = Client(scheduler, asynchronous=True, security=security, timeout=patience, set_as_default=False)
+    try:
+        await client
+    except (OSError, TimeoutError, ValueError) as error:
+        await client.close()  # else it says so itself when it is collected as garbage
+        raise ClusterError(
+            f"scheduler: no Dask scheduler answered at {scheduler!r} within {seconds(patience)}: look whether one runs "
+            "there (it prints its address as it starts), or start peers on this machine with Cluster(8)"
+        ) from error
+
+    async def close() -> None:
+        await client.close()
+
+    try:
+        workers = (await client.scheduler.identity(n_workers=-1))["workers"]
+        if not workers:
+            raise ClusterError(f"scheduler: {scheduler!r} has no workers; expected at least one, each becomes a peer")
+        area = _area(wide_area, len(workers), seed)
+        if "local" in where and not all(_on_this_machine(address) for address in workers):
+            where = ()  # a server of this machine is nobody else's
+        config["memory"] = config["memory"] or GIVEN * min(_own_memory(workers))
+        config["spark"] = bool(where)
+        peers = await install(client, FACTORY, config)
+    except BaseException:
+        await client.close()
+        raise
+    notices = Notices(asyncio.get_running_loop().call_later)
+    links = client_links(client.security.get_connection_args("client"), on_data=notices.take)
+    cluster = AsyncCluster(links, peers, close, spark=where, notices=notices)
+    return await _joined(cluster, area, JOINING, told)
+
+
+def check_address(field: str, scheduler: str) -> None:
+    """Raise ValueError if the parameter ``field`` is not the address of a scheduler."""
+    if not isinstance(scheduler, str) or not ADDRESS.fullmatch(scheduler):
+        raise ValueError(
+            f"{field}: {scheduler!r}; expected the address of a Dask scheduler, such as 'tcp://127.0.0.1:8786', or a "
+            "number of peers to start on this machine, as in Cluster(8)"
+        )
+
+
+async def _joined(
+    cluster: AsyncCluster, area: WideArea | None, patience: float, told: Callable[[Progress], object] | None
+) -> AsyncCluster:
+    """The cluster, once its peers are on their sites, if there is an area, and in one ring."""
+    try:
+        if area is not None:
+            area.place(list(cluster.peers.values()))
+            laid = area.to_bytes()
+            await asyncio.gather(*(cluster.ask(peer, "area", laid) for peer in cluster.peers))
+        await cluster.join(patience, told)
+        await cluster.listen()
+    except BaseException:
+        await asyncio.shield(cluster.close())
+        raise
+    return cluster
+
+
+def _config(
+    cores: float,
+    memory: float | str,
+    bandwidth: float,
+    keys: Mapping[str, bytes] | None,
+    composition: CompositionConfig | None,
+    seed: int,
+) -> dict[str, Any]:
+    """Plain values for the peers' factory, checked."""
+    for field, value in (("cores", cores), ("bandwidth", bandwidth)):
+        if not value > 0:
+            raise ValueError(f"{field}: {value}; expected a positive number")
+    try:
+        size = parse_size(memory)
+    except WrongValue as wrong:
+        raise ValueError(f"memory: {wrong}") from None
+    if 0.0 < size < LEAST_MEMORY:
+        raise ValueError(f"memory: {memory!r}; expected at least 16 MB, which operators without state need")
+    for name, secret in (keys or {}).items():
+        if not isinstance(secret, bytes) or len(secret) not in KEY_BYTES:
+            raise ValueError(f"keys: {name!r}; expected 16, 24 or 32 bytes")
+    return {
+        "cores": float(cores),
+        "memory": size,
+        "bandwidth": float(bandwidth),
+        "seed": seed,
+        "keys": dict(keys or {}),
+        "composition": msgspec.to_builtins(composition or CompositionConfig(late=LATE)),
+        "placement": msgspec.to_builtins(PlacementConfig(able=True, apart=True)),
+    }
+
+
+def _pings(peers: int) -> float:
+    """Seconds between pings of the failure detector, so that those of many peers do not take a machine's time.
+
+    A peer sends and answers two messages in each period, about 2 ms of one core's time. The default is kept for up to
+    16 peers on each core.
+    """
+    return PeerConfig().pings * max(1.0, peers / (PINGING * (os.cpu_count() or 1)))
+
+
+def _own_memory(workers: Mapping[str, Mapping[str, Any]]) -> list[float]:
+    """Bytes of memory that each worker has: its limit, or else its part of a machine like this."""
+    hosts = [info["host"] for info in workers.values()]
+    return [info["memory_limit"] or MEMORY_LIMIT / hosts.count(info["host"]) for info in workers.values()]
+
+
+def _on_this_machine(address: str) -> bool:
+    """Whether a worker's address is one of the loopback, or within this process."""
+    scheme, _, rest = address.partition("://")
+    return scheme == "inproc" or rest.rpartition(":")[0] in ("127.0.0.1", "localhost", "[::1]")
+
+
+def _area(area: WideArea | str | os.PathLike[str] | None, peers: int, seed: int) -> WideArea | None:
+    if area is None or isinstance(area, WideArea):
+        return area
+    return WideArea.from_file(os.fspath(area), sites=peers, seed=seed)

@@ -1,0 +1,490 @@
+"""One multiplexed link a pair of peers: control messages, data and requests over one comm.
+
+Theory of operation
+-------------------
+:class:`Links` belongs to one peer (or to a client, such as a notebook) and lives on one event loop. It knows nothing of
+Dask: it is given ``connect(address) -> comm`` for outgoing connections, and the driver hands it incoming ones by
+:meth:`Links.accept`. A comm is whatever has ``read``, ``write``, ``abort`` and ``closed`` as Dask's have; a tuple of
+frames is one message on it, which goes over the comm's stream if it has one
+(:mod:`~synergy_nb.runtime.transport.framing`).
+
+Frames: ``bytes`` is a control message; ``(channel, payload)`` is data; ``(1, id, operation, payload)`` a request;
+``(2, id, succeeded, payload)`` its answer. All frames of a link stay in the order in which they were put on it: data
+that was sent before a control message arrives before it.
+
+A link opens when something is sent on it. The opener says hello (protocol version, its address, an ordinal) and waits
+for a welcome before it writes anything, so a pair of peers that open at once settles on one comm before the first
+frame, and the order is never in question: of two crossing attempts that of the lower address goes on, the other is told
+that it crossed. Ordinals grow with every comm in which a peer takes part, restarts included; each side learns the
+other's ordinal of the comm in use, and so tells an attempt that is older than that comm (refused) from a reconnection
+by a peer that has already given it up (accepted in its place).
+
+A link that fails is thrown away with all that waits on it, and reported; the next send opens another. What waits is
+bounded in bytes: control messages beyond the bound are dropped and reported (they may be lost by contract), data beyond
+it raises :class:`LinkFull`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from synergy_nb.events import Event, FrameRefused, FrameUnhandled, LinkOverflowed, LinkRefused, LinkResumed, Recorder
+from synergy_nb.runtime.transport.framing import framed
+from synergy_nb.runtime.transport.wire import (
+    FRAME_OVERHEAD,
+    Comm,
+    Limits,
+    LinkDown,
+    LinkFull,
+    Outgoing,
+    RemoteError,
+    Shape,
+)
+
+__all__ = [
+    "HANDLER",
+    "PROTOCOL_VERSION",
+    "REPLACED",
+    "Comm",
+    "Limits",
+    "LinkDown",
+    "LinkFull",
+    "Links",
+    "RemoteError",
+    "Shape",
+]
+
+PROTOCOL_VERSION: Final = 2
+REPLACED: Final = "replaced by a new connection"
+HANDLER: Final = "synergy_link"  # name of the handler that a peer adds to its Dask worker
+REQUEST, ANSWER = 1, 2
+
+
+def _nowhere(_kind: Callable[..., Event], /, *_fields: object, **_named: object) -> None:
+    """Write an event nowhere."""
+
+
+class _Link(Outgoing):
+    """State of the link to one other peer; it is thrown away when the link fails."""
+
+    comm: Comm | None = None
+    theirs = 0  # the other side's ordinal of the comm in use
+    opener: asyncio.Task[None] | None = None
+    reader: asyncio.Task[None] | None = None
+    writer: asyncio.Task[None] | None = None
+
+    def __init__(self, to: str, limits: Limits, resumed: Callable[[str, int], None]) -> None:
+        super().__init__(to, limits, resumed)
+        self.calls: dict[int, asyncio.Future[tuple[bool, bytes]]] = {}
+
+
+class Links:
+    """All links of one peer, or of a client that only makes requests.
+
+    Parameters
+    ----------
+    address
+        Address of this peer; for a client any name without ``://`` that no other client has.
+    connect
+        Coroutine that opens a comm to an address. It may raise ``OSError``, ``ValueError`` or ``RuntimeError``.
+    on_message
+        ``(sender, message)`` for each control message.
+    on_data
+        ``(sender, channel, payload)`` for each data frame.
+    on_down
+        ``(address, reason)`` once for each link that failed: whatever was queued for it or on its way is lost.
+    on_request
+        ``(sender, operation, payload)``, a coroutine that gives the answer.
+    record
+        What writes events to the journal, or None.
+    shape
+        Delays and bandwidths laid over the links, or None.
+
+    Notes
+    -----
+    Nothing here is thread-safe: call it on the event loop of its peer.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        connect: Callable[[str], Awaitable[Any]],
+        *,
+        on_message: Callable[[str, bytes], None] | None = None,
+        on_data: Callable[[str, str, bytes], None] | None = None,
+        on_down: Callable[[str, str], None] | None = None,
+        on_request: Callable[[str, str, bytes], Awaitable[bytes]] | None = None,
+        record: Recorder | None = None,
+        limits: Limits | None = None,
+        shape: Shape | None = None,
+    ) -> None:
+        self.address = address
+        self.limits = limits or Limits()
+        self.shape = shape
+        self._connect = connect
+        self._on_message = on_message
+        self._on_data = on_data
+        self._on_down = on_down
+        self._on_request = on_request
+        self._record: Recorder = record or _nowhere
+        self._links: dict[str, _Link] = {}
+        self._tasks: set[asyncio.Task[None]] = set()  # everything that close() has to end
+        self._serving = 0
+        self._ids = itertools.count(1)
+        self._last_ordinal = 0
+        self._closed = False
+
+    # -- sending -------------------------------------------------------------------------------------------------
+
+    def send(self, to: str, message: bytes) -> None:
+        """Put a control message on the link to ``to``; it is dropped and reported where the link is full."""
+        if self._closed:
+            return
+        link = self._links.get(to) or self._link(to)
+        size = len(message) + FRAME_OVERHEAD
+        if link.control + size > self.limits.control:
+            if not link.dropped:  # one event an episode, not one a message
+                self._record(LinkOverflowed, to, queued=link.control, limit=self.limits.control)
+            link.dropped += 1
+            return
+        link.put(message, size, data=False, shape=self.shape)
+
+    def send_data(self, to: str, channel: str, payload: bytes) -> None:
+        """Put ``payload`` on ``channel`` of the link to ``to``.
+
+        Raises
+        ------
+        LinkFull
+            If more than ``limits.data`` bytes would wait, or the payload has more than ``limits.message``.
+        """
+        if self._closed:
+            return
+        link = self._links.get(to) or self._link(to)
+        size = len(payload) + FRAME_OVERHEAD
+        if size > self.limits.message:
+            raise LinkFull(f"link to {to}: a frame of {size} bytes; limit {self.limits.message}")
+        if link.data + size > self.limits.data and link.data:
+            raise LinkFull(f"link to {to}: {link.data} bytes of data wait; limit {self.limits.data}")
+        link.put((channel, payload), size, data=True, shape=self.shape)
+
+    def pending(self, to: str) -> int:
+        """Bytes that wait on the link to ``to``, delayed ones included."""
+        link = self._links.get(to)
+        return 0 if link is None else link.control + link.data
+
+    async def request(self, to: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> bytes:
+        """Ask the peer at ``to`` and return its answer.
+
+        Raises
+        ------
+        TimeoutError
+            If no answer came within ``timeout`` seconds, the time to connect included.
+        LinkDown
+            If the link could not be opened or failed meanwhile.
+        LinkFull
+            If too much is queued already.
+        RemoteError
+            If the handler failed; the text is that of its error.
+        """
+        if self._closed:
+            raise LinkDown(f"{to}: the links of {self.address} are closed")
+        answer: asyncio.Future[tuple[bool, bytes]] = asyncio.get_running_loop().create_future()
+        number = next(self._ids)
+        link: _Link | None = None
+        if to == self.address:
+            self._serve(None, number, operation, payload, answer)
+        else:
+            link = self._links.get(to) or self._link(to)
+            size = len(payload) + len(operation) + FRAME_OVERHEAD
+            if size > self.limits.message:
+                raise LinkFull(f"link to {to}: a request of {size} bytes; limit {self.limits.message}")
+            if link.control + size > self.limits.control and link.control:
+                raise LinkFull(f"link to {to}: {link.control} bytes wait; limit {self.limits.control}")
+            link.calls[number] = answer
+            link.put((REQUEST, number, operation, payload), size, data=False, shape=self.shape)
+        try:
+            async with asyncio.timeout(timeout):
+                succeeded, body = await answer
+        except TimeoutError:
+            raise TimeoutError(f"request {operation!r} to {to}: no answer within {timeout:g} s") from None
+        finally:
+            if link is not None:
+                link.calls.pop(number, None)
+        if not succeeded:
+            raise RemoteError(body.decode(errors="replace"))
+        return body
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    def connected(self) -> list[str]:
+        """Names of the other ends of all open links."""
+        return [link.to for link in self._links.values() if link.comm is not None]
+
+    def drop(self, to: str, reason: str = "dropped") -> None:
+        """Give up the link to ``to`` and what waits on it; the next send opens it anew."""
+        link = self._links.get(to)
+        if link is not None:
+            self._fail(link, reason)
+
+    async def accept(self, comm: Any, hello: Mapping[str, Any]) -> None:
+        """Take an incoming comm whose first message was ``hello``; returns when it is closed."""
+        comm.allow_offload = False  # frames are bounded and copied fast: threads would only add delay
+        sender, ordinal = hello.get("sender"), hello.get("ordinal")
+        refusal = self._refusal(hello)
+        if refusal is not None or not isinstance(sender, str) or not isinstance(ordinal, int):
+            self._record(LinkRefused, str(sender)[:200], reason=refusal or "malformed hello")
+            await self._turn_away(comm, {"refused": refusal or "malformed hello"})
+            return
+        link = self._links.get(sender)
+        if link is not None and link.comm is not None:
+            if ordinal <= link.theirs:  # an attempt from before the comm in use
+                await self._turn_away(comm, {"crossed": True})
+                return
+            self._fail(link, REPLACED)
+            link = self._links.get(sender)
+        if link is not None and link.opener is not None and self.address < sender:
+            await self._turn_away(comm, {"crossed": True})
+            return
+        if link is None:
+            link = self._links[sender] = self._new(sender)
+        welcome = {"welcome": PROTOCOL_VERSION, "address": self.address, "ordinal": self._ordinal()}
+        await self._read(link, self._adopt(link, comm, ordinal, welcome))
+
+    async def close(self) -> None:
+        """Let queued frames leave for a moment, then end all links and tasks."""
+        if self._closed:
+            return
+        waiting = [link.idle.wait() for link in self._links.values() if link.comm is not None]
+        if waiting:
+            try:
+                async with asyncio.timeout(self.limits.flush):
+                    await asyncio.gather(*waiting)
+            except TimeoutError:
+                pass
+        self._closed = True
+        for link in list(self._links.values()):
+            self._fail(link, "closed", report=False)
+        tasks = [task for task in self._tasks if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # -- inside: state of a link ---------------------------------------------------------------------------------
+
+    def _ordinal(self) -> int:
+        self._last_ordinal = max(self._last_ordinal + 1, time.time_ns())  # grows over restarts, too
+        return self._last_ordinal
+
+    def _task(self, work: Any, name: str) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _new(self, to: str) -> _Link:
+        return _Link(to, self.limits, lambda to, dropped: self._record(LinkResumed, to, dropped=dropped))
+
+    def _link(self, to: str) -> _Link:
+        """A new link, opening."""
+        link = self._links[to] = self._new(to)
+        if "://" in to:
+            link.opener = self._task(self._open(link), f"link to {to}: open")
+        else:  # a client that has gone: only it can open a link
+            asyncio.get_running_loop().call_soon(self._fail, link, "not connected, and no address to connect to")
+        return link
+
+    def _adopt(self, link: _Link, comm: Comm, theirs: int, welcome: Any = None) -> Comm:
+        """Use a comm for a link; returns what frames are read from."""
+        link.comm, link.theirs, link.opener = comm, theirs, None
+        frames = framed(comm, self.limits)
+        link.writer = self._task(self._write(link, frames, welcome), f"link to {link.to}: write")
+        return frames
+
+    def _fail(self, link: _Link, reason: str, *, report: bool = True) -> None:
+        if self._links.get(link.to) is not link:
+            return  # already given up
+        del self._links[link.to]
+        if link.comm is not None:
+            link.comm.abort()
+        current = asyncio.current_task()
+        for task in (link.opener, link.reader, link.writer):
+            if task is not None and task is not current:
+                task.cancel()
+        link.clear()
+        for answer in link.calls.values():
+            if not answer.done():
+                answer.set_exception(LinkDown(f"{link.to}: {reason}"))
+                answer.exception()  # retrieved: the caller may be gone
+        if report and self._on_down is not None:
+            self._call(link.to, self._on_down, link.to, reason)
+
+    # -- inside: opening -----------------------------------------------------------------------------------------
+
+    async def _open(self, link: _Link) -> None:
+        comm: Any = None
+        try:
+            async with asyncio.timeout(self.limits.connect):
+                comm = await self._connect(link.to)
+                comm.allow_offload = False
+                if link.comm is None:
+                    hello = {"version": PROTOCOL_VERSION, "sender": self.address, "ordinal": self._ordinal()}
+                    await comm.write({"op": HANDLER, "reply": True, "hello": hello})
+                    answer = await comm.read()
+                    if link.comm is None and isinstance(answer, Mapping) and answer.get("crossed"):
+                        comm.abort()
+                        await asyncio.get_running_loop().create_future()  # until the other's attempt comes, or never
+        except (OSError, ValueError, RuntimeError, TypeError) as error:  # TimeoutError is an OSError
+            if comm is not None:
+                comm.abort()
+            if link.comm is None:
+                reason = f"no link within {self.limits.connect:g} s" if isinstance(error, TimeoutError) else str(error)
+                self._fail(link, reason or type(error).__name__)
+            return
+        except asyncio.CancelledError:
+            if comm is not None:
+                comm.abort()
+            raise
+        if link.comm is not None:  # the other's attempt came first
+            comm.abort()
+        elif isinstance(answer, Mapping) and answer.get("welcome") == PROTOCOL_VERSION:
+            frames = self._adopt(link, comm, int(answer["ordinal"]))
+            link.reader = self._task(self._read(link, frames), f"link to {link.to}: read")
+        else:
+            comm.abort()
+            refused = answer.get("refused") if isinstance(answer, Mapping) else None
+            reason = f"refused: {refused}" if refused else f"not a Synergy peer: no handler {HANDLER!r} at {link.to}"
+            self._record(LinkRefused, link.to, reason=reason)
+            self._fail(link, reason)
+
+    @staticmethod
+    def _refusal(hello: Mapping[str, Any]) -> str | None:
+        """Why a hello is refused, or None."""
+        expected = {"version": int, "sender": str, "ordinal": int}
+        for name, kind in expected.items():
+            if not isinstance(hello.get(name), kind):
+                return f"hello: {name} is {hello.get(name)!r:.100}; expected {kind.__name__}"
+        if hello["version"] != PROTOCOL_VERSION:
+            return f"link protocol version {hello['version']}; this peer speaks {PROTOCOL_VERSION}"
+        if not hello["sender"]:
+            return "hello: sender is empty; expected a peer's address or a client's name"
+        return None
+
+    @staticmethod
+    async def _turn_away(comm: Any, answer: Mapping[str, Any]) -> None:
+        try:
+            await comm.write(dict(answer))
+            await comm.read()  # the opener reads the answer, then closes
+        except OSError:
+            pass
+        comm.abort()
+
+    # -- inside: writing -----------------------------------------------------------------------------------------
+
+    async def _write(self, link: _Link, frames: Comm, welcome: Any) -> None:
+        try:
+            if welcome is not None and link.comm is not None:
+                await link.comm.write(welcome)
+            await link.write(frames)
+        except (OSError, AttributeError) as error:  # AttributeError: a comm closed under the writer
+            self._fail(link, f"cannot write: {error}")
+
+    # -- inside: reading -----------------------------------------------------------------------------------------
+
+    async def _read(self, link: _Link, comm: Comm) -> None:
+        try:
+            while True:
+                frames = await comm.read()
+                if not isinstance(frames, tuple):
+                    self._record(FrameRefused, link.to, reason=f"{type(frames).__name__}; expected a tuple of frames")
+                    continue
+                for frame in frames:
+                    self._dispatch(link, frame)
+        except (OSError, AttributeError) as error:
+            self._fail(link, f"connection closed: {error}" if str(error) else "connection closed")
+        except Exception as error:  # noqa: BLE001 - bytes that are not what a comm carries, whatever the decoder raises
+            self._record(FrameRefused, link.to, reason=str(error)[:500])
+            self._fail(link, f"garbled: {error}")
+
+    def _dispatch(self, link: _Link, frame: Any) -> None:
+        match frame:
+            case bytes() if "://" in link.to:
+                if self._on_message is not None:
+                    self._call(link.to, self._on_message, link.to, frame)
+            case (str(channel), bytes() as payload) if "://" in link.to:
+                if self._on_data is not None:
+                    self._call(link.to, self._on_data, link.to, channel, payload)
+            case (1, int(number), str(operation), bytes() as payload):
+                self._serve(link, number, operation, payload, None)
+            case (2, int(number), bool(succeeded), bytes() as payload):
+                answer = link.calls.pop(number, None)
+                if answer is not None and not answer.done():
+                    answer.set_result((succeeded, payload))
+            case bytes() | (str(), bytes()):
+                self._record(FrameRefused, link.to, reason="a client may only make requests")
+            case _:
+                self._record(FrameRefused, link.to, reason=f"unknown frame {frame!r:.100}")
+
+    def _call(self, subject: str, callback: Callable[..., None], *arguments: Any) -> None:
+        try:
+            callback(*arguments)
+        except Exception as error:  # noqa: BLE001 - one bad frame must not end the link
+            self._record(FrameUnhandled, subject, error=f"{type(error).__name__}: {error}")
+
+    def _serve(
+        self,
+        link: _Link | None,
+        number: int,
+        operation: str,
+        payload: bytes,
+        answer: asyncio.Future[tuple[bool, bytes]] | None,
+    ) -> None:
+        if self._serving >= self.limits.serving:
+            self._answer(link, number, False, f"busy: {self._serving} requests are under way".encode(), answer)
+            return
+        self._serving += 1
+        self._task(self._handle(link, number, operation, payload, answer), f"request {operation}")
+
+    async def _handle(
+        self,
+        link: _Link | None,
+        number: int,
+        operation: str,
+        payload: bytes,
+        answer: asyncio.Future[tuple[bool, bytes]] | None,
+    ) -> None:
+        sender = self.address if link is None else link.to
+        try:
+            if self._on_request is None:
+                raise RuntimeError(f"{self.address} answers no requests")
+            succeeded, body = True, bytes(await self._on_request(sender, operation, payload))
+        except Exception as error:  # noqa: BLE001 - told to the caller
+            succeeded, body = False, f"{type(error).__name__}: {error}".encode()
+        finally:
+            self._serving -= 1
+        self._answer(link, number, succeeded, body, answer)
+
+    def _answer(
+        self,
+        link: _Link | None,
+        number: int,
+        succeeded: bool,
+        body: bytes,
+        answer: asyncio.Future[tuple[bool, bytes]] | None,
+    ) -> None:
+        if answer is not None:  # a request to itself
+            if not answer.done():
+                answer.set_result((succeeded, body))
+            return
+        if link is None or self._links.get(link.to) is not link:
+            return  # the link failed meanwhile: so did the request
+        size = len(body) + FRAME_OVERHEAD
+        if link.data + size > self.limits.data and link.data:
+            succeeded, body, size = False, b"LinkFull: too many answers wait", 64
+        elif size > self.limits.message:
+            told = f"LinkFull: an answer of {size} bytes; limit {self.limits.message}"
+            succeeded, body, size = False, told.encode(), 128
+        link.put((ANSWER, number, succeeded, body), size, data=True, shape=self.shape)

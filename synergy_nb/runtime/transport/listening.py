@@ -1,0 +1,310 @@
+"""Bounds for the ports on which Dask listens: what a message says of its length is checked before a buffer is made.
+
+Dask's own reader makes a buffer of the length that eight bytes from the network claim, and waits for ever for the rest
+of a message. :func:`bound` lets the listeners of a server take comms that read the same wire format with bounds:
+
+* *Before the handshake* nobody is known. The one message that is expected then has at most ``Bounds.handshake`` bytes,
+  is plain data (Dask would take pickled objects), and has to be there within ``Bounds.patience`` seconds.
+* *Afterwards* a message has at most ``Bounds.message`` bytes, the memory of the machine, as Dask may be used for other
+  work; what goes over a link of ours is bounded in :mod:`~synergy_nb.runtime.transport.framing`. Between two messages a
+  comm may be silent for as long as it likes, but a message that has begun goes on within ``Bounds.patience`` seconds.
+
+What is refused closes its connection, and is reported with the reason. The number of frames and each of their lengths
+have to agree with the length of the message in front of them, so a buffer is made only of a length that was checked. A
+Dask server also has a port for HTTP, where Tornado bounds what it takes but not how long that takes; here it does.
+
+These bounds are about lengths. Whoever can open a connection and speaks Dask's protocol can do what Dask lets clients
+do, which is to run code; against that there is TLS.
+"""
+
+# mypy: disable-error-code="no-untyped-call"
+# (of distributed, which is typed only here and there)
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+from distributed.comm.core import CommClosedError
+from distributed.comm.tcp import TCP, TLS, TCPListener, TLSListener, convert_stream_closed_error
+from distributed.comm.utils import from_frames
+from distributed.system import MEMORY_LIMIT
+
+__all__ = ["PIECE", "BoundedComm", "Bounds", "Reported", "WrongLength", "bound", "buffer", "check", "without_pages"]
+
+LENGTH: Final = struct.Struct("Q")  # of a message, and of each frame in it; in the order of the machine, as Dask has it
+AT_ONCE: Final = 10  # refusals that are told of in a row
+PIECE: Final = 256 << 10  # bytes of a message that have to come within the patience, 9 kB/s
+
+Refused = Callable[[str, str], None]
+"""Told the address that a refused message came from, and why it was refused."""
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """Bounds on the messages that an accepted comm takes.
+
+    Parameters
+    ----------
+    handshake
+        Bytes of the first message. Dask's has about a hundred.
+    message
+        Bytes of any other message.
+    patience
+        Seconds within which a handshake must come, and within which a message that has begun must bring 256 KiB more or
+        end.
+    """
+
+    handshake: int = 1024
+    message: int = MEMORY_LIMIT
+    patience: float = 30.0
+
+
+class Reported:
+    """Tells of what was refused, but not of everything: a scan of ports must not fill a journal.
+
+    Parameters
+    ----------
+    tell
+        Called with address and reason, for :data:`AT_ONCE` refusals in a row, and one a second after that. The reason
+        says how many were not told of since the last.
+    clock
+        The time, in seconds.
+    """
+
+    def __init__(self, tell: Refused, clock: Callable[[], float]) -> None:
+        self._tell = tell
+        self._clock = clock
+        self._room = float(AT_ONCE)
+        self._then = clock()
+        self._untold = 0
+
+    def __call__(self, address: str, reason: str) -> None:
+        """Something was refused."""
+        now = self._clock()
+        self._room = min(self._room + now - self._then, float(AT_ONCE))
+        self._then = now
+        if self._room < 1.0:
+            self._untold += 1
+            return
+        self._room -= 1.0
+        others = f" ({self._untold} more since the last report)" if self._untold else ""
+        self._untold = 0
+        self._tell(address, reason + others)
+
+
+class WrongLength(ValueError):
+    """A length in a message is impossible, or beyond the bounds."""
+
+
+class _Handshake(msgspec.Struct):
+    """What Dask needs of the first message of a comm, beside what it ignores."""
+
+    compression: str | None
+    pickle_protocol: int = msgspec.field(name="pickle-protocol")
+
+
+class BoundedComm(TCP):
+    """A TCP comm that checks lengths before it makes buffers.
+
+    Parameters
+    ----------
+    bounds, refused
+        Bounds on its messages, and the callable that is told of messages beyond them.
+    arguments
+        Positional arguments of Dask's ``TCP`` comm.
+    """
+
+    def __init__(self, *arguments: Any, bounds: Bounds, refused: Refused) -> None:
+        super().__init__(*arguments)
+        self._bounds = bounds
+        self._refused = refused
+
+    async def read(self, deserializers: Any = None) -> Any:
+        """The next message.
+
+        Raises
+        ------
+        CommClosedError
+            If the comm is closed, also because what came was refused.
+        """
+        stream = self.stream
+        if stream is None:
+            raise CommClosedError
+        first = not self.remote_info  # no handshake yet
+        try:
+            frames = await self._frames(stream, first=first)
+            if first:
+                return _handshake(frames)
+        except (WrongLength, TimeoutError, MemoryError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise self._refusal(error, first=first) from None
+        except OSError as error:  # the other end has gone
+            self.abort()
+            convert_stream_closed_error(self, error)
+        except BaseException:
+            self.abort()
+            raise
+        try:
+            return await from_frames(
+                frames, deserialize=self.deserialize, deserializers=deserializers, allow_offload=self.allow_offload
+            )
+        except EOFError:
+            self.abort()
+            raise CommClosedError("a message was cut short") from None
+
+    def _refusal(self, error: Exception, *, first: bool) -> CommClosedError:
+        """Close the comm and report why; returns the text for its reader."""
+        what = "handshake" if first else "message"
+        if isinstance(error, TimeoutError):
+            within = "was not there" if first else "did not go on"
+            reason = f"a {what} that {within} within {self._bounds.patience:g} s"
+        elif isinstance(error, MemoryError):
+            reason = f"a {what} that the memory has no room for"
+        elif isinstance(error, WrongLength):
+            reason = f"a {what} {error}"
+        else:
+            reason = f"a {what} that is none: {error}"
+        self.abort()
+        self._refused(self.peer_address, reason)
+        return CommClosedError(f"refused: {reason}")
+
+    async def _frames(self, stream: Any, *, first: bool) -> list[memoryview]:
+        """The frames of the next message; buffers are made for lengths that have been checked."""
+        if not first:
+            return await self._message(stream, self._bounds.message)
+        async with asyncio.timeout(self._bounds.patience):
+            return await self._message(stream, self._bounds.handshake)
+
+    async def _message(self, stream: Any, most: int) -> list[memoryview]:
+        head = await stream.read_bytes(LENGTH.size, partial=True)  # as soon as it has begun
+        if len(head) < LENGTH.size:
+            head += await self._soon(stream.read_bytes(LENGTH.size - len(head)))
+        (size,) = LENGTH.unpack(head)
+        check(size, most)
+        frames, lengths = _taken_apart(await self._filled(stream, size))
+        if lengths:
+            check(size + sum(lengths), most)
+            for length in lengths:
+                frames.append(await self._filled(stream, length))
+        return frames
+
+    async def _filled(self, stream: Any, size: int) -> memoryview:
+        """A buffer with the next bytes."""
+        filled = buffer(size)
+        for begin in range(0, size, PIECE):
+            await self._soon(stream.read_into(filled[begin : begin + PIECE]))
+        return filled
+
+    async def _soon(self, read: Awaitable[Any]) -> Any:
+        """What is read, if that is there in time; most is there already, and needs no timer."""
+        if isinstance(read, asyncio.Future) and read.done():
+            return read.result()
+        async with asyncio.timeout(self._bounds.patience):
+            return await read
+
+
+class BoundedTLSComm(BoundedComm, TLS):
+    """The same over TLS."""
+
+
+def bound(server: Any, refused: Refused, bounds: Bounds | None = None) -> None:
+    """Bound what a Dask server takes on its ports; comms that it has accepted already are left as they are.
+
+    Parameters
+    ----------
+    server
+        A worker or a scheduler that listens. Only TCP and TLS have ports; within a process there is nothing to bound.
+    refused
+        Callable that is told of refused messages, see :class:`Reported`: the address that one came from, and the
+        reason.
+    bounds
+        Bounds on the messages of each comm; by default those of :class:`Bounds`.
+    """
+    limits, told = bounds or Bounds(), Reported(refused, asyncio.get_running_loop().time)
+    for each in server.listeners:
+        if isinstance(each, TCPListener | TLSListener):
+            listener: Any = each
+            kind = BoundedTLSComm if listener.encrypted else BoundedComm
+            prepare = type(listener)._prepare_stream
+            listener.comm_class = partial(kind, bounds=limits, refused=told)
+            listener._prepare_stream = partial(_prepared, prepare, listener, limits, told)
+    pages = getattr(server, "http_server", None)
+    if pages is not None:
+        pages.conn_params.header_timeout = pages.conn_params.body_timeout = limits.patience
+
+
+def without_pages(server: Any) -> None:
+    """Close the port for HTTP of a Dask server whose dashboard nobody has asked for: it has no pages then."""
+    server.http_server.stop()
+    server.services.pop("dashboard", None)
+
+
+async def _prepared(prepare: Any, listener: Any, bounds: Bounds, refused: Refused, stream: Any, address: str) -> Any:
+    """What the listener makes of an accepted connection (over TLS, its handshake), unless that takes too long."""
+    try:
+        async with asyncio.timeout(bounds.patience):
+            return await prepare(listener, stream, address)
+    except TimeoutError:
+        stream.close()
+        refused(address, f"a TLS handshake that was not done within {bounds.patience:g} s")
+        return None
+
+
+def _handshake(frames: list[memoryview]) -> dict[str, Any]:
+    """The first message of a comm, which is plain data.
+
+    Raises
+    ------
+    DecodeError
+        If it is none.
+    """
+    msgspec.msgpack.decode(frames[0], type=_Handshake)
+    return msgspec.msgpack.decode(frames[0], type=dict[str, Any])
+
+
+def buffer(size: int) -> memoryview:
+    """A buffer whose bytes take memory when something is written to them; writable, as arrays are made on top of it."""
+    return np.empty(size, "u1").data
+
+
+def _taken_apart(message: memoryview) -> tuple[list[memoryview], list[int]]:
+    """The frames in the first buffer of a message, and the lengths of those that follow it.
+
+    The buffer begins with the number of frames and the length of each.
+    """
+    size = message.nbytes
+    if size < LENGTH.size:
+        raise WrongLength(f"of {size} bytes; expected at least {LENGTH.size}")
+    (number,) = LENGTH.unpack_from(message)
+    most = size // LENGTH.size - 1
+    if not 1 <= number <= most:
+        raise WrongLength(f"that says it has {number} frames; expected 1 to {most}, as it has {size} bytes")
+    lengths = struct.unpack_from(f"{number}Q", message, LENGTH.size)
+    at = LENGTH.size * (1 + number)
+    frames: list[memoryview] = []
+    for index, length in enumerate(lengths):
+        if at == size:
+            return frames, list(lengths[index:])
+        if length > size - at:
+            raise WrongLength(f"that says its frame {index + 1} has {length} bytes; expected at most {size - at}")
+        frames.append(message[at : at + length])
+        at += length
+    if at != size:
+        raise WrongLength(f"of {size} bytes whose frames have {at} bytes")
+    return frames, []
+
+
+def check(size: int, most: int) -> None:
+    """See that a length is within a bound.
+
+    Raises
+    ------
+    WrongLength
+        If it is not.
+    """
+    if size > most:
+        raise WrongLength(f"that says it has {size} bytes; expected at most {most}")

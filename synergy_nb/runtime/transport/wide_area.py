@@ -1,0 +1,154 @@
+"""Delays and bandwidths of a wide-area network, laid over the links of local peers.
+
+A :class:`WideArea` holds the sites of a network: round-trip times between them from a measured matrix, or generated
+from seeded positions in a plane, and a bandwidth a pair. Peers are placed on sites; :meth:`WideArea.shape` gives what
+the links of a peer need to delay what they send. Every peer holds the same area as plain bytes and so comes to the same
+numbers without asking anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from synergy_nb.control.peer import key_of
+from synergy_nb.errors import door
+from synergy_nb.models.delay_matrix import Matrix, one_way, read_rtt
+
+__all__ = ["WideArea"]
+
+
+class WideArea:
+    """Sites, one-way delays and bandwidths between them, and the peers that are placed on them.
+
+    Parameters
+    ----------
+    rtt_ms
+        Round-trip times in ms, shape (sites, sites), finite, not negative; the mean of both
+        directions counts.
+    bandwidth
+        Bytes/s, a number for all pairs or an array of shape (sites, sites), positive.
+    sites
+        Number of sites to draw from the matrix, without repetition; all of them, in order, by default.
+    seed
+        Seed of the draw.
+
+    Examples
+    --------
+    >>> area = WideArea([[0, 100], [100, 0]], bandwidth=1e6)
+    >>> area.place(["tcp://a", "tcp://b"])
+    >>> area.shape("tcp://a")("tcp://b")
+    (0.05, 1000000.0)
+    """
+
+    @door
+    def __init__(
+        self,
+        rtt_ms: npt.ArrayLike,
+        bandwidth: float | npt.ArrayLike = 12.5e6,
+        *,
+        sites: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        delay = one_way(rtt_ms)
+        rate = np.broadcast_to(np.asarray(bandwidth, dtype=np.float64), delay.shape)
+        if not (rate > 0).all():
+            raise ValueError(f"bandwidth: {rate.min():g} bytes/s; expected more than 0")
+        if sites is not None:
+            if not 1 <= sites <= len(delay):
+                raise ValueError(f"sites: {sites}; expected 1 to {len(delay)}, the sites of the matrix")
+            drawn = np.random.default_rng(seed).permutation(len(delay))[:sites]
+            delay, rate = delay[np.ix_(drawn, drawn)], rate[np.ix_(drawn, drawn)]
+        self._delay: Matrix = delay
+        self._bandwidth: Matrix = rate.copy()
+        self._site: dict[str, int] = {}
+
+    @classmethod
+    def from_file(
+        cls, path: str | Path, bandwidth: float = 12.5e6, *, sites: int | None = None, seed: int = 0
+    ) -> WideArea:
+        """Sites from an ``.npz`` file with the array ``rtt_ms``, such as measured PlanetLab round-trip times."""
+        return cls(read_rtt(path, "wide_area"), bandwidth, sites=sites, seed=seed)
+
+    @classmethod
+    def generated(
+        cls, sites: int, seed: int = 0, *, longest_ms: float = 200.0, bandwidth: tuple[float, float] = (1.25e6, 12.5e6)
+    ) -> WideArea:
+        """A random geometric network: sites uniform on a unit square, round-trip times proportional to distance.
+
+        Parameters
+        ----------
+        longest_ms
+            Round-trip time in ms along the diagonal of the square. The smallest is 1 ms.
+        bandwidth
+            Bytes/s of the slowest and the fastest pair; uniform between them.
+        """
+        if sites < 1:
+            raise ValueError(f"sites: {sites}; expected at least 1")
+        rng = np.random.default_rng(seed)
+        position = rng.random((sites, 2))
+        distance = np.linalg.norm(position[:, None] - position[None], axis=2)
+        rtt = np.maximum(distance / np.sqrt(2) * longest_ms, 1.0)
+        np.fill_diagonal(rtt, 0.0)
+        rate = np.triu(rng.uniform(*bandwidth, size=(sites, sites)))
+        return cls(rtt, np.maximum(rate, rate.T))
+
+    def __len__(self) -> int:
+        return len(self._delay)
+
+    def delay(self, one: int, other: int) -> float:
+        """One-way delay between two sites in s."""
+        return float(self._delay[one, other])
+
+    def bandwidth(self, one: int, other: int) -> float:
+        """Bandwidth between two sites in bytes/s."""
+        return float(self._bandwidth[one, other])
+
+    def place(self, peers: Sequence[str] | Mapping[str, int]) -> None:
+        """Place peers on sites: in the order given, or each on the site named. Shapes given out before follow."""
+        placed = peers if isinstance(peers, Mapping) else {peer: at % len(self) for at, peer in enumerate(peers)}
+        for peer, site in placed.items():
+            if not 0 <= site < len(self):
+                raise ValueError(f"site of {peer}: {site}; expected 0 to {len(self) - 1}")
+        self._site.update(placed)
+
+    def site(self, peer: str) -> int:
+        """The peer's site; for one that has not been placed, a site drawn by its key, the same for everybody."""
+        placed = self._site.get(peer)
+        return int(key_of(peer), 16) % len(self) if placed is None else placed
+
+    def shape(self, own: str) -> Callable[[str], tuple[float, float]]:
+        """For the links of the peer ``own``: other peer to (one-way delay in s, bandwidth in bytes/s)."""
+
+        def shape(to: str) -> tuple[float, float]:
+            if "://" not in to:
+                return 0.0, float("inf")  # a client sits beside its peer
+            here, there = self.site(own), self.site(to)
+            return float(self._delay[here, there]), float(self._bandwidth[here, there])
+
+        return shape
+
+    def to_bytes(self) -> bytes:
+        """The area with its peers, as MessagePack."""
+        fields: dict[str, Any] = {
+            "sites": len(self),
+            "rtt_ms": (self._delay * 2e3).tobytes(),
+            "bandwidth": self._bandwidth.tobytes(),
+            "site": self._site,
+        }
+        return msgspec.msgpack.encode(fields)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> WideArea:
+        """What :meth:`to_bytes` wrote."""
+        fields = msgspec.msgpack.decode(data)
+        square = (fields["sites"], fields["sites"])
+        rtt, rate = (np.frombuffer(fields[name]).reshape(square) for name in ("rtt_ms", "bandwidth"))
+        area = cls(rtt, rate)
+        area.place(fields["site"])
+        return area

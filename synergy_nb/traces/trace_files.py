@@ -1,0 +1,212 @@
+"""Trace files: recognised, read block by block into typed columns, and refused where too much of them is malformed.
+
+No file is ever in memory as a whole: :func:`opened` looks at its beginning, and :meth:`Opened.blocks` gives its rows in
+blocks of some megabytes. The formats are in modules of their own: :mod:`~synergy_nb.traces.tabular` (``csv``, ``tcp``),
+:mod:`~synergy_nb.traces.logs` (``http``, ``ncsa``) and :mod:`~synergy_nb.traces.parquet`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import polars as pl
+
+from synergy_nb.plan.operators.sources import FORMATS, TRACE_SCHEMAS
+from synergy_nb.traces.logs import LOGS, log_blocks
+from synergy_nb.traces.parquet import parquet_blocks, stored
+from synergy_nb.traces.tabular import csv_blocks, csv_layout, separator_of, tcp_blocks
+from synergy_nb.traces.text_files import beginning, head
+from synergy_nb.traces.typed_columns import Malformed, Tally, hint
+
+__all__ = ["Malformed", "Opened", "Trace", "load", "opened", "sniff"]
+
+TCP_LINE: Final = r"^\s*\d+(\.\d+)?\s+\S+\s+\S+\s+\d+\s+\d+\s+\d+\s*$"
+
+
+class Trace(msgspec.Struct, frozen=True):
+    """A parsed trace: its ``table`` in the order of the file, its ``schema`` (column to type), and what was skipped."""
+
+    path: str
+    format: str
+    table: pl.DataFrame
+    schema: dict[str, str]
+    malformed: Malformed | None
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """A trace whose layout is known, to be read block by block.
+
+    Parameters
+    ----------
+    path, format, schema
+        The file, its format, and its columns with their types.
+    strict, tolerance
+        The parameters of :func:`load` with these names.
+    """
+
+    path: Path
+    format: str
+    schema: dict[str, str]
+    strict: bool
+    tolerance: float
+    _judged: Callable[[Tally], Iterator[pl.DataFrame]]
+    _again: Callable[[Tally], Iterator[pl.DataFrame]] | None = None
+
+    @property
+    def again(self) -> bool:
+        """Whether it is cheaper to read the file once more than to keep its rows, as it is with Parquet."""
+        return self._again is not None
+
+    def judged(self, tally: Tally) -> Iterator[pl.DataFrame]:
+        """Read the file and judge it: its rows in blocks, in the order of the file.
+
+        Where the rows can be read ``again``, only the columns are read that are needed to judge them, such as the event
+        time.
+
+        Raises
+        ------
+        ValueError
+            If the file is damaged, malformed beyond ``tolerance`` or without any tuple; at the latest when all is read.
+        """
+        empty = True
+        for table in self._judged(tally):
+            if self.strict and tally.malformed is not None:
+                raise ValueError(f"{self.path}: {tally.malformed}")
+            empty = False
+            yield table
+        self._decide(tally, empty=empty)
+
+    def rows(self) -> Iterator[pl.DataFrame]:
+        """The rows of a file that has been judged, in blocks, in the order of the file."""
+        return (self._again or self._judged)(Tally())
+
+    def _decide(self, tally: Tally, *, empty: bool) -> None:
+        malformed = tally.malformed
+        if malformed is not None:
+            if self.strict:
+                raise ValueError(f"{self.path}: {malformed}")
+            if malformed.count > self.tolerance * malformed.rows:
+                raise ValueError(
+                    f"{self.path}: {malformed.count} of {malformed.rows} lines are not of format {self.format!r} "
+                    f"(up to {self.tolerance * 100:g} % are skipped); {malformed}"
+                    f"{_other_format(self.path, self.format)}"
+                )
+        if empty:
+            raise ValueError(f"{self.path}: no tuples; expected at least one line of format {self.format!r}")
+
+
+def opened(
+    path: str | Path,
+    format: str | None = None,  # noqa: A002 - the parameter's name in plans
+    *,
+    columns: Mapping[str, str] | None = None,
+    time: str | None = None,
+    strict: bool = False,
+    tolerance: float = 0.01,
+) -> Opened:
+    """Look at the beginning of the trace at ``path``; the parameters are those of :func:`load`.
+
+    Raises
+    ------
+    ValueError
+        If there is no such file, or its beginning is not that of a trace of this format with these columns.
+    """
+    path = Path(path)
+    kind = format if format is not None else sniff(path)
+    if kind not in FORMATS:
+        raise ValueError(f"format: {kind!r}; expected one of {', '.join(FORMATS)}{hint(kind, FORMATS)}")
+    if kind == "parquet":
+        if head(path)[:4] != b"PAR1":
+            raise ValueError(f"{path}: not a Parquet file{_other_format(path, kind)}")
+        layout = stored(path, columns, time)
+        return Opened(
+            path, kind, layout.schema, strict, tolerance,
+            lambda tally: parquet_blocks(path, layout, tally, judged=True),
+            lambda tally: parquet_blocks(path, layout, tally),
+        )  # fmt: skip
+    if kind == "csv":
+        table = csv_layout(path, columns, time)
+        return Opened(path, kind, table.schema, strict, tolerance, lambda tally: csv_blocks(path, table, tally))
+    beginning(path, 1)  # is there, and is text
+    schema = dict(TRACE_SCHEMAS[kind])
+    if kind == "tcp":
+        return Opened(path, kind, schema, strict, tolerance, lambda tally: tcp_blocks(path, tally))
+    return Opened(path, kind, schema, strict, tolerance, lambda tally: log_blocks(path, kind, tally))
+
+
+def load(
+    path: str | Path,
+    format: str | None = None,  # noqa: A002 - the parameter's name in plans
+    *,
+    columns: Mapping[str, str] | None = None,
+    time: str | None = None,
+    strict: bool = False,
+    tolerance: float = 0.01,
+) -> Trace:
+    """Parse the trace at ``path`` into one table, which has to fit into memory.
+
+    Parameters
+    ----------
+    format
+        One of ``csv``, ``http`` (Internet Traffic Archive, SDSC), ``ncsa`` (common log format), ``parquet``, ``tcp``
+        (6 columns); recognised if None. Text may be gzipped.
+    columns
+        For CSV and Parquet: the columns to keep, name to type (int, float, str, bool, time, bytes). None: all, with
+        types taken from the file.
+    time
+        The column that holds the event time; it becomes ``time``. Numbers are seconds. None: ``time`` or, failing
+        that, ``timestamp``, ``ts``, ``datetime``, ``date``.
+    strict
+        Refuse any malformed line.
+    tolerance
+        The share of lines that may be malformed and are skipped if not ``strict``.
+
+    Raises
+    ------
+    ValueError
+        If there is no such file, or it is empty, cut off, of another format, or malformed beyond ``tolerance``: one
+        message that names path, line, field, value and what was expected.
+    """
+    trace = opened(path, format, columns=columns, time=time, strict=strict, tolerance=tolerance)
+    tally = Tally()
+    tables = list(trace.judged(tally))
+    table = pl.concat(trace.rows() if trace.again else tables)
+    return Trace(str(trace.path), trace.format, table, trace.schema, tally.malformed)
+
+
+def sniff(path: str | Path) -> str:
+    """The format of the trace at ``path``, from its first lines.
+
+    Raises
+    ------
+    ValueError
+        If the file cannot be read or is of none of the known formats.
+    """
+    path = Path(path)
+    if head(path)[:4] == b"PAR1":
+        return "parquet"
+    text = beginning(path, 1 << 16)[0].decode("utf-8", "replace").removeprefix("\ufeff")
+    lines = [line for line in text.split("\n")[:50] if line.strip()]
+    if len(lines) > 1:
+        lines = lines[: max(len(lines) - 1, 1)]  # the last one may be cut off
+    for kind, (pattern, _, _) in LOGS.items():
+        if sum(re.match(pattern, line) is not None for line in lines) * 2 > len(lines):
+            return kind
+    if sum(re.match(TCP_LINE, line) is not None for line in lines) * 2 > len(lines):
+        return "tcp"
+    if lines and re.match(r'^\s*["\w]', lines[0]) and separator_of(lines[0]) is not None:
+        return "csv"
+    first = lines[0][:80] if lines else ""
+    raise ValueError(f"{path}: format not recognised (first line {first!r}); expected one of {', '.join(FORMATS)}")
+
+
+def _other_format(path: Path, kind: str) -> str:
+    try:
+        found = sniff(path)
+    except ValueError:
+        return ""
+    return f"; it looks like format {found!r}" if found != kind else ""

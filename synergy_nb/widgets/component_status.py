@@ -1,0 +1,185 @@
+"""The state of each component of an application, in words: where it runs, how it fares, at what load.
+
+A component may be an operator on a peer, a part of the plan on Spark, which stands for several operators, or the stream
+of another application, which stands for all operators that the stream is made by there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from synergy_nb.events import ComponentMeasurements
+from synergy_nb.events.application_states import ENDED
+from synergy_nb.plan import Plan
+from synergy_nb.reporting.formatting import counted, rate, readable, seconds, share, size
+from synergy_nb.widgets.journal_series import Readings
+from synergy_nb.widgets.latest_values import Component, Run
+
+__all__ = ["STATES", "named", "pieces_of", "state", "status"]
+
+#: Words for a component in each of its states.
+STATES: Final = {
+    "waiting": "waiting",
+    "running": "running",
+    "shared": "shared",
+    "overloaded": "overloaded",
+    "failed": "failed",
+    "dead": "peer dead",
+    "stopped": "ended",
+}
+BEHIND: Final = 1.0  # seconds of its input that wait at an overloaded component
+
+
+def named(readings: Readings, text: str) -> str:
+    """A text with names of peers for their addresses."""
+    names = {address: readings.name(address) for address in (*readings.peers, *readings.names)}
+    return readable(text, {f"peer {address}": name for address, name in names.items()} | names)
+
+
+def status(readings: Readings, run: Run) -> tuple[str, str]:
+    """Status of an application, and why, addresses replaced by names.
+
+    An origin that died cannot tell that its application has failed.
+    """
+    if run.status not in ENDED and run.origin and readings.peer(run.origin).dead:
+        return "failed", f"its origin {readings.name(run.origin)} died"
+    return run.status, named(readings, run.reason)
+
+
+def state(readings: Readings, component: Component) -> str:
+    """State of a component: one of :data:`STATES`."""
+    run = readings.run(component.application)
+    if component.failure is not None:
+        return "failed"
+    if readings.peer(component.peer).gone:
+        return "dead"
+    now = status(readings, run)[0]
+    if now in ENDED:
+        return "stopped"
+    if now != "running" or not component.deployed:
+        return "waiting"
+    stats = component.stats
+    behind = stats is not None and stats.queue_tuples > max(BEHIND * stats.rate, 1.0)
+    return "overloaded" if behind else "running"
+
+
+def pieces_of(
+    readings: Readings, run: Run, components: Iterable[Component], plan: Plan | None
+) -> dict[str, dict[str, Any]]:
+    """The pieces of all ``components`` of an application, by ``part:application/operator``."""
+    pieces: dict[str, dict[str, Any]] = {}
+    for component in components:
+        if not run.graph or component.operator in run.graph:
+            pieces |= _of_component(readings, component, run.parts.get(component.operator))
+    if readings.application is not None and run.shared and plan is not None:
+        for tap in run.shared:
+            for operator in _above(plan, tap):
+                name = f"part:{run.application}/{operator}"
+                if name not in pieces:
+                    pieces[name] = _elsewhere(readings, run, tap, operator)
+    return pieces
+
+
+def _above(plan: Plan, tap: str) -> list[str]:
+    """All operators that make the stream of a tap."""
+    found: list[str] = []
+    waiting = list(plan.upstream(tap)) if tap in plan.operators else []
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.append(name)
+            waiting.extend(plan.upstream(name))
+    return found
+
+
+def _elsewhere(readings: Readings, run: Run, tap: str, operator: str) -> dict[str, Any]:
+    """An operator that the application need not execute: it uses a stream that another application makes behind it."""
+    of = run.shared[tap][0]
+    exact = [peer for _, name, peer in run.uses.get(tap, ()) if name == operator]
+    peers = exact[:1] or sorted({peer for _, _, peer in run.uses.get(tap, ())})
+    on = ", ".join(readings.name(peer) for peer in peers)
+    ended = status(readings, run)[0] in ENDED
+    return {
+        "application": run.application,
+        "title": run.plan or run.application,
+        "operator": operator,
+        "peer": peers[0] if len(peers) == 1 else "",
+        "on": on or "another application",
+        "state": "stopped" if ended else "shared",
+        "said": STATES["stopped"] if ended else f"within {of}",
+        "rate": "",
+        "memory": "",
+        "tip": f"{of} executes it; this application uses the stream of {tap} that comes of it",
+    }
+
+
+def _of_component(readings: Readings, component: Component, members: list[str] | None) -> dict[str, dict[str, Any]]:
+    """The piece of a component; of a part on Spark, one of each of its operators, or of a cluster one for all."""
+    piece = _part(readings, component)
+    if members is None:
+        return {f"part:{component.application}/{component.operator}": piece}
+    if readings.application is None:
+        said = (
+            f"{component.operator}, {len(members)} on Spark" if len(members) > 1 else f"{component.operator} on Spark"
+        )
+        return {f"part:{component.application}/{component.operator}": {**piece, "operator": said}}
+    piece["on"] = f"{piece['on']}, Spark"
+    inside = {**piece, "rate": "", "memory": ""}  # what goes on between its operators, Spark keeps to itself
+    return {
+        f"part:{component.application}/{each}": {**(piece if each == component.operator else inside), "operator": each}
+        for each in members
+    }
+
+
+def _part(readings: Readings, component: Component) -> dict[str, Any]:
+    now = state(readings, component)
+    stats = component.stats if now in ("running", "overloaded") else None
+    memory = _memory(stats) if stats is not None else ""
+    lines = []
+    if stats is not None:
+        lines = [
+            f"{rate(stats.rate)} in, {rate(stats.output_rate)} out",
+            f"load {share(stats.load)} of a core, {seconds(stats.processing_s)} a tuple",
+            f"{counted(stats.queue_tuples, 'tuple')} waiting, {seconds(stats.queueing_s)} in the queue",
+        ]
+        if memory:
+            lines.append(f"{memory} held")
+        if stats.late:
+            lines.append(f"{counted(stats.late, 'tuple')} came too late")
+    if component.failure:
+        lines.append(component.failure)
+    run = readings.run(component.application)
+    said, on = STATES[now], readings.name(component.peer)
+    if component.operator in run.shared:
+        of, other = run.shared[component.operator]
+        lines.insert(0, f"uses the stream of {other}, which {of} executes")
+        if now == "running":
+            now, said = "shared", f"from {of}"
+    keeping = [readings.name(peer) for peer in run.backups.get(component.operator, ()) if peer not in run.lost]
+    if keeping:
+        lines.append(f"backup on {', '.join(keeping)}")
+        on = f"{on} + {keeping[0] if len(keeping) == 1 else counted(len(keeping), 'backup')}"
+    elif component.operator in run.left:
+        lines.append(f"no backup is left; {run.degree} replicas were asked for")
+    busiest = max(stats.rate, stats.output_rate) if stats is not None else None
+    return {
+        "application": component.application,
+        "title": run.plan or component.application,
+        "operator": component.operator,
+        "peer": component.peer,
+        "on": on,
+        "state": now,
+        "said": said,
+        "rate": rate(busiest) if busiest is not None else "",
+        "memory": memory,
+        "tip": "\n".join(lines),
+    }
+
+
+def _memory(stats: ComponentMeasurements) -> str:
+    """The memory that a component holds against what it may hold; empty where it holds nothing."""
+    held, most = stats.memory_bytes, stats.memory_share
+    if not held:
+        return ""
+    return f"{size(held)} of memory" if most is None else f"{size(held)} of its {size(most)} of memory"

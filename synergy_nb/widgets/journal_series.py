@@ -1,0 +1,369 @@
+"""A journal as series over time, and what they were measured of: read once, event by event, and only what is new.
+
+:class:`Readings` follows a journal by its sequence numbers. It keeps a line of bounded length for every quantity (see
+:mod:`synergy_nb.widgets.line_history`), and the last that is known of applications, sinks, components and peers.
+Nothing depends on the portions in which events come, so a view that is made again shows what the one before it showed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from synergy_nb.events import (
+    ApplicationEnded,
+    ApplicationRunning,
+    ClusterClosed,
+    ComponentDeployed,
+    ComponentFailed,
+    ComponentMoved,
+    ComponentUndeployed,
+    EnginesChanged,
+    EnginesChosen,
+    Event,
+    GraphSelected,
+    Handlers,
+    MoveGivenUp,
+    OperatorFailed,
+    PeerAnswers,
+    PeerDeclaredDead,
+    PeerMeasured,
+    PeerRefutedDeath,
+    PeerSilent,
+    PeerStarted,
+    PeerTrouble,
+    PlacementCompleted,
+    ReplicasLost,
+    RequestEvent,
+    RequestSubmitted,
+    SharedStreamMoved,
+    SinkFinished,
+    SinkMeasured,
+    TakenOver,
+    TakeoverBegun,
+)
+from synergy_nb.events.application_states import ENDED
+from synergy_nb.events.journal import Journal
+from synergy_nb.reporting.troubles import Trouble, joined, trouble
+from synergy_nb.widgets.latest_values import Component, Flow, Peer, Run
+from synergy_nb.widgets.line_history import Line
+
+__all__ = ["Readings"]
+
+TRAILING: Final = 2.0  # seconds over which throughput is taken: results of windows come in bursts
+REMEMBERED: Final = 50  # applications; of more, those that ended first are forgotten
+MET: Final = 100  # different errors of peers; of more, the oldest are forgotten
+
+
+class Readings:
+    """What a journal tells of one application, or of all.
+
+    Parameters
+    ----------
+    application
+        Which; None: all of them.
+    names
+        Peer address to a name for people; peers also tell theirs in the journal.
+
+    Attributes
+    ----------
+    now, first : float
+        Times of the latest and of the first event, in seconds.
+    closed : bool
+        Whether whoever watched has closed the cluster.
+    lines : dict
+        ``(quantity, of what)`` to its line: ``p50``, ``p99``, ``rate`` and ``miss`` of ``application/sink``; ``load``
+        and ``promised`` of a peer's address.
+    runs, flows, components, peers : dict
+        By application, by (application, sink), by (application, operator), by address.
+    troubles : dict
+        Errors of peers by what is said of them.
+    """
+
+    #: Types of events that views show.
+    SHOWN: Final = Handlers()
+
+    def __init__(self, application: str | None = None, names: Mapping[str, str] | None = None) -> None:
+        self.application = application
+        self.names: Mapping[str, str] = names if names is not None else {}
+        self.now = -math.inf
+        self.first = math.inf
+        self.lines: dict[tuple[str, str], Line] = {}
+        self.runs: dict[str, Run] = {}
+        self.flows: dict[tuple[str, str], Flow] = {}
+        self.components: dict[tuple[str, str], Component] = {}
+        self.peers: dict[str, Peer] = {}
+        self.troubles: dict[str, Trouble] = {}
+        self.closed = False
+        self._next = 0
+
+    def read(self, journal: Journal) -> bool:
+        """Take in what has been appended to ``journal`` since the last call; whether any of it matters here."""
+        events = journal.since(self._next)
+        if not events:
+            return False
+        self._next = events[-1].sequence + 1
+        return self.take(events)
+
+    def take(self, events: Iterable[Event]) -> bool:
+        """Take in events; whether any of them matters here."""
+        mattered = False
+        for event in events:
+            take = self.SHOWN.get(type(event))
+            if take is None or (isinstance(event, RequestEvent) and self.application not in (None, event.subject)):
+                continue
+            mattered = True
+            self.now = max(self.now, event.time)
+            self.first = min(self.first, event.time)
+            take(self, event)
+        return mattered
+
+    def line(self, quantity: str, of: str) -> Line:
+        """The line of a quantity; a new one where there is none."""
+        key = (quantity, of)
+        if key not in self.lines:
+            self.lines[key] = Line()
+        return self.lines[key]
+
+    def name(self, address: str) -> str:
+        """Name of a peer, as the names given or its journal tell it."""
+        known = self.names.get(address)
+        return known if known is not None else self.peer(address).name
+
+    def peer(self, address: str) -> Peer:
+        """What is known of a peer."""
+        if address not in self.peers:
+            self.peers[address] = Peer(address, self.names.get(address, address))
+        return self.peers[address]
+
+    # -- peers ---------------------------------------------------------------------------------------------------
+
+    @SHOWN.add
+    def _peer_started(self, event: PeerStarted) -> None:
+        peer = self.peer(event.peer)
+        peer.name = event.name or peer.name
+        peer.dead = peer.silent = False
+
+    @SHOWN.add
+    def _peer_dead(self, event: PeerDeclaredDead) -> None:
+        address = event.subject
+        self.peer(address).dead = True
+        for run in self.runs.values():
+            self._lose(run, address, event.time)
+
+    def _lose(self, run: Run, address: str, time: float) -> None:
+        """Mark the death of a peer that an application uses, once, whoever tells of it."""
+        if run.status in ENDED or address in run.lost or address not in run.peers:
+            return
+        run.lost = run.lost | {address}
+        had = [name for name, peer in run.graph.items() if peer == address]
+        had += [f"the backup of {name}" for name, peers in run.backups.items() if address in peers]
+        had += ["its origin"] if address == run.origin else []
+        run.mark(time, "bad", f"{address} died", f"{address} died with {', '.join(had)}")
+
+    @SHOWN.add
+    def _peer_silent(self, event: PeerSilent) -> None:
+        self.peer(event.subject).silent = True
+
+    @SHOWN.add
+    def _peer_alive(self, event: PeerRefutedDeath | PeerAnswers) -> None:
+        peer = self.peer(event.subject)
+        peer.dead = peer.silent = False
+        for run in self.runs.values():
+            run.lost = run.lost - {event.subject}
+
+    @SHOWN.add
+    def _trouble(self, event: PeerTrouble) -> None:
+        said = trouble(event)
+        self.troubles[said] = joined(self.troubles.pop(said, None), event, said)  # the latest is the last
+        if len(self.troubles) > MET:
+            del self.troubles[next(iter(self.troubles))]
+
+    @SHOWN.add
+    def _measured(self, event: PeerMeasured) -> None:
+        peer = self.peer(event.peer)
+        peer.dead = peer.silent = False  # who measures lives
+        peer.cpu, peer.memory, peer.cores, peer.promised = event.cpu, event.memory, event.cores, event.promised
+        if peer.load is not None:
+            self.line("load", event.peer).append(event.time, peer.load)
+        self.line("promised", event.peer).append(event.time, peer.promised)
+        for stats in event.components:
+            if self.application in (None, stats.application):
+                self._component(stats.application, stats.operator, event.peer).stats = stats
+
+    @SHOWN.add
+    def _cluster_closed(self, _event: ClusterClosed) -> None:
+        self.closed = True
+
+    # -- sinks ---------------------------------------------------------------------------------------------------
+
+    @SHOWN.add
+    def _qos(self, event: SinkMeasured) -> None:
+        key = (event.subject, event.operator)
+        first = key not in self.flows
+        flow = self.flows.setdefault(key, Flow(*key))
+        of = "/".join(key)
+        flow.limit, flow.finished, total = event.limit_s, event.finished, event.tuples
+        run = self.runs.get(event.subject)
+        if run is not None and run.status in ENDED and total == flow.tuples:
+            return  # a sink that only keeps its results has nothing more to tell
+        whole = not first or (run is not None and run.began is not None)  # else its beginning is not in the journal
+        number = max(total - flow.tuples, 0) if whole else 0
+        flow.tuples = total
+        if event.delay_p50_s is not None and event.delay_p99_s is not None:
+            flow.p50, flow.p99, flow.miss = event.delay_p50_s, event.delay_p99_s, event.miss_rate
+            self.line("p50", of).append(event.time, event.delay_p50_s)
+            self.line("p99", of).append(event.time, event.delay_p99_s)
+            if flow.miss is not None:
+                flow.counted += number
+                flow.missed += number * flow.miss
+                self.line("miss", of).append(event.time, flow.miss)
+        totals = flow.totals
+        while len(totals) > 1 and totals[1][0] <= event.time - TRAILING:
+            totals.popleft()
+        flow.rate = event.tuples_per_s
+        if totals and event.time > totals[0][0]:
+            flow.rate = max(total - totals[0][1], 0) / (event.time - totals[0][0])
+        totals.append((event.time, total))
+        self.line("rate", of).append(event.time, flow.rate)
+
+    @SHOWN.add
+    def _sink_finished(self, event: SinkFinished) -> None:
+        key = (event.subject, event.operator)
+        self.flows.setdefault(key, Flow(*key)).finished = True
+
+    # -- applications --------------------------------------------------------------------------------------------
+
+    def run(self, application: str) -> Run:
+        """What is known of an application."""
+        if application not in self.runs:
+            self.runs[application] = Run(application)
+            if len(self.runs) > REMEMBERED:
+                self._forget()
+        return self.runs[application]
+
+    def _forget(self) -> None:
+        ended = next((run.application for run in self.runs.values() if run.status in ENDED), None)
+        if ended is None:
+            return
+        del self.runs[ended]
+        for of in [of for of in self.flows if of[0] == ended]:
+            del self.flows[of]
+            for quantity in ("p50", "p99", "rate", "miss"):
+                self.lines.pop((quantity, "/".join(of)), None)
+        for key in [key for key in self.components if key[0] == ended]:
+            del self.components[key]
+
+    @SHOWN.add
+    def _submitted(self, event: RequestSubmitted) -> None:
+        run = self.run(event.subject)
+        run.submitted, run.origin = event.time, event.peer
+        run.plan, run.operators, run.asked = event.plan, list(event.operators), dict(event.qos)
+
+    @SHOWN.add
+    def _engines(self, event: EnginesChosen | EnginesChanged) -> None:
+        self.run(event.subject).parts = {name: list(members) for name, members in event.parts.items()}
+
+    @SHOWN.add
+    def _selected(self, event: GraphSelected) -> None:
+        self._graph(event.subject, event.peers)
+
+    def _graph(self, application: str, peers: Mapping[str, str]) -> None:
+        """Take a component graph λ: operator to peer address."""
+        run = self.run(application)
+        within = {each for part, members in run.parts.items() for each in members if each != part}
+        run.graph = {name: peer for name, peer in peers.items() if name not in within}
+        for operator, peer in run.graph.items():
+            self._component(application, operator, peer).peer = peer
+
+    @SHOWN.add
+    def _running(self, event: ApplicationRunning) -> None:
+        self._graph(event.subject, event.peers)
+        run = self.run(event.subject)
+        run.status, run.reason, run.began = "running", "", event.time
+        run.shared = {tap: (of, name) for tap, (of, name) in event.shared.items()}
+        run.uses = {tap: list(made) for tap, made in event.uses.items()}
+
+    @SHOWN.add
+    def _replicated(self, event: PlacementCompleted) -> None:
+        run = self.run(event.subject)
+        run.degree = event.degree
+        run.backups = {name: list(peers) for name, peers in event.backups.items()}
+        where = ", ".join(f"{name} on {' and '.join(peers)}" for name, peers in run.backups.items() if peers)
+        if where:
+            run.mark(event.time, "note", "", f"backups were placed: {where}")
+
+    @SHOWN.add
+    def _replicas_lost(self, event: ReplicasLost) -> None:
+        self._lose(self.run(event.subject), event.at, event.time)
+
+    @SHOWN.add
+    def _taking_over(self, event: TakeoverBegun) -> None:
+        self._lose(self.run(event.subject), event.dead, event.time)
+
+    @SHOWN.add
+    def _taken_over(self, event: TakenOver) -> None:
+        run = self.run(event.subject)
+        before = dict(run.graph)
+        self._graph(event.subject, event.peers)
+        run.backups = {name: list(peers) for name, peers in event.backups.items()}
+        moved: dict[str, list[str]] = {}
+        for name, peer in run.graph.items():
+            if before.get(name) != peer:
+                moved.setdefault(peer, []).append(name)
+        for peer, names in moved.items():
+            run.mark(event.time, "good", "taken over", f"the backup on {peer} took over {', '.join(names)}")
+
+    @SHOWN.add
+    def _moved(self, event: ComponentMoved) -> None:
+        self._graph(event.subject, event.peers)
+        said = f"{event.operator} moved from {event.at} to {event.to}"
+        self.run(event.subject).mark(event.time, "good", "moved", said)
+
+    @SHOWN.add
+    def _shared_moved(self, event: SharedStreamMoved) -> None:
+        self._graph(event.subject, event.peers)
+        run = self.run(event.subject)
+        run.uses = {tap: list(made) for tap, made in event.uses.items()}
+        said = f"{event.operator} of {event.of}, which it shares, moved from {event.at} to {event.to}"
+        run.mark(event.time, "good", "", said)
+
+    @SHOWN.add
+    def _move_given_up(self, event: MoveGivenUp) -> None:
+        run = self.run(event.subject)
+        component = self._component(event.subject, event.operator, event.peer)
+        component.peer, component.removed = run.graph.get(event.operator, component.peer), False
+        run.mark(event.time, "note", "", f"{event.operator} did not move to {event.to}: {event.reason}")
+
+    @SHOWN.add
+    def _ended(self, event: ApplicationEnded) -> None:
+        run = self.run(event.subject)
+        if run.status in ENDED and event.status == "stopped":
+            return  # it had ended before its results were given back
+        run.status, run.reason, run.ended = event.status, event.reason, event.time
+        if event.status == "failed":
+            run.mark(event.time, "bad", "failed", f"the application failed: {run.reason}")
+
+    def _component(self, application: str, operator: str, peer: str) -> Component:
+        key = (application, operator)
+        if key not in self.components:
+            self.components[key] = Component(application, operator, peer)
+            self.run(application)
+        return self.components[key]
+
+    @SHOWN.add
+    def _deployed(self, event: ComponentDeployed) -> None:
+        component = self._component(event.subject, event.operator, event.peer)
+        component.peer, component.deployed, component.removed, component.failure = event.peer, True, False, None
+
+    @SHOWN.add
+    def _undeployed(self, event: ComponentUndeployed) -> None:
+        component = self._component(event.subject, event.operator, event.peer)
+        if component.peer == event.peer:
+            component.removed = True
+
+    @SHOWN.add
+    def _operator_failed(self, event: OperatorFailed | ComponentFailed) -> None:
+        component = self._component(event.subject, event.operator, event.peer)
+        component.failure = event.reason

@@ -1,0 +1,393 @@
+"""The live view of quality of service: delay, throughput, misses, the load of peers, and the plan over them.
+
+Theory of operation
+-------------------
+The view reads a journal into :class:`~synergy_nb.widgets.journal_series.Readings`, and sends pages only what has
+changed since the last message: named pieces of words and numbers as JSON, and points of lines as one buffer of 64-bit
+floats. A page says ``ready`` when it opens, is reloaded, or has missed a message, and gets all that is kept; it says
+``here`` every few seconds and ``gone`` when it goes. Messages have numbers, and every page counts them. So several
+pages and several copies show the same, and what goes on while no page is open costs no message.
+
+The notebook's file holds none of this: the widget's state is a small loader, which asks the kernel for the bundle, and
+beside the widget there is a static picture for where no view can run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import threading
+import time
+import weakref
+from array import array
+from collections.abc import Callable, Mapping
+from html import escape
+from importlib import resources
+from typing import Any, Final
+
+import anywidget
+import traitlets
+
+from synergy_nb.drawing.graphs import placed
+from synergy_nb.errors import SynergyError
+from synergy_nb.events import RequestSubmitted
+from synergy_nb.events.journal import Journal
+from synergy_nb.plan import Plan
+from synergy_nb.widgets import static_view
+from synergy_nb.widgets.journal_series import Readings
+from synergy_nb.widgets.line_history import Line
+from synergy_nb.widgets.status_text import shown_flows, shown_peers, standing
+
+__all__ = ["BundleMissing", "QoSView", "bundle"]
+
+BETWEEN: Final = 0.1  # seconds between two messages to pages, at least
+FORGOTTEN: Final = 20.0  # seconds after its last word for which a page counts as open
+GRACE: Final = 5.0  # seconds that words of pages may take through a kernel that has just been busy
+# seconds after which all is sent unasked to a page that was shown, and cannot ask while a cell keeps the kernel busy
+OFFERS: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+SPARK: Final = 256  # points of a peer's load that a page is sent at first: two minutes of them are drawn
+LEAST_WIDTH: Final = 118.0  # of an operator's box, in pixels: a peer's name and a rate fit in
+WITH_BACKUP: Final = 140.0  # where the name of a backup's peer stands beside it
+HEIGHT: Final = 61.0
+
+
+class BundleMissing(SynergyError, RuntimeError):
+    """The page's side of a view has not been built."""
+
+
+def bundle(name: str) -> tuple[str, str, str]:
+    """Version, script and style of the page's side of a view.
+
+    Raises
+    ------
+    BundleMissing
+        In a checkout in which it has not been built.
+    """
+    folder = resources.files("synergy_nb.widgets").joinpath("static")
+    try:
+        script = folder.joinpath(f"{name}.js").read_text("utf-8")
+    except FileNotFoundError:
+        raise BundleMissing(
+            f"the live view has not been built: synergy_nb/widgets/static/{name}.js is missing; "
+            "run `make lab` in the checkout, which builds it"
+        ) from None
+    style = folder.joinpath(f"{name}.css")
+    sheet = style.read_text("utf-8") if style.is_file() else ""
+    return hashlib.sha256(f"{script}\n{sheet}".encode()).hexdigest()[:16], script, sheet
+
+
+class QoSView(anywidget.AnyWidget):
+    """A live view of one application, or of a whole cluster.
+
+    Parameters
+    ----------
+    journal
+        What is shown. It may grow; :meth:`update` takes what is new.
+    plan
+        The application's plan, to be drawn over its peers.
+    application
+        Which one; None with a plan: the last of that plan's name; None without: all of the cluster.
+    names
+        Peer address to a name for people.
+    reading
+        To be held while the journal is read, where another thread writes it.
+    clock
+        Seconds that never step back.
+
+    Examples
+    --------
+    >>> from synergy_nb.events import PeerStarted
+    >>> from synergy_nb.events.journal import Journal
+    >>> journal = Journal()
+    >>> _ = journal.append(PeerStarted(1.0, "a", "a", name="peer-1"))
+    >>> view = QoSView(journal)
+    >>> view
+    QoSView of Cluster of 1 peer: idle. No application runs.
+    >>> view.close()
+    """
+
+    _esm = resources.files("synergy_nb.widgets").joinpath("loader.js").read_text("utf-8")
+    _version = traitlets.Unicode().tag(sync=True)
+
+    def __init__(
+        self,
+        journal: Journal,
+        plan: Plan | None = None,
+        *,
+        application: str | None = None,
+        names: Mapping[str, str] | None = None,
+        reading: contextlib.AbstractContextManager[Any] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if application is None and plan is not None:
+            application = _last(journal, plan)
+        self._journal = journal
+        self._plan = plan
+        self._picture = None if plan is None else _picture(plan)
+        self._reading = reading if reading is not None else contextlib.nullcontext()
+        self._leave: Callable[[], None] | None = None
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._readings = Readings(application, names)
+        self._pages: dict[str, float] = {}  # by copy: when it was heard of last
+        self._offers: list[float] = []
+        self._number = 0
+        self._sent: dict[str, Any] = {}
+        self._dirty = False
+        self._last = -BETWEEN
+        self._timer: threading.Timer | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._checking = False
+        self._closed = False
+        try:
+            version = bundle("qosview")[0]
+        except BundleMissing:
+            version = ""
+        super().__init__(_version=version)
+        self.on_msg(
+            lambda _, content, _buffers: self.hear(str(content.get("kind")), str(content.get("copy", ""))[:100])
+        )
+        self.update()
+
+    # -- for people ----------------------------------------------------------------------------------------------
+
+    def follow(self, listen: Callable[[Callable[[], None]], Callable[[], None]]) -> None:
+        """Have :meth:`update` called after news, until the view is closed.
+
+        Parameters
+        ----------
+        listen
+            Is given what to call, from any thread, and gives what ends that.
+        """
+        view = weakref.ref(self)
+
+        def news() -> None:
+            watching = view()
+            if watching is not None:
+                watching.update()
+
+        self._leave = listen(news)
+        self.update()
+
+    def update(self) -> None:
+        """Take what is new in the journal, and have open pages show it."""
+        with self._lock:
+            if self._take():
+                self._dirty = True
+            self._flush()
+
+    def to_svg(self) -> str:
+        """Everything as it is now, as one self-contained SVG."""
+        with self._lock:
+            self._take()
+            return static_view.svg(self._readings, self._plan)
+
+    def to_text(self) -> str:
+        """Everything as it is now, for a terminal."""
+        with self._lock:
+            self._take()
+            return static_view.text(self._readings, self._plan)
+
+    def close(self) -> None:
+        """Follow no longer, and take the view from the pages."""
+        with self._lock:
+            self._closed = True
+            self._pages.clear()
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            leave, self._leave = self._leave, None
+        if leave is not None:
+            leave()
+        super().close()
+        self.__dict__.pop("_repr_mimebundle_", None)  # which closing has hidden: there is still something to show
+
+    def __repr__(self) -> str:
+        with self._lock:
+            self._take()
+            head = standing(self._readings, self._plan)["head"]
+        return f"QoSView of {head['title']}: {head['status']}. {head['sentence']}"
+
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        note = ""
+        try:
+            self._version = bundle("qosview")[0]
+        except BundleMissing as missing:
+            note = f"<p>{escape(str(missing)).capitalize()}. This is how it stood when the cell ran.</p>"
+        live = None if note or self._closed else super()._repr_mimebundle_(**options)
+        data, metadata = live if live is not None else ({}, {})
+        with self._lock:
+            now = self._clock()
+            with contextlib.suppress(RuntimeError):
+                self._loop = asyncio.get_running_loop()
+            if live is not None and not self._pages:
+                self._pages["shown"] = now  # it opens now, but may not be able to say so while the kernel is busy
+                self._offers = [now + after for after in OFFERS]
+        return {**data, "text/plain": self.to_text(), "text/html": f"{note}<div>{self.to_svg()}</div>"}, metadata
+
+    # -- the journal ---------------------------------------------------------------------------------------------
+
+    def _take(self) -> bool:
+        if self._closed:
+            return False
+        with self._reading:
+            return self._readings.read(self._journal)
+
+    # -- pages ---------------------------------------------------------------------------------------------------
+
+    def hear(self, kind: str, copy: str = "") -> None:
+        """Take what a page says: that it wants the ``bundle``, is ``ready`` for all, is still ``here``, or is ``gone``.
+
+        Parameters
+        ----------
+        kind
+            Which of these; others are passed over.
+        copy
+            Name of this copy of the view among all pages.
+        """
+        with self._lock:
+            with contextlib.suppress(RuntimeError):
+                self._loop = asyncio.get_running_loop()
+            if kind == "bundle":
+                self._send_bundle()
+            elif kind in ("ready", "here", "gone"):
+                self._offers = []
+                self._pages.pop("shown", None)
+                if kind == "gone":
+                    self._pages.pop(copy, None)
+                    return
+                self._pages[copy] = self._clock()
+                if kind == "ready":
+                    self._take()
+                    self._send_changes(quietly=len(self._pages) == 1)
+                    self._send_all(copy)
+
+    def _open(self) -> bool:
+        """Whether a page is open, as far as it is known."""
+        now = self._clock()
+        if any(now - heard < FORGOTTEN for heard in self._pages.values()):
+            return True
+        if not self._pages:
+            return False
+        loop = self._loop
+        if loop is None or not loop.is_running():
+            self._pages.clear()
+            return False
+        if not self._checking:  # none has been heard of for long: if the kernel was busy, they have waited for it
+            self._checking = True
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(lambda: loop.call_later(GRACE, self._check, now))
+        return True
+
+    def _check(self, since: float) -> None:
+        with self._lock:
+            self._checking = False
+            for copy in [copy for copy, heard in self._pages.items() if heard < since]:
+                del self._pages[copy]
+
+    def _flush(self) -> None:
+        """Send what has changed, now or as soon as it may be sent."""
+        if not self._dirty or self._closed or not self._open():
+            return
+        left = self._last + BETWEEN - self._clock()
+        if left <= 0:
+            self._dirty = False
+            if self._offers and self._clock() >= self._offers[0]:
+                self._offers.pop(0)
+                self._send_bundle()
+                self._send_changes(quietly=True)
+                self._send_all("")
+            else:
+                self._send_changes()
+        elif self._timer is None:
+            self._timer = threading.Timer(left, self._later)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _later(self) -> None:
+        with self._lock:
+            self._timer = None
+            self._flush()
+
+    def _pieces(self) -> dict[str, Any]:
+        pieces: dict[str, Any] = standing(self._readings, self._plan)
+        if self._picture is not None:
+            pieces["plan"] = self._picture
+        return pieces
+
+    def _lines(self) -> list[tuple[str, str, Line]]:
+        readings = self._readings
+        wanted = [(quantity, f"{flow.application}/{flow.sink}") for flow in shown_flows(readings)
+                  for quantity in ("p50", "p99", "rate", "miss")]  # fmt: skip
+        wanted += [(quantity, peer.address) for peer in shown_peers(readings) for quantity in ("load", "promised")]
+        return [(*key, readings.lines[key]) for key in wanted if key in readings.lines]
+
+    def _send_changes(self, *, quietly: bool = False) -> None:
+        """To all pages: what is other than it was. Quietly: they are about to be sent everything."""
+        pieces, before = self._pieces(), self._sent
+        changed = {name: piece for name, piece in pieces.items() if before.get(name) != piece}
+        gone = [name for name in before if name not in pieces]
+        parts: list[list[Any]] = []
+        numbers = array("d")
+        for quantity, of, line in self._lines():
+            if line.fresh:
+                whole, times, values = line.take()
+                parts.append([quantity, of, len(times), whole])
+                numbers += times + values
+        if not (changed or gone or parts):
+            return
+        self._sent = pieces
+        self._number += 1
+        self._last = self._clock()
+        if not quietly:
+            content = {"kind": "update", "number": self._number, "set": changed, "gone": gone, "lines": parts}
+            self.send(content, [memoryview(numbers).cast("B")] if parts else None)
+
+    def _send_all(self, copy: str) -> None:
+        """To one page, or those that have nothing yet: all that is kept."""
+        parts: list[list[Any]] = []
+        numbers = array("d")
+        for quantity, of, line in self._lines():
+            times, values = line.points()
+            if quantity in ("load", "promised"):
+                times, values = times[-SPARK:], values[-SPARK:]
+            parts.append([quantity, of, len(times), True])
+            numbers += times + values
+        content = {"kind": "update", "number": self._number, "whole": True, "set": self._sent, "lines": parts}
+        if copy:
+            content["to"] = copy
+        self.send(content, [memoryview(numbers).cast("B")] if parts else None)
+
+    def _send_bundle(self) -> None:
+        with contextlib.suppress(BundleMissing):
+            version, script, style = bundle("qosview")
+            self.send({"kind": "bundle", "version": version, "script": script, "style": style})
+
+
+def _last(journal: Journal, plan: Plan) -> str:
+    """The last application of the plan's name that a journal knows."""
+    for event in reversed(tuple(journal)):
+        if isinstance(event, RequestSubmitted) and event.plan == plan.name:
+            return event.subject
+    return plan.name
+
+
+def _picture(plan: Plan) -> dict[str, Any]:
+    """Places of boxes and lines of a plan, from left to right and from top to bottom, in pixels."""
+    labels = {
+        name: name if operator.kind in (name, "source") else f"{name} ({operator.kind})"
+        for name, operator in plan.operators.items()
+    }
+    least = LEAST_WIDTH if plan.qos.degree is None and plan.qos.availability is None else WITH_BACKUP
+    widths = {name: max(least, 7.6 * len(label) + 46) for name, label in labels.items()}
+    edges = [(up, name) for name in plan.operators for up in plan.upstream(name)]
+    picture: dict[str, Any] = {"labels": labels}
+    for way in ("right", "down"):
+        place = placed(widths, edges, height=HEIGHT, direction=way, room=-16.0)
+        picture[way] = {
+            "size": [round(each, 1) for each in place.size],
+            "boxes": {name: [round(each, 1) for each in box] for name, box in place.boxes.items()},
+            "links": list(place.links.values()),
+        }
+    return picture

@@ -1,0 +1,322 @@
+"""How an application or a cluster stands, in words and numbers for people: what views and snapshots show.
+
+:func:`standing` gives small named pieces of plain values, so that whoever has shown them before need be told only of
+those that have changed.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import msgspec
+
+from synergy_nb.events.application_states import ENDED, Status
+from synergy_nb.plan import Plan
+from synergy_nb.reporting.account import counts
+from synergy_nb.reporting.formatting import counted, rate, seconds, share
+from synergy_nb.reporting.troubles import observers
+from synergy_nb.widgets.component_status import named, pieces_of, status
+from synergy_nb.widgets.journal_series import Readings
+from synergy_nb.widgets.latest_values import Component, Flow, Peer, Run
+
+__all__ = ["by_name", "shown_flows", "shown_peers", "standing"]
+
+WORST: Final = 8  # errors of peers that are shown
+PAST: Final = 5  # ended applications that the view of a cluster still shows
+_STATUS: Final[dict[str, tuple[str, str, str]]] = {  # glyph, word, tone
+    Status.COMPOSING: ("○", "being composed", "note"),
+    Status.RUNNING: ("●", "running", "good"),
+    Status.FINISHED: ("✓", "finished", "good"),
+    Status.STOPPED: ("■", "stopped", "note"),
+    Status.FAILED: ("✕", "failed", "bad"),
+    Status.REJECTED: ("✕", "rejected", "bad"),
+}
+
+
+def by_name(name: str) -> list[tuple[int, int | str]]:
+    """Key that sorts ``peer-2`` before ``peer-10``.
+
+    >>> sorted(["peer-10", "peer-2"], key=by_name)
+    ['peer-2', 'peer-10']
+    """
+    return [(0, int(part)) if part.isdigit() else (1, part) for part in re.split(r"(\d+)", name)]
+
+
+def shown_runs(readings: Readings) -> list[Run]:
+    """Applications that the view shows: its own, or those that run and the last that have ended."""
+    if readings.application is not None:
+        return [readings.run(readings.application)]
+    ended = [run for run in readings.runs.values() if run.status in ENDED]
+    past = {run.application for run in ended[:-PAST]}
+    return [run for run in readings.runs.values() if run.application not in past]
+
+
+def shown_flows(readings: Readings) -> list[Flow]:
+    """Sinks that the view shows."""
+    shown = {run.application for run in shown_runs(readings)}
+    return [flow for flow in readings.flows.values() if flow.application in shown]
+
+
+def shown_peers(readings: Readings) -> list[Peer]:
+    """Peers that the view shows, by name: those of the application's graph, or all."""
+    if readings.application is not None:
+        run = readings.run(readings.application)
+        addresses = {*run.graph.values(), *(peer for peers in run.backups.values() for peer in peers), *run.lost}
+    else:
+        addresses = set(readings.peers) | set(readings.names)
+    return sorted(
+        (readings.peer(address) for address in addresses), key=lambda peer: by_name(readings.name(peer.address))
+    )
+
+
+def standing(readings: Readings, plan: Plan | None = None) -> dict[str, dict[str, Any]]:
+    """Everything that is to be said now, in pieces by name.
+
+    Returns
+    -------
+    dict
+        ``head``: title, status and one sentence. ``flow:…`` of each sink, ``peer:…`` of each peer, ``part:…`` of each
+        component: names, texts with units, and plain numbers where something is drawn by them. ``marks``: what has
+        happened to the applications; ``troubles``: errors of peers.
+    """
+    flows, peers = shown_flows(readings), shown_peers(readings)
+    many = readings.application is None or len(flows) > 1
+    pieces = {"head": _head(readings, flows, peers, plan)}
+    for flow in flows:
+        pieces[f"flow:{flow.application}/{flow.sink}"] = _flow(readings, flow, plan, many=many)
+    for rank, peer in enumerate(peers):
+        pieces[f"peer:{peer.address}"] = _peer(readings, peer, rank)
+    components: dict[str, list[Component]] = {}
+    for component in readings.components.values():
+        components.setdefault(component.application, []).append(component)
+    for run in shown_runs(readings):
+        if readings.application is not None or run.status not in ENDED:
+            pieces |= pieces_of(readings, run, components.get(run.application, ()), plan)
+    pieces["marks"] = {"list": _marks(readings)}
+    pieces["troubles"] = {"list": _troubles(readings)}
+    return pieces
+
+
+def _head(readings: Readings, flows: list[Flow], peers: list[Peer], plan: Plan | None) -> dict[str, Any]:
+    zero, ended = readings.first, None
+    if readings.application is not None:
+        run = readings.run(readings.application)
+        now, why = status(readings, run)
+        glyph, word, tone = _STATUS[now]
+        title = run.plan or (plan.name if plan is not None else run.application)
+        zero = run.began or run.submitted or zero
+        ended = run.ended
+        until = ended or readings.now
+        facts = [run.application] if run.application != title else []
+        if run.graph:
+            number = sum(len(run.parts.get(operator, (operator,))) for operator in run.graph)
+            used = len(set(run.graph.values()))
+            facts.append(f"{counted(number, 'operator')} on {counted(used, 'peer')}")
+        if run.degree > 1:
+            facts.append(f"{run.degree} replicas of each operator between sources and sinks")
+        sentence, worse = _sentence(readings, run, now, why, flows, plan)
+        if worse == "bad":
+            glyph = "▲"
+        tone = worse or tone
+        span = max(until - zero, 0.0) if run.began is not None else None
+    else:
+        title = f"Cluster of {counted(len(peers), 'peer')}"
+        runs = shown_runs(readings)
+        going = [run for run in runs if status(readings, run)[0] not in ENDED]
+        glyph, word, tone, sentence = _cluster(readings, going, flows, peers)
+        facts = []
+        span = max(readings.now - zero, 0.0) if peers and readings.now > zero else None
+    return {
+        "title": title,
+        "facts": " · ".join(facts),
+        "glyph": glyph,
+        "status": word,
+        "tone": tone,
+        "sentence": sentence,
+        "zero": zero if zero != float("inf") else 0.0,
+        "ended": ended,
+        "span": None if span is None else int(span),
+        "kind": "cluster" if readings.application is None else "application",
+        "origin": "the sources started" if readings.application is not None else "the first event",
+    }
+
+
+def _sentence(
+    readings: Readings, run: Run, now: str, why: str, flows: list[Flow], plan: Plan | None
+) -> tuple[str, str]:
+    """What is to be said of an application in one sentence, and its tone where that is not the status'."""
+    results = sum(flow.tuples for flow in flows)
+    if now == "composing":
+        return "The peers are composing it: they look for a place for each operator.", ""
+    if now == "rejected":
+        return f"Not admitted: {why or 'no reason was given'}.", ""
+    if now == "failed":
+        return f"Failed: {why or 'no reason was given'}.", ""
+    if now == "stopped":
+        return f"Stopped after {counted(results, 'result')}{f': {why}' if why else ', on request'}.", ""
+    if now == "finished":
+        took = "" if run.began is None or run.ended is None else f" after {seconds(run.ended - run.began)}"
+        late = [flow.missed_share for flow in flows if flow.missed_share is not None]
+        missed = f", {share(max(late))} later than its limit" if late else ""
+        return f"Every stream has ended{took}: {counted(results, 'result')}{missed}.", ""
+    missing = _missing(readings, shown_peers(readings))
+    short = _short(run)
+    if missing:
+        return f"{missing}{f'; {short}' if short else ''}.", "bad"
+    if short:
+        return f"{short[0].upper()}{short[1:]}.", "bad"
+    measured = [flow for flow in flows if flow.p99 is not None]
+    if not measured:
+        return "The first results are waited for.", "note"
+    worst = max(measured, key=lambda flow: (flow.p99 or 0.0) / flow.limit if flow.limit else 0.0)
+    last = f"of the last results at {worst.sink}" if len(flows) > 1 else "of the last results"
+    if worst.limit is None:
+        return f"99 % {last} took at most {seconds(worst.p99)}; no limit was asked.", ""
+    limit = seconds(worst.limit)
+    if (worst.p99 or 0.0) <= worst.limit:
+        return f"Within its limit: 99 % {last} took at most {seconds(worst.p99)} of {limit}.", ""
+    allowed = _asked(run, plan).get("miss_rate", 0.0)
+    if worst.miss is not None and worst.miss <= allowed:
+        return f"{share(worst.miss)} {last} took longer than {limit}; {share(allowed)} may.", ""
+    return f"Too late: {share(worst.miss)} {last} took longer than {limit}.", "bad"
+
+
+def _short(run: Run) -> str:
+    """Which operators have fewer replicas left than were asked for."""
+    left = counts(run.left)
+    return f"degree {run.degree} asked, {left}" if left else ""
+
+
+def _marks(readings: Readings) -> list[dict[str, Any]]:
+    """What has happened to the applications that are shown, the latest last."""
+    runs = shown_runs(readings)
+    several = readings.application is None
+    marks = []
+    for run in runs:
+        title = f"{run.plan or run.application}: " if several else ""
+        since = run.began or run.submitted or readings.first
+        for mark in run.marks:
+            label, said = named(readings, mark.label), named(readings, mark.said)
+            after = seconds(mark.time - since) if mark.time > since else ""
+            marks.append({"at": mark.time, "tone": mark.tone, "label": label, "said": f"{title}{said}", "after": after})
+    return sorted(marks, key=lambda mark: float(mark["at"]))
+
+
+def _troubles(readings: Readings) -> list[dict[str, Any]]:
+    """Errors of peers, the latest first; of an application those since it was submitted, at its peers."""
+    since, peers = float("-inf"), None
+    if readings.application is not None:
+        run = readings.run(readings.application)
+        since, peers = run.submitted or run.began or since, run.peers | run.lost
+    found = []
+    for each in reversed(readings.troubles.values()):
+        if each.last < since or (peers is not None and peers.isdisjoint(each.peers)):
+            continue
+        names = {peer: readings.name(peer) for peer in each.peers}
+        found.append(
+            {
+                "said": named(readings, each.said),
+                "peers": observers(each.peers, names),
+                "count": "" if each.times == len(each.peers) else f"{each.times} times",
+            }
+        )
+    return found[:WORST]
+
+
+def _missing(readings: Readings, peers: list[Peer]) -> str:
+    """Which peers have died, and which do not answer."""
+    dead = [readings.name(peer.address) for peer in peers if peer.dead]
+    silent = [readings.name(peer.address) for peer in peers if peer.silent and not peer.dead]
+    said = [f"{', '.join(dead)} died"] if dead else []
+    if silent:
+        said.append(f"{', '.join(silent)} {'does' if len(silent) == 1 else 'do'} not answer")
+    return ", ".join(said)
+
+
+def _asked(run: Run, plan: Plan | None) -> dict[str, float]:
+    """QoS requirement Q_ξ: as journaled, or as in the plan where the journal has lost its beginning."""
+    if run.asked or plan is None:
+        return run.asked
+    return {name: value for name, value in msgspec.structs.asdict(plan.qos).items() if value is not None}
+
+
+def _cluster(readings: Readings, going: list[Run], flows: list[Flow], peers: list[Peer]) -> tuple[str, str, str, str]:
+    gone = any(peer.gone for peer in peers)
+    late = [flow for flow in flows if flow.limit is not None and flow.p99 is not None and flow.p99 > flow.limit]
+    named = {run.application for run in going}
+    late = [flow for flow in late if flow.application in named and not flow.finished]
+    running = (
+        f"{counted(len(going), 'application')} {'runs' if len(going) == 1 else 'run'}" if going else "nothing runs"
+    )
+    if not peers:
+        return "○", "waiting", "note", "Nothing has been heard of any peer yet."
+    if readings.closed:
+        return "■", "closed", "note", "The cluster has been closed."
+    if gone:
+        return "▲", "peers missing", "bad", f"{_missing(readings, peers)}; {running}."
+    if late:
+        which = ", ".join(dict.fromkeys(readings.run(flow.application).plan or flow.application for flow in late))
+        return "▲", "late", "bad", f"{running}; later than its limit: {which}."
+    if not going:
+        return "○", "idle", "note", "No application runs."
+    return "●", "running", "good", f"{running}, each within its limit."
+
+
+def _flow(readings: Readings, flow: Flow, plan: Plan | None, *, many: bool) -> dict[str, Any]:
+    run = readings.run(flow.application)
+    now = status(readings, run)[0]
+    glyph, word, _ = _STATUS[now]
+    within = None if flow.limit is None or flow.p99 is None else flow.p99 <= flow.limit
+    asked = _asked(run, plan)
+    allowed, wanted = asked.get("miss_rate"), asked.get("throughput_tuples")
+    kept = None if allowed is None or flow.miss is None else flow.miss <= allowed
+    broken = "" if within is not False else "exceeded" if kept else "broken"
+    fast = None if wanted is None or flow.rate is None or now in ENDED else flow.rate >= wanted
+    title = run.plan or flow.application
+    label = flow.sink if readings.application is not None else f"{title} {flow.sink}".removesuffix(" sink")
+    return {
+        "label": label if many else "",
+        "application": flow.application,
+        "of": f"{flow.application}/{flow.sink}",
+        "glyph": glyph,
+        "status": word,
+        "p50": seconds(flow.p50),
+        "p99": seconds(flow.p99),
+        "limit": seconds(flow.limit) if flow.limit is not None else "",
+        "within": within,
+        "broken": broken,
+        "rate": rate(flow.rate),
+        "wanted": rate(wanted) if wanted is not None else "",
+        "fast": fast,
+        "miss": share(flow.miss),
+        "allowed": share(allowed) if allowed is not None else "",
+        "kept": kept,
+        "missed": share(flow.missed_share),
+        "tuples": counted(flow.tuples, "result"),
+        "limits": {"delay": flow.limit, "miss": allowed, "rate": wanted},
+    }
+
+
+def _peer(readings: Readings, peer: Peer, rank: int) -> dict[str, Any]:
+    load = peer.load
+    if peer.dead:
+        said = "dead"
+    elif peer.silent:
+        said = "does not answer"
+    elif load is None:
+        said = "not measured yet"
+    else:
+        said = f"{load * 100:.0f} %"
+    return {
+        "name": readings.name(peer.address),
+        "of": peer.address,
+        "rank": rank,
+        "gone": peer.gone,
+        "load": None if load is None or peer.gone else round(load, 3),
+        "promised": None if peer.gone or not peer.cores else round(peer.promised, 3),
+        "said": said,
+        "about": "" if peer.gone or not peer.cores else f"of {peer.cores:.3g} cores",
+        "reserved": "" if peer.gone or not peer.cores else f"{peer.promised * 100:.0f} %",
+        "memory": "" if peer.gone or not peer.memory else f"{peer.memory / 2**20:,.0f} MiB",
+    }
