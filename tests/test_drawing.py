@@ -17,9 +17,8 @@ from tests.example_plans import figure_2_6, monitoring
 SVG = "{http://www.w3.org/2000/svg}"
 UP, DOWN, LEFT, RIGHT = (-1, 0), (1, 0), (0, -1), (0, 1)
 STROKES = {
-    "│": {UP, DOWN}, "─": {LEFT, RIGHT}, "┌": {DOWN, RIGHT}, "┐": {DOWN, LEFT}, "└": {UP, RIGHT}, "┘": {UP, LEFT},
-    "├": {UP, DOWN, RIGHT}, "┤": {UP, DOWN, LEFT}, "┬": {DOWN, LEFT, RIGHT}, "┴": {UP, LEFT, RIGHT},
-    "┼": {UP, DOWN, LEFT, RIGHT},
+    "│": {UP, DOWN}, "─": {LEFT, RIGHT}, "├": {UP, DOWN, RIGHT}, "╮": {DOWN, LEFT}, "╯": {UP, LEFT},
+    "┬": {DOWN, LEFT, RIGHT}, "┴": {UP, LEFT, RIGHT},
 }  # fmt: skip
 
 
@@ -33,21 +32,18 @@ def graphs(draw: st.DrawFn) -> tuple[list[Node], list[tuple[str, str]]]:
 
 def test_the_monitoring_plan_as_text() -> None:
     assert (
-        monitoring().to_text()
+        monitoring().to_text({"sort": "peer-1", "compare": "peer-3"})
         == """\
-      source
-        │
-      filter
-        │
-     project
-        │
-    aggregate
-    ┌───┴───┐
-   sort   count
-    └───┬───┘
-     compare
-        │
-destination (sink)"""
+•    source
+•    filter
+•    project
+•    aggregate
+├─╮
+• │  sort                peer-1
+│ •  count
+├─╯
+•    compare             peer-3
+•    destination (sink)"""
     )
 
 
@@ -57,21 +53,39 @@ def test_figure_2_6_as_text() -> None:
     assert (
         text(nodes, edges)
         == """\
-    o1
-┌───┴───┐
-o2      o3
-│       │
-o4      o5
-└───┬───┘
-    o6"""
+•    o1
+├─╮
+• │  o2
+• │  o4
+│ •  o3
+│ •  o5
+├─╯
+•    o6"""
+    )
+
+
+def test_an_edge_across_a_lane_passes_behind_it_as_text() -> None:
+    nodes = [Node(name, name) for name in "abcde"]
+    edges = [("a", "b"), ("a", "c"), ("a", "d"), ("b", "e"), ("d", "e"), ("c", "e"), ("b", "d")]
+    assert (
+        text(nodes, edges)
+        == """\
+•        a
+├─┬─╮
+• │ │    b
+├─│─│─╮
+│ • │ │  c
+│ │ ├─╯
+│ │ •    d
+├─┴─╯
+•        e"""
     )
 
 
 def test_details_and_states_as_text() -> None:
     drawn = monitoring().to_text({"sort": "peer-1", "count": "peer-2"}, {"sort": "running", "count": "failed"})
-    assert "● sort" in drawn
-    assert "✕ count" in drawn
-    assert re.search(r"peer-1 +peer-2", drawn)
+    assert "● │  sort                peer-1" in drawn
+    assert "│ ✕  count               peer-2" in drawn
 
 
 def test_svg_holds_all_and_nothing_from_outside() -> None:
@@ -165,33 +179,20 @@ def linked(drawn: str) -> set[tuple[str, str]]:
     """Pairs of labels that a reader sees connected, following the lines downwards through the drawing."""
     rows = drawn.split("\n")
     cell = {(y, x): mark for y, row in enumerate(rows) for x, mark in enumerate(row) if mark != " "}
-    label = {
-        (y, x): found[0]
-        for y, row in enumerate(rows)
-        for found in re.finditer(r"node\d+", row)
-        for x in range(*found.span())
-    }
+    label = {(y, row.index("•")): found[0] for y, row in enumerate(rows) if (found := re.search(r"node\d+", row))}
     pairs = set()
-    for start, name in label.items():
-        waiting, seen = [(start[0] + 1, start[1], UP)], set()
+    for (top, left), name in label.items():
+        waiting = [(top + 1, left, UP)]
         while waiting:
             y, x, side = waiting.pop()
-            if (y, x, side) in seen:
-                continue
-            seen.add((y, x, side))
             if (y, x) in label:
-                if side == UP:
-                    pairs.add((name, label[y, x]))
+                pairs.add((name, label[y, x]))
                 continue
             strokes = STROKES.get(cell.get((y, x), ""), set())
-            if side not in strokes:
-                if cell.get((y, x)) == "│" and side in (LEFT, RIGHT):  # it passes under a crossing line
-                    waiting.append((y, x - side[1], side))
-                continue
-            if y == start[0] + 1 and side == UP and start[0] == y - 1 and (y - 1, x) not in label:
-                continue
-            # upwards leads only back to another node above
-            waiting += [(y + dy, x + dx, (-dy, -dx)) for dy, dx in strokes - {side, UP}]
+            if cell.get((y, x)) == "│" and side in (LEFT, RIGHT):  # it passes behind this lane
+                strokes = {LEFT, RIGHT}
+            if side in strokes:  # upwards leads only back to another node above
+                waiting += [(y + dy, x + dx, (-dy, -dx)) for dy, dx in strokes - {side, UP}]
     return pairs
 
 

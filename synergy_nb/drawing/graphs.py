@@ -5,24 +5,23 @@ states have a glyph and are named in the tooltip. The SVG brings its own style f
 
 >>> print(text([Node("a", "packets"), Node("b", "sort"), Node("c", "count"), Node("d", "compare", detail="peer-3")],
 ...            [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")]))
-  packets
- ┌───┴───┐
-sort   count
- └───┬───┘
-  compare
-   peer-3
+•    packets
+├─╮
+• │  sort
+│ •  count
+├─╯
+•    compare  peer-3
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Final, NamedTuple
 from xml.sax.saxutils import escape
 
 import msgspec
 
-from synergy_nb.drawing.layout import Edge, Layout, Place, layered
+from synergy_nb.drawing.layout import Edge, Layout, Place, layered, ranks
 
 __all__ = ["STATES", "Node", "Placed", "placed", "svg", "text"]
 
@@ -74,9 +73,12 @@ def _checked(nodes: Sequence[Node]) -> dict[str, Node]:
     return found
 
 
+def _label(node: Node) -> str:
+    return " ".join(node.label.split()) or node.id
+
+
 def _headline(node: Node) -> str:
-    label = " ".join(node.label.split()) or node.id
-    return f"{STATES[node.state]} {label}" if node.state else label
+    return f"{STATES[node.state]} {_label(node)}" if node.state else _label(node)
 
 
 # -- SVG -------------------------------------------------------------------------------------------------------------
@@ -278,12 +280,13 @@ def _curve(points: Sequence[tuple[float, float]], *, right: bool) -> str:
 
 # -- text ------------------------------------------------------------------------------------------------------------
 
-_UP, _DOWN, _LEFT, _RIGHT = 1, 2, 4, 8
-_STROKES: Final = " ╵╷│╴┘┐┤╶└┌├─┴┬┼"
-
 
 def text(nodes: Sequence[Node], edges: Sequence[Edge]) -> str:
-    """The graph for a terminal, from top to bottom; each split or join is one horizontal line.
+    """The graph for a terminal: a line for each node, and lanes for the edges that go on below it.
+
+    A node without a state is a dot. Among the nodes whose predecessors are all drawn, the one in the leftmost lane
+    comes next, so a branch is drawn to its end before the next one begins. An edge that goes across a lane passes
+    behind it.
 
     Raises
     ------
@@ -291,141 +294,58 @@ def text(nodes: Sequence[Node], edges: Sequence[Edge]) -> str:
         As :func:`svg`.
     """
     found = _checked(nodes)
-    lines = {name: [_headline(node), *([node.detail] if node.detail else [])] for name, node in found.items()}
-    arriving = {name: sum(1 for _, lower in set(edges) if lower == name) for name in found}
-    # room for lines that arrive side by side
-    breadths = {name: float(max(5, 2 * arriving[name] + 1, *map(len, each))) for name, each in lines.items()}
-    layout = layered(breadths, edges, 3)
-    column = _columns(layout, breadths)
-    rows: list[str] = []
-    links = [pair for chain in layout.chains.values() for pair in pairwise(chain)]
-    rank = {place: index for index, row in enumerate(layout.ranks) for place in row}
-    leaving = {upper for upper, _ in links}
-    for index, row in enumerate(layout.ranks):
-        tallest = max((len(lines[place]) for place in row if isinstance(place, str)), default=1)
-        for number in range(tallest):
-            canvas: dict[int, str] = {}
-            for place in row:
-                own = lines[place] if isinstance(place, str) else []
-                written = own[number] if number < len(own) else "│" if place in leaving else ""
-                start = column[place] - (len(written) - 1) // 2
-                canvas.update(enumerate(written, start=start))
-            rows.append(_row(canvas))
-        rows += _channel([pair for pair in links if rank[pair[0]] == index], column, breadths)
-    least = min((len(line) - len(line.lstrip()) for line in rows if line.strip()), default=0)
-    return "\n".join(line[least:].rstrip() for line in rows)
+    below: dict[str, list[str]] = {name: [] for name in ranks(list(found), edges)}
+    missing = dict.fromkeys(found, 0)  # predecessors that are not drawn yet
+    for upper, lower in dict.fromkeys(edges):
+        below[upper].append(lower)
+        missing[lower] += 1
+    lanes: list[str] = []  # each leads to the node of that name, or is free
+    lines: list[tuple[str, Node | None]] = []
+    while missing:
+        ready = [name for name, number in missing.items() if not number]
+        name = min(ready, key=lambda one: lanes.index(one) if one in lanes else len(lanes))
+        del missing[name]
+        arriving = [lane for lane, to in enumerate(lanes) if to == name]
+        if len(arriving) > 1:
+            lines.append((_bar(lanes, arriving, "┴", "╯"), None))
+        for lane in arriving:
+            lanes[lane] = ""
+        at = arriving[0] if arriving else _free(lanes, 0)
+        marks = ["│" if to else " " for to in lanes]
+        above = lines[-1][0] if lines else ""
+        if not arriving and above[2 * at : 2 * at + 1].strip():  # the node above has no edge to this one
+            lines.append((" ".join(marks).rstrip(), None))
+        marks[at] = STATES.get(found[name].state, "•")
+        lines.append((" ".join(marks), found[name]))
+        leaving = []
+        for lower in below[name]:
+            leaving.append(_free(lanes, at))
+            lanes[leaving[-1]] = lower
+            missing[lower] -= 1
+        if len(leaving) > 1:
+            lines.append((_bar(lanes, leaving, "┬", "╮"), None))
+    width = max((len(drawn.rstrip()) for drawn, _ in lines), default=0)
+    longest = max((len(_label(node)) for node in nodes), default=0)
+    return "\n".join(
+        (f"{drawn.rstrip():<{width}}  {_label(node):<{longest}}  {node.detail}" if node else drawn).rstrip()
+        for drawn, node in lines
+    )
 
 
-def _columns(layout: Layout, breadths: Mapping[str, float]) -> dict[Place, int]:
-    """Whole columns for the middles, with a blank between neighbours; nearly straight edges become straight."""
-    column: dict[Place, int] = {}
-    for row in layout.ranks:
-        edge = -10_000
-        for place in row:
-            breadth = int(breadths[place]) if isinstance(place, str) else 1
-            middle = max(round(layout.at[place] + 1e-6), edge + 2 + (breadth - 1) // 2)
-            column[place] = middle
-            edge = middle + breadth // 2
-    shift = 4 - min(column.values(), default=0) + int(max(breadths.values(), default=0))
-    return {place: value + shift for place, value in column.items()}
+def _free(lanes: list[str], least: int) -> int:
+    """The first lane from ``least`` on that leads nowhere; a new one if there is none."""
+    if "" not in lanes[least:]:
+        lanes.append("")
+    return lanes.index("", least)
 
 
-def _row(canvas: Mapping[int, str]) -> str:
-    return "".join(canvas.get(index, " ") for index in range(max(canvas, default=-1) + 1))
-
-
-def _channel(
-    links: Sequence[tuple[Place, Place]], column: Mapping[Place, int], breadths: Mapping[str, float]
-) -> list[str]:
-    """The lines between two ranks.
-
-    The links of a split (or, of what does not split, of a join) share one horizontal line. Where a line that leaves a
-    node from above and one that goes to a node below would meet in one column, the former comes first; where that leads
-    in a circle, lines arrive beside the middle of what is below. A line that crosses another one goes over it unbroken.
-    """
-    if not links:
-        return []
-    buses: dict[Place, list[tuple[Place, Place]]] = {}
-    for upper, lower in links:
-        splits = sum(1 for other, _ in links if other == upper) > 1
-        buses.setdefault(("from", upper) if splits else ("to", lower), []).append((upper, lower))
-    offset = _landings(buses, column)
-    for aside in (0, 2, -2, 1, -1):
-        lines: list[list[tuple[int, int]]] = []
-        for bus, pairs in buses.items():
-            lines.append([])
-            for upper, lower in pairs:
-                shift = offset[bus, lower] + aside
-                room = isinstance(lower, str) and 2 * abs(shift) < breadths[lower]
-                lines[-1].append((column[upper], column[lower] + (shift if room else offset[bus, lower])))
-        tracks, clean = _tracks(lines)
-        if clean:
-            break
-    height = max(tracks) + 1
-    canvas: dict[tuple[int, int], dict[int, int]] = {}
-    for number, (ends, track) in enumerate(zip(lines, tracks, strict=True)):
-
-        def stroke(row: int, at: int, bits: int, number: int = number) -> None:
-            marks = canvas.setdefault((row, at), {})
-            marks[number] = marks.get(number, 0) | bits
-
-        for top, bottom in ends:
-            for row in range(track):
-                stroke(row, top, _UP | _DOWN)
-            for row in range(track + 1, height):
-                stroke(row, bottom, _UP | _DOWN)
-            stroke(track, top, _UP)
-            stroke(track, bottom, _DOWN)
-            for at in range(min(top, bottom), max(top, bottom)):
-                stroke(track, at, _RIGHT)
-                stroke(track, at + 1, _LEFT)
-    rows: list[dict[int, str]] = [{} for _ in range(height)]
-    for (row, at), marks in canvas.items():
-        rows[row][at] = _mark(list(marks.values()))
-    return [_row(row) for row in rows]
-
-
-def _landings(
-    buses: Mapping[Place, Sequence[tuple[Place, Place]]], column: Mapping[Place, int]
-) -> dict[tuple[Place, Place], int]:
-    """How far beside its middle each line reaches what is below, so that lines which only meet there stay apart."""
-    arriving: dict[Place, list[tuple[float, Place]]] = {}
-    for bus, pairs in buses.items():
-        middle = sum(column[upper] + column[lower] for upper, lower in pairs) / (2 * len(pairs))
-        for lower in dict.fromkeys(lower for _, lower in pairs):
-            arriving.setdefault(lower, []).append((middle, bus))
-    offset: dict[tuple[Place, Place], int] = {}
-    for lower, found in arriving.items():
-        for number, (_, bus) in enumerate(sorted(found, key=lambda each: each[0])):
-            offset[bus, lower] = 2 * number - len(found) + 1
-    return offset
-
-
-def _mark(marks: list[int]) -> str:
-    if set(marks) == {_UP | _DOWN, _LEFT | _RIGHT}:
-        return "│"  # a crossing: no junction
-    bits = 0
-    for mark in marks:
-        bits |= mark
-    return _STROKES[bits]
-
-
-def _tracks(buses: Sequence[Sequence[tuple[int, int]]]) -> tuple[list[int], bool]:
-    """A row for each bus, so that no two that overlap share one, and whether no column is used by two at once."""
-    spans = [(min(min(pair) for pair in bus), max(max(pair) for pair in bus)) for bus in buses]
-    tops = [{top for top, _ in bus} for bus in buses]
-    bottoms = [{bottom for _, bottom in bus} for bus in buses]
-    tracks = [-1] * len(buses)
-    left = set(range(len(buses)))
-    row, clean = 0, True
-    while left:
-        free = [one for one in left if not any(tops[other] & bottoms[one] for other in left if other != one)]
-        clean = clean and bool(free)
-        placed: list[int] = []
-        for one in sorted(free or [min(left)], key=lambda bus: spans[bus]):
-            if all(spans[one][0] > spans[other][1] or spans[one][1] < spans[other][0] for other in placed):
-                tracks[one] = row
-                placed.append(one)
-        left -= set(placed)
-        row += 1
-    return tracks, clean
+def _bar(lanes: Sequence[str], ends: Sequence[int], between: str, last: str) -> str:
+    """The line on which the lanes ``ends`` leave one node, or come together at one."""
+    drawn = []
+    for lane, to in enumerate(lanes):
+        across = ends[0] <= lane < ends[-1]
+        mark = "│" if to else "─" if across else " "
+        if lane in ends:
+            mark = "├" if lane == ends[0] else last if lane == ends[-1] else between
+        drawn.append(mark + ("─" if across else " "))
+    return "".join(drawn)

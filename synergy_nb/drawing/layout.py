@@ -14,7 +14,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 
-__all__ = ["Edge", "Layout", "Place", "layered"]
+__all__ = ["Edge", "Layout", "Place", "layered", "ranks"]
 
 Edge: TypeAlias = tuple[str, str]
 #: A node, or a dummy: the edge it stands for and its rank.
@@ -49,14 +49,10 @@ def layered(breadths: Mapping[str, float], edges: Sequence[Edge], gap: float) ->
         If an edge names an unknown node, or the graph has a cycle.
     """
     edges = list(dict.fromkeys(edges))
-    for edge in edges:
-        for end in edge:
-            if end not in breadths:
-                raise ValueError(f"edge {edge}: {end!r}; expected one of {', '.join(breadths)}")
-    rank = _ranks(list(breadths), edges)
-    ranks: list[list[Place]] = [[] for _ in range(max(rank.values(), default=-1) + 1)]
+    rank = ranks(list(breadths), edges)
+    rows: list[list[Place]] = [[] for _ in range(max(rank.values(), default=-1) + 1)]
     for node, number in rank.items():
-        ranks[number].append(node)
+        rows[number].append(node)
     chains: dict[Edge, list[Place]] = {}
     above: dict[Place, list[Place]] = {node: [] for node in breadths}
     below: dict[Place, list[Place]] = {node: [] for node in breadths}
@@ -64,16 +60,27 @@ def layered(breadths: Mapping[str, float], edges: Sequence[Edge], gap: float) ->
         chain: list[Place] = [edge[0], *((edge, number) for number in range(rank[edge[0]] + 1, rank[edge[1]])), edge[1]]
         chains[edge] = chain
         for number, dummy in enumerate(chain[1:-1], start=rank[edge[0]] + 1):
-            ranks[number].append(dummy)
+            rows[number].append(dummy)
         for upper, lower in pairwise(chain):
             below.setdefault(upper, []).append(lower)
             above.setdefault(lower, []).append(upper)
-    ranks = _ordered(ranks, above, below)
-    sizes: dict[Place, float] = {place: 0.0 for row in ranks for place in row} | dict(breadths)
-    return Layout(ranks, _coordinates(ranks, above, below, sizes, gap), chains)
+    rows = _ordered(rows, above, below)
+    sizes: dict[Place, float] = {place: 0.0 for row in rows for place in row} | dict(breadths)
+    return Layout(rows, _coordinates(rows, above, below, sizes, gap), chains)
 
 
-def _ranks(nodes: Sequence[str], edges: Sequence[Edge]) -> dict[str, int]:
+def ranks(nodes: Sequence[str], edges: Sequence[Edge]) -> dict[str, int]:
+    """Give each node its rank: one more than the highest of its predecessors, from 0.
+
+    Raises
+    ------
+    ValueError
+        If an edge names an unknown node, or the graph has a cycle.
+    """
+    for edge in edges:
+        for end in edge:
+            if end not in nodes:
+                raise ValueError(f"edge {edge}: {end!r}; expected one of {', '.join(nodes)}")
     waiting = dict.fromkeys(nodes, 0)
     for _, lower in edges:
         waiting[lower] += 1
