@@ -74,7 +74,7 @@ class Sharing(Both):
     def in_order(self, name: str) -> list[tuple[object, ...]]:
         """The rows of an application that has ended, as they came."""
         self.until_ended(name)
-        return self.streams.rows(name, "sink").rows()
+        return self.streams.results[name, "sink"].rows.rows()
 
 
 AT = ("peer-1", "peer-2", "peer-3")
@@ -91,7 +91,7 @@ def test_the_readers_of_a_stream_that_moves_follow() -> None:
     second = ring.asked("a", "u", "peer-8")
     ring.run(0.5)
     third = ring.asked("a", "end", "peer-3")
-    assert not ring.streams.ended("a", "sink")
+    assert not ring.streams.results["a", "sink"].ended
     rows, shared = ring.in_order("a"), ring.in_order("b")
     assert [first, second, third] == [[""]] * 3
     assert sorted(rows, key=repr) == sorted_rows(table(100).vstack(table(101)))

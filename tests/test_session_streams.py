@@ -14,6 +14,7 @@ from synergy_nb.assembly import PeerConfig
 from synergy_nb.dataflow.streams.deployments import Deployment
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.builder import Stream
+from synergy_nb.simulator.collected_results import Results
 from synergy_nb.simulator.stream_world import StreamWorld
 from tests.simulated import Ring
 from tests.stream_schedules import sorted_rows
@@ -57,7 +58,7 @@ class Streams(StreamWorld):
             plan = self._plans[application]
             self._inputs[application] = self.inputs
             for sink in plan.sinks:
-                self._results[application, sink] = []
+                self.results[application, sink] = Results(application, sink, plan.qos.delay)
                 self.clients[application, sink] = 0.05
                 self._later(0.05, self._collect, application, sink)
         if any(place.sink and place.active == address for place in deployment.places.values()):
@@ -123,12 +124,12 @@ class Both(Ring):
     def until_ended(self, name: str, seconds: float = 60.0) -> list[tuple[object, ...]]:
         """Run until the end of an application's results; gives them, sorted."""
         for _ in range(round(seconds / 0.1)):
-            if self.streams.ended(name, "sink"):
+            if self.streams.results[name, "sink"].ended:
                 break
             self.run(0.1)
         assert self.streams.failures() == []
-        assert self.streams.ended(name, "sink"), f"{name} stands still"
-        return sorted_rows(self.streams.rows(name, "sink"))
+        assert self.streams.results[name, "sink"].ended, f"{name} stands still"
+        return sorted_rows(self.streams.results[name, "sink"].rows)
 
     def crash(self, address: str) -> None:
         self.streams.crash(address)
@@ -182,7 +183,7 @@ def test_moves_of_every_component_lose_and_double_nothing(name: str) -> None:
         free = [peer for peer in sorted(ring.synergy) if peer != ring.reports["r"][-1].peers[operator]]
         outcomes.append(ring.move("peer-0", "r", operator, rng.choice(free)))
         ring.run(0.5)
-        assert not ring.streams.ended("r", "sink")
+        assert not ring.streams.results["r", "sink"].ended
     rows = ring.until_ended("r")
     ring.run(3.0)
     assert outcomes == [[""]] * len(outcomes)

@@ -64,9 +64,9 @@ class Sharing(Pair):
         self.position = 0
         self.orders: dict[str, Deployment] = {}
 
-    def deploy(self, application: str, plan: Plan, peers: Mapping[str, str], discipline: str = "fcfs") -> None:
+    def deploy(self, application: str, plan: Plan, peers: Mapping[str, str]) -> None:
         """Deploy all components of an application that shares nothing of another one, and start its sources."""
-        self.tell(deployment(application, plan, peers, discipline=discipline))
+        self.tell(deployment(application, plan, peers))
 
     def prepare(self, application: str, plan: Plan, peers: Mapping[str, str]) -> Deployment:
         """Deploy all components of an application that shares streams; gives the deployment of one that runs."""

@@ -89,8 +89,8 @@ def run(seed: int) -> None:
                 world.move("app", rng.choice(movable(world, "app")), rng.choice(PEERS), rng.uniform(0.05, 0.5))
     world.run(END_S)
     assert not world.failures(), world.failures()
-    assert world.ended("app", "out"), "it stands still"
-    assert sorted_rows(world.rows("app", "out")) == sorted_rows(wanted)
+    assert world.results["app", "out"].ended, "it stands still"
+    assert sorted_rows(world.results["app", "out"].rows) == sorted_rows(wanted)
     assert world.most_bytes < 1 << 20
 
 
@@ -111,8 +111,8 @@ def run_deep(seed: int) -> None:
     disturb(world, rng, rng.randint(1, 8), longest=rng.choice((0.2, 0.5)))
     world.run(END_S)
     assert not world.failures(), world.failures()
-    assert world.ended("app", "out"), "it stands still"
-    assert sorted_rows(world.rows("app", "out")) == sorted_rows(wanted)
+    assert world.results["app", "out"].ended, "it stands still"
+    assert sorted_rows(world.results["app", "out"].rows) == sorted_rows(wanted)
 
 
 def run_sharing(seed: int) -> None:
@@ -142,8 +142,8 @@ def run_sharing(seed: int) -> None:
     assert failed <= {slow}, world.failures()
     assert all("it reads too slowly" in failure for failure in world.failures()), world.failures()
     for name in plans.keys() - failed:
-        assert world.ended(name, "out"), f"{name} stands still"
-    rows = {name: world.rows(name, "out").rows() for name in plans}
+        assert world.results[name, "out"].ended, f"{name} stands still"
+    rows = {name: world.results[name, "out"].rows.rows() for name in plans}
     own = {row for table in inputs["app"].values() for row in table.rows()}
     assert sorted(rows["app"]) == sorted(own), "rows of the owner"
     for name in plans.keys() - failed - {"app"}:
@@ -174,8 +174,8 @@ def run_pressed(seed: int) -> None:
     world.clients["app", "out"] = 0.02  # joins make many tuples, which a slow client would collect for hours
     world.run(END_S)
     assert not world.failures(), world.failures()
-    assert world.ended("app", "out"), "it stands still"
-    assert sorted_rows(world.rows("app", "out")) == sorted_rows(wanted)
+    assert world.results["app", "out"].ended, "it stands still"
+    assert sorted_rows(world.results["app", "out"].rows) == sorted_rows(wanted)
     # one execution beyond the bound; the heads of chunks count, and a copy may have those of two epochs
     assert world.most_bytes <= max(limits) + 2 * world.most_made, "a log is larger than its bound"
 

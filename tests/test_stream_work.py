@@ -12,12 +12,13 @@ from synergy_nb.dataflow.batch_merging import contemporary
 from synergy_nb.dataflow.component_metrics import RESOLUTION
 from synergy_nb.dataflow.memory_shares import Memory
 from synergy_nb.dataflow.streams.component import Component
-from synergy_nb.dataflow.streams.deployments import DISCIPLINES, Deployment, Place, Role
+from synergy_nb.dataflow.streams.deployments import Deployment, Place, Role
 from synergy_nb.dataflow.streams.exchange import ACK_S
 from synergy_nb.dataflow.streams.execution import Outcome
 from synergy_nb.dataflow.streams.frames import Ack
 from synergy_nb.dataflow.streams.log import Limits
 from synergy_nb.dataflow.streams.values import Chunk
+from synergy_nb.plan.requirements import DISCIPLINES
 from tests.stream_bench import Bench, made, work_of
 
 
@@ -100,12 +101,6 @@ def test_removal_leaves_nothing_and_work_under_way_ends_in_nothing() -> None:
     assert (hosting.next(2.0), hosting.next_timer, hosting.components, hosting.deployments) == (None, None, {}, {})
     bench.consumed("t", "o", 1)
     assert bench.sent == []
-
-
-def test_a_discipline_that_is_none_is_refused_by_name() -> None:
-    said = "discipline: 'edff'; expected one of fcfs, edf, least_slack; did you mean 'edf'"
-    with pytest.raises(ValueError, match=said):
-        Deployment("a", 1, discipline="edff")
 
 
 # -- disciplines -----------------------------------------------------------------------------------------------------

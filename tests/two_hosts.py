@@ -67,9 +67,9 @@ class Pair:
                 **options,
             )
 
-    def deploy(self, application: str, plan: Plan, peers: Mapping[str, str], discipline: str = "fcfs") -> None:
+    def deploy(self, application: str, plan: Plan, peers: Mapping[str, str]) -> None:
         """Deploy all components, and start the sources."""
-        order = deployment(application, plan, peers, discipline=discipline)
+        order = deployment(application, plan, peers)
         for address in dict.fromkeys(peers.values()):
             self.net[address].carry_out(order)
 
@@ -102,7 +102,6 @@ def deployment(
     *,
     backups: Mapping[str, tuple[str, ...]] | None = None,
     version: int = 1,
-    discipline: str = "fcfs",
 ) -> Deployment:
     """All components of a plan, each on its peer."""
     places = {
@@ -115,7 +114,7 @@ def deployment(
         for name, operator in plan.operators.items()
         if name in peers
     }
-    return Deployment(application, version, places, plan=plan.to_bytes(), discipline=discipline)
+    return Deployment(application, version, places, plan=plan.to_bytes())
 
 
 def play(scenario: Callable[[], Awaitable[None]]) -> None:

@@ -21,6 +21,7 @@ from synergy_nb.cli.input_checks import (
     FAILED,
     at_least,
     bad_input,
+    check_discipline,
     chosen_spark,
     fail,
     load,
@@ -54,6 +55,10 @@ Spark = Annotated[
     ),
 ]
 Peers = Annotated[int, typer.Option("--peers", metavar="N", help="Peers to start on this machine.")]
+Discipline = Annotated[
+    str,
+    typer.Option(metavar="fcfs|edf|least_slack", help="Scheduling discipline of the peers, where plans state none."),
+]
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN.yaml", help="A query plan.")]
 
 
@@ -159,6 +164,7 @@ def run(
         list[str] | None, typer.Option(metavar="NAME=FILE", help="Secret of encrypt and decrypt, 16, 24 or 32 bytes.")
     ] = None,
     report: Annotated[Path | None, typer.Option(metavar="FILE.html", help="Write a report.")] = None,
+    discipline: Discipline = "fcfs",
     spark: Spark = None,
     as_json: Json = False,
 ) -> None:
@@ -190,6 +196,7 @@ def run(
 
     with bad_input(str(plan)):
         check_placement(parsed, placement, count)
+    check_discipline(discipline)
     where = chosen_spark(spark)
     from synergy_nb.cli.console import Bars
     from synergy_nb.cli.printing import show_run, write_report
@@ -197,7 +204,8 @@ def run(
 
     with running(), Bars() as bars:
         bars.stage(f"connecting to {scheduler}" if scheduler is not None else f"starting {count} peers")
-        with Cluster(scheduler if scheduler is not None else count or 8, keys=keys, spark=where) as cluster:
+        given = scheduler if scheduler is not None else count or 8
+        with Cluster(given, keys=keys, discipline=discipline, spark=where) as cluster:
             found = execute(parsed, cluster, placement=placement, limit=limit, duration=seconds, progress=bars)
     if report is not None:
         write_report(report, parsed, found)
@@ -210,9 +218,10 @@ def run(
 
 
 @app.command()
-def up(peers: Peers = 8, as_json: Json = False) -> None:
+def up(peers: Peers = 8, discipline: Discipline = "fcfs", as_json: Json = False) -> None:
     """Start peers, print their addresses, and stay until Ctrl-C or SIGTERM."""
     at_least("--peers", peers, 1)
+    check_discipline(discipline)
     import threading
 
     told = threading.Event()
@@ -230,7 +239,7 @@ def up(peers: Peers = 8, as_json: Json = False) -> None:
     try:
         with running(), Bars() as bars:
             bars.stage(f"starting {peers} peers")
-            cluster = Cluster(peers=peers)
+            cluster = Cluster(peers=peers, discipline=discipline)
         with cluster:
             started = True
             if as_json:

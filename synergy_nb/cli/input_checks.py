@@ -19,6 +19,7 @@ __all__ = [
     "FAILED",
     "at_least",
     "bad_input",
+    "check_discipline",
     "chosen_spark",
     "fail",
     "load",
@@ -86,6 +87,14 @@ def chosen_spark(given: str | None) -> bool | str:
     with bad_input("--spark"):
         checked(given)
     return given
+
+
+def check_discipline(given: str) -> None:
+    """Refuse a scheduling discipline that is none."""
+    from synergy_nb.plan import requirements
+
+    with bad_input():
+        requirements.check_discipline("--discipline", given)
 
 
 def at_least(option: str, value: int, least: int) -> None:

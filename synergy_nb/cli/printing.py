@@ -14,7 +14,7 @@ from synergy_nb.cli.console import fields, out
 from synergy_nb.cli.doctor import Finding
 from synergy_nb.cli.run_command import Run
 from synergy_nb.plan import Plan
-from synergy_nb.reporting.formatting import amount, cell, counted, rate, seconds, share, window
+from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, amount, cell, counted, rate, seconds, share, window
 from synergy_nb.traces import Info
 from synergy_nb.traces.datasets import Found
 from synergy_nb.widgets import report as pages
@@ -77,6 +77,7 @@ def asked(plan: Plan) -> str:
         f"at least {rate(qos.throughput_tuples)}" if qos.throughput_tuples is not None else "",
         f"availability {share(qos.availability)}" if qos.availability is not None else "",
         f"{qos.degree} replicas of each component" if qos.degree is not None else "",
+        DISCIPLINE_NAMES[qos.scheduling] if qos.scheduling is not None else "",
     ]
     return ", ".join(filter(None, parts)) or "none asked for"
 

@@ -133,9 +133,10 @@ class SessionLeft(RequestEvent, frozen=True, gc=False):
 
 
 class ComponentDeployed(RequestEvent, frozen=True, gc=False):
-    """The peer executes a component, or has a backup of it."""
+    """The peer executes a component, by this scheduling ``discipline``, or has a backup of it."""
 
     operator: str
+    discipline: str = "fcfs"
 
 
 class ComponentUndeployed(RequestEvent, frozen=True, gc=False):

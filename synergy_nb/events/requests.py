@@ -33,11 +33,22 @@ __all__ = [
 
 
 class RequestSubmitted(RequestEvent, frozen=True, gc=False):
-    """A request arrived at its origin: name and operators of its plan, and the QoS requirement Q_ξ in base units."""
+    """A request arrived at its origin.
+
+    Parameters
+    ----------
+    plan, operators
+        Name of its plan, and the ids of the operators.
+    qos
+        What of the QoS requirement Q_ξ is a number, in base units.
+    scheduling
+        Scheduling discipline that the plan states; empty: it states none.
+    """
 
     plan: str
     operators: Sequence[str]
     qos: Mapping[str, float]
+    scheduling: str = ""
 
 
 class EnginesChosen(RequestEvent, frozen=True, gc=False):

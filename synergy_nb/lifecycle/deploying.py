@@ -30,6 +30,7 @@ from synergy_nb.dataflow.streams.deployments import Borrowed, Deployment, Feed, 
 from synergy_nb.lifecycle.hosted_components import ComponentId, Components
 from synergy_nb.lifecycle.members import Member, maker_of
 from synergy_nb.lifecycle.messages import Graph
+from synergy_nb.plan import Plan
 from synergy_nb.plan.spark_parts import PART
 from synergy_nb.plan.stream_sharing import TAP
 
@@ -157,7 +158,7 @@ class Deploying:
             requires=requires,
             uses=_epochs(graph.uses),
             plan=graph.plan,
-            discipline=graph.discipline,
+            remaining=_remaining(graph.reached, plan),
         )
 
     def _dependent(self, application: str) -> tuple[tuple[str, ...], dict[str, int]]:
@@ -254,6 +255,17 @@ class Deploying:
 
 def _borrowed(use: Use) -> Borrowed:
     return Borrowed(use.application, use.operator, use.peer, use.epoch)
+
+
+def _remaining(reached: Mapping[str, float], plan: Plan) -> dict[str, float]:
+    """Operator to the predicted seconds from it to the sink that is the longest way downstream."""
+    found: dict[str, float] = {}
+    for operator in reversed(list(plan.operators)):
+        if operator in reached:
+            here = reached[operator]
+            ways = [reached[down] - here + found[down] for down in plan.downstream(operator) if down in found]
+            found[operator] = max(0.0, *ways) if ways else 0.0
+    return found
 
 
 def _epochs(uses: Iterable[Use]) -> dict[str, dict[str, int]]:

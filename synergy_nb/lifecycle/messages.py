@@ -46,8 +46,6 @@ class Graph(msgspec.Struct, frozen=True, gc=False, array_like=True):
         ``Plan.to_bytes()`` of what is composed: streams of others that it uses stand in it as taps.
     roles
         Who executes what, who backs it up, and who follows it. A tap is where the component is that makes its stream.
-    discipline
-        Order in which queued tuples are served.
     shared
         Tap to the components of other applications that its stream is made by.
     reached
@@ -61,7 +59,6 @@ class Graph(msgspec.Struct, frozen=True, gc=False, array_like=True):
     origin: str
     plan: bytes
     roles: Roles
-    discipline: str = "fcfs"
     shared: dict[str, tuple[Use, ...]] = {}
     reached: dict[str, float] = {}
     epoch: int = 0

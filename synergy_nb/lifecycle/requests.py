@@ -16,8 +16,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-import msgspec
-
 from synergy_nb.control.peer import Peer
 from synergy_nb.events import ENDINGS, EnginesChanged, RequestSubmitted, SharingFound, SharingGivenUp
 from synergy_nb.events.application_states import ENDED, UNDECIDED, State
@@ -117,8 +115,11 @@ class Requests(Mapping[str, Request]):
             raise ValueError("qos.availability: this peer places no replicas; expected none")
         self._make_room()
         request = self._requests[name] = Request(name, plan, decided_by, self._peer.now)
-        asked = {field: value for field, value in msgspec.structs.asdict(plan.qos).items() if value is not None}
-        self._peer.record(RequestSubmitted, name, plan=plan.name, operators=list(plan.operators), qos=asked)
+        scheduling = plan.qos.scheduling or ""
+        operators = list(plan.operators)
+        self._peer.record(
+            RequestSubmitted, name, plan=plan.name, operators=operators, qos=plan.qos.numbers, scheduling=scheduling
+        )
         routes = _count_routes(plan)
         if routes > ROUTES:
             self._reject(request, f"{routes} routes lead from its sources to its sinks; at most {ROUTES} can be probed")

@@ -27,7 +27,7 @@ from synergy_nb.plan.methods import Methods
 from synergy_nb.plan.operators.sources import CONNECTORS
 from synergy_nb.plan.query_plan import Plan
 from synergy_nb.plan.units import nearest
-from synergy_nb.plan.validation import Operator, QoS
+from synergy_nb.plan.validation import Operator, PlanError, Problem, QoS
 
 __all__ = ["Stream", "plan", "source"]
 
@@ -93,7 +93,7 @@ class Stream(Methods):
 
     def sink(
         self, name: str | None = None, *, delay: Any = None, miss_rate: Any = None, throughput: Any = None,
-        availability: Any = None, memory: Any = None, **profile: Any,
+        availability: Any = None, memory: Any = None, scheduling: str | None = None, **profile: Any,
     ) -> Plan:  # fmt: skip
         """Make a plan that hands this stream over.
 
@@ -113,6 +113,9 @@ class Stream(Methods):
         memory
             Greatest memory that each operator may take on its peer, such as ``"256 MB"``. An operator that needs more
             fails with its application.
+        scheduling
+            Order in which peers execute its tuples: ``"fcfs"``, ``"edf"`` (earliest deadline first) or
+            ``"least_slack"``. Default: that of each peer. The last two need ``delay``.
         profile
             ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
 
@@ -122,7 +125,10 @@ class Stream(Methods):
             Holding everything that is wrong.
         """
         end = Stream("sink", {"name": name}, [self], profile)
-        qos = _given(delay=delay, miss_rate=miss_rate, throughput=throughput, availability=availability, memory=memory)
+        qos = _given(
+            delay=delay, miss_rate=miss_rate, throughput=throughput, availability=availability, memory=memory,
+            scheduling=scheduling,
+        )  # fmt: skip
         return _built([end], qos, name or "plan")
 
     def __repr__(self) -> str:
@@ -185,7 +191,7 @@ def plan(*plans: Plan, name: str | None = None, **qos: Any) -> Plan:
     """One plan of several sinks: ``plan(a.sink("x"), b.sink("y"), delay="2 s")``.
 
     Streams that the sinks have in common are in it once. Where ``qos`` says nothing, the strictest requirement among
-    ``plans`` holds.
+    ``plans`` holds; their ``scheduling`` must be the same.
 
     Raises
     ------
@@ -202,6 +208,9 @@ def plan(*plans: Plan, name: str | None = None, **qos: Any) -> Plan:
     combined: dict[str, Any] = {}
     for field in QoS.__struct_fields__:
         wanted = [value for each in plans if (value := getattr(each.qos, field)) is not None]
+        if field == "scheduling" and field not in qos and len(set(wanted)) > 1:
+            expected = f"the same of all plans, or one for all of them: plan(..., {field}={wanted[0]!r})"
+            raise PlanError([Problem("", f"qos.{field}", " and ".join(dict.fromkeys(wanted)), expected)])
         if wanted:
             combined[field] = min(wanted) if field in ("delay", "miss_rate", "memory") else max(wanted)
     title = name or (" and ".join(dict.fromkeys(each.name for each in plans))[:200] if plans else "plan")

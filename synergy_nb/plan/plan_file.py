@@ -319,6 +319,8 @@ def _qos(qos: QoS) -> dict[str, Any]:
             fields[field] = format_size(value)
         elif field == "degree":
             fields["availability"] = f"degree {value}"
+        elif isinstance(value, str):
+            fields[field] = value
         else:
             fields[field] = format_fraction(value)
     return fields

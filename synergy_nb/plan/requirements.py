@@ -17,9 +17,16 @@ from synergy_nb.plan.units import (
 )
 from synergy_nb.plan.validation import Checked, Problem, QoS
 
-__all__ = ["LEAST_MEMORY", "check_qos", "check_together"]
+__all__ = ["DISCIPLINES", "LEAST_MEMORY", "check_discipline", "check_qos", "check_together"]
 
-_QOS_FIELDS: Final = ("delay", "miss_rate", "throughput", "availability", "memory")
+#: Scheduling disciplines, see :mod:`synergy_nb.dataflow.streams.disciplines`.
+DISCIPLINES: Final = ("fcfs", "edf", "least_slack")
+_QOS_FIELDS: Final = ("delay", "miss_rate", "throughput", "availability", "memory", "scheduling")
+#: Fields that mean nothing without a delay limit: the value that needs none, and why the others do.
+_NEEDS_DELAY: Final[Mapping[str, tuple[str | None, str]]] = {
+    "miss_rate": (None, "misses are the tuples that are later than the delay limit"),
+    "scheduling": ("fcfs", "deadlines follow from the delay limit"),
+}
 #: Bytes: an operator without state needs several copies of a batch, which is up to 2 MiB.
 LEAST_MEMORY: Final = 16_000_000
 
@@ -48,6 +55,8 @@ def check_qos(given: Mapping[str, Any], problems: list[Problem]) -> QoS:
                     raise WrongValue(value, "at least 16 MB, which operators without state need for their batches")
             elif name == "throughput_tuples":
                 found[name] = parse_number(value, "a number of tuples/s")
+            elif name == "scheduling":
+                found[name] = _one_of(value, DISCIPLINES)
             elif name in ("availability", "degree"):
                 share, degree = parse_availability(f"degree {value}" if name == "degree" else value)
                 if share == 1.0:
@@ -57,12 +66,31 @@ def check_qos(given: Mapping[str, Any], problems: list[Problem]) -> QoS:
                 found[name] = parse_fraction(value)
         except WrongValue as wrong:
             problems.append(Problem("", f"qos.{name}", wrong.value, wrong.expected, wrong.nearest))
-    if found.get("miss_rate") is not None and not any(
-        value is not None and nearest(name, _QOS_FIELDS) == "delay" for name, value in given.items()
-    ):
-        expected = "a delay beside it: misses are the tuples that are later than the delay limit"
-        problems.append(Problem("", "qos.miss_rate", given["miss_rate"], expected))
+    limited = any(value is not None and nearest(name, _QOS_FIELDS) == "delay" for name, value in given.items())
+    for name, (without, why) in ({} if limited else _NEEDS_DELAY).items():
+        if found.get(name) not in (None, without):
+            problems.append(Problem("", f"qos.{name}", given[name], f"a delay beside it: {why}"))
     return QoS(**found)
+
+
+def check_discipline(field: str, value: object) -> str:
+    """The scheduling discipline that a value names.
+
+    Raises
+    ------
+    ValueError
+        If it names none; the text names the field.
+    """
+    try:
+        return _one_of(value, DISCIPLINES)
+    except WrongValue as wrong:
+        raise ValueError(f"{field}: {wrong}") from None
+
+
+def _one_of(value: object, valid: tuple[str, ...]) -> str:
+    if not isinstance(value, str) or value not in valid:
+        raise WrongValue(value, f"one of {', '.join(valid)}", nearest(value, valid))
+    return value
 
 
 def check_together(checked: Checked, qos: QoS, problems: list[Problem]) -> None:

@@ -142,6 +142,9 @@ class QoS(msgspec.Struct, frozen=True):
         Replicas of each component, the primary among them.
     memory
         Bytes that each operator may take on its peer; None: as many as the peer gives.
+    scheduling
+        Discipline by which peers order its tuples, one of :data:`~synergy_nb.plan.requirements.DISCIPLINES`; None: that
+        of each peer.
     """
 
     delay: float | None = None
@@ -151,6 +154,12 @@ class QoS(msgspec.Struct, frozen=True):
     availability: float | None = None
     degree: int | None = None
     memory: float | None = None
+    scheduling: str | None = None
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """What of it is a number."""
+        return {name: value for name, value in msgspec.structs.asdict(self).items() if isinstance(value, (int, float))}
 
 
 class Checked(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from synergy_nb.events import GraphSelected, ProbeDropped, ReplicaDecided
-from synergy_nb.reporting.formatting import counted, seconds, share
+from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, counted, seconds, share
 
 if TYPE_CHECKING:
     from synergy_nb.reporting.explanation import Explanation
@@ -41,6 +41,9 @@ def lines(explanation: Explanation) -> list[str]:
     if explanation.asked:
         values = {name: seconds(value) if name == "delay" else value for name, value in explanation.asked.items()}
         told.append("  asked: " + "; ".join(HELD[name].format(value) for name, value in values.items()))
+    scheduling = _scheduling(explanation)
+    if scheduling:
+        told.append(f"  scheduling: {scheduling}")
     if explanation.engines:
         told.append("  engines:")
         width = max(map(len, explanation.engines))
@@ -133,6 +136,16 @@ def lines(explanation: Explanation) -> list[str]:
         told.append(f"  replicas: degree {explanation.replicated.degree}{reached}")
     told.extend(f"    {each.operator} ({each.role}) at {each.at}: {why_there(each)}" for each in explanation.replicas)
     return told
+
+
+def _scheduling(explanation: Explanation) -> str:
+    """The scheduling disciplines that order its tuples, and who says so; empty where nothing is known."""
+    if explanation.scheduling:
+        return f"{DISCIPLINE_NAMES[explanation.scheduling]}, as the plan asks"
+    found = explanation.disciplines
+    if len(found) == 1:
+        return f"{DISCIPLINE_NAMES[next(iter(found))]}, as its peers do for all that ask for nothing else"
+    return "; ".join(f"{DISCIPLINE_NAMES[name]} at {', '.join(sorted(peers))}" for name, peers in sorted(found.items()))
 
 
 def _close(limit: float | None, selected: GraphSelected) -> str:

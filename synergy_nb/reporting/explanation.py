@@ -129,6 +129,8 @@ class Explanation(Facts):
             "request": self.request,
             "outcome": self.outcome,
             "asked": self.asked,
+            "scheduling": self.scheduling,
+            "disciplines": self.disciplines,
             "setup_s": self.setup_s,
             "candidates": self.candidates,
             "attempts": list(map(_plain, self.attempts)),

@@ -13,6 +13,7 @@ from synergy_nb.events import (
     ApplicationRunning,
     AttemptFailed,
     CandidatesFound,
+    ComponentDeployed,
     ComponentMoved,
     CopiesBehind,
     DeploymentConsidered,
@@ -73,6 +74,10 @@ class Facts:
         Peer address to a name for people.
     asked : dict
         QoS requirement Q_ξ, in base units.
+    scheduling : str
+        Scheduling discipline that its plan states; empty: it states none.
+    disciplines : dict
+        Scheduling discipline to the peers that execute its operators by it.
     candidates : dict
         Operator id to the peers that offer its component.
     accepted : list of ProbeAccepted
@@ -142,6 +147,8 @@ class Facts:
         self.request = request
         self.names = names
         self.asked: dict[str, float] = {}
+        self.scheduling = ""
+        self.disciplines: dict[str, list[str]] = {}
         self.candidates: dict[str, list[str]] = {}
         self.accepted: list[ProbeAccepted] = []
         self.dropped: list[ProbeDropped] = []
@@ -192,7 +199,7 @@ class Facts:
     @SHOWN.add
     def _request_submitted(self, event: RequestSubmitted) -> None:
         self._submitted, self._origin = event.time, event.peer
-        self.asked = dict(event.qos)
+        self.asked, self.scheduling = dict(event.qos), event.scheduling
 
     @SHOWN.add
     def _engines_chosen(self, event: EnginesChosen) -> None:
@@ -338,6 +345,12 @@ class Facts:
     @SHOWN.add
     def _session_expired(self, event: SessionExpired) -> None:
         self._orphaned = self._name(event.origin)
+
+    @SHOWN.add
+    def _component_deployed(self, event: ComponentDeployed) -> None:
+        peers, peer = self.disciplines.setdefault(event.discipline, []), self._name(event.peer)
+        if peer not in peers:
+            peers.append(peer)
 
     @SHOWN.add
     def _application_running(self, event: ApplicationRunning) -> None:

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
-__all__ = ["amount", "cell", "counted", "rate", "readable", "seconds", "share", "size", "window"]
+__all__ = ["DISCIPLINE_NAMES", "amount", "cell", "counted", "rate", "readable", "seconds", "share", "size", "window"]
+
+#: Scheduling disciplines in words.
+DISCIPLINE_NAMES: Final = {
+    "fcfs": "first come, first served",
+    "edf": "earliest deadline first",
+    "least_slack": "least slack first",
+}
 
 
 def seconds(value: float | None) -> str:

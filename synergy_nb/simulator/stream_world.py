@@ -20,13 +20,14 @@ Examples
 >>> world = StreamWorld(seed=1, peers=("a", "b", "c"))
 >>> world.deploy("app", plan, {"n": "a", "f": "b", "sink": "c"}, {"n": rows}, backups={"f": ("a",)})
 >>> world.run(10.0)
->>> world.rows("app", "sink")["v"].to_list(), world.ended("app", "sink")
+>>> world.results["app", "sink"].rows["v"].to_list(), world.results["app", "sink"].ended
 ([3, 4, 5], True)
 """
 
 from __future__ import annotations
 
 import heapq
+import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -38,13 +39,13 @@ from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.deployments import Deployment, Feed, Lent, Place
 from synergy_nb.dataflow.streams.effects import Capture, Captured, Close, Effect, Fact, Open, Restore, Send
-from synergy_nb.dataflow.streams.execution import Logic, Work
+from synergy_nb.dataflow.streams.execution import Logic, Outcome, Work
 from synergy_nb.dataflow.streams.hosting import Hosting
 from synergy_nb.dataflow.streams.log import LIMITS, Limits
-from synergy_nb.dataflow.streams.values import ORIGIN, Point, chunks_of
+from synergy_nb.dataflow.streams.values import chunks_of
 from synergy_nb.dataflow.streams.wire import decode, encode
-from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.plan import Plan
+from synergy_nb.simulator.collected_results import Results
 from synergy_nb.simulator.scripted_faults import Faults, Links, ScriptedSource, weight
 
 __all__ = ["StreamWorld"]
@@ -81,11 +82,15 @@ class StreamWorld:
         Whether each frame is encoded and decoded on its way, as between real peers.
     limits
         Bytes that each log holds.
+    discipline
+        Scheduling discipline of the peers.
 
     Attributes
     ----------
     facts : list of (float, str, Fact)
         What peers stated: time in seconds, address, fact.
+    results : dict
+        Application and sink to what was collected there.
     clients : dict
         Application and sink to the seconds between two collections of its results.
     doubted : set of str
@@ -107,6 +112,7 @@ class StreamWorld:
         service: float = 1e-4,
         codec: bool = False,
         limits: Limits = LIMITS,
+        discipline: str = "fcfs",
     ) -> None:
         self.rng = random.Random(seed)
         self.faults = faults or Faults()
@@ -124,10 +130,9 @@ class StreamWorld:
         self._first: set[tuple[str, str, str]] = set()  # it has kept a backup from the beginning
         self._plans: dict[str, Plan] = {}
         self._inputs: dict[str, Mapping[str, pl.DataFrame]] = {}
-        self._results: dict[tuple[str, str], list[Item]] = {}
-        self._collected: dict[tuple[str, str], Point] = {}  # place up to which they are
+        self.results: dict[tuple[str, str], Results] = {}
         near: dict[str, Any] = {} if codec else {"near": lambda _: True, "share": lambda _: None}  # nobody needs bytes
-        self._nodes = {peer: _Node(Hosting(peer, self._create, limits, **near)) for peer in peers}
+        self._nodes = {peer: _Node(Hosting(peer, self._create, limits, None, discipline, **near)) for peer in peers}
         self._links = Links(self.rng, self.faults)
         self._heap: list[tuple[float, int, Callable[..., Any], tuple[Any, ...]]] = []
         self._sequence = 0
@@ -135,6 +140,8 @@ class StreamWorld:
     def _create(self, deployment: Deployment, component: Component) -> Logic | None:
         plan = self._plans[deployment.application]
         asked = plan.operators[component.operator]
+        component.kind, component.discipline = asked.kind, plan.qos.scheduling or ""
+        component.limit = math.inf if plan.qos.delay is None else plan.qos.delay
         return None if asked.kind == "source" else create(asked, plan, wait=lambda _: None)
 
     # -- the director --------------------------------------------------------------------------------------------
@@ -176,7 +183,7 @@ class StreamWorld:
             if all(feed.application == application for feed in feeds):  # who shares a stream joins it somewhere
                 self._first |= {(application, name, peer) for peer in places[name].backups}
             if operator.kind == "sink":
-                self._results[application, name] = []
+                self.results[application, name] = Results(application, name, plan.qos.delay)
                 self.clients.setdefault((application, name), 0.05)
                 self._later(0.05, self._collect, application, name)
         for owner in {feed.application for place in places.values() for feed in place.inputs} - {application}:
@@ -348,26 +355,10 @@ class StreamWorld:
             return
         peer = deployment.places[sink].active
 
-        def collect(hosting: Hosting) -> list[Effect]:
-            since = self._collected.get((application, sink), ORIGIN)
-            chunks = hosting.results(application, sink, since, float("inf"))
-            self._results[application, sink] += [chunk.item for chunk in chunks]
-            upto = self._collected[application, sink] = chunks[-1].end if chunks else since
-            return hosting.collected(application, sink, upto, self.now)
-
-        self._at(peer, collect)
-        if not self.ended(application, sink):
+        results = self.results[application, sink]
+        self._at(peer, lambda hosting: results.collect(hosting, self.now))
+        if not results.ended:
             self._later(self.clients[application, sink], self._collect, application, sink)
-
-    def ended(self, application: str, sink: str) -> bool:
-        """Whether the end of a sink's stream has been collected."""
-        found = self._results[application, sink]
-        return bool(found) and isinstance(found[-1], Punctuation) and found[-1].time == END
-
-    def rows(self, application: str, sink: str) -> pl.DataFrame:
-        """All tuples that were collected of a sink, in their order."""
-        tables = [item.table for item in self._results[application, sink] if isinstance(item, Batch)]
-        return pl.concat(tables) if tables else pl.DataFrame()
 
     def failures(self) -> list[str]:
         """What peers said of components that cannot go on."""
@@ -432,10 +423,19 @@ class StreamWorld:
 
         def finish(hosting: Hosting) -> list[Effect]:
             outcome = work.run(lambda: self.now, hosting.limits.window)
+            self._measure(work, outcome)
             self.most_made = max(self.most_made, sum(chunk.size for chunk in outcome.chunks))
             return hosting.finished(work, outcome, self.now)
 
         self._at(peer, finish)
+
+    def _measure(self, work: Work, outcome: Outcome) -> None:
+        """Note the delays of tuples that an execution, or one that was chained to it, has given to a sink."""
+        component = work.component
+        if component.kind == "sink":
+            self.results[component.application, component.operator].arrived(outcome.chunks, self.now)
+        if outcome.then is not None:
+            self._measure(*outcome.then)
 
     # -- effects -------------------------------------------------------------------------------------------------
 

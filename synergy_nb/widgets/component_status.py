@@ -12,7 +12,7 @@ from typing import Any, Final
 from synergy_nb.events import ComponentMeasurements
 from synergy_nb.events.application_states import ENDED
 from synergy_nb.plan import Plan
-from synergy_nb.reporting.formatting import counted, rate, readable, seconds, share, size
+from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, counted, rate, readable, seconds, share, size
 from synergy_nb.widgets.journal_series import Readings
 from synergy_nb.widgets.latest_values import Component, Run
 
@@ -143,6 +143,8 @@ def _part(readings: Readings, component: Component) -> dict[str, Any]:
             f"load {share(stats.load)} of a core, {seconds(stats.processing_s)} a tuple",
             f"{counted(stats.queue_tuples, 'tuple')} waiting, {seconds(stats.queueing_s)} in the queue",
         ]
+        if component.discipline:
+            lines.append(f"executed {DISCIPLINE_NAMES[component.discipline]}")
         if memory:
             lines.append(f"{memory} held")
         if stats.late:

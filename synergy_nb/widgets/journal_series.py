@@ -356,6 +356,7 @@ class Readings:
     def _deployed(self, event: ComponentDeployed) -> None:
         component = self._component(event.subject, event.operator, event.peer)
         component.peer, component.deployed, component.removed, component.failure = event.peer, True, False, None
+        component.discipline = event.discipline
 
     @SHOWN.add
     def _undeployed(self, event: ComponentUndeployed) -> None:

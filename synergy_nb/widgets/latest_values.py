@@ -38,12 +38,13 @@ class Peer(msgspec.Struct):
 
 
 class Component(msgspec.Struct):
-    """An operator of an application on its peer, with what was measured last, or None."""
+    """An operator of an application on its peer: its scheduling discipline, and what was measured last, or None."""
 
     application: str
     operator: str
     peer: str
     deployed: bool = False
+    discipline: str = ""
     removed: bool = False
     failure: str | None = None
     stats: ComponentMeasurements | None = None

@@ -19,7 +19,7 @@ from synergy_nb.plan import Operator, Plan
 from synergy_nb.plan.catalogue import KINDS, parameters_of
 from synergy_nb.reporting.account import counts
 from synergy_nb.reporting.explanation import Explanation
-from synergy_nb.reporting.formatting import amount, cell, rate, seconds, share
+from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, amount, cell, rate, seconds, share
 from synergy_nb.widgets.charts import Delay, delay_chart, delays
 from synergy_nb.widgets.journal_series import Readings
 from synergy_nb.widgets.status_text import standing
@@ -179,6 +179,7 @@ def _plan(plan: Plan) -> str:
         f"at least {rate(plan.qos.throughput_tuples)}" if plan.qos.throughput_tuples is not None else "",
         f"available {share(plan.qos.availability)} of the time" if plan.qos.availability is not None else "",
         f"{plan.qos.degree} replicas of each component" if plan.qos.degree is not None else "",
+        DISCIPLINE_NAMES[plan.qos.scheduling] if plan.qos.scheduling is not None else "",
     ]
     asked = ", ".join(filter(None, wanted)) or "nothing"
     nodes = [

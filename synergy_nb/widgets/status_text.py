@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-import msgspec
-
 from synergy_nb.events.application_states import ENDED, Status
 from synergy_nb.plan import Plan
 from synergy_nb.reporting.account import counts
@@ -238,7 +236,7 @@ def _asked(run: Run, plan: Plan | None) -> dict[str, float]:
     """QoS requirement Q_ξ: as journaled, or as in the plan where the journal has lost its beginning."""
     if run.asked or plan is None:
         return run.asked
-    return {name: value for name, value in msgspec.structs.asdict(plan.qos).items() if value is not None}
+    return plan.qos.numbers
 
 
 def _cluster(readings: Readings, going: list[Run], flows: list[Flow], peers: list[Peer]) -> tuple[str, str, str, str]:

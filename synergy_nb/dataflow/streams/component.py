@@ -92,8 +92,12 @@ class Component(Measured):
     ----------
     limit : float
         Delay limit of the application in seconds; infinite for none.
+    discipline : str
+        Scheduling discipline of the application; empty: that of the peer.
     remaining : float
         Predicted processing time downstream of it, in seconds a tuple.
+    transit : float
+        Predicted time from it to the sink beside that, such as communication, in seconds.
     paused : bool
         Whether it takes nothing more at the moment.
     """
@@ -124,7 +128,8 @@ class Component(Measured):
         self._saved = 0  # bytes that it had executed at its last snapshot
         self.logic = logic
         self.limit = math.inf
-        self.remaining = 0.0
+        self.discipline = ""
+        self.remaining = self.transit = 0.0
         self.limits = limits
         self.log = StreamLog(limits=limits)
         self._client = Reader(application, operator, CLIENT, peer)  # who collects what it makes, if it is a sink
@@ -215,13 +220,6 @@ class Component(Measured):
         if self.role is not Role.ACTIVE or len(self.ports) != 1 or self.ports[0].queue or self.steps is not None:
             return False
         return self.free and not self.prescribed and not self.log.blocked
-
-    def due(self, chunk: Chunk, discipline: str) -> float:
-        """When a chunk's result should be at the sink or, by slack, when it should begin to be made; 0 by arrival."""
-        if discipline == "fcfs":
-            return 0.0
-        due = chunk.born + self.limit
-        return due if discipline == "edf" else due - (self.tuple_s.moving + self.remaining) * chunk.rows
 
     def _next_run(self) -> Run | None:
         """The next part of the prescribed order that has not been read yet."""

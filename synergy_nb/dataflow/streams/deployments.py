@@ -12,17 +12,13 @@ Examples
 
 from __future__ import annotations
 
-import difflib
 import enum
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-__all__ = ["DISCIPLINES", "Borrowed", "Deployment", "Feed", "Lent", "Place", "Role", "producer"]
-
-#: Orders in which queued tuples are served.
-DISCIPLINES: Final = ("fcfs", "edf", "least_slack")
+__all__ = ["Borrowed", "Deployment", "Feed", "Lent", "Place", "Role", "producer"]
 
 
 class Role(enum.IntEnum):
@@ -144,8 +140,9 @@ class Deployment(msgspec.Struct, frozen=True):
         where these are not deployed to the same peers.
     plan
         ``Plan.to_bytes()``.
-    discipline
-        Order in which queued tuples are served: ``fcfs``, ``edf`` or ``least_slack``.
+    remaining
+        Operator to the predicted seconds from when it has executed a tuple until that is at a sink, as probes found
+        them: t̂_c and t̂_e downstream in equation 3.1. Missing where nobody has predicted them.
     """
 
     application: str
@@ -157,13 +154,7 @@ class Deployment(msgspec.Struct, frozen=True):
     requires: dict[str, int] = {}
     uses: dict[str, dict[str, int]] = {}
     plan: bytes = b""
-    discipline: str = "fcfs"
-
-    def __post_init__(self) -> None:
-        if self.discipline not in DISCIPLINES:
-            nearest = difflib.get_close_matches(self.discipline, DISCIPLINES, 1)
-            hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
-            raise ValueError(f"discipline: {self.discipline!r}; expected one of {', '.join(DISCIPLINES)}{hint}")
+    remaining: dict[str, float] = {}
 
     def role(self, operator: str, peer: str) -> Role | None:
         """What a peer does for an operator; None: nothing."""

@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from synergy_nb.dataflow.batch_merging import TOGETHER_WORK, contemporary
 from synergy_nb.dataflow.logic import reason_of
 from synergy_nb.dataflow.memory_shares import Memory
+from synergy_nb.dataflow.streams import disciplines
 from synergy_nb.dataflow.streams.chains import chain
 from synergy_nb.dataflow.streams.component import Component, Encoding
 from synergy_nb.dataflow.streams.deployments import Deployment, Place, Role
@@ -66,9 +67,8 @@ class Hosting:
     memory
         Memory that all components of the peer share; None: no limit.
     discipline
-        Order in which chunks are executed: ``fcfs`` (first come, first served), ``edf`` (earliest deadline first: born
-        + delay limit of the application) or ``least_slack`` (deadline - now - predicted processing time that remains,
-        here and downstream).
+        Scheduling discipline of applications that state none, and between those of others, see
+        :mod:`~synergy_nb.dataflow.streams.disciplines`.
     left
         Gives the cores that the peer has left, which it tells those who send it data.
     machine
@@ -212,17 +212,10 @@ class Hosting:
             accepted, too, was born at about the same time, fits half a window, and is not expected to take long. A
             punctuation goes with the tuples in front of it, however many they are.
         """
-        best: Component | None = None
-        best_rank = (math.inf, 0)
-        for component, first in self._runnable.items():
-            if accept is not None and (component.steps or not accept(component, first.chunk)):
-                continue
-            rank = (component.due(first.chunk, self.discipline), first.sequence)
-            if best is None or rank < best_rank:
-                best, best_rank = component, rank
-        if best is None:
+        chosen = disciplines.first(self._runnable, self.discipline, accept)
+        if chosen is None:
             return None
-        chosen, before = best, self._runnable.pop(best)
+        before = self._runnable.pop(chosen)
 
         def joins(chunk: Chunk, rows: int, size: int) -> bool:
             rows += chunk.rows

@@ -140,6 +140,10 @@ class Cluster:
         Secrets of ``encrypt`` and ``decrypt``, by name: 16, 24 or 32 bytes each.
     composition
         Parameters of composition, such as the probing ratio.
+    discipline
+        Order in which peers execute what waits: ``"fcfs"`` (first come, first served), ``"edf"`` (earliest deadline
+        first) or ``"least_slack"`` (least time left beyond what is still to be done). A plan may state its own
+        (``scheduling`` of ``sink``).
     seed
         Of the peers' random generators, and of the sites in a wide area.
     spark
@@ -169,6 +173,7 @@ class Cluster:
         wide_area: WideArea | str | os.PathLike[str] | None = None,
         keys: Mapping[str, bytes] | None = None,
         composition: CompositionConfig | None = None,
+        discipline: str = "fcfs",
         seed: int = 0,
         spark: bool | str | Sequence[str] = True,
         security: Any = None,
@@ -183,6 +188,7 @@ class Cluster:
             "wide_area": wide_area,
             "keys": keys,
             "composition": composition,
+            "discipline": discipline,
             "seed": seed,
             "spark": spark,
             "security": security,

@@ -175,7 +175,6 @@ class Host:
         if self._closed:
             return
         before = self._at_work(instruction.application)
-        self.hosting.discipline = instruction.discipline
         self._driver.converge(instruction)
         after = self._at_work(instruction.application)
         for operator, component in before.items():
@@ -210,7 +209,9 @@ class Host:
             raise ValueError(f"operator: {name!r}; expected one of {', '.join(plan.operators)}")
         component.kind, component.stream = operator.kind, plan.stream_name(name)
         component.limit = math.inf if plan.qos.delay is None else plan.qos.delay
+        component.discipline = plan.qos.scheduling or ""
         component.planned_s, component.remaining = plan.processing_time(name), downstream_s(plan, name)
+        component.transit = max(deployment.remaining.get(name, 0.0) - component.remaining, 0.0)
         component.share.kind = operator.kind
         if plan.qos.memory is not None:
             component.share.limit = min(component.share.limit, plan.qos.memory)
@@ -231,7 +232,10 @@ class Host:
         if isinstance(component.logic, SparkPart) and not component.failed:
             self._driver.feeds[component] = component.logic
             component.logic.prepare(component.log.end)
-        self._runtime.record(events.ComponentDeployed, component.application, operator=component.operator)
+        discipline = component.discipline or self.hosting.discipline
+        self._runtime.record(
+            events.ComponentDeployed, component.application, operator=component.operator, discipline=discipline
+        )
 
     def _gone(self, component: Component) -> None:
         self._started.discard(component)

@@ -326,6 +326,8 @@ class PeerState(msgspec.Struct, frozen=True):
         Stage to the mean (seconds) and the variance (seconds squared) of the time that an item takes in addition to the
         processing of its tuples, see :mod:`synergy_nb.models.overheads`; the stage ``link`` is the way from a
         neighbour.
+    discipline
+        Scheduling discipline of the peer.
     """
 
     name: str
@@ -341,6 +343,7 @@ class PeerState(msgspec.Struct, frozen=True):
     probes: int
     messages: int
     overheads: dict[str, tuple[float, float]] = {}
+    discipline: str = "fcfs"
 
 
 def pack(value: msgspec.Struct) -> bytes:

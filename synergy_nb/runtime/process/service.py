@@ -73,11 +73,13 @@ def make(runtime: PeerRuntime, config: Mapping[str, Any]) -> tuple[Peer, Service
     """The peer and the host of a runtime, from the plain values of a :class:`~synergy_nb.assembly.PeerConfig`.
 
     ``keys`` in ``config`` holds secrets of ``encrypt`` and ``decrypt`` by name; ``spark`` says whether it takes
-    parts on Spark; ``memory`` is what its operators may take together, in bytes.
+    parts on Spark; ``memory`` is what its operators may take together, in bytes; ``discipline`` is its scheduling
+    discipline.
     """
     settings = dict(config)
     memory = float(settings.pop("memory", None) or "inf")
     spark = bool(settings.pop("spark", False))
+    discipline = str(settings.pop("discipline", "fcfs"))
     keys = {name: bytes(secret) for name, secret in (settings.pop("keys", None) or {}).items()}
     parsed = msgspec.convert(settings, PeerConfig)
     seed = parsed.seed ^ zlib.crc32(runtime.address.encode())
@@ -92,6 +94,7 @@ def make(runtime: PeerRuntime, config: Mapping[str, Any]) -> tuple[Peer, Service
     around = Machine(bandwidth_from, server=max(parsed.cores, 1.0), overheads=Overheads(SPAN))  # one thread executes
     service = Service(runtime, SynergyPeer(runtime.address, parsed, around), keys)
     service.host.hosting.memory.limit = memory
+    service.host.hosting.discipline = discipline
     return service.synergy.peer, service
 
 
@@ -463,6 +466,7 @@ class Service:
             probes=synergy.probing.probes,
             messages=self.runtime.messages,
             overheads=self._overheads(),
+            discipline=self.host.hosting.discipline,
         )
         return pack(state)
 

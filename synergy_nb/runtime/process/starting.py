@@ -19,7 +19,7 @@ from synergy_nb.algorithms.availability import PlacementConfig
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.errors import door
-from synergy_nb.plan.requirements import LEAST_MEMORY
+from synergy_nb.plan.requirements import LEAST_MEMORY, check_discipline
 from synergy_nb.plan.units import WrongValue, duration, parse_size
 from synergy_nb.reporting.formatting import seconds
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
@@ -76,6 +76,7 @@ async def start_cluster(
     wide_area: WideArea | str | os.PathLike[str] | None = None,
     keys: Mapping[str, bytes] | None = None,
     composition: CompositionConfig | None = None,
+    discipline: str = "fcfs",
     seed: int = 0,
     spark: bool | str | Sequence[str] = True,
     security: Security | None = None,
@@ -100,7 +101,13 @@ async def start_cluster(
     share = (os.cpu_count() or 1) / peers
     own = MEMORY_LIMIT * GIVEN / peers
     config = _config(
-        share if cores is None else cores, own if memory is None else memory, bandwidth, keys, composition, seed
+        share if cores is None else cores,
+        own if memory is None else memory,
+        bandwidth,
+        keys,
+        composition,
+        discipline,
+        seed,
     )
     where = checked(spark)
     config["pings"] = _pings(peers)
@@ -159,6 +166,7 @@ async def connect_cluster(
     wide_area: WideArea | str | os.PathLike[str] | None = None,
     keys: Mapping[str, bytes] | None = None,
     composition: CompositionConfig | None = None,
+    discipline: str = "fcfs",
     seed: int = 0,
     spark: bool | str | Sequence[str] = True,
     security: Security | None = None,
@@ -178,7 +186,13 @@ async def connect_cluster(
         If the scheduler does not answer, or has no workers.
     """
     config = _config(
-        1.0 if cores is None else cores, 0.0 if memory is None else memory, bandwidth, keys, composition, seed
+        1.0 if cores is None else cores,
+        0.0 if memory is None else memory,
+        bandwidth,
+        keys,
+        composition,
+        discipline,
+        seed,
     )
     where = checked(spark)
     check_address("scheduler", scheduler)
@@ -263,6 +277,7 @@ def _config(
     bandwidth: float,
     keys: Mapping[str, bytes] | None,
     composition: CompositionConfig | None,
+    discipline: str,
     seed: int,
 ) -> dict[str, Any]:
     """Plain values for the peers' factory, checked."""
@@ -284,6 +299,7 @@ def _config(
         "bandwidth": float(bandwidth),
         "seed": seed,
         "keys": dict(keys or {}),
+        "discipline": check_discipline("discipline", discipline),
         "composition": msgspec.to_builtins(composition or CompositionConfig(late=LATE)),
         "placement": msgspec.to_builtins(PlacementConfig(able=True, apart=True)),
     }

@@ -1,0 +1,78 @@
+"""Scheduling disciplines: which of the components that have something to execute is executed next. No IO, no clock.
+
+Theory of operation
+-------------------
+*First come, first served* (``fcfs``) orders chunks by their arrival, as the papers assume (section 2.3.4, footnote 3).
+*Earliest deadline first* (``edf``) [1]_ orders them by deadline: the time at which the oldest tuple of the chunk
+entered the system, plus the delay limit q_t of its application. *Least slack* (``least_slack``, also least laxity) [2]_
+orders them by the slack t_s of equation 3.1: what is left until the deadline, less the time that the chunk is predicted
+to take, here and downstream. Now is the same for all of them, so the latest time to begin is compared instead. A chunk
+of an application without a limit has no deadline: it waits until no other chunk does.
+
+A plan may state the discipline of its application, all others have that of the peer. Where applications with
+different disciplines meet, they are scheduled in two levels, as by the scheduling classes of operating systems [3]_:
+applications of one discipline form a class; each class nominates the chunk that its own discipline puts first; of
+the nominated chunks the one goes first that the discipline of the peer puts first. So a discipline orders exactly the
+applications that ask for it, and how these share the peer with all others is up to the peer: a plan cannot give itself
+precedence. No chunk is passed over for ever by another class under ``fcfs``, as each nominated chunk grows older.
+
+.. [1] C. L. Liu, J. W. Layland. Scheduling algorithms for multiprogramming in a hard-real-time environment. JACM 20(1),
+   1973.
+.. [2] A. K. Mok. Fundamental design problems of distributed systems for the hard-real-time environment. PhD thesis,
+   MIT, 1983.
+.. [3] J. Regehr, J. A. Stankovic. HLS: A framework for composing soft real-time schedulers. RTSS 2001.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from synergy_nb.dataflow.streams.merge import Entry
+from synergy_nb.dataflow.streams.values import Chunk
+
+if TYPE_CHECKING:
+    from synergy_nb.dataflow.streams.component import Component
+
+__all__ = ["first"]
+
+
+def first(
+    runnable: Mapping[Component, Entry], discipline: str, accept: Callable[[Component, Chunk], bool] | None = None
+) -> Component | None:
+    """The component that is executed next, or None if there is none.
+
+    Parameters
+    ----------
+    runnable
+        Component to the first chunk that it may execute.
+    discipline
+        Discipline of the peer.
+    accept
+        Whether the driver can execute a chunk at the moment. Where it is given, no unfinished work is resumed.
+    """
+    nominated: dict[str, tuple[tuple[float, int], Component, Chunk]] = {}
+    for component, (sequence, _, chunk) in runnable.items():
+        if accept is not None and (component.steps or not accept(component, chunk)):
+            continue
+        own = component.discipline or discipline
+        rank = _rank(component, chunk, own), sequence
+        best = nominated.get(own)
+        if best is None or rank < best[0]:
+            nominated[own] = rank, component, chunk
+    if len(nominated) > 1:
+        among = nominated.values()
+        return min(among, key=lambda each: (_rank(each[1], each[2], discipline), each[0][1]))[1]
+    for _, component, _ in nominated.values():
+        return component
+    return None
+
+
+def _rank(component: Component, chunk: Chunk, discipline: str) -> float:
+    """Time by which a discipline orders a chunk: 0, its deadline, or the latest time to begin; in seconds."""
+    if discipline == "fcfs":
+        return 0.0
+    deadline = chunk.born + component.limit
+    if discipline == "edf":
+        return deadline
+    return deadline - component.transit - (component.tuple_s.moving + component.remaining) * chunk.rows

@@ -1,0 +1,66 @@
+"""What a simulated client collects of a sink, and how long its tuples took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import polars as pl
+
+from synergy_nb.dataflow.meters import DelayHistogram
+from synergy_nb.dataflow.streams.effects import Effect
+from synergy_nb.dataflow.streams.hosting import Hosting
+from synergy_nb.dataflow.streams.values import ORIGIN, Chunk
+from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
+
+__all__ = ["Results"]
+
+
+class Results:
+    """The results of one sink.
+
+    Parameters
+    ----------
+    application, operator
+        Application and operator of the sink.
+    limit
+        Delay limit in seconds, or None.
+
+    Attributes
+    ----------
+    items : list of Item
+        Batches and punctuations that were collected.
+    delays : DelayHistogram
+        End-to-end delays of the tuples that have reached the sink.
+    """
+
+    def __init__(self, application: str, operator: str, limit: float | None) -> None:
+        self.application = application
+        self.operator = operator
+        self.items: list[Item] = []
+        self.delays = DelayHistogram(limit)
+        self._upto = ORIGIN
+
+    def arrived(self, chunks: Iterable[Chunk], now: float) -> None:
+        """Chunks have reached the sink."""
+        for chunk in chunks:
+            self.delays.add(now - chunk.born, chunk.rows)
+
+    def collect(self, hosting: Hosting, now: float) -> list[Effect]:
+        """Collect what a peer has of the results."""
+        chunks = hosting.results(self.application, self.operator, self._upto, float("inf"))
+        self.items += [chunk.item for chunk in chunks]
+        if chunks:
+            self._upto = chunks[-1].end
+        return hosting.collected(self.application, self.operator, self._upto, now)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the end of the stream has been collected."""
+        last = self.items[-1] if self.items else None
+        return isinstance(last, Punctuation) and last.time == END
+
+    @property
+    def rows(self) -> pl.DataFrame:
+        """All tuples that were collected, in their order."""
+        tables = [item.table for item in self.items if isinstance(item, Batch)]
+        return pl.concat(tables) if tables else pl.DataFrame()
