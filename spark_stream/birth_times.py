@@ -8,16 +8,16 @@ from typing import Any
 
 import polars as pl
 
-from synergy_nb.dataflow.batch_merging import contemporary
+from synergy_nb.dataflow.batch_merging import mergeable
 
-__all__ = ["Ages"]
+__all__ = ["BirthTimes"]
 
 
-class Ages:
+class BirthTimes:
     """Remembers when event times were passed by all inputs of a query, as long as that is of use.
 
     What was born at about the same time is as old as the oldest of it, see
-    :func:`~synergy_nb.dataflow.batch_merging.contemporary`.
+    :func:`~synergy_nb.dataflow.batch_merging.mergeable`.
 
     Attributes
     ----------
@@ -30,15 +30,15 @@ class Ages:
         self._times: list[int] = []
         self._born: list[float] = []
 
-    def copy(self) -> Ages:
+    def copy(self) -> BirthTimes:
         """The same, to be asked while this one goes on."""
-        other = Ages(self.oldest)
+        other = BirthTimes(self.oldest)
         other._times, other._born = self._times.copy(), self._born.copy()
         return other
 
     def passed(self, time: int, born: float) -> None:
         """All inputs have passed ``time``, later than all times before, by an item that was born then."""
-        if self._born and contemporary(self._born[-1], born):
+        if self._born and mergeable(self._born[-1], born):
             self._times.pop()
             born = min(self._born.pop(), born)
         self._times.append(time)
@@ -72,7 +72,7 @@ class Ages:
         age = 0.0
         for end, length in ends.rle().struct.unnest().select("value", "len").iter_rows():
             born = self.of(end)
-            if rows and not contemporary(age, born):
+            if rows and not mergeable(age, born):
                 yield table.slice(start, rows), age
                 start, rows = start + rows, 0
             age = min(age, born) if rows else born

@@ -15,10 +15,11 @@ micro-batch by itself, without new rows, but for a query that has just been rest
 
 At another peer
 ---------------
-What an exchange knows beside what Spark keeps is a :class:`Handed` and the offsets that are committed. With them
-another one goes on at another peer, with the same checkpoint. Spark commits a micro-batch when :meth:`Exchange.finish`
-returns: whoever wants to go on there has to have the results by then, and to know of them. A micro-batch that Spark has
-not committed is made again from the same rows, and has the same results at the same positions.
+What an exchange knows beside what Spark keeps is a :class:`DeliveryProgress` and the offsets that are committed. With
+them another one goes on at another peer, with the same checkpoint. Spark commits a micro-batch when
+:meth:`Exchange.finish` returns: whoever wants to go on there has to have the results by then, and to know of them. A
+micro-batch that Spark has not committed is made again from the same rows, and has the same results at the same
+positions.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ from typing import Final
 import polars as pl
 import pyarrow as pa
 
-from spark_stream.birth_times import Ages
-from spark_stream.results import NONE, Handed, Refused, Results, Slice
+from spark_stream.birth_times import BirthTimes
+from spark_stream.results import NONE, DeliveryProgress, Refused, Results, Slice
 from spark_stream.spool import FIRST, WARM, Inlet, Offset, Spool
 from spark_stream.staging import AHEAD, Files, Staged
 from spark_stream.tables import marker, to_spark
@@ -91,9 +92,9 @@ class Exchange:
         on_items: Callable[[list[Item]], None],
         on_room: Callable[[], None] | None = None,
         clock: Callable[[], float] = time.time,
-        on_handed: Callable[[Handed], None] | None = None,
+        on_handed: Callable[[DeliveryProgress], None] | None = None,
         on_committed: Callable[[], None] | None = None,
-        since: Handed = NONE,
+        since: DeliveryProgress = NONE,
     ) -> None:
         self.name = name
         self.inlets: list[Inlet] = []  # by port
@@ -117,7 +118,7 @@ class Exchange:
         self._planned: dict[tuple[int, int], int] = {}
         self._seen: set[tuple[int, int]] = set()  # that Spark has asked for at all
         self._low = START
-        self._ages = Ages(clock())
+        self._ages = BirthTimes(clock())
         self.batch = since.batch
         self._since = since
         self._before = since.covered  # with it
@@ -174,7 +175,7 @@ class Exchange:
             return [(inlet.freed, inlet.committed) for inlet in self.inlets if isinstance(inlet, Spool)]
 
     @property
-    def loose(self) -> int:
+    def uncovered_bytes(self) -> int:
         """Bytes of rows that no punctuation covers yet."""
         return sum(inlet.loose for inlet in self.inlets if isinstance(inlet, Spool))
 
@@ -420,9 +421,9 @@ class Exchange:
         return min((self._planned[key] for key in self._seen), default=START)
 
     @property
-    def _handed(self) -> Handed:
+    def _handed(self) -> DeliveryProgress:
         readers = tuple((*key, self._planned[key]) for key in sorted(self._seen))
-        return Handed(self.batch, self._results.position, self._results.emitted, self._before, readers)
+        return DeliveryProgress(self.batch, self._results.position, self._results.emitted, self._before, readers)
 
     def _wake(self) -> None:
         if not self._awake:

@@ -19,7 +19,7 @@ from spark_stream.exchange import Exchange
 from spark_stream.results import Refused, Slice
 from spark_stream.spool import Offset
 
-__all__ = ["BATCH_ROWS", "FlightDoor"]
+__all__ = ["BATCH_ROWS", "FlightServer"]
 
 BATCH_ROWS: Final = 65_536  # of a batch on the wire
 
@@ -35,7 +35,7 @@ class _Guard(fl.ServerMiddlewareFactory):  # type: ignore[misc]
             raise fl.FlightUnauthenticatedError("token: expected that of the door")
 
 
-class FlightDoor(fl.FlightServerBase):  # type: ignore[misc]
+class FlightServer(fl.FlightServerBase):  # type: ignore[misc]
     """Listens on a free port of ``host``.
 
     Parameters

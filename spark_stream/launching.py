@@ -12,7 +12,7 @@ from typing import Final
 from spark_stream import filesystem, settings
 from spark_stream.java import Java, SparkUnavailable, major_version
 
-__all__ = ["advice", "command", "environment", "furnish", "spark_home", "telling_line"]
+__all__ = ["advice", "command", "environment", "prepare_folder", "reason_line", "spark_home"]
 
 MAIN: Final = "org.apache.spark.deploy.SparkSubmit"
 SERVICE: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -39,7 +39,7 @@ def spark_home() -> Path:
     return home
 
 
-def furnish(folder: Path) -> None:
+def prepare_folder(folder: Path) -> None:
     """Put into a server's new folder what does not depend on its port."""
     for name in ("conf", "tmp", "checkpoints"):
         (folder / name).mkdir()
@@ -106,7 +106,7 @@ def advice(why: str, runtime: Java, port: int) -> str:
     return f"the Spark server ended when it was started ({where}): {why}; {advice}"
 
 
-def telling_line(log: str) -> str | None:
+def reason_line(log: str) -> str | None:
     """The line of a server's log that says best why it ended, without its stack trace.
 
     Examples

@@ -10,12 +10,12 @@ from spark_stream.exchange import Exchange
 from spark_stream.results import Refused
 
 if TYPE_CHECKING:
-    from spark_stream.flight_server import FlightDoor
+    from spark_stream.flight_server import FlightServer
 
-__all__ = ["Door"]
+__all__ = ["PeerEndpoint"]
 
 
-class Door:
+class PeerEndpoint:
     """The door of a peer to Spark, opened when the first query comes; :meth:`close` it when done.
 
     Parameters
@@ -29,7 +29,7 @@ class Door:
         self.token = secrets.token_urlsafe(24)
         self._lock = threading.Lock()
         self._exchanges: dict[str, Exchange] = {}
-        self._server: FlightDoor | None = None
+        self._server: FlightServer | None = None
         self._closed = False
 
     @property
@@ -40,9 +40,9 @@ class Door:
                 raise RuntimeError("the door was closed")
             if self._server is None:
                 # gRPC must not be there when a process forks, and starts its threads when it is
-                from spark_stream.flight_server import FlightDoor  # noqa: PLC0415
+                from spark_stream.flight_server import FlightServer  # noqa: PLC0415
 
-                self._server = FlightDoor(self.host, self.token, self.exchange)
+                self._server = FlightServer(self.host, self.token, self.exchange)
             return self._server.address
 
     def admit(self, exchange: Exchange) -> None:

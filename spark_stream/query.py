@@ -25,11 +25,11 @@ from spark_stream.checkpoints import Checkpoint
 from spark_stream.exchange import Exchange
 from spark_stream.inputs import Port
 from spark_stream.java import SparkUnavailable
-from spark_stream.peer_endpoint import Door
+from spark_stream.peer_endpoint import PeerEndpoint
 from spark_stream.progress import Progress, progress_of
-from spark_stream.results import Handed
+from spark_stream.results import DeliveryProgress
 from spark_stream.resumption import Resumption
-from spark_stream.spark_errors import Ended, cause, is_lost, is_passing
+from spark_stream.spark_errors import QueryEnded, cause, is_lost, is_passing
 from spark_stream.spool import FIRST, Inlet, Offset, Spool
 from spark_stream.staging import Files, Layout, Staged, convert, direct
 from spark_stream.supported import supported_source
@@ -143,7 +143,7 @@ class PartQuery:
         self,
         part: Part,
         connect: Callable[[], SparkSession],
-        door: Door,
+        door: PeerEndpoint,
         folder: Callable[[str], Path | None],
         *,
         keys: Mapping[str, bytes],
@@ -153,7 +153,7 @@ class PartQuery:
         on_progress: Callable[[Progress], None],
         on_room: Callable[[], None],
         leave: Callable[[SparkSession, bool], None] | None = None,
-        on_handed: Callable[[Handed], None] | None = None,
+        on_handed: Callable[[DeliveryProgress], None] | None = None,
         on_committed: Callable[[], None] | None = None,
         since: Resumption | None = None,
         epoch: int = 0,
@@ -217,9 +217,9 @@ class PartQuery:
         return exchange.held
 
     @property
-    def loose(self) -> int:
+    def uncovered_bytes(self) -> int:
         """Bytes of rows of its inputs that no punctuation covers yet."""
-        return self._exchange.loose if self._exchange is not None else 0
+        return self._exchange.uncovered_bytes if self._exchange is not None else 0
 
     @property
     def committed(self) -> tuple[tuple[Offset, Point], ...]:
@@ -233,7 +233,7 @@ class PartQuery:
         """Whether it is known where its checkpoint is."""
         return bool(self._since.checkpoint) or (self._checkpoint is not None and bool(self._checkpoint.where))
 
-    def resumption(self, handed: Handed, inputs: tuple[tuple[Offset, Point], ...]) -> Resumption:
+    def resumption(self, handed: DeliveryProgress, inputs: tuple[tuple[Offset, Point], ...]) -> Resumption:
         """What another peer needs to go on, where so much has been handed over and committed."""
         checkpoint = self._checkpoint
         if checkpoint is None or not checkpoint.where:  # it is where it was, as far as anybody knows
@@ -314,7 +314,7 @@ class PartQuery:
                     return
                 tries = tries + 1 if self._last == told else 1
                 told = self._last
-                again = lost or isinstance(error, Ended) or (is_passing(error) and tries < TRIES)
+                again = lost or isinstance(error, QueryEnded) or (is_passing(error) and tries < TRIES)
                 if not again:
                     raise
                 self.restarts += 1
@@ -469,7 +469,7 @@ class PartQuery:
                 return
             waited = exchange.ended
             if ended and not self._stopped.is_set():
-                raise Ended(f"query {self.name} was ended from elsewhere")
+                raise QueryEnded(f"query {self.name} was ended from elsewhere")
 
     def _tell(self, recent: Sequence[Any]) -> None:
         for event in recent:

@@ -8,20 +8,20 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 import pyarrow as pa
 
-from spark_stream.birth_times import Ages
+from spark_stream.birth_times import BirthTimes
 from spark_stream.spool import WARM
 from spark_stream.tables import from_spark
 from synergy_nb.dataflow.operators.base import OUTPUT_ROWS
 from synergy_nb.dataflow.tuples import END, START, Batch, Item, conform
 
-__all__ = ["NONE", "Handed", "Refused", "Results", "Slice"]
+__all__ = ["NONE", "DeliveryProgress", "Refused", "Results", "Slice"]
 
 
 class Refused(RuntimeError):
     """What Spark asks for is not given: the query has ended, was started anew, or asks for what was committed."""
 
 
-class Handed(NamedTuple):
+class DeliveryProgress(NamedTuple):
     """How far the results of a query have been handed over.
 
     Parameters
@@ -45,7 +45,7 @@ class Handed(NamedTuple):
     readers: tuple[tuple[int, int, int], ...]
 
 
-NONE: Final = Handed(-1, 0, START, START, ())
+NONE: Final = DeliveryProgress(-1, 0, START, START, ())
 
 
 class Slice(NamedTuple):
@@ -95,7 +95,7 @@ class Results:
         windowed: bool,
         lag: int | None,
         arrange: Callable[[pl.DataFrame], pl.DataFrame] | None,
-        since: Handed,
+        since: DeliveryProgress,
     ) -> None:
         self.position = since.position
         self.emitted = since.emitted
@@ -131,7 +131,7 @@ class Results:
             return covered
         return (covered - self._lag) // 1000 * 1000
 
-    def items(self, written: list[pa.RecordBatch], ages: Ages) -> list[Item]:
+    def items(self, written: list[pa.RecordBatch], ages: BirthTimes) -> list[Item]:
         """Results as batches in the order of their event times; the peer's other business goes on meanwhile."""
         if not written:
             return []

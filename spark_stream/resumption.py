@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from spark_stream.results import NONE, Handed
+from spark_stream.results import NONE, DeliveryProgress
 from spark_stream.spool import Offset
 from synergy_nb.dataflow.streams.values import Point
 
@@ -43,7 +43,7 @@ class Resumption(msgspec.Struct, frozen=True):
     """
 
     name: str
-    handed: Handed = NONE
+    handed: DeliveryProgress = NONE
     inputs: tuple[tuple[Offset, Point], ...] = ()
     server: str = ""
     checkpoint: str = ""

@@ -240,7 +240,7 @@ class Server:
         for told in news:
             if "folder" in told:
                 self._folder = Path(told["folder"])
-                launching.furnish(self._folder)
+                launching.prepare_folder(self._folder)
             elif "started" in told:
                 self.pid = told["started"]
                 continue
@@ -302,7 +302,7 @@ class Server:
         assert self._folder is not None
         with contextlib.suppress(OSError):
             log = (self._folder / "server.log").read_bytes()[-(1 << 16) :].decode("utf-8", "replace")
-            if (line := launching.telling_line(log)) is not None:
+            if (line := launching.reason_line(log)) is not None:
                 return line
         return f"it ended with exit code {code}"
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from spark_stream.java import SparkUnavailable
 
-__all__ = ["Ended", "cause", "is_lost", "is_passing"]
+__all__ = ["QueryEnded", "cause", "is_lost", "is_passing"]
 
 _DETAILS: Final = re.compile(r'^\s*details = "(.*)"$', re.MULTILINE)  # of an error of gRPC
 LONGEST: Final = 300  # characters of a reason
@@ -22,7 +22,7 @@ _SPARK: Final = re.compile(r"\[([A-Z][A-Z_]*(?:\.[A-Z_]+)?)\]\s*(.+)")
 _FLIGHT: Final = re.compile(r"(?:Flight error: )?(?:Flight \w+ error: |Flight returned [^:]*: |gRPC returned [^:]*: )")
 
 
-class Ended(RuntimeError):
+class QueryEnded(RuntimeError):
     """A query has ended, and neither by itself nor by who started it."""
 
 

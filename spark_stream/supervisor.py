@@ -93,10 +93,10 @@ class Supervisor:
                     preexec_fn=_die_with_parent if IS_LINUX else None,  # noqa: PLW1509 - this process has one thread
                 )
             except OSError as error:
-                tell(exited=-1, why=str(error))
+                notify(exited=-1, why=str(error))
                 return
         self._starting = (order["ready"], time.monotonic() + order["timeout"])
-        tell(started=self._server.pid)
+        notify(started=self._server.pid)
 
     def _look(self) -> None:
         """Has the server that is starting said that it is ready?"""
@@ -109,11 +109,11 @@ class Supervisor:
             self._seen = log.tell()
         if sign.encode() in new:
             self._starting = None
-            tell(ready=self._server.pid)
+            notify(ready=self._server.pid)
         elif time.monotonic() > until:
             self._starting = None
             self._server.kill()
-            tell(late=True)
+            notify(late=True)
 
     def _reap(self) -> None:
         """Take note of every child that has ended, and clear up after the server if it is among them."""
@@ -128,7 +128,7 @@ class Supervisor:
                 self._server.returncode = os.waitstatus_to_exitcode(status)
                 code, self._server, self._starting = self._server.returncode, None, None
                 self.kill()
-                tell(exited=code)
+                notify(exited=code)
 
     def kill(self) -> None:
         """End the server and all that it has started."""
@@ -152,7 +152,7 @@ def shorten(log: Path, longest: int) -> None:
             os.truncate(log, 0)
 
 
-def tell(**news: Any) -> None:
+def notify(**news: Any) -> None:
     """Tell the owner."""
     with contextlib.suppress(OSError):  # it has gone, as the next look shows
         os.write(1, json.dumps(news).encode() + b"\n")
@@ -181,7 +181,7 @@ def main(directory: str, owner: int) -> None:
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=directory)).resolve()
     supervisor = None
     try:
-        tell(folder=str(folder))
+        notify(folder=str(folder))
         supervisor = Supervisor(folder, owner)
         supervisor.serve()
     finally:

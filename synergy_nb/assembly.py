@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import msgspec
 
-from synergy_nb.algorithms.availability import Placement, PlacementConfig
+from synergy_nb.algorithms.availability import PlacementConfig, PlacementOrigin
 from synergy_nb.algorithms.composition import Composition, CompositionConfig, Probing
 from synergy_nb.control.ledger import Ledger
 from synergy_nb.control.peer import Codec, Peer
-from synergy_nb.lifecycle.alternatives import Ways
+from synergy_nb.lifecycle.alternatives import Alternatives
 from synergy_nb.lifecycle.decider import Decider, component_name
 from synergy_nb.lifecycle.engine_choice import Offer
 from synergy_nb.lifecycle.messages import SessionConfig
@@ -25,10 +25,10 @@ from synergy_nb.lifecycle.sessions import Session
 from synergy_nb.models.overheads import Overheads
 from synergy_nb.overlay.directory import Directory
 from synergy_nb.overlay.latency import Latency
-from synergy_nb.overlay.load_levels import Loads
+from synergy_nb.overlay.load_levels import LoadLevels
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.pastry import Pastry
-from synergy_nb.overlay.published_streams import Streams
+from synergy_nb.overlay.published_streams import PublishedStreams
 from synergy_nb.plan import Plan
 from synergy_nb.plan.catalogue import ALL_COMPONENTS
 from synergy_nb.plan.spark_parts import PART
@@ -153,8 +153,8 @@ class SynergyPeer:
         self.pastry = Pastry(peer, self.latency)
         self.membership = Membership(peer, self.pastry, config.pings)
         self.directory = Directory(peer, self.pastry, self.membership)
-        self.streams = Streams(self.directory)
-        self.loads = Loads(peer, self.directory, lambda: self.ledger.residual_cores(""))
+        self.streams = PublishedStreams(self.directory)
+        self.loads = LoadLevels(peer, self.directory, lambda: self.ledger.residual_cores(""))
         if composing.choice == "balanced":
             self.ledger.on_change.append(self.loads.changed)
         self.session = Session(
@@ -186,7 +186,7 @@ class SynergyPeer:
         deciders: dict[str, Decider] = {"composed": self.composition, "resilient": self.resilient}
         if self.placement is not None:
             deciders["replicated"] = Replicated(self.placement, self.composition)
-        self.ways = Ways(peer, self.membership.is_dead, composing.sharing, self._offer_of_spark)
+        self.ways = Alternatives(peer, self.membership.is_dead, composing.sharing, self._offer_of_spark)
         self.requests = Requests(peer, self.directory, self.session, self.ways, deciders, composing.discovery)
         for protocol in (
             self.pastry,
@@ -199,11 +199,11 @@ class SynergyPeer:
         ):
             peer.add(protocol)
 
-    def _placement(self, config: PlacementConfig) -> Placement:
+    def _placement(self, config: PlacementConfig) -> PlacementOrigin:
         def offers(plan: Plan, operator: str) -> bool:
             return plan.operators[operator].kind == "sink" or component_name(plan, operator) in self.probing.offers
 
-        return Placement(
+        return PlacementOrigin(
             self.peer, self.ledger, self.latency, self.directory, self.membership, offers, config,
             self.config.failure, self.config.domains,
         )  # fmt: skip

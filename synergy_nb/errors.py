@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, TypeVar, cast
 
-__all__ = ["FULL", "SynergyError", "brief", "door"]
+__all__ = ["FULL", "SynergyError", "brief", "user_facing"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -67,7 +67,7 @@ def brief(error: BaseException) -> BaseException:
     return error
 
 
-def door(function: F) -> F:
+def user_facing(function: F) -> F:
     """Make notebooks show the errors of a function that users call in brief; coroutines and their generators, too.
 
     It keeps its name and signature.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from synergy_nb.errors import door
+from synergy_nb.errors import user_facing
 from synergy_nb.runtime.client.async_application import AsyncApplication
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
 from synergy_nb.runtime.client.cluster import Application, Cluster
@@ -12,7 +12,7 @@ from synergy_nb.widgets.qos_view import QoSView
 __all__ = ["watch"]
 
 
-@door
+@user_facing
 def watch(what: Application | Cluster | AsyncApplication | AsyncCluster) -> QoSView:
     """Watch an application, or all of a cluster, live.
 

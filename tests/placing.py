@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from synergy_nb.algorithms.availability import Limits, Placement
+from synergy_nb.algorithms.availability import Limits, PlacementOrigin
 from synergy_nb.control.graph import Roles
 from synergy_nb.plan import Plan
 from tests.simulated import Ring
@@ -22,7 +22,7 @@ class Placements(Ring):
         self.origins: dict[str, str] = {}
         super().__init__(peers, seed, **settings)
 
-    def placement(self, address: str) -> Placement:
+    def placement(self, address: str) -> PlacementOrigin:
         """The protocol of a peer."""
         found = self.synergy[address].placement
         assert found is not None

@@ -46,7 +46,7 @@ class Given:
         self.answers.append(reason)
         decided(request, Refusal(reason))
 
-    def settled(self, request: Request) -> None:
+    def established(self, request: Request) -> None:
         self.answers.append("")
 
     def release(self, request: Request) -> None:

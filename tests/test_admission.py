@@ -21,7 +21,7 @@ from synergy_nb.models.overheads import HOP, LINK, MEMORY, REFERENCE, SOURCE, Ov
 from synergy_nb.models.projection import Application, Local, ProjectionConfig, impacts, refused
 from synergy_nb.models.signatures import Segment
 from synergy_nb.plan import Plan, source
-from synergy_nb.plan.spark_parts import Profile, credible, paced
+from synergy_nb.plan.spark_parts import Profile, paced, trusted_profiles
 from tests.simulated import Ring
 
 LATE = CompositionConfig(late=0.05)
@@ -193,10 +193,10 @@ def test_a_rate_that_nothing_held_back_is_no_promise() -> None:
     fast, slow = replay(0.0), replay(1.0)
     assert not any(paced(fast, name) for name in fast.operators)
     assert all(paced(slow, name) for name in slow.operators)
-    believed = credible(fast, profiles(fast, 4.5e6))
+    believed = trusted_profiles(fast, profiles(fast, 4.5e6))
     assert {each.rate for each in believed.values()} == {None}
     assert {(each.cost, each.selectivity) for each in believed.values()} == {(4e-7, 0.5)}
-    assert {each.rate for each in credible(slow, profiles(slow, 70.0)).values()} == {70.0}
+    assert {each.rate for each in trusted_profiles(slow, profiles(slow, 70.0)).values()} == {70.0}
 
 
 def test_a_replay_is_admitted_again_and_again_whatever_was_measured_of_it() -> None:

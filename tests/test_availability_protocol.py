@@ -49,7 +49,7 @@ from synergy_nb.plan.builder import Stream
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.runtime.process import service
 from synergy_nb.runtime.process.peer_driver import PeerRuntime
-from synergy_nb.runtime.process.requests import Hosts, Join, Where, pack, unpack
+from synergy_nb.runtime.process.requests import FindHosts, HostsFound, Join, pack, unpack
 from synergy_nb.simulator.kernel import Simulation
 from tests.memory_comm import Net, run
 from tests.placing import Placements
@@ -723,8 +723,8 @@ def test_the_same_protocol_places_on_live_peers() -> None:
         async with asyncio.timeout(60):
             found: list[str] = []
             while len(found) < 4:  # until all have told the directory
-                answered = await runtimes[0].operations["where"](pack(Where(["delay"])))
-                found = unpack(answered, Hosts).hosts["delay"]
+                answered = await runtimes[0].operations["where"](pack(FindHosts(["delay"])))
+                found = unpack(answered, HostsFound).hosts["delay"]
             outcome: asyncio.Future[tuple[Roles | None, str]] = asyncio.get_running_loop().create_future()
 
             def submit() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from synergy_experiments.bench import spark, suite
-from synergy_experiments.bench.engines import ENGINES, Engine, EngineProcess, absent
+from synergy_experiments.bench.engines import ENGINES, Engine, EngineProcess, missing_reason
 from synergy_experiments.bench.measurements import Usage
 from synergy_experiments.bench.rivals import RIVALS, missing, reference
 from synergy_experiments.bench.throughput import leading, tuples, written
@@ -138,7 +138,7 @@ def test_the_systems_compared_run_the_same_query(rival: Any) -> None:
 
 @pytest.mark.parametrize("engine", [each for each in ENGINES if not each.jvm], ids=lambda engine: engine.name)
 def test_the_engines_compared_run_the_same_query_on_the_same_file(engine: Engine, tmp_path: Path) -> None:
-    note = absent(engine)
+    note = missing_reason(engine)
     if note:
         assert engine.system in note
         return
@@ -155,13 +155,13 @@ def test_the_engines_compared_run_the_same_query_on_the_same_file(engine: Engine
 
 def test_an_engine_that_is_not_there_is_told_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     here = Engine("Nowhere", "nowhere-at-all", "csv", "")
-    assert absent(here) == "not installed: pip install nowhere-at-all"
+    assert missing_reason(here) == "not installed: pip install nowhere-at-all"
     elsewhere = Engine("Nowhere", "nowhere-at-all", "csv", "", variable="SYNERGY_NOWHERE_PYTHON")
     monkeypatch.delenv("SYNERGY_NOWHERE_PYTHON", raising=False)
-    assert "pip install nowhere-at-all in an environment of its own" in absent(elsewhere)
-    assert "set SYNERGY_NOWHERE_PYTHON to the Python there" in absent(elsewhere)
+    assert "pip install nowhere-at-all in an environment of its own" in missing_reason(elsewhere)
+    assert "set SYNERGY_NOWHERE_PYTHON to the Python there" in missing_reason(elsewhere)
     monkeypatch.setenv("SYNERGY_NOWHERE_PYTHON", "no/such/python")
-    assert absent(elsewhere).startswith(
+    assert missing_reason(elsewhere).startswith(
         "not installed: SYNERGY_NOWHERE_PYTHON: 'no/such/python'; expected a Python that has nowhere-at-all"
     )
 

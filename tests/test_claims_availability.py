@@ -14,9 +14,9 @@ import pytest
 from typer.testing import CliRunner
 
 from synergy_experiments import chapters
-from synergy_experiments.chapters.availability import distance, exact, swept
+from synergy_experiments.chapters.availability import availability_by_failures, distance, exact
 from synergy_experiments.chapters.failed_replicas import ratios
-from synergy_experiments.chapters.peers_used import dealt, spread
+from synergy_experiments.chapters.peers_used import spread, spread_evenly
 from synergy_experiments.chapters.replica_delays import delayed, gathered, tradeoffs
 from synergy_experiments.framework import figures, runner
 from synergy_experiments.framework.claim import Check, Claim, Result
@@ -127,7 +127,7 @@ def test_replicas_are_dealt_evenly() -> None:
     rng = random.Random(1)
     for used in range(2, 11):
         peers = [f"v{each}" for each in range(used)]
-        found = dealt(5, peers, 2, rng)
+        found = spread_evenly(5, peers, 2, rng)
         counts = [sum(peer in pair for pair in found.values()) for peer in peers]
         assert sum(counts) == 10
         assert max(counts) - min(counts) <= 1
@@ -136,7 +136,7 @@ def test_replicas_are_dealt_evenly() -> None:
 
 
 def test_one_set_of_placements_serves_all_numbers_of_failures() -> None:
-    points = swept(GIVEN, "synergy", (0, 2, 12), "by failures", (0, 2, 12), 1)
+    points = availability_by_failures(GIVEN, "synergy", (0, 2, 12), "by failures", (0, 2, 12), 1)
     assert [point.x for point in points] == [0, 2, 12]
     assert points[0].value == 1.0
     assert points[1].value == pytest.approx(exact(GIVEN, "synergy", 2, 1, 1)["availability"])

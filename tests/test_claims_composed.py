@@ -79,7 +79,7 @@ def test_policies_meet_the_same_network_and_the_same_requests() -> None:
 @pytest.mark.parametrize("policy", ["synergy", "composition+projection", "composition"])
 def test_peers_never_promise_more_than_they_have(policy: str) -> None:
     composed = Composed(small(policy, costs=(0.01, 0.05)), seed=2)
-    composed.settle()
+    composed.stabilise()
     composed.serve()
     assert all(each.ledger.overbooked() is None for each in composed.peers.values())
     outcome = composed.count()
@@ -95,7 +95,7 @@ def test_policies_that_check_nothing_admit_everything() -> None:
 
 def test_feedback_reaches_the_peers_of_an_application() -> None:
     composed = Composed(small(requests=2), seed=3)
-    composed.settle()
+    composed.stabilise()
     composed.serve()
     composed.advance(composed.simulation.now + 10.0)
     for served in composed.served.values():
@@ -112,7 +112,7 @@ def test_a_missing_component_is_deployed_where_the_policy_says() -> None:
     deployed = compose(small(missing=1, deployment=""), seed=3)
     assert any(each.admitted for each in deployed.served)
     composed = Composed(small("composition", missing=1, deployment="nearest", requests=3), seed=3)
-    composed.settle()
+    composed.stabilise()
     composed.serve()
     near = 0
     for each in composed.served.values():

@@ -10,7 +10,7 @@ import pytest
 
 from synergy_experiments.chapters import find
 from synergy_experiments.framework import parameters, runner
-from synergy_experiments.worlds.live_requests import live, lived
+from synergy_experiments.worlds.live_requests import live, run_live
 from synergy_experiments.worlds.scenario import Scenario
 from synergy_nb.simulator.workload import Parameters
 from synergy_nb.traces import datasets
@@ -65,7 +65,7 @@ def test_requests_are_composed_and_executed_by_real_peers(tmp_path: Path) -> Non
         WORKLOAD, peers=6, delays=str(tmp_path / "rtt.npz"), equal=True, policy="synergy", window=3.0, pings=2.0
     )
     began = time.monotonic()
-    outcome = lived(given, 1)
+    outcome = run_live(given, 1)
     took = time.monotonic() - began
     topology, workload = given.world(1)
     assert [each.status for each in outcome.served] == ["running"] * 4

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from synergy_experiments.chapters import find
-from synergy_experiments.chapters.feasible_sets import mistaken
+from synergy_experiments.chapters.feasible_sets import perturbed
 from synergy_experiments.framework import runner
 from synergy_experiments.framework.claim import Result
 from synergy_experiments.worlds.operator_placements import ALGORITHMS, place_by, random_rates
@@ -100,12 +100,12 @@ def test_r7_places_with_wrong_statistics_and_measures_with_right_ones() -> None:
     assert found[0.1, "rod"] > 0.8 * found[0.0, "rod"]
     assert found[0.0, "random"] == pytest.approx(found[0.6, "random"], rel=1e-9)
     graph, rng = random_trees(40, 2, seed=1), np.random.default_rng(2)
-    wrong = mistaken(graph, 0.3, rng)
+    wrong = perturbed(graph, 0.3, rng)
     factors = np.array([[one.cost / two.cost, one.selectivity / two.selectivity]  # type: ignore[operator]
                         for one, two in zip(wrong, graph, strict=True)])  # fmt: skip
     assert 0.7 <= factors.min() < 0.75
     assert 1.25 < factors.max() <= 1.3
-    assert mistaken(graph, 0.0, rng) == list(graph)
+    assert perturbed(graph, 0.0, rng) == list(graph)
 
 
 def test_an_algorithm_that_there_is_not_is_refused() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from synergy_nb.dataflow.streams.deployments import Role
 from synergy_nb.events import CopiesBehind
-from synergy_nb.lifecycle.messages import Behind
+from synergy_nb.lifecycle.messages import CopiesLag
 from synergy_nb.reporting.explanation import Explanation
 from tests.simulated import Ring
 from tests.test_moving import Movers, lost, move, roles, running, where
@@ -25,7 +25,7 @@ def say(ring: Ring, address: str, operator: str, *peers: str) -> None:
 
 def unfit(ring: Ring, operator: str = "o0") -> dict[str, str]:
     """What the origin knows of the copies of an operator."""
-    return ring.synergy["peer-0"].session.copies.unfit("r", operator)
+    return ring.synergy["peer-0"].session.copies.cannot_take_over("r", operator)
 
 
 def test_another_backup_takes_over_than_one_that_was_left_behind() -> None:
@@ -118,17 +118,24 @@ def test_a_follower_that_is_left_behind_is_not_made_the_component_before_it_has_
 def test_what_is_lost_is_said_again_and_what_is_late_counts_for_nothing() -> None:
     ring = Ring(6, seed=1)
     assert established(ring) == [""]
-    with lost(ring, Behind):
+    with lost(ring, CopiesLag):
         say(ring, "peer-2", "o0", "peer-3")
         ring.run(0.5)
     assert unfit(ring) == {}
     ring.run(1.0)
     assert unfit(ring) == {"peer-3": WHY}
     origin = ring.synergy["peer-0"].session.copies
-    messages = [Behind("r", 1, "o0", number, {}) for number in (0, 1)]
-    for message in [*messages, Behind("r", 2, "o0", 9, {}), Behind("r", 1, "x", 9, {}), Behind("y", 1, "o0", 9, {})]:
-        ring.simulation.call("peer-0", origin.handlers[Behind], "peer-2", message)
-    ring.simulation.call("peer-0", origin.handlers[Behind], "peer-5", Behind("r", 1, "o0", 9, {"peer-4": "so says he"}))
+    messages = [CopiesLag("r", 1, "o0", number, {}) for number in (0, 1)]
+    for message in [
+        *messages,
+        CopiesLag("r", 2, "o0", 9, {}),
+        CopiesLag("r", 1, "x", 9, {}),
+        CopiesLag("y", 1, "o0", 9, {}),
+    ]:
+        ring.simulation.call("peer-0", origin.handlers[CopiesLag], "peer-2", message)
+    ring.simulation.call(
+        "peer-0", origin.handlers[CopiesLag], "peer-5", CopiesLag("r", 1, "o0", 9, {"peer-4": "so says he"})
+    )
     assert unfit(ring) == {"peer-3": WHY}
     stopped(ring)
 

@@ -15,7 +15,7 @@ from synergy_nb.lifecycle.messages import SessionConfig
 from synergy_nb.plan import Plan, PlanError, source
 from synergy_nb.plan.builder import Stream
 from synergy_nb.plan.catalogue import ALL_COMPONENTS
-from synergy_nb.plan.spark_parts import PART, Profile, cones, pace, parts_of, place, profiled
+from synergy_nb.plan.spark_parts import PART, Profile, cones, pace, parts_of, profiled, replace_parts
 from synergy_nb.reporting.explanation import Explanation
 from tests.simulated import Ring
 
@@ -75,7 +75,7 @@ def test_a_part_has_one_exit_and_no_other_readers() -> None:
 
 def test_a_placed_plan_is_a_plan_of_the_same_streams() -> None:
     plan = top()
-    placed = place(plan, {"filter", "aggregate"}, 0.5)
+    placed = replace_parts(plan, {"filter", "aggregate"}, 0.5)
     assert list(placed.operators) == ["source", "aggregate", "sort", "count", "compare", "sink"]
     assert placed.operators["aggregate"].kind == PART
     assert placed.upstream("aggregate") == ("source",)
@@ -92,12 +92,12 @@ def test_a_placed_plan_is_a_plan_of_the_same_streams() -> None:
 
 @pytest.mark.parametrize("speed", [0.0, 2.0])
 def test_a_part_keeps_the_pace_of_what_comes_in(speed: float) -> None:
-    placed = place(top(speed=speed), {"filter", "aggregate"}, 0.5)  # no source is in the part
+    placed = replace_parts(top(speed=speed), {"filter", "aggregate"}, 0.5)  # no source is in the part
     assert pace(placed, "aggregate") == pace(placed, "sort") == speed
 
 
 def test_a_part_that_came_damaged_is_refused_by_name() -> None:
-    placed = place(top(), {"aggregate"}, 0.5)
+    placed = replace_parts(top(), {"aggregate"}, 0.5)
     for field, value in (("members", ["nobody"]), ("plan", b"none"), ("load", -1.0), ("batches", 7)):
         params = {**placed.operators["aggregate"].params, field: value}
         bad = placed.operators["aggregate"].__class__("aggregate", PART, params, ("filter",), 1.0, None, None, "spark")

@@ -10,7 +10,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from synergy_nb import errors
-from synergy_nb.errors import FULL, SynergyError, brief, door
+from synergy_nb.errors import FULL, SynergyError, brief, user_facing
 from synergy_nb.plan import source
 from synergy_nb.runtime.client.async_application import AsyncApplication
 from synergy_nb.runtime.client.cluster import _Loop
@@ -149,7 +149,7 @@ except OSError as error:
 
 
 def test_errors_of_others_and_our_own_bugs_are_shown_in_full(notebook: Notebook) -> None:
-    @door
+    @user_facing
     def buggy() -> None:
         dict[str, int]()["key"]
 

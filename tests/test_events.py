@@ -32,7 +32,7 @@ from synergy_nb.events import (
 from synergy_nb.events.table import Events
 from synergy_nb.reporting.facts import Facts
 from synergy_nb.reporting.troubles import SENTENCES, gathered
-from synergy_nb.widgets.journal_series import Readings
+from synergy_nb.widgets.journal_series import JournalSeries
 
 PACKAGE = Path(synergy_nb.events.__file__).parent.parent
 PRODUCT = [kind for kind in declared() if kind.__module__.startswith("synergy_nb.")]
@@ -77,7 +77,7 @@ def written() -> frozenset[str]:
 def test_every_event_is_recorded_somewhere_and_shown_or_a_detail(kind: type[Event]) -> None:
     by_status = kind in ENDINGS.values() and "ENDINGS" in written()
     assert kind.__name__ in written() or by_status, "nothing records it"
-    shown = kind in Facts.SHOWN.kinds | Readings.SHOWN.kinds | SENTENCES.kinds
+    shown = kind in Facts.SHOWN.kinds | JournalSeries.SHOWN.kinds | SENTENCES.kinds
     if kind.__name__ in ELSEWHERE:
         assert not shown
         assert kind.__name__ in names(trees()[ELSEWHERE[kind.__name__]])
@@ -88,7 +88,7 @@ def test_every_event_is_recorded_somewhere_and_shown_or_a_detail(kind: type[Even
 def test_errors_of_peers_are_said_in_a_sentence_and_shown_in_the_view() -> None:
     troubles = {kind for kind in PRODUCT if issubclass(kind, PeerTrouble)}
     assert troubles == SENTENCES.kinds
-    assert troubles <= Readings.SHOWN.kinds
+    assert troubles <= JournalSeries.SHOWN.kinds
     assert all(kind.severity >= Severity.WARNING for kind in troubles)
 
 

@@ -285,7 +285,7 @@ def test_a_tapped_stream_outlives_its_application() -> None:
     assert not flow.running("a", "feed")
     flow.run(until=10.0)
     assert flow.executed("a", "c0").tuples == 30
-    assert flow.on_their_way == 0
+    assert flow.in_flight == 0
     flow.remove("b")  # twice is once
 
 
@@ -345,7 +345,7 @@ def test_an_overloaded_peer_takes_bounded_memory() -> None:
     flow = Flow(backlog=2.0)
     flow.add(chain("a", 1000.0, Component("v", Service.constant(0.002)), Component("w")))
     flow.run(until=100.0)
-    assert flow.on_their_way < 1100
+    assert flow.in_flight < 1100
     assert flow.lost == pytest.approx(50_000, rel=0.1)
     assert flow.load("v") == pytest.approx(1.0, abs=0.05)
     assert flow.delays("a").most == pytest.approx(2.0, abs=0.01)
@@ -361,7 +361,7 @@ def test_many_at_one_time_stay_in_order() -> None:
     for number in (0, 500, 999):
         assert flow.records(f"a{number}")[1] == pytest.approx([1e-4 * (number + 1)] * 5)
     assert flow.records("rare")[1] == pytest.approx([1e-4, 1e-4, 2e-4])
-    assert flow.on_their_way == 0
+    assert flow.in_flight == 0
 
 
 def test_the_future_may_come_before_what_was_the_next() -> None:

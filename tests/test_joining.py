@@ -10,9 +10,9 @@ from math import ceil, log2
 import pytest
 
 from synergy_nb.assembly import PeerConfig, SynergyPeer
-from synergy_nb.overlay.join_waves import Waves
-from synergy_nb.runtime.client.progress import Patience, Progress
-from synergy_nb.runtime.process.requests import ClusterError, Hosts, Join, Joined, Where, pack, unpack
+from synergy_nb.overlay.join_waves import JoinWaves
+from synergy_nb.runtime.client.progress import Progress, ProgressDeadline
+from synergy_nb.runtime.process.requests import ClusterError, FindHosts, HostsFound, Join, Joined, pack, unpack
 from synergy_nb.runtime.process.ring_joining import form_ring
 from synergy_nb.runtime.transport.wire import LinkDown
 from synergy_nb.simulator.kernel import Simulation, Uniform
@@ -29,7 +29,7 @@ def names(count: int) -> list[str]:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 8, 63, 64, 65, 1000])
 def test_waves_double_and_no_member_is_asked_by_two_newcomers_of_a_wave(count: int) -> None:
-    waves = Waves(names(count))
+    waves = JoinWaves(names(count))
     number = 0
     while not waves.over:
         wave = waves.next()
@@ -43,7 +43,7 @@ def test_waves_double_and_no_member_is_asked_by_two_newcomers_of_a_wave(count: i
 
 
 def test_waves_shrink_where_peers_do_not_keep_up_and_grow_again() -> None:
-    waves = Waves(names(64), soon=1.0)
+    waves = JoinWaves(names(64), soon=1.0)
     sizes = []
     for seconds in [0.1, 0.1, 0.1, 0.1, 2.0, 2.0, 0.1, 0.1]:
         wave = waves.next()
@@ -53,7 +53,7 @@ def test_waves_shrink_where_peers_do_not_keep_up_and_grow_again() -> None:
 
 
 def test_who_did_not_join_comes_again_through_another_member() -> None:
-    waves = Waves(names(4))
+    waves = JoinWaves(names(4))
     waves.ended(waves.next(), 0.1)
     waves.ended(waves.next(), 0.1)
     first = waves.next()
@@ -70,7 +70,7 @@ def test_who_did_not_join_comes_again_through_another_member() -> None:
 
 
 def test_a_ring_is_begun_by_the_next_peer_if_the_first_does_not_answer() -> None:
-    waves = Waves(names(2))
+    waves = JoinWaves(names(2))
     assert waves.next() == {"p0": None}
     waves.ended([], 0.1)
     assert waves.next() == {"p1": None}
@@ -91,7 +91,7 @@ class Ring:
         for name in self.peers:
             self.simulation.start(name)
         self.waves = 0
-        waves = Waves(list(self.peers))
+        waves = JoinWaves(list(self.peers))
         while not waves.over:
             wave = waves.next()
             for name, contact in wave.items():
@@ -141,9 +141,9 @@ class Peers:
         if address in self.down:
             raise LinkDown(f"{address}: nobody listens")
         if operation == "where":
-            asked = unpack(payload, Where)
+            asked = unpack(payload, FindHosts)
             hidden = next(self.hidden, "")
-            return pack(Hosts({name: [host for host in self.joined if host != hidden] for name in asked.names}))
+            return pack(HostsFound({name: [host for host in self.joined if host != hidden] for name in asked.names}))
         contact = unpack(payload, Join).contact
         assert contact is None or contact in self.joined
         self.joined[address] = contact
@@ -192,7 +192,7 @@ def test_patience_is_renewed_by_progress_alone() -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, Clock)
         told: list[Progress] = []
-        patience = Patience(10.0, told.append)
+        patience = ProgressDeadline(10.0, told.append)
         patience.note(0, 3, "peers run")
         loop.seconds = 8.0
         patience.note(1, 3, "peers run")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.events import GraphEvaluated, GraphSelected, ProbeAccepted
-from synergy_nb.overlay.load_levels import FREE, level
+from synergy_nb.overlay.load_levels import FREE, quantised
 from synergy_nb.plan import source
 from tests.simulated import Ring
 from tests.test_composition import chain
@@ -37,21 +37,21 @@ def free(ring: Ring, name: str = "filter") -> dict[str, float]:
 
 
 def test_levels_are_a_fifth_apart() -> None:
-    assert level(0.0) == level(0.009) == 0.0
+    assert quantised(0.0) == quantised(0.009) == 0.0
     for cores in (0.01, 0.3, 1.0, 7.7, 64.0):
-        assert cores / 1.2**0.5 <= level(cores) <= cores * 1.2**0.5
+        assert cores / 1.2**0.5 <= quantised(cores) <= cores * 1.2**0.5
 
 
 def test_the_directory_follows_what_peers_have_left() -> None:
     ring = ring_of({"peer-3": 0.5})
     before = free(ring)
-    assert before == {f"peer-{n}": level(0.5 if n == 3 else 2.0) for n in range(6)}
+    assert before == {f"peer-{n}": quantised(0.5 if n == 3 else 2.0) for n in range(6)}
     ring.submit("peer-1", "r", chain(rate=3000.0))
     report = ring.until_decided("r")
     assert report.status == "running"
     ring.run(3.0)
     known = free(ring)
-    assert known == {address: level(each.ledger.residual_cores("")) for address, each in ring.synergy.items()}
+    assert known == {address: quantised(each.ledger.residual_cores("")) for address, each in ring.synergy.items()}
     assert known != before
     ring.simulation.call("peer-1", ring.synergy["peer-1"].stop, "r")
     ring.run(5.0)
@@ -63,7 +63,7 @@ def test_a_deployed_component_says_what_its_peer_has_left_too() -> None:
     synergy = ring.synergy["peer-2"]
     ring.simulation.call("peer-2", synergy.loads.offer, "delay:new", {"peer": "peer-2"})
     ring.run(1.0)
-    assert free(ring, "delay:new") == {"peer-2": level(2.0)}
+    assert free(ring, "delay:new") == {"peer-2": quantised(2.0)}
     ring.simulation.call("peer-2", synergy.loads.withdraw)
     ring.run(1.0)
     assert free(ring, "delay:new") == {}

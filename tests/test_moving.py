@@ -16,7 +16,7 @@ from synergy_nb.events import ComponentMoved, MoveBegun, MoveGivenUp
 from synergy_nb.lifecycle.engine_choice import Offer
 from synergy_nb.lifecycle.messages import Feedback, Follow, Followed, Measured, Moved, SessionConfig
 from synergy_nb.plan import Plan, source
-from synergy_nb.plan.spark_parts import place
+from synergy_nb.plan.spark_parts import replace_parts
 from synergy_nb.reporting.explanation import Explanation
 from tests.simulated import Ring
 
@@ -299,7 +299,7 @@ class Sparks(Movers):
 def counting(inside: set[str]) -> Plan:
     """A plan of which some operators are on Spark."""
     stream = source("packets", rate=10.0, count=100, id="s").filter("bytes > 0", id="f")
-    return place(stream.aggregate("link", "1 s", n="count(*)", id="a").sink(id="sink"), inside, 0.1)
+    return replace_parts(stream.aggregate("link", "1 s", n="count(*)", id="a").sink(id="sink"), inside, 0.1)
 
 
 @pytest.mark.parametrize("operator", ["a", "f"])

@@ -10,7 +10,7 @@ import pytest
 
 from synergy_nb import start_cluster
 from synergy_nb.events import Event, HandlerFailed, LinkBroken, LinkClosed, MessageOutdated, decode_events
-from synergy_nb.runtime.client.error_notices import AGAIN, CHANNEL, GATHERED, MOST, Notices, Teller
+from synergy_nb.runtime.client.error_notices import AGAIN, CHANNEL, GATHERED, MOST, ErrorNotices, ErrorPublisher
 from synergy_nb.runtime.transport.link import LinkFull
 from tests.waiting import DEADLINE
 
@@ -40,9 +40,9 @@ def raised(peer: str, error: str = "KeyError: 'x'") -> Event:
     return HandlerFailed(1.0, peer, "Probe", error=error)
 
 
-def made() -> tuple[Clock, list[str], Notices]:
+def made() -> tuple[Clock, list[str], ErrorNotices]:
     clock, written = Clock(), list[str]()
-    return clock, written, Notices(clock.later, NAMES, written.append)
+    return clock, written, ErrorNotices(clock.later, NAMES, written.append)
 
 
 def test_what_several_peers_say_of_the_same_is_one_line() -> None:
@@ -99,18 +99,18 @@ def test_a_client_that_leaves_and_a_late_message_are_no_errors() -> None:
 
 def test_a_peer_tells_those_who_asked_and_of_the_same_once_a_minute() -> None:
     sent: list[tuple[str, str, bytes]] = []
-    teller = Teller(lambda *frame: sent.append(frame))
-    teller.tell(raised(PEERS[0]))
+    teller = ErrorPublisher(lambda *frame: sent.append(frame))
+    teller.publish(raised(PEERS[0]))
     assert not sent
     teller.add("client-1")
     teller.add("client-2")
     event = raised(PEERS[0], "other")
-    teller.tell(event)
-    teller.tell(event)
+    teller.publish(event)
+    teller.publish(event)
     assert [(client, channel) for client, channel, _ in sorted(sent)] == [("client-1", CHANNEL), ("client-2", CHANNEL)]
     assert decode_events(sent[0][2]) == [event]
     teller.lost("client-1")
-    teller.tell(msgspec.structs.replace(event, time=event.time + AGAIN))
+    teller.publish(msgspec.structs.replace(event, time=event.time + AGAIN))
     assert [client for client, _, _ in sent[2:]] == ["client-2"]
 
 
@@ -118,9 +118,9 @@ def test_a_client_that_takes_nothing_holds_nobody_up() -> None:
     def full(_client: str, _channel: str, _payload: bytes) -> None:
         raise LinkFull("full")
 
-    teller = Teller(full)
+    teller = ErrorPublisher(full)
     teller.add("client-1")
-    teller.tell(raised(PEERS[0]))
+    teller.publish(raised(PEERS[0]))
 
 
 def test_an_error_of_a_real_peer_reaches_the_standard_error(capsys: pytest.CaptureFixture[str]) -> None:

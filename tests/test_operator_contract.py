@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from synergy_nb.dataflow.logic import Saved
+from synergy_nb.dataflow.logic import SavedState
 from synergy_nb.dataflow.memory_shares import Memory, MemoryExceeded
 from synergy_nb.dataflow.operators import aggregates, kinds
 from synergy_nb.dataflow.operators.base import OperatorLogic
@@ -121,7 +121,7 @@ def test_tables_that_are_carried_over_between_saves_make_the_same_state(
         kept = {number: kept.get(number) or encode_table(table) for number, table in saved.tables.items()}
         if rng.random() < 0.05:
             second = fresh(it.plan, it.operator)
-            second.restore(Saved(saved.head, {number: decode_table(data) for number, data in kept.items()}))
+            second.restore(SavedState(saved.head, {number: decode_table(data) for number, data in kept.items()}))
             rest = drive(second, items[number + 1 :])
             assert [encode(item) for item in given + rest] == whole
     assert [encode(item) for item in given] == whole, "saving changes nothing"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synergy_nb.dataflow.logic import Saved
+from synergy_nb.dataflow.logic import SavedState
 from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.operators.base import OUTPUT_ROWS, WINDOW, OperatorLogic
 from synergy_nb.dataflow.operators.rows import Filter
@@ -74,7 +74,7 @@ def test_an_unknown_port_is_refused() -> None:
 def test_a_snapshot_that_is_none_is_refused(data: bytes) -> None:
     logic, _, _ = only(hosts().aggregate(window="10 s", n="count(*)"))
     with pytest.raises(ValueError, match=r"operator 'aggregate' \(aggregate\): saved state: .*; expected one of this"):
-        logic.restore(Saved(data, {}))
+        logic.restore(SavedState(data, {}))
 
 
 def test_a_snapshot_of_another_operator_is_refused() -> None:
@@ -184,14 +184,14 @@ def test_windows_are_what_a_loop_over_all_of_them_gives(
             (time, row, *window) for row, time in enumerate(times) for window in all_windows
             if window[0] <= time < window[1] <= until
         ]  # fmt: skip
-    spread = windows.spread(table, "time", before, until).collect()
-    assert spread.with_columns(pl.col(WINDOW).cast(pl.Int64)).rows() == literal
+    assign = windows.assign(table, "time", before, until).collect()
+    assert assign.with_columns(pl.col(WINDOW).cast(pl.Int64)).rows() == literal
     ends = [end for time in times for start, end in all_windows if start <= time < end]
     assert windows.first_end(table, "time") == min(ends)
     kept = [] if until == END else [
         row for row, time in enumerate(times) if any(s <= time < e and e > until for s, e in all_windows)
     ]  # fmt: skip
-    assert windows.keep(table, "time", until)["row"].to_list() == kept
+    assert windows.retained_rows(table, "time", until)["row"].to_list() == kept
     if until != END:
         assert windows.next_end(until) == min(end for _, end in all_windows if end > until)
 

@@ -21,7 +21,7 @@ from synergy_nb.overlay.latency import Latency
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.catalogue import KINDS
 from synergy_nb.reporting.explanation import Explanation
-from synergy_nb.runtime.process.calibration import Calibration, specimens
+from synergy_nb.runtime.process.calibration import Calibration, calibration_cases
 from tests.simulated import Ring
 
 LATE = CompositionConfig(late=0.05)
@@ -38,7 +38,7 @@ def delayed(cost: str, at: str = "peer-1") -> Plan:
 
 def test_every_kind_has_a_specimen_that_gives_a_result_again_and_again() -> None:
     found = {}
-    for specimen in specimens():
+    for specimen in calibration_cases():
         found[specimen.kind] = [specimen.execute(specimen.items()) for _ in range(3)]
     assert found.keys() == KINDS.keys() - WITHOUT
     assert all(rows > 0 for made in found.values() for rows in made), found
@@ -106,21 +106,21 @@ def test_what_was_measured_while_a_peer_started_is_soon_outweighed() -> None:
 def test_the_way_of_data_is_told_by_pings_alone() -> None:
     """Seen: ways were projected at twice what they took, as acknowledgements of control messages come in bursts."""
     latency = Latency()
-    assert latency.way("b") is None
+    assert latency.one_way_overhead("b") is None
     latency.sample("b", 0.5)
-    assert latency.way("b") is None
+    assert latency.one_way_overhead("b") is None
     rng = random.Random(1)
     ways = [rng.lognormvariate(-7.5, 0.3) for _ in range(800)]
     for there, back in zip(ways[::2], ways[1::2], strict=True):
         latency.ping("b", there + back)
         latency.sample("b", 0.5)
-    found = latency.way("b")
+    found = latency.one_way_overhead("b")
     assert found is not None
     assert found.mean == pytest.approx(np.mean(ways), rel=0.2)
     assert math.sqrt(found.variance) == pytest.approx(np.std(ways), rel=0.6)
     assert (latency.rtt("b") or 0.0) > 0.2
     latency.forget("b")
-    assert latency.way("b") is None
+    assert latency.one_way_overhead("b") is None
 
 
 def test_bursts_of_control_messages_do_not_change_what_is_projected() -> None:

@@ -16,7 +16,7 @@ from synergy_nb.plan.declaration import Declaration, Example, Parameter
 from synergy_nb.plan.engines import off_spark
 from synergy_nb.plan.parameter_types import COLUMN, integer
 from synergy_nb.plan.schemas import Derivation
-from synergy_nb.runtime.process.calibration import Specimen
+from synergy_nb.runtime.process.calibration import CalibrationCase
 from tests.example_plans import problems_of
 from tests.feeding import through
 
@@ -80,7 +80,7 @@ def test_what_is_wrong_with_it_is_said_like_for_any_other() -> None:
 def test_it_is_calibrated_by_its_example() -> None:
     packets = source("packets")
     assert CLIP.example is not None
-    specimen = Specimen(CLIP.example.make(packets, packets).sink(), "clip")
+    specimen = CalibrationCase(CLIP.example.make(packets, packets).sink(), "clip")
     assert specimen.execute(specimen.items()) == 2
 
 

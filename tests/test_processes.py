@@ -19,7 +19,7 @@ import psutil
 import pytest
 from distributed import Client
 
-from synergy_nb.runtime.process.fork_server import Nursery, StartError
+from synergy_nb.runtime.process.fork_server import ForkServer, StartError
 from synergy_nb.runtime.process.plugin import client_links, install
 from synergy_nb.runtime.process.processes import QUIET, PeerCluster, start
 from synergy_nb.runtime.transport.link import LinkDown, Links
@@ -31,9 +31,9 @@ ROOT = Path(__file__).resolve().parent.parent
 T = TypeVar("T")
 
 
-def light() -> Nursery:
+def light() -> ForkServer:
     """A nursery that has little to import, where it does not matter how long a peer takes to start."""
-    return Nursery.launch(preload=("synergy_nb.runtime.process.processes",))
+    return ForkServer.launch(preload=("synergy_nb.runtime.process.processes",))
 
 
 def gone(pids: list[int], timeout: float = 15.0) -> bool:
@@ -182,7 +182,7 @@ def test_peers_are_installed_on_workers_that_have_none() -> None:
 
 def test_a_process_that_is_not_ready_in_time_is_ended() -> None:
     async def main() -> int:
-        nursery = Nursery.launch(preload=())
+        nursery = ForkServer.launch(preload=())
         with pytest.raises(StartError, match=r"process 'x' was not ready within 0\.3 s"):
             await nursery.fork("x", "tests.test_processes:never_ready", b"", timeout=0.3)
         with pytest.raises(StartError, match="ValueError: bad spec"):

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from scipy.linalg import expm
 
 from synergy_nb.models.projection import Application, Local, Profiled, ProjectionConfig, impacts, refused
-from synergy_nb.models.projectors import PROJECTORS, Traffic, execution, kernel, stay, through
+from synergy_nb.models.projectors import PROJECTORS, Traffic, execution, kernel, sojourn_times, through
 from synergy_nb.models.queueing import Work, gg1, mm1, pooled, waiting_time
 from synergy_nb.models.signatures import Segment, aggregate
 
@@ -391,11 +391,11 @@ def test_projectors_are_the_formulas_of_queues() -> None:
         found = execution(projector, 0.005, together)
         assert found == pytest.approx(0.005 + waiting_time(one.tau, one.load, one.scv))
     with pytest.raises(ValueError, match="projector: 'mm3'; expected mm1, mg1, gg1, transient"):
-        stay("mm3", together)
+        sojourn_times("mm3", together)
     with pytest.raises(ValueError, match="expected one for each of 2 segments"):
-        stay("transient", Traffic.of(np.array([0.1, 0.2]), 0.1))
+        sojourn_times("transient", Traffic.of(np.array([0.1, 0.2]), 0.1))
     with pytest.raises(ValueError, match="expected the seconds over which the mean is taken"):
-        stay("mm1", together, None, 0.9)
+        sojourn_times("mm1", together, None, 0.9)
 
 
 def slow_through(load: Array, scale: Array, lengths: Array, start: float) -> Array:
@@ -490,7 +490,9 @@ def test_confidence_is_what_it_says() -> None:
 def test_a_kernel_of_nothing_is_nothing() -> None:
     assert kernel("gg1", Traffic()) == 0.0
     assert np.asarray(kernel("mg1", Traffic.of(np.array([0.0, 0.5]), 0.1))).tolist() == [0.0, 0.1]
-    assert stay("transient", Traffic.of(np.zeros(2), 0.1), np.ones(2), 0.9).waiting == pytest.approx([0.0, 0.0])
+    assert sojourn_times("transient", Traffic.of(np.zeros(2), 0.1), np.ones(2), 0.9).waiting == pytest.approx(
+        [0.0, 0.0]
+    )
 
 
 def test_signatures_of_several_streams_are_laid_over_each_other() -> None:

@@ -39,10 +39,10 @@ from synergy_nb.events import (
 )
 from synergy_nb.events.application_states import ENDED, Status
 from synergy_nb.events.journal import Journal
-from synergy_nb.widgets.journal_series import REMEMBERED, Readings
+from synergy_nb.widgets.journal_series import REMEMBERED, JournalSeries
 from synergy_nb.widgets.line_history import COARSE, RECENT, Line
 from synergy_nb.widgets.static_view import text
-from synergy_nb.widgets.status_text import shown_peers, standing
+from synergy_nb.widgets.status_text import shown_peers, status_pieces
 from tests.qos_story import NAMES, PEERS, START, measured, qos, story, top_pairs
 
 OF = "top-1/sink"
@@ -52,8 +52,8 @@ def points(line: Line) -> list[tuple[float, float]]:
     return list(zip(*line.points(), strict=True))
 
 
-def readings(journal: Journal, application: str | None = "top-1") -> Readings:
-    found = Readings(application, NAMES)
+def readings(journal: Journal, application: str | None = "top-1") -> JournalSeries:
+    found = JournalSeries(application, NAMES)
     found.read(journal)
     return found
 
@@ -153,14 +153,14 @@ def test_delay_throughput_and_load_become_lines() -> None:
 def test_readings_do_not_depend_on_the_portions(portions: list[int]) -> None:
     whole = story(30)
     growing = Journal()
-    found = Readings("top-1", NAMES)
+    found = JournalSeries("top-1", NAMES)
     for place, event in enumerate(whole):
         growing.append(event)
         if place % portions[place % len(portions)] == 0:
             found.read(growing)
     found.read(growing)
     once = readings(whole)
-    assert standing(found) == standing(once)
+    assert status_pieces(found) == status_pieces(once)
     assert {key: points(line) for key, line in found.lines.items()} == {
         key: points(line) for key, line in once.lines.items()
     }
@@ -168,14 +168,14 @@ def test_readings_do_not_depend_on_the_portions(portions: list[int]) -> None:
 
 def test_what_is_of_other_applications_does_not_matter() -> None:
     journal = story(10)
-    before = standing(readings(journal))
-    news = Readings("top-1", NAMES)
+    before = status_pieces(readings(journal))
+    news = JournalSeries("top-1", NAMES)
     news.read(journal)
     journal.append(qos(START + 11, 5.0, 5.0, 10, application="another"))
     journal.append(SessionLeft(START + 11, PEERS[1], "top-1", reason=""))
     assert not news.read(journal)
     assert not news.read(journal)
-    assert standing(news) == before
+    assert status_pieces(news) == before
     both = readings(journal, None)
     assert {key[0] for key in both.flows} == {"top-1", "another"}
 
@@ -208,12 +208,12 @@ def test_of_what_the_journal_has_lost_nothing_is_claimed() -> None:
     journal.append(qos(START + 1, 0.1, 0.2, 50_100, miss_rate=0.5))
     found = readings(journal).flows["top-1", "sink"]
     assert (found.tuples, found.counted, found.missed) == (50_100, 100, 50.0)
-    said = standing(Readings("unknown"))["head"]
+    said = status_pieces(JournalSeries("unknown"))["head"]
     assert said["status"] == "being composed"
 
 
 def test_a_bounded_number_of_applications_is_remembered() -> None:
-    found = Readings()
+    found = JournalSeries()
     for number in range(3 * REMEMBERED):
         name = f"a{number}"
         found.take([RequestSubmitted(number, PEERS[0], name, plan="p", operators=["sink"], qos={})])
@@ -222,19 +222,19 @@ def test_a_bounded_number_of_applications_is_remembered() -> None:
         found.take([ApplicationFinished(number + 0.6, PEERS[0], name, reason="")])
     assert len(found.runs) == len(found.flows) == len(found.components) == REMEMBERED
     assert len(found.lines) == 4 * REMEMBERED
-    assert sum(name.startswith("flow:") for name in standing(found)) == 5  # the last that ended
+    assert sum(name.startswith("flow:") for name in status_pieces(found)) == 5  # the last that ended
 
 
 # -- standing ----------------------------------------------------------------------------------------------------------
 
 
-def head(found: Readings) -> tuple[str, str, str]:
-    said = standing(found, top_pairs())["head"]
+def head(found: JournalSeries) -> tuple[str, str, str]:
+    said = status_pieces(found, top_pairs())["head"]
     return said["glyph"], said["status"], said["sentence"]
 
 
 def test_an_application_that_runs_within_its_limit() -> None:
-    said = standing(readings(story(60)))
+    said = status_pieces(readings(story(60)))
     assert said["head"]["title"] == "top pairs"
     assert said["head"]["facts"] == "top-1 · 7 operators on 5 peers"
     assert said["head"]["span"] == 60
@@ -272,7 +272,7 @@ def test_how_an_application_ended_is_said_in_a_sentence(status: str, reason: str
     journal.append(ENDINGS[Status(status)](START + 11, PEERS[0], "top-1", reason))
     found = readings(journal)
     assert head(found) == said
-    assert standing(found)["part:top-1/filter"]["state"] == "stopped"
+    assert status_pieces(found)["part:top-1/filter"]["state"] == "stopped"
     assert status in ENDED
 
 
@@ -299,16 +299,16 @@ def test_late_results_are_said_in_words_and_by_a_glyph() -> None:
     journal.append(qos(START + 12, 0.8, 1.2, 2600, miss_rate=0.25))
     found = readings(journal)
     assert head(found) == ("▲", "running", "Too late: 25 % of the last results took longer than 1 s.")
-    assert standing(found)["head"]["tone"] == "bad"
-    assert standing(found)["flow:top-1/sink"]["kept"] is False
+    assert status_pieces(found)["head"]["tone"] == "bad"
+    assert status_pieces(found)["flow:top-1/sink"]["kept"] is False
 
 
-def states(found: Readings) -> dict[str, str]:
-    said = standing(found)
+def states(found: JournalSeries) -> dict[str, str]:
+    said = status_pieces(found)
     return {name: said[f"part:top-1/{name}"]["state"] for name in top_pairs().operators}
 
 
-def happened(*events: Event) -> Readings:
+def happened(*events: Event) -> JournalSeries:
     journal = story(10)
     for event in events:
         journal.append(event)
@@ -322,7 +322,7 @@ def test_the_memory_that_operators_hold_stands_beside_their_share() -> None:
         {"operator": "filter", "memory_bytes": 0, "memory_share": 256e6},
     ]
     found = happened(measured(START + 11, PEERS[1], components=parts))
-    said = standing(found)
+    said = status_pieces(found)
     assert "12.3 MB of its 256 MB of memory held" in said["part:top-1/aggregate"]["tip"].splitlines()
     assert "999 B of memory held" in said["part:top-1/sort"]["tip"].splitlines()
     assert "memory" not in said["part:top-1/filter"]["tip"]
@@ -339,7 +339,7 @@ def test_components_wait_run_fail_and_are_lost_with_their_peer() -> None:
     failed = OperatorFailed(START + 11, PEERS[1], "top-1", operator="filter", reason="no such column")
     found = happened(failed)
     assert states(found)["filter"] == "failed"
-    assert "no such column" in standing(found)["part:top-1/filter"]["tip"]
+    assert "no such column" in status_pieces(found)["part:top-1/filter"]["tip"]
     for gone in (PeerSilent(START + 11, "", PEERS[1], reason=""), PeerDeclaredDead(START + 11, "", PEERS[1], 0)):
         lost = happened(gone)
         assert {name for name, state in states(lost).items() if state == "dead"} == {"filter", "sink"}
@@ -357,14 +357,14 @@ def test_a_component_is_where_it_has_moved_to_or_has_stayed() -> None:
     )
     assert states(found)[operator] == "running"
     assert found.components["top-1", operator].peer == there
-    assert standing(found)["marks"]["list"][-1]["said"] == "filter moved from peer-2 to peer-5"
+    assert status_pieces(found)["marks"]["list"][-1]["said"] == "filter moved from peer-2 to peer-5"
     gone = ComponentUndeployed(START + 11.6, there, "top-1", operator=operator)
     refused = MoveGivenUp(START + 11.5, PEERS[0], "top-1", operator=operator, to=there, reason=f"peer {there} died")
     for events in ((begun, refused, gone), (begun, gone, refused)):
         found = happened(*events)
         assert states(found)[operator] == "running"
         assert found.components["top-1", operator].peer == here
-        said = standing(found)["marks"]["list"][-1]["said"]
+        said = status_pieces(found)["marks"]["list"][-1]["said"]
         assert said == "filter did not move to peer-5: peer-5 died"
 
 
@@ -404,7 +404,7 @@ def test_of_a_cluster_all_peers_are_shown_and_what_runs() -> None:
     story(10, journal=journal, application="second-2")
     journal.append(PeerSilent(START + 21, "", PEERS[3], reason=""))
     found = readings(journal, None)
-    said = standing(found)
+    said = status_pieces(found)
     assert said["head"]["title"] == "Cluster of 5 peers"
     assert said["head"]["sentence"] == "peer-4 does not answer; 2 applications run."
     assert len(shown_peers(found)) == 5
@@ -413,13 +413,13 @@ def test_of_a_cluster_all_peers_are_shown_and_what_runs() -> None:
     journal.append(ApplicationStopped(START + 22, PEERS[0], "second-2", reason=""))
     journal.append(PeerAnswers(START + 22, "", PEERS[3]))
     found.read(journal)
-    said = standing(found)
+    said = status_pieces(found)
     assert said["head"]["sentence"] == "1 application runs, each within its limit."
     assert sum(name.startswith("part:") for name in said) == 7
     assert said["flow:second-2/sink"]["status"] == "stopped"
     journal.append(ClusterClosed(START + 23, "", ""))
     found.read(journal)
-    assert standing(found)["head"]["status"] == "closed"
+    assert status_pieces(found)["head"]["status"] == "closed"
 
 
 @pytest.mark.parametrize(
@@ -430,13 +430,13 @@ def test_of_a_cluster_all_peers_are_shown_and_what_runs() -> None:
     ],
 )
 def test_of_a_cluster_at_rest(events: Sequence[Event], said: str) -> None:
-    found = Readings()
+    found = JournalSeries()
     found.take(events)
-    assert standing(found)["head"]["sentence"] == said
+    assert status_pieces(found)["head"]["sentence"] == said
 
 
 def test_peers_are_in_the_order_of_people() -> None:
-    found = Readings()
+    found = JournalSeries()
     for number in (10, 2, 1):
         found.take([PeerStarted(1.0, f"a{number}", f"a{number}", name=f"peer-{number}")])
     assert [peer.name for peer in shown_peers(found)] == ["peer-1", "peer-2", "peer-10"]
@@ -445,10 +445,10 @@ def test_peers_are_in_the_order_of_people() -> None:
 def test_only_what_has_changed_differs() -> None:
     journal = story(10)
     found = readings(journal)
-    before = standing(found)
+    before = status_pieces(found)
     journal.append(measured(START + 11, PEERS[2], 0.3))
     found.read(journal)
-    after = standing(found)
+    after = status_pieces(found)
     changed = {name for name in after if after[name] != before.get(name)}
     assert changed == {"head", f"peer:{PEERS[2]}"}  # the head: a second has passed
 
@@ -462,7 +462,7 @@ def test_a_sink_that_only_keeps_results_tells_nothing_more() -> None:
     found = readings(journal)
     assert points(found.lines["rate", OF])[-1][0] == START + 10.5
     assert found.flows["top-1", "sink"].tuples == 2_050
-    assert standing(found)["head"]["ended"] == START + 10.4
+    assert status_pieces(found)["head"]["ended"] == START + 10.4
 
 
 def test_a_part_on_spark_is_one_component_of_several_operators() -> None:
@@ -478,14 +478,14 @@ def test_a_part_on_spark_is_one_component_of_several_operators() -> None:
     journal.append(measured(START + 9, PEERS[2], components=[{"operator": "aggregate"}]))
     found = readings(journal)
     assert set(states(found).values()) == {"running"}
-    said = standing(found)
+    said = status_pieces(found)
     assert said["head"]["facts"] == "top-1 · 7 operators on 5 peers"
     assert said["part:top-1/filter"]["on"] == said["part:top-1/aggregate"]["on"] == "peer-3, Spark"
     assert (said["part:top-1/filter"]["rate"], said["part:top-1/aggregate"]["rate"]) == ("", "100 tuples/s")
-    assert standing(readings(journal, None))["part:top-1/aggregate"]["operator"] == "aggregate, 2 on Spark"
+    assert status_pieces(readings(journal, None))["part:top-1/aggregate"]["operator"] == "aggregate, 2 on Spark"
     journal.append(OperatorFailed(START + 10, PEERS[2], "top-1", operator="aggregate", reason="no Java"))
     found.read(journal)
     assert states(found)["filter"] == states(found)["aggregate"] == "failed"
     journal.append(EnginesChanged(START + 11, PEERS[0], "top-1", reason="no room", parts={}))
     found.read(journal)
-    assert standing(found)["part:top-1/aggregate"]["on"] == "peer-3"
+    assert status_pieces(found)["part:top-1/aggregate"]["on"] == "peer-3"

@@ -32,21 +32,21 @@ from synergy_nb.plan import Plan
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.widgets import static_view
 from synergy_nb.widgets.charts import Delay, delay_chart
-from synergy_nb.widgets.journal_series import Readings
+from synergy_nb.widgets.journal_series import JournalSeries
 from synergy_nb.widgets.report import report
-from synergy_nb.widgets.status_text import standing
+from synergy_nb.widgets.status_text import status_pieces
 from tests.qos_story import NAMES, PEERS, START, qos, replicated, story, top_pairs
 from tests.two_hosts import Pair, play, reading, trace
 
 
-def read(journal: Journal, application: str | None = "top-1") -> Readings:
-    found = Readings(application, NAMES)
+def read(journal: Journal, application: str | None = "top-1") -> JournalSeries:
+    found = JournalSeries(application, NAMES)
     found.read(journal)
     return found
 
 
-def parts(found: Readings, plan: Plan) -> dict[str, Any]:
-    said = standing(found, plan)
+def parts(found: JournalSeries, plan: Plan) -> dict[str, Any]:
+    said = status_pieces(found, plan)
     return {piece["operator"]: piece for name, piece in said.items() if name.startswith("part:")}
 
 
@@ -106,14 +106,14 @@ def test_a_limit_far_below_all_delays_is_drawn_where_it_is_and_said_to_be_broken
     assert 'class="broken"' in drawn
     assert "limit 1 ms: broken" in drawn
     assert "1 ms, broken" in static_view.text(found, top_pairs())
-    assert standing(found)["flow:top-1/sink"]["broken"] == "broken"
+    assert status_pieces(found)["flow:top-1/sink"]["broken"] == "broken"
 
 
 def test_a_limit_that_is_exceeded_as_often_as_is_allowed_is_not_broken() -> None:
     journal = story(10)
     journal.append(qos(START + 11, 0.8, 1.2, 2300, miss_rate=0.03))
-    assert standing(read(journal))["flow:top-1/sink"]["broken"] == "exceeded"
-    assert standing(read(story(10)))["flow:top-1/sink"]["broken"] == ""
+    assert status_pieces(read(journal))["flow:top-1/sink"]["broken"] == "exceeded"
+    assert status_pieces(read(story(10)))["flow:top-1/sink"]["broken"] == ""
 
 
 def test_the_reports_chart_shows_a_broken_limit() -> None:
@@ -144,7 +144,7 @@ def test_operators_on_spark_are_neither_counted_twice_nor_waiting() -> None:
     shown = parts(found, top_pairs())
     assert {name: piece["state"] for name, piece in shown.items()} == dict.fromkeys(top_pairs().operators, "running")
     assert shown["filter"]["on"] == shown["aggregate"]["on"] == "peer-3, Spark"
-    assert standing(found)["head"]["facts"] == "top-1 · 7 operators on 5 peers"
+    assert status_pieces(found)["head"]["facts"] == "top-1 · 7 operators on 5 peers"
     assert "waiting" not in static_view.text(found, top_pairs()).replace("tuples waiting", "")
 
 
@@ -193,7 +193,7 @@ def test_the_report_of_a_shared_plan_says_where_its_streams_come_from() -> None:
 def test_backups_a_death_and_a_take_over_leave_their_marks_everywhere() -> None:
     journal = replicated()
     found = read(journal)
-    said = standing(found, top_pairs())
+    said = status_pieces(found, top_pairs())
     marks = [mark["said"] for mark in said["marks"]["list"]]
     assert marks[0].startswith("backups were placed: filter on peer-4, ")
     assert marks[1:] == ["peer-2 died with filter, the backup of aggregate", "the backup on peer-4 took over filter"]
@@ -219,11 +219,11 @@ def test_backups_a_death_and_a_take_over_leave_their_marks_everywhere() -> None:
 
 def test_a_death_is_marked_once_and_not_where_it_does_not_matter() -> None:
     journal = replicated()
-    before = len(standing(read(journal))["marks"]["list"])
+    before = len(status_pieces(read(journal))["marks"]["list"])
     for observer in (PEERS[2], PEERS[3]):
         journal.append(PeerDeclaredDead(START + 6, observer, PEERS[1], incarnation=0))
     journal.append(PeerDeclaredDead(START + 6, PEERS[2], "tcp://10.0.0.9:1", incarnation=0))
-    assert len(standing(read(journal))["marks"]["list"]) == before
+    assert len(status_pieces(read(journal))["marks"]["list"]) == before
 
 
 # -- failures ----------------------------------------------------------------------------------------------------------
@@ -280,7 +280,7 @@ def test_errors_of_peers_are_told_in_view_text_report_and_explanation() -> None:
     for event in (*HARMLESS, *TROUBLES):
         journal.append(event)
     found = read(journal)
-    told = standing(found)["troubles"]["list"]
+    told = status_pieces(found)["troubles"]["list"]
     assert [(each["peers"], each["count"]) for each in told] == [
         ("peer-2", "2 times"),
         ("peer-3", ""),
@@ -302,13 +302,13 @@ def test_errors_before_an_application_or_elsewhere_are_not_its_own() -> None:
     for event in story(6):
         journal.append(event)
     journal.append(HandlerFailed(START + 2, "tcp://10.0.0.9:1", "Probe", error="elsewhere"))
-    assert standing(read(journal))["troubles"]["list"] == []
-    assert len(standing(read(journal, None))["troubles"]["list"]) == 2
+    assert status_pieces(read(journal))["troubles"]["list"] == []
+    assert len(status_pieces(read(journal, None))["troubles"]["list"]) == 2
 
 
 def test_a_plan_without_replicas_says_nothing_of_them() -> None:
     plan = source("packets", seed=1).sink()
-    assert standing(Readings("a"), plan)["marks"] == {"list": []}
+    assert status_pieces(JournalSeries("a"), plan)["marks"] == {"list": []}
 
 
 # -- what replicas do not cover ----------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from synergy_nb.control.graph import Use
-from synergy_nb.lifecycle.members import maker_of
+from synergy_nb.lifecycle.members import producer_of
 from synergy_nb.lifecycle.messages import Graph
 from synergy_nb.plan import Plan
 from synergy_nb.plan.builder import Stream
@@ -140,7 +140,7 @@ def plans(rng: random.Random) -> dict[str, Plan]:
 
 def _makers(graph: Graph) -> set[Use]:
     """The components whose streams an application shares."""
-    found = {maker_of(graph, Plan.from_bytes(graph.plan), tap) for tap in graph.shared}
+    found = {producer_of(graph, Plan.from_bytes(graph.plan), tap) for tap in graph.shared}
     return {maker for maker in found if maker is not None}
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from synergy_nb.dataflow.logic import Saved
+from synergy_nb.dataflow.logic import SavedState
 from synergy_nb.dataflow.operators import OperatorLogic
 from synergy_nb.dataflow.operators import create as create_logic
 from synergy_nb.dataflow.streams.component import Component, Encoding
@@ -24,7 +24,7 @@ from synergy_nb.dataflow.streams.values import ORIGIN, OnLag, Point
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, decode, encode
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.builder import Stream
-from synergy_nb.plan.spark_parts import place
+from synergy_nb.plan.spark_parts import replace_parts
 from synergy_nb.plan.stream_sharing import TAP, provider, reduced
 from synergy_nb.runtime.data import host, instances
 from synergy_nb.runtime.data.sources import Feed
@@ -348,7 +348,7 @@ def test_what_is_made_on_spark_is_shared_like_anything_else(monkeypatch: pytest.
 
         @property
         def committed(self) -> Committed:
-            return Committed((self.taken,), self.place, 0, True, Saved)
+            return Committed((self.taken,), self.place, 0, True, SavedState)
 
         def copied(self, *, copies: bool, safe: bool) -> None:
             """Nobody keeps a copy."""
@@ -367,7 +367,7 @@ def test_what_is_made_on_spark_is_shared_like_anything_else(monkeypatch: pytest.
     async def scenario() -> None:
         pair = Sharing(spark=object())
         stream = source("python", name="mine", columns=COLUMNS).filter("bytes >= 0", engine="spark")
-        pair.deploy("first", place(stream.sink(), {"filter"}, 0.5), HERE)
+        pair.deploy("first", replace_parts(stream.sink(), {"filter"}, 0.5), HERE)
         pair.push(10)
         await until(lambda: pair.emitted() == 10)
         pair.share("second", filtered(), ELSEWHERE)

@@ -12,7 +12,7 @@ import pytest
 from pyspark import cloudpickle
 
 from spark_stream.checkpoints import Checkpoint, copied, place_of, refusal, unreachable
-from spark_stream.results import Handed
+from spark_stream.results import DeliveryProgress
 from spark_stream.resumption import Resumption, claim
 
 HERE, THERE = "sc://here:15002", "sc://there:15002"
@@ -63,7 +63,7 @@ def checkpoint(root: Path, *, committed: int, planned: int) -> Path:
 
 def at(batch: int, checkpoint: Path, former: tuple[str, ...] = ()) -> Resumption:
     """A query of the server there that has handed over so many micro-batches."""
-    return Resumption("q", Handed(batch, 0, 0, 0, ()), (), THERE, str(checkpoint), former)
+    return Resumption("q", DeliveryProgress(batch, 0, 0, 0, ()), (), THERE, str(checkpoint), former)
 
 
 # -- what is copied --------------------------------------------------------------------------------------------------

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_stream.birth_times import Ages
+from spark_stream.birth_times import BirthTimes
 from spark_stream.exchange import Exchange
-from spark_stream.peer_endpoint import Door
+from spark_stream.peer_endpoint import PeerEndpoint
 from spark_stream.results import Refused, Slice
 from spark_stream.sources import Reader, Writer, Written
 from spark_stream.spool import FIRST, Offset, Spool
@@ -374,7 +374,7 @@ def test_rows_that_are_no_windows_are_as_old_as_what_was_read() -> None:
 
 
 def test_ages_are_kept_for_what_follows_only() -> None:
-    ages = Ages(0.0)
+    ages = BirthTimes(0.0)
     for number in range(100):
         ages.passed(10 * number, float(number))
     ages.forget(500)
@@ -442,19 +442,19 @@ def test_results_that_break_a_promise_are_refused() -> None:
 
 
 @pytest.fixture
-def door() -> Iterator[Door]:
-    door = Door()
+def door() -> Iterator[PeerEndpoint]:
+    door = PeerEndpoint()
     yield door
     door.close()
 
 
-def options(door: Door, asked: Query, **other: Any) -> dict[str, str]:
+def options(door: PeerEndpoint, asked: Query, **other: Any) -> dict[str, str]:
     name, run = asked.exchange.name, asked.run
     found = {"door": door.address, "token": door.token, "query": name, "run": run, "port": 0, "tap": 0, **other}
     return {name: str(value) for name, value in found.items()}
 
 
-def test_spark_reads_and_writes_through_the_door(door: Door) -> None:
+def test_spark_reads_and_writes_through_the_door(door: PeerEndpoint) -> None:
     query = Query()
     door.admit(query.exchange)
     reader, writer = Reader(options(door, query)), Writer(options(door, query))
@@ -485,7 +485,7 @@ def test_spark_reads_and_writes_through_the_door(door: Door) -> None:
         reader.partitions(start, end)
 
 
-def test_a_large_micro_batch_is_read_by_two_tasks(door: Door) -> None:
+def test_a_large_micro_batch_is_read_by_two_tasks(door: PeerEndpoint) -> None:
     query = Query(limit=1 << 30)
     door.admit(query.exchange)
     reader = Reader(options(door, query))
@@ -500,7 +500,7 @@ def test_a_large_micro_batch_is_read_by_two_tasks(door: Door) -> None:
     assert numbers == list(range(150_001))
 
 
-def test_who_does_not_know_the_token_is_refused(door: Door) -> None:
+def test_who_does_not_know_the_token_is_refused(door: PeerEndpoint) -> None:
     query = Query()
     door.admit(query.exchange)
     reader = Reader(options(door, query, token="guessed"))
@@ -510,7 +510,7 @@ def test_who_does_not_know_the_token_is_refused(door: Door) -> None:
         fl.connect(door.address).do_get(fl.Ticket(b"{}"))
 
 
-def test_errors_come_to_spark_in_one_line(door: Door) -> None:
+def test_errors_come_to_spark_in_one_line(door: PeerEndpoint) -> None:
     query = Query()
     with pytest.raises(fl.FlightServerError, match=r"^query 'q' is not at this door"):
         Reader(options(door, query)).initialOffset()
@@ -526,7 +526,7 @@ def test_errors_come_to_spark_in_one_line(door: Door) -> None:
         writer.write(iter(table.to_batches()))
 
 
-def test_a_commit_waits_until_the_peer_takes_more(door: Door) -> None:
+def test_a_commit_waits_until_the_peer_takes_more(door: PeerEndpoint) -> None:
     taken, room = threading.Event(), threading.Event()
     query = Query()
     handed: list[Item] = []
@@ -553,7 +553,7 @@ def test_a_commit_waits_until_the_peer_takes_more(door: Door) -> None:
     assert len(handed) == 1
 
 
-def test_what_waits_is_refused_when_the_query_is_stopped(door: Door) -> None:
+def test_what_waits_is_refused_when_the_query_is_stopped(door: PeerEndpoint) -> None:
     query = Query()
     door.admit(query.exchange)
     query.exchange.latest(query.run, 0, 0, FIRST)
@@ -571,7 +571,7 @@ def test_what_waits_is_refused_when_the_query_is_stopped(door: Door) -> None:
     assert errors == ["query q has been stopped"]
 
 
-def test_one_query_is_dismissed_and_another_goes_on(door: Door) -> None:
+def test_one_query_is_dismissed_and_another_goes_on(door: PeerEndpoint) -> None:
     one, other = Query(), Query()
     other.exchange.name = "other"
     door.admit(one.exchange)
@@ -586,7 +586,7 @@ def test_one_query_is_dismissed_and_another_goes_on(door: Door) -> None:
 
 
 def test_a_door_that_was_closed_does_not_open_again() -> None:
-    door = Door()
+    door = PeerEndpoint()
     address = door.address
     door.close()
     with pytest.raises(RuntimeError, match="closed"):

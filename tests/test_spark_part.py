@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from spark_stream import query
-from spark_stream.results import Handed, Refused
+from spark_stream.results import DeliveryProgress, Refused
 from spark_stream.resumption import Resumption
 from spark_stream.spool import FIRST, Offset
 from synergy_nb.dataflow.streams.values import ORIGIN, Point
 from synergy_nb.dataflow.tuples import Batch, Item, Punctuation
 from synergy_nb.plan import source
-from synergy_nb.plan.spark_parts import place
+from synergy_nb.plan.spark_parts import replace_parts
 from synergy_nb.runtime.data.spark_part import SparkPart
 from synergy_nb.runtime.data.spark_servers import SparkHost
 from synergy_nb.runtime.process.requests import SparkNews
@@ -42,7 +42,7 @@ class Query:
         self.left: bool | None = None
         self.made.append(self)
 
-    def resumption(self, handed: Handed, inputs: Any) -> Resumption:
+    def resumption(self, handed: DeliveryProgress, inputs: Any) -> Resumption:
         return Resumption(self.name, handed, inputs, self.server(), "/checkpoint")
 
     def start(self) -> None:
@@ -69,11 +69,11 @@ class Part:
     def __init__(self, url: str = "sc://here:1", *, epoch: int = 0) -> None:
         loop = asyncio.get_running_loop()
         host = SparkHost(loop, lambda: 9.0, lambda *_, **__: None)
-        host.told(SparkNews("ready", url, url))
+        host.receive_news(SparkNews("ready", url, url))
         self.told = 0
         self.threads = ThreadPoolExecutor(2)
         stream = source("python", name="n", columns={"link": "str"}, rate=1.0, id="n")
-        plan = place(stream.aggregate("link", "1 s", n="count(*)", id="count").sink(), {"count"}, 0.1)
+        plan = replace_parts(stream.aggregate("link", "1 s", n="count(*)", id="count").sink(), {"count"}, 0.1)
         self.part = SparkPart(
             lambda: None,
             lambda: 9.0,
@@ -101,7 +101,7 @@ class Part:
         def work() -> None:
             calls["on_items"](list(items))
             position = self.part.place.position
-            calls["on_handed"](Handed(batch, position, 0, 0, ((0, 0, 0),)))
+            calls["on_handed"](DeliveryProgress(batch, position, 0, 0, ((0, 0, 0),)))
 
         return asyncio.get_running_loop().run_in_executor(self.threads, work)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from spark_stream.peer_endpoint import Door
+from spark_stream.peer_endpoint import PeerEndpoint
 from spark_stream.query import Part, PartQuery, Progress
 from synergy_nb import source, traces
 from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
@@ -34,7 +34,9 @@ COLUMNS = {"k": "int", "text": "str"}
 class Run:
     """A part of a plan as a query, and what becomes of it."""
 
-    def __init__(self, server: Server, door: Door, plan: Plan, members: str | tuple[str, ...], folder: Path) -> None:
+    def __init__(
+        self, server: Server, door: PeerEndpoint, plan: Plan, members: str | tuple[str, ...], folder: Path
+    ) -> None:
         from spark_stream.session import connect
 
         self.items: list[Item] = []
@@ -134,14 +136,14 @@ class Run:
 
 
 @pytest.fixture
-def door() -> Iterator[Door]:
-    door = Door()
+def door() -> Iterator[PeerEndpoint]:
+    door = PeerEndpoint()
     yield door
     door.close()
 
 
 @pytest.fixture
-def run(spark_server: Server, door: Door, tmp_path: Path) -> Iterator[Callable[..., Run]]:
+def run(spark_server: Server, door: PeerEndpoint, tmp_path: Path) -> Iterator[Callable[..., Run]]:
     """Starts queries, and stops them; nothing of them is left."""
     runs: list[Run] = []
 
@@ -317,7 +319,7 @@ def test_a_query_that_lost_its_session_goes_on(run: Callable[..., Run]) -> None:
     assert started.query.restarts == 1
 
 
-def test_a_killed_server_loses_nothing_and_doubles_nothing(door: Door, tmp_path: Path) -> None:
+def test_a_killed_server_loses_nothing_and_doubles_nothing(door: PeerEndpoint, tmp_path: Path) -> None:
     from spark_stream.server import Server
 
     plan = stream().filter("k > 0", id="f").aggregate(by="k", window="5 s", id="end", n="count(*)").sink()
@@ -390,7 +392,7 @@ def test_one_query_is_stopped_and_another_goes_on(run: Callable[..., Run]) -> No
     assert one.failure is None
 
 
-def test_sources_of_this_machine_are_not_read_by_spark_elsewhere(spark_server: Server, door: Door) -> None:
+def test_sources_of_this_machine_are_not_read_by_spark_elsewhere(spark_server: Server, door: PeerEndpoint) -> None:
     from spark_stream.session import connect
 
     plan = source("packets", id="a", count=5, speed=0).filter("bytes > 0", id="end").sink()

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_stream.exchange import Exchange
-from spark_stream.peer_endpoint import Door
+from spark_stream.peer_endpoint import PeerEndpoint
 from spark_stream.query import Part, PartQuery
-from spark_stream.results import NONE, Handed, Refused
+from spark_stream.results import NONE, DeliveryProgress, Refused
 from spark_stream.spool import FIRST, Offset, Spool
 from spark_stream.tables import MARK, arrow_schema
 from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, Point, chunks_of
@@ -53,7 +53,7 @@ def behind(chunks: list[Chunk], place: Point, rng: random.Random | None = None) 
 class Peer:
     """A peer with a query: it takes what comes of it, and says how far that is."""
 
-    def __init__(self, ports: int, since: Handed = NONE, inputs: Any = ()) -> None:
+    def __init__(self, ports: int, since: DeliveryProgress = NONE, inputs: Any = ()) -> None:
         self.items: list[Item] = []
         self.handed = since
         self.refuses = False
@@ -69,7 +69,7 @@ class Peer:
             self.exchange.attach(Spool(start=start, place=place), arrow_schema(COLUMNS), 1)
         self.run = self.exchange.begin(END_TIME)
 
-    def _hand(self, handed: Handed) -> None:
+    def _hand(self, handed: DeliveryProgress) -> None:
         if self.refuses:
             raise Refused("the part has left this peer")
         self.handed = handed
@@ -155,7 +155,7 @@ def test_a_query_goes_on_at_another_peer_wherever_it_is_stopped(
         merged(known, peer.items)
         if until != "more":
             state = msgspec.msgpack.encode((peer.handed, peer.exchange.committed))
-            handed, places = msgspec.msgpack.decode(state, type=tuple[Handed, list[tuple[Offset, Point]]])
+            handed, places = msgspec.msgpack.decode(state, type=tuple[DeliveryProgress, list[tuple[Offset, Point]]])
             peer = Peer(ports, handed, places)
             waiting = [behind(chunks, place, rng) for chunks, (_, place) in zip(inputs, places, strict=True)]
     give(len(waiting[0]) + len(waiting[-1]))
@@ -176,7 +176,7 @@ def test_what_comes_while_a_query_gets_ready_comes_behind_what_was_there(monkeyp
     query = PartQuery(
         Part("app", "f", plan, ("f",), ("s",)),
         lambda: None,  # type: ignore[arg-type, return-value]
-        Door(),
+        PeerEndpoint(),
         lambda _: None,
         keys={},
         on_items=lambda _: None,

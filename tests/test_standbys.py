@@ -13,27 +13,27 @@ import pytest
 from spark_stream import checkpoints, session
 from spark_stream.java import SparkUnavailable
 from spark_stream.query import Part
-from spark_stream.results import Handed
+from spark_stream.results import DeliveryProgress
 from spark_stream.resumption import Resumption
 from synergy_nb.dataflow.streams.deployments import Place
 from synergy_nb.dataflow.streams.effects import Fact
 from synergy_nb.plan import source
-from synergy_nb.plan.spark_parts import place
-from synergy_nb.runtime.data.copy_reports import Standbys
+from synergy_nb.plan.spark_parts import replace_parts
+from synergy_nb.runtime.data.copy_reports import CopyReports
 from synergy_nb.runtime.data.spark_servers import SparkHost
 from synergy_nb.runtime.process.requests import SparkNews
 from tests.two_hosts import play
 from tests.waiting import until
 
 READY = Fact("copy_ready", "app", "count")
-PLAN = place(
+PLAN = replace_parts(
     source("python", name="n", columns={"link": "str"}, rate=1.0, id="n")
     .aggregate("link", "1 s", n="count(*)", id="count")
     .sink(),
     {"count"},
     0.1,
 )
-AWAY = Resumption("q", Handed(3, 0, 0, 0, ()), (), "sc://there:1", "/there/q")
+AWAY = Resumption("q", DeliveryProgress(3, 0, 0, 0, ()), (), "sc://there:1", "/there/q")
 
 
 class Hosting:
@@ -60,7 +60,7 @@ class Peer:
         self.looked: list[tuple[str, str]] = []
         self.said: list[tuple[Any, ...]] = []
         self.spark = SparkHost(loop, lambda: 0.0, lambda *_, **__: None)
-        self.spark.told(SparkNews("ready", "", "sc://here:1/;token=secret"))
+        self.spark.receive_news(SparkNews("ready", "", "sc://here:1/;token=secret"))
         monkeypatch.setattr(session, "connect", self._connect)
         monkeypatch.setattr(session, "disconnect", lambda _: None)
 
@@ -75,7 +75,7 @@ class Peer:
             behind=lambda *told: self.said.append(("behind", *told)),
         )
         monkeypatch.setattr(self.spark, "rehearse", self._rehearse)
-        self.standbys = Standbys(lambda call, *arguments: call(*arguments), loop, copies, self.spark, {})
+        self.standbys = CopyReports(lambda call, *arguments: call(*arguments), loop, copies, self.spark, {})
 
     def _rehearse(self, part: Part, _: object) -> None:
         assert (part.operator, part.members, part.inputs) == ("count", ("count",), ("n",))

@@ -13,7 +13,7 @@ import msgspec
 import polars as pl
 import pytest
 
-from synergy_nb.dataflow.logic import Saved
+from synergy_nb.dataflow.logic import SavedState
 from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.operators.rows import Filter
 from synergy_nb.dataflow.streams.component import Component
@@ -428,10 +428,10 @@ class Broken:
             raise pl.exceptions.PanicException("it broke")
         yield item
 
-    def save(self) -> Saved:
+    def save(self) -> SavedState:
         raise pl.exceptions.PanicException("it broke")
 
-    def restore(self, _: Saved) -> None:
+    def restore(self, _: SavedState) -> None:
         raise ValueError("there is nothing to restore")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from synergy_nb.dataflow.logic import Saved
+from synergy_nb.dataflow.logic import SavedState
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.deployments import Deployment, Feed, Place
 from synergy_nb.dataflow.streams.execution import Committed, Logic
@@ -44,17 +44,17 @@ class Engine:
             self.held.append(item)
         return iter(())
 
-    def save(self) -> Saved:
+    def save(self) -> SavedState:
         return self.committed.state()
 
-    def restore(self, saved: Saved, /) -> None:
+    def restore(self, saved: SavedState, /) -> None:
         self.step, position = msgspec.msgpack.decode(saved.head, type=tuple[int, int])
         self.released = self.step
         self.place = self.end = Point(position, START)
 
     @property
     def committed(self) -> Committed:
-        state = Saved(msgspec.msgpack.encode((self.step, self.end.position)))
+        state = SavedState(msgspec.msgpack.encode((self.step, self.end.position)))
         return Committed((self.place,), self.end, self.step, self.step >= self.released, lambda: state)
 
     def copied(self, *, copies: bool, safe: bool) -> None:

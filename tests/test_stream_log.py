@@ -281,7 +281,7 @@ def test_tuples_that_are_gone_cannot_be_asked_for_but_promises_may() -> None:
     log.expect(READER)
     log.append(chunks_of([batch(0, 2), Punctuation(5, 2, 0.0), batch(2, 2)], ORIGIN))
     log.acknowledge(READER, *[Point(2, 5)] * 3)
-    assert log.place_behind(log.subscribe(SECOND, Point(2, START)).sent) == Point(2, 5)
+    assert log.next_point(log.subscribe(SECOND, Point(2, START)).sent) == Point(2, 5)
     with pytest.raises(Trimmed, match="from position 1 on are asked for; kept are those from 2 on"):
         log.subscribe(SHARER, Point(1, START))
     assert log.subscribe(BACKUP, Point(1, START)).sent == Point(2, 5), "a copy begins anew"
@@ -291,10 +291,10 @@ def test_the_place_behind_is_where_the_first_needed_chunk_begins() -> None:
     log = StreamLog()
     log.expect(READER)
     log.append(chunks_of([batch(0, 2), Punctuation(5, 2, 0.0), batch(2, 2)], ORIGIN))
-    assert log.place_behind(Point(1, START)) == ORIGIN
-    assert log.place_behind(Point(2, START)) == Point(2, START)
-    assert log.place_behind(Point(2, 7)) == Point(2, 5)
-    assert log.place_behind(Point(4, 5)) == Point(4, 5)
+    assert log.next_point(Point(1, START)) == ORIGIN
+    assert log.next_point(Point(2, START)) == Point(2, START)
+    assert log.next_point(Point(2, 7)) == Point(2, 5)
+    assert log.next_point(Point(4, 5)) == Point(4, 5)
 
 
 # -- who has to wait, and who fails ----------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ class Fed(Peers):
     def feed(self, batches: int) -> None:
         """Emit a batch every 0.1 s, where the log has room for it."""
         for _ in range(batches):
-            if self.hostings["s"].wants("app", "n"):
+            if self.hostings["s"].may_emit("app", "n"):
                 self.emit("n", batch(self.place_of, ROWS))
                 self.place_of += ROWS
             self.later(0.1)

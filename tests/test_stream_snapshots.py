@@ -200,7 +200,9 @@ def test_who_dies_in_the_middle_is_followed_from_the_last_whole_snapshot() -> No
     peers.emit("n", batch(600, 600))
     peers.later(0.6)
     assert peers.number == whole >= 1
-    assert peers.hostings["y"].roles.copies["app", "u"].ask_at is not None, "it lacks some pieces of the next"
+    assert peers.hostings["y"].roles.copies["app", "u"].next_request_time is not None, (
+        "it lacks some pieces of the next"
+    )
     peers.take_over()
     peers.emit("n", batch(1200, 10))
     peers.end(1210)
@@ -441,10 +443,10 @@ def test_an_archive_keeps_what_somebody_lacks() -> None:
     assert tuple(numbers) == part.pieces
     assert size == sum(len(piece.data) for piece in map(archive.get, numbers) if piece is not None)
     archive.acknowledged("y", 0)
-    archive.let_go(["y", "w"])
+    archive.release(["y", "w"])
     assert archive.get(numbers[0]) is not None
     assert archive.known(["y", "w"]) == {7: part.pieces}
-    archive.let_go(["y"])
+    archive.release(["y"])
     assert archive.get(numbers[0]) is None
     assert archive.known(["y"]) == {7: part.pieces}
     assert archive.known(["y", "w"]) == {}

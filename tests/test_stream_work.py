@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synergy_nb.dataflow.batch_merging import contemporary
+from synergy_nb.dataflow.batch_merging import mergeable
 from synergy_nb.dataflow.component_metrics import RESOLUTION
 from synergy_nb.dataflow.memory_shares import Memory
 from synergy_nb.dataflow.streams.component import Component
@@ -52,13 +52,13 @@ def test_a_component_without_room_waits_and_its_log_holds_one_execution_more() -
 def test_a_split_is_as_slow_as_its_slowest_reader_and_each_gets_all() -> None:
     bench = Bench({"s": []}, {"s": ["fast", "slow"]}, limits=small(200))
     position = 0
-    while bench.hosting.wants("a", "s"):
+    while bench.hosting.may_emit("a", "s"):
         bench.do(bench.hosting.emit("a", "s", [made(bench["s"].log.end, 1, 100, 0.0)], 0.0))
         position += 1
         bench.consumed("fast", "s", position)
     assert bench.delivered() == [("fast", 0), ("slow", 0), ("fast", 1), ("slow", 1)]
     bench.consumed("slow", "s", 1)
-    assert bench.hosting.wants("a", "s")
+    assert bench.hosting.may_emit("a", "s")
     bench.do(bench.hosting.emit("a", "s", [made(bench["s"].log.end, 1, 100, 0.0)], 0.0))
     assert bench.delivered() == [("fast", 2), ("slow", 2)]
 
@@ -80,11 +80,11 @@ def test_what_was_consumed_is_said_once_a_quarter_of_a_window_and_after_a_while(
 
 def test_readers_on_the_same_peer_obey_the_same_windows() -> None:
     bench = Bench({"s": [], "o": ["s"]}, limits=small(200))
-    while bench.hosting.wants("a", "s"):
+    while bench.hosting.may_emit("a", "s"):
         bench.do(bench.hosting.emit("a", "s", [made(bench["s"].log.end, 1, 100, 0.0)], 0.0))
     assert bench["s"].log.end.position == 2
     bench.done(work_of(bench.hosting))
-    assert bench.hosting.wants("a", "s")
+    assert bench.hosting.may_emit("a", "s")
     assert bench.sent == [], "nobody else has to know"
 
 
@@ -228,10 +228,10 @@ def test_what_was_born_far_apart_or_fills_the_window_goes_alone() -> None:
 def test_however_often_items_are_merged_they_stay_as_young(births: list[float]) -> None:
     merged = births[0]
     for born in births[1:]:
-        if contemporary(merged, born):
+        if mergeable(merged, born):
             assert abs(born - merged) <= 0.2 + 1e-9
             merged = min(merged, born)
-    assert contemporary(merged, births[0])
+    assert mergeable(merged, births[0])
 
 
 # -- work that is put off --------------------------------------------------------------------------------------------

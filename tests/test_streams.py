@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from synergy_nb.assembly import PeerConfig, SynergyPeer
 from synergy_nb.lifecycle.alternatives import _profiles
 from synergy_nb.overlay.directory_entries import Entry
-from synergy_nb.overlay.published_streams import Streams
+from synergy_nb.overlay.published_streams import PublishedStreams
 from synergy_nb.plan.spark_parts import Profile
 from tests.overlay_world import World
 
@@ -35,9 +35,9 @@ class Register:
         del self.held[name]
 
 
-def said() -> tuple[Register, Streams]:
+def said() -> tuple[Register, PublishedStreams]:
     register = Register()
-    return register, Streams(register)  # type: ignore[arg-type] # only these two calls are made
+    return register, PublishedStreams(register)  # type: ignore[arg-type] # only these two calls are made
 
 
 def test_what_is_offered_and_what_is_measured_have_one_entry() -> None:
@@ -78,7 +78,7 @@ def test_the_oldest_offer_is_advertised_and_the_next_one_when_it_is_withdrawn() 
 
 def test_nothing_is_told_twice_and_profiles_are_bounded() -> None:
     register = Register()
-    streams = Streams(register, kept=2)  # type: ignore[arg-type]
+    streams = PublishedStreams(register, kept=2)  # type: ignore[arg-type]
     for _ in range(3):
         streams.profile("s", {"rate": 1.0})
         streams.forget("t")
@@ -133,7 +133,7 @@ def test_an_entry_is_always_what_a_plain_list_would_say(calls: list[tuple[str, s
 def test_hosts_are_found_with_what_they_offer_and_have_measured() -> None:
     world = World(12, assembled=True)
     world.run(0.5)
-    streams = {address: Streams(world.directory[address]) for address in world.live}
+    streams = {address: PublishedStreams(world.directory[address]) for address in world.live}
     world.call("p3", streams["p3"].offer, "packets", "a", "source", {"delay": 0.25})
     world.call("p3", streams["p3"].profile, "packets", {"rate": 40.0})
     world.call("p7", streams["p7"].profile, "packets", {"rate": 30.0, "cost": 2e-6})

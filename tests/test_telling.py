@@ -12,7 +12,15 @@ from rich.console import Console
 
 from synergy_nb.runtime.client import waiting_display
 from synergy_nb.runtime.client.cluster import _Loop
-from synergy_nb.runtime.client.waiting_display import EVERY, FIRST, QUIET, NotebookLine, Telling, TerminalLine, display
+from synergy_nb.runtime.client.waiting_display import (
+    EVERY,
+    FIRST,
+    QUIET,
+    NotebookLine,
+    TerminalLine,
+    WaitingDisplay,
+    display,
+)
 
 
 class Clock:
@@ -38,7 +46,7 @@ class Shown:
 
 def test_the_line_comes_within_two_seconds_is_kept_current_and_goes() -> None:
     clock, shown, said = Clock(), Shown(), ["starting 8 peers"]
-    line = Telling(lambda: said[-1], shown, clock)
+    line = WaitingDisplay(lambda: said[-1], shown, clock)
     began = clock.now
     while not shown.lines:
         clock.now += 0.1
@@ -58,7 +66,7 @@ def test_the_line_comes_within_two_seconds_is_kept_current_and_goes() -> None:
 
 def test_a_quick_call_shows_nothing() -> None:
     clock, shown = Clock(), Shown()
-    line = Telling(lambda: "composing", shown, clock)
+    line = WaitingDisplay(lambda: "composing", shown, clock)
     clock.now += FIRST / 2
     line.tick()
     line.close()
@@ -67,7 +75,7 @@ def test_a_quick_call_shows_nothing() -> None:
 
 def test_nothing_to_say_is_not_said() -> None:
     clock, shown = Clock(), Shown()
-    line = Telling(str, shown, clock)
+    line = WaitingDisplay(str, shown, clock)
     clock.now += 10
     line.tick()
     assert not shown.lines
@@ -114,13 +122,13 @@ def test_a_coroutine_tells_what_it_waits_for_unless_its_caller_does(
     class Client:
         name = "pairs"
 
-        @waiting_display.tells(doing)
+        @waiting_display.displays_waiting(doing)
         async def submit(self, plan: str) -> str:
             if not blocked:
                 await told.wait()  # until its line has been asked for
             return await self.inner(plan)
 
-        @waiting_display.tells(lambda *_: "what nobody hears")
+        @waiting_display.displays_waiting(lambda *_: "what nobody hears")
         async def inner(self, plan: str) -> str:
             return plan.upper()
 

@@ -53,7 +53,7 @@ def _derived(work: Work) -> tuple[bytes, bytes]:
     return hmac.digest(secret, b"synergy_nb encrypt", "sha256"), hmac.digest(secret, b"synergy_nb nonce", "sha256")
 
 
-def sealing(cipher: bytes, nonces: bytes, context: bytes, kind: str) -> Callable[[Any, Any], Any]:
+def encryptor(cipher: bytes, nonces: bytes, context: bytes, kind: str) -> Callable[[Any, Any], Any]:
     """A function from places (int64) and values of type ``kind`` to ciphertexts."""
 
     def seal(places: Any, values: Any) -> Any:
@@ -86,7 +86,7 @@ def sealing(cipher: bytes, nonces: bytes, context: bytes, kind: str) -> Callable
     return seal
 
 
-def opening(cipher: bytes, kind: str, where: str, key: str) -> Callable[[Any], Any]:
+def decryptor(cipher: bytes, kind: str, where: str, key: str) -> Callable[[Any], Any]:
     """A function from ciphertexts to values of type ``kind``."""
 
     def read(values: Any) -> Any:
@@ -136,7 +136,7 @@ def encrypt(work: Work) -> DataFrame:
         place = sf.xxhash64(*(sf.col(quote(name)) for name in (*schema, ORDER)))
     columns = {}
     for name in work.params["columns"]:
-        seal = sealing(cipher, nonces, f"{stream}\0{name}\0".encode(), schema[name])
+        seal = encryptor(cipher, nonces, f"{stream}\0{name}\0".encode(), schema[name])
         columns[name] = _udf(seal, "bytes")(place, sf.col(quote(name))).alias(name)
     return _with(work, columns)
 
@@ -148,7 +148,7 @@ def decrypt(work: Work) -> DataFrame:
     columns = {}
     for name, kind in work.params["columns"].items():
         where = f"operator {work.operator.id!r} (decrypt): column {name!r}"
-        read = opening(cipher, kind, where, work.params["key"])
+        read = decryptor(cipher, kind, where, work.params["key"])
         columns[name] = _udf(read, kind)(sf.col(quote(name))).alias(name)
     return _with(work, columns)
 

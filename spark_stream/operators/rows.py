@@ -11,7 +11,7 @@ from pyspark.sql.connect import functions as sf
 from spark_stream.expressions import literal, quote, translate
 from spark_stream.operators.frames import CLOCK, ORDER, UNORDERED, Work, named
 from spark_stream.operators.registry import implements
-from synergy_nb.dataflow.operators.rows import mix
+from synergy_nb.dataflow.operators.rows import splitmix64
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -49,7 +49,7 @@ def sample(work: Work) -> DataFrame:
     fraction = float(work.params["fraction"])
     if fraction >= 1.0:
         return work.inputs[0]
-    seed = int(mix(np.array([int(work.params.get("seed") or 0) % 2**64], dtype=np.uint64))[0])
+    seed = int(splitmix64(np.array([int(work.params.get("seed") or 0) % 2**64], dtype=np.uint64))[0])
     missing = f"operator {work.operator.id!r} (sample): it needs the positions of tuples in the stream that it reads"
     position = f"coalesce({quote(ORDER)}, raise_error({literal(missing)}))"
     drawn = f"({position} ^ {_signed(seed)}) + {_signed(0x9E3779B97F4A7C15)}"

@@ -28,7 +28,7 @@ import msgspec
 
 from synergy_experiments.bench.admissions_simulated import simulated
 from synergy_experiments.bench.answers import LONGEST, SHORTEST, Answer, over_all_limits, summarised
-from synergy_experiments.bench.measurements import measurement, surroundings
+from synergy_experiments.bench.measurements import machine_load, measurement
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.events import GraphSelected
 from synergy_nb.models.overheads import Overhead
@@ -169,7 +169,7 @@ def _mean_stages(measured: Sequence[Mapping[str, tuple[float, float]]]) -> dict[
 def admission(*, small: bool = False, seed: int = 1) -> dict[str, Any]:
     """Share of the admitted plans that kept their limit, and of the refused ones that would have kept it, live."""
     count, length = (4, Length(0.3, 0, 0)) if small else (PLANS, LENGTH)
-    before = surroundings()
+    before = machine_load()
     rng = random.Random(seed)
     answers: list[Answer] = []
     plans: list[Plan] = []
@@ -198,6 +198,6 @@ def admission(*, small: bool = False, seed: int = 1) -> dict[str, Any]:
         "simulated": summarised(simulated(plans, stages, names, cores), GUARD_BAND),
         "overheads_s": {stage: round(each.mean, 6) for stage, each in stages.items()},
         "targets": {"admitted_kept": 0.95, "refused_would_have_kept": 0.05},
-        "load": {"before": before, "after": surroundings()},
+        "load": {"before": before, "after": machine_load()},
     }
     return measurement("admission", found["admitted_kept"], "of those admitted", detail)

@@ -27,7 +27,7 @@ from synergy_experiments.bench import engine_process
 from synergy_experiments.bench.measurements import Usage
 from synergy_experiments.bench.rivals import Rows
 
-__all__ = ["ENGINES", "Engine", "EngineProcess", "absent"]
+__all__ = ["ENGINES", "Engine", "EngineProcess", "missing_reason"]
 
 
 class Engine(msgspec.Struct, frozen=True):
@@ -97,7 +97,7 @@ def _has(python: str, system: str) -> bool:
         return False
 
 
-def absent(engine: Engine) -> str:
+def missing_reason(engine: Engine) -> str:
     """Why an engine cannot be run here, and what to do about that; empty if it can."""
     if not _has(engine.python, engine.system):
         if engine.python != sys.executable:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from synergy_experiments.bench.measurements import measurement, spread, surroundings
+from synergy_experiments.bench.measurements import machine_load, measurement, spread
 from synergy_nb.events import SinkFinished, SourceStarted
 from synergy_nb.plan import source
 from synergy_nb.plan.builder import Stream
@@ -88,7 +88,7 @@ def feeds(*, small: bool = False) -> dict[str, Any]:
     used: dict[str, list[float]] = {}
     plain: list[float] = []
     cpu: list[float] = []
-    before = surroundings()
+    before = machine_load()
     with Cluster(2, spark=False) as cluster:
         for repeat in range(repeats + 1):  # the first warms up
             for name, way in ways(rows, framed).items():
@@ -110,7 +110,7 @@ def feeds(*, small: bool = False) -> dict[str, Any]:
         "cpu_s_a_million": {name: round(min(found), 3) for name, found in used.items()},
         "equal": True,
         "target": 2e5,
-        "load": {"before": before, "after": surroundings()},
+        "load": {"before": before, "after": machine_load()},
     }
     beside = {
         "how": "polars.DataFrame(list(generator)), in this process, without a stream",

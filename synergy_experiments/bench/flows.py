@@ -6,7 +6,7 @@ import random
 import time
 from typing import Any
 
-from synergy_experiments.bench.measurements import measurement, spread, surroundings
+from synergy_experiments.bench.measurements import machine_load, measurement, spread
 from synergy_nb.simulator.network import transit_stub
 from synergy_nb.simulator.workload import Parameters, Request, Workload, generate
 
@@ -20,14 +20,14 @@ def flow(*, small: bool = False) -> dict[str, Any]:
     """
     sizes = ((40, 20),) if small else ((500, 500), (10_000, 500), (10_000, 5000))
     tuples, repeats = (2000, 1) if small else (1_000_000, 5)
-    before = surroundings()
+    before = machine_load()
     runs = [_run(peers, requests, tuples, repeats) for peers, requests in sizes]
     detail = {
         "way": "requests of 2 to 10 operators on random peers of a transit-stub network, Poisson sources, exponential "
         "processing times, links of finite bandwidth; one core, after warming up",
         "sizes": runs,
         "target": 3e6,
-        "load": {"before": before, "after": surroundings()},
+        "load": {"before": before, "after": machine_load()},
     }
     return measurement("flow", runs[0]["rate"]["median"], "tuples/s", detail)
 
@@ -60,7 +60,7 @@ def _run(peers: int, requests: int, tuples: int, repeats: int) -> dict[str, Any]
         "rate": spread(rates, digits=0),
         "component_tuples": simulation.served,
         "virtual_s": round(simulation.now, 1),
-        "on_their_way": simulation.on_their_way,
+        "on_their_way": simulation.in_flight,
         "load_mean": round(sum(loads) / len(loads), 3),
         "load_most": round(max(loads), 3),
         "lost": simulation.lost,

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from synergy_experiments.bench.measurements import Usage, measurement, surroundings
+from synergy_experiments.bench.measurements import Usage, machine_load, measurement
 from synergy_nb.plan import Plan, source
 from synergy_nb.runtime.client.cluster import Cluster
 from synergy_nb.runtime.client.progress import Progress
@@ -28,7 +28,7 @@ def growth(*, small: bool = False) -> dict[str, Any]:
     rings = (2, 4) if small else (8, 16, 32, 64)
     peers, counts, seconds = (2, (0, 2), 0.2) if small else (4, (0, 50, 200), 5.0)
     light = counts[:2]
-    before = surroundings()
+    before = machine_load()
     joined = [_ring(count) for count in rings]
     idle = _applications(peers, counts, seconds, rate=0.0)
     busy = _applications(peers, light, seconds, rate=LIGHT_RATE)
@@ -41,7 +41,7 @@ def growth(*, small: bool = False) -> dict[str, Any]:
         "light": {**busy, "rate_of_each": LIGHT_RATE},
         "setup_last_to_first": round(last / first, 3),
         "targets": {"setup_last_to_first": 1.5, "idle_cpu_s_a_second": 0.002, "idle_memory_mb": 0.5},
-        "load": {"before": before, "after": surroundings()},
+        "load": {"before": before, "after": machine_load()},
     }
     return measurement("growth", joined[-1]["ready_s"], "s", detail)
 

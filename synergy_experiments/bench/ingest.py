@@ -24,7 +24,7 @@ import numpy as np
 import polars as pl
 import psutil
 
-from synergy_experiments.bench.measurements import measurement, spread, surroundings
+from synergy_experiments.bench.measurements import machine_load, measurement, spread
 from synergy_nb import traces
 from synergy_nb.dataflow.tuples import Batch
 from synergy_nb.traces import datasets
@@ -191,7 +191,7 @@ _READERS: Final[Mapping[str, Callable[[Case], int]]] = {"ours": _ours, "polars":
 def ingest(*, small: bool = False) -> dict[str, Any]:
     """Tuples/s and growth of memory for each kind of file; all systems in turn, the median of three rounds."""
     rounds = 1 if small else 3
-    before = surroundings()
+    before = machine_load()
     with tempfile.TemporaryDirectory() as folder:
         found = [_measured(case, rounds) for case in _cases(Path(folder), small=small)]
     detail: dict[str, Any] = {each["case"]: _line(each) for each in found}
@@ -201,7 +201,7 @@ def ingest(*, small: bool = False) -> dict[str, Any]:
         "least_to_duckdb": min(each["to_duckdb"] for each in found),
         "most_growth_mb": max(each["ours"]["growth_mb"] for each in found),
         "cases": found,
-        "load": {"before": before, "after": surroundings()},
+        "load": {"before": before, "after": machine_load()},
     }
     first = found[0]
     peers = [

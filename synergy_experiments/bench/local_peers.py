@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from synergy_experiments.bench.measurements import Usage, measurement, quantile, spread, surroundings
+from synergy_experiments.bench.measurements import Usage, machine_load, measurement, quantile, spread
 from synergy_nb.events import ApplicationRunning, CandidatesFound, Event, GraphSelected, ProbingEnded, RequestSubmitted
 from synergy_nb.plan import Plan, source
 from synergy_nb.runtime.client.cluster import Cluster
@@ -81,7 +81,7 @@ def _fresh(code: str, *arguments: str) -> dict[str, Any]:
 def ready(*, small: bool = False) -> dict[str, Any]:
     """Seconds from ``Cluster(8)`` in a fresh interpreter until all have joined and the directory has answered."""
     peers, repeats = (2, 1) if small else (8, 5)
-    before = surroundings()
+    before = machine_load()
     ours, theirs = [], []
     for _ in range(repeats):
         ours.append(_fresh(READY, str(peers)))
@@ -97,7 +97,7 @@ def ready(*, small: bool = False) -> dict[str, Any]:
         "close": spread([run["close_s"] for run in ours], digits=3),
         "candidates_found": [run["candidates"] for run in ours],
         "target": 3.0,
-        "load": {"before": before, "after": surroundings()},
+        "load": {"before": before, "after": machine_load()},
     }
     dask = spread([run["ready_s"] for run in theirs], digits=3)
     imports = spread([run["import_s"] for run in theirs], digits=3)
@@ -117,7 +117,7 @@ def compose(*, small: bool = False) -> dict[str, Any]:
     """Seconds from submitting a request of nine operators until all are deployed and the source has been started."""
     peers, warm, count = (3, 0, 2) if small else (8, 5, 60)
     plan = nine_operators()
-    before = surroundings()
+    before = machine_load()
     calls, setups, shares = [], [], []
     with Cluster(peers) as cluster:
         processes = [state.pid for state in cluster.states().values() if state is not None]
@@ -157,7 +157,7 @@ def compose(*, small: bool = False) -> dict[str, Any]:
         "probes_a_request": round(probes / count, 1),
         "cpu_s_a_request": round(cpu / count, 4),
         "target": 0.05,
-        "load": {"before": before, "after": surroundings()},
+        "load": {"before": before, "after": machine_load()},
     }
     return measurement("compose", value, "s", detail)
 
@@ -188,7 +188,7 @@ def _step(requests: list[dict[type[Event], float]], begin: type[Event], end: typ
 def hop(*, small: bool = False) -> dict[str, Any]:
     """Seconds that one more peer on a stream's way adds to the delay of a tuple, at 100 tuples/s."""
     seconds, repeats, hops = (0.2, 1, 2) if small else (4.0, 3, 8)
-    before = surroundings()
+    before = machine_load()
     added, inside, delays = [], [], []
     with tempfile.TemporaryDirectory() as folder, Cluster(2) as cluster:
         path = Path(folder) / "hundred.parquet"
@@ -212,7 +212,7 @@ def hop(*, small: bool = False) -> dict[str, Any]:
         "operator_on_the_same_peer": spread(inside),
         "delays_p50_s": delays,
         "target": 0.002,
-        "load": {"before": before, "after": surroundings()},
+        "load": {"before": before, "after": machine_load()},
     }
     return measurement("hop", values["median"], "s", detail)
 
@@ -231,7 +231,7 @@ def _delay(cluster: Cluster, path: Path, through: list[str]) -> float:
 def idle(*, small: bool = False) -> dict[str, Any]:
     """CPU in cores and memory in MB of eight peers that have nothing to do."""
     peers, settle, seconds, repeats = (2, 0.0, 0.2, 1) if small else (8, 3.0, 5.0, 3)
-    before = surroundings()
+    before = machine_load()
     with Cluster(peers) as cluster:
         processes = [state.pid for state in cluster.states().values() if state is not None]
         _pause(settle)
@@ -253,6 +253,6 @@ def idle(*, small: bool = False) -> dict[str, Any]:
         "memory_mb_a_peer": round(statistics.mean(memory), 1),
         "memory_is": "proportional set size of the peers' processes",
         "messages_a_second": round(sent, 1),
-        "load": {"before": before, "after": surroundings()},
+        "load": {"before": before, "after": machine_load()},
     }
     return measurement("idle", values["median"], "cores", detail)

@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-__all__ = ["Usage", "measurement", "quantile", "spread", "surroundings"]
+__all__ = ["Usage", "machine_load", "measurement", "quantile", "spread"]
 
 
 def quantile(values: Iterable[float], fraction: float) -> float:
@@ -43,7 +43,7 @@ def measurement(name: str, value: float, unit: str, detail: dict[str, Any] | Non
     return {"name": name, "value": value, "unit": unit, "detail": detail or {}}
 
 
-def surroundings() -> dict[str, Any]:
+def machine_load() -> dict[str, Any]:
     """How busy the machine is: other work on it slows a measurement down, CPU times included."""
     return {"cores": os.cpu_count() or 1, "load_average": [round(load, 2) for load in os.getloadavg()]}
 

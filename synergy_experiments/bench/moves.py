@@ -12,7 +12,7 @@ import duckdb
 import numpy as np
 import polars as pl
 
-from synergy_experiments.bench.measurements import measurement, quantile, spread, surroundings
+from synergy_experiments.bench.measurements import machine_load, measurement, quantile, spread
 from synergy_experiments.bench.takeovers import differing
 from synergy_nb.events import SourceStarted
 from synergy_nb.plan import Plan, source
@@ -116,7 +116,7 @@ def expected(path: Path, window: int) -> pl.DataFrame:
 def move(*, small: bool = False) -> dict[str, Any]:
     """Seconds that a move takes, and the delay of results during it beside that before it."""
     rate, seconds, repeats = (5_000.0, 2.5, 1) if small else (200_000.0, 30.0, 2)
-    before = surroundings()
+    before = machine_load()
     found: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder, Cluster(4, cores=2.0, spark=False) as cluster:
         path = Path(folder) / "tuples.parquet"
@@ -136,7 +136,7 @@ def move(*, small: bool = False) -> dict[str, Any]:
         "lost": sum(each["lost"] for each in found.values()),
         "doubled": sum(each["doubled"] for each in found.values()),
         "target": {"delay_ratio": 2.0, "lost": 0, "doubled": 0},
-        "load": {"before": before, "after": surroundings()},
+        "load": {"before": before, "after": machine_load()},
     }
     return measurement("move", first["seconds"]["median"], "s", detail)
 

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from typing import Any
 
-from synergy_experiments.bench.measurements import measurement, quantile, spread, surroundings
+from synergy_experiments.bench.measurements import machine_load, measurement, quantile, spread
 from synergy_nb.assembly import PeerConfig, SynergyPeer
 from synergy_nb.control.peer import Effect, Message, Peer, Protocol
 from synergy_nb.overlay.directory import Directory, Entry
@@ -182,7 +182,7 @@ def _overlay(count: int, seconds: float, repeats: int) -> tuple[list[float], dic
 def kernel(*, small: bool = False) -> dict[str, Any]:
     """Events/s of 500 simulated Synergy peers that keep their overlay; in the detail, of a protocol without work."""
     peers, events, seconds, repeats = (20, 2000, 0.5, 1) if small else (500, 500_000, 10.0, 5)
-    before = surroundings()
+    before = machine_load()
     rates, counted = _overlay(peers, seconds, repeats)
     light = spread([_light(peers, events) for _ in range(repeats)], digits=0)
     values = spread(rates, digits=0)
@@ -195,6 +195,6 @@ def kernel(*, small: bool = False) -> dict[str, Any]:
         "light_is": "as many peers that answer each message by one: the kernel alone",
         **counted,
         "target": 500_000,
-        "load": {"before": before, "after": surroundings()},
+        "load": {"before": before, "after": machine_load()},
     }
     return measurement("kernel", values["median"], "events/s", detail)

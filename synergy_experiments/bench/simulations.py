@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from synergy_experiments.bench.measurements import measurement, surroundings
+from synergy_experiments.bench.measurements import machine_load, measurement
 
 __all__ = ["sim"]
 
@@ -15,7 +15,7 @@ ARRIVALS = 9.0 / 500.0  # requests a second, a peer
 def sim(*, small: bool = False) -> dict[str, Any]:
     """Protocol events a CPU second while 500 peers compose 500 requests; in the detail, time against peers."""
     sizes = ((20, 5),) if small else ((100, 100), (500, 500), (2000, 500), (10_000, 500))
-    before = surroundings()
+    before = machine_load()
     runs = [_run(peers, requests) for peers, requests in sizes]
     of = next((run for run in runs if run["peers"] == 500), runs[0])
     detail = {
@@ -26,7 +26,7 @@ def sim(*, small: bool = False) -> dict[str, Any]:
         "seconds": of["seconds"],
         "target": 500_000,
         "target_seconds": 30.0,
-        "load": {"before": before, "after": surroundings()},
+        "load": {"before": before, "after": machine_load()},
     }
     return measurement("sim", of["events_a_second"], "events/s", detail)
 
@@ -50,7 +50,7 @@ def _run(peers: int, requests: int) -> dict[str, Any]:
 
     composed = Composed(Scenario(workload, peers=peers, policy="synergy", pings=0.5), seed=1)
     lap("setting_up")
-    composed.settle()
+    composed.stabilise()
     lap("settling")
     settled = composed.simulation.events
     composed.serve()

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from synergy_experiments.bench.measurements import measurement, spread, surroundings
+from synergy_experiments.bench.measurements import machine_load, measurement, spread
 from synergy_nb import traces
 from synergy_nb.events import SinkFinished, SourceStarted
 from synergy_nb.plan import Plan, source
@@ -141,7 +141,7 @@ def ready(*, small: bool = False) -> dict[str, Any]:
     repeats = 1 if small else 3
     server: list[float] = []
     session: list[float] = []
-    before = surroundings()
+    before = machine_load()
     for _ in range(repeats):
         with _cluster(1) as cluster:
             began = time.perf_counter()
@@ -157,7 +157,7 @@ def ready(*, small: bool = False) -> dict[str, Any]:
         "server_s": took,
         "session_s": spread(session),
         "target": {"server_s": 15.0, "session_s": 1.0},
-        "load": {"before": before, "after": surroundings()},
+        "load": {"before": before, "after": machine_load()},
     }
     return measurement("spark-ready", took["median"], "s", detail)
 
@@ -166,7 +166,7 @@ def topk(*, small: bool = False) -> dict[str, Any]:
     """Tuples/s of the top-k query over generated packets, in four ways on the same file."""
     count, repeats = (20_000, 1) if small else (2_000_000, 3)
     whole = ("source", "filter", "project", "aggregate", "sort", "compare")
-    before = surroundings()
+    before = machine_load()
     taken: dict[str, list[float]] = {"whole": [], "window": [], "plain": [], "polars": []}
     with tempfile.TemporaryDirectory() as name, _cluster(2) as cluster:
         folder = Path(name)
@@ -198,7 +198,7 @@ def topk(*, small: bool = False) -> dict[str, Any]:
         "window_alone_on_spark": rates["window"],
         "to_plain": round(ours / rates["plain"]["median"], 3),
         "target": {"to_plain": 0.9},
-        "load": {"before": before, "after": surroundings()},
+        "load": {"before": before, "after": machine_load()},
     }
     peers = [
         measurement("plain Spark", rates["plain"]["median"], "tuples/s", {"rate": rates["plain"]}),
@@ -217,7 +217,7 @@ def delay(*, small: bool = False) -> dict[str, Any]:
     """Delay that parts on Spark add at 1000 tuples/s: one without state, and one with windows of a second."""
     seconds = 2 if small else 20
     found: dict[str, dict[str, float]] = {}
-    before = surroundings()
+    before = machine_load()
     with _cluster(2) as cluster:
         for engine in ("peer", "spark"):
             for kind in ("filter", "window"):
@@ -228,7 +228,7 @@ def delay(*, small: bool = False) -> dict[str, Any]:
         "way": "packets at 1000 tuples/s through one filter, or sums of windows of 1 s, at two peer processes",
         "delays": found,
         "window_added_s": found["window on spark"]["delay_p50_s"] - found["window on peer"]["delay_p50_s"],
-        "load": {"before": before, "after": surroundings()},
+        "load": {"before": before, "after": machine_load()},
     }
     return measurement("spark-delay", added, "s", detail)
 
@@ -249,7 +249,7 @@ def _delays(cluster: Cluster, engine: str, kind: str, seconds: int) -> dict[str,
 def sessions(*, small: bool = False) -> dict[str, Any]:
     """Seconds until eight parts run at once, each of another peer with a session of its own; all must be right."""
     number, rate = (2, 200) if small else (8, 1000)
-    before = surroundings()
+    before = machine_load()
     plans = [
         source("packets", seed=seed, rate=rate, duration="10 s", id="packets")
         .aggregate("link", "1 s", n="count(*)", bytes="sum(bytes)", engine="spark", at=f"peer-{seed + 1}")
@@ -279,7 +279,7 @@ def sessions(*, small: bool = False) -> dict[str, Any]:
         "way": f"{number} applications submitted at once, each with a part on another peer",
         "ready_s": spread(list(took.values())),
         "equal": True,
-        "load": {"before": before, "after": surroundings()},
+        "load": {"before": before, "after": machine_load()},
     }
     return measurement("spark-sessions", max(took.values()), "s", detail)
 
@@ -297,7 +297,7 @@ def _windows(plan: Plan) -> pl.DataFrame:
 def kill(*, small: bool = False) -> dict[str, Any]:
     """Seconds until results come again after the server was killed, and rows that were lost or doubled."""
     seconds = 4 if small else 30
-    before = surroundings()
+    before = machine_load()
     plan = (
         source("packets", seed=11, rate="1000 tuples/s", duration=f"{seconds} s", id="packets")
         .aggregate("link", "1 s", n="count(*)", bytes="sum(bytes)", engine="spark")
@@ -327,6 +327,6 @@ def kill(*, small: bool = False) -> dict[str, Any]:
         "doubled": doubled,
         "equal": rows.equals(expected),
         "target": {"lost": 0, "doubled": 0},
-        "load": {"before": before, "after": surroundings()},
+        "load": {"before": before, "after": machine_load()},
     }
     return measurement("spark-kill", resumed, "s", detail)

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from synergy_experiments.bench.measurements import measurement, surroundings
+from synergy_experiments.bench.measurements import machine_load, measurement
 from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.deployments import Deployment, Feed, Place
@@ -175,7 +175,7 @@ async def _run(keys: int, count: int, copied: bool) -> dict[str, float]:
 
 def state(*, small: bool = False) -> dict[str, Any]:
     """Tuples/s of an aggregate with a copy, for each number of keys beside the same without one."""
-    before = surroundings()
+    before = machine_load()
     sizes = (1_000, 10_000) if small else KEYS
     found: dict[str, dict[str, dict[str, float]]] = {}
     for keys in sizes:
@@ -191,6 +191,6 @@ def state(*, small: bool = False) -> dict[str, Any]:
         "most; behind is how long after the last tuple the copy has it",
         "keys": found,
         "ratio": round(largest["with a copy"]["tuples_s"] / largest["alone"]["tuples_s"], 3),
-        "load": {"before": before, "after": surroundings()},
+        "load": {"before": before, "after": machine_load()},
     }
     return measurement("state", largest["with a copy"]["tuples_s"], "tuples/s", detail)

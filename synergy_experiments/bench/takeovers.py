@@ -10,7 +10,7 @@ from typing import Any, Final
 import duckdb
 import polars as pl
 
-from synergy_experiments.bench.measurements import measurement, quantile, spread, surroundings
+from synergy_experiments.bench.measurements import machine_load, measurement, quantile, spread
 from synergy_nb import traces
 from synergy_nb.events import TakeoverBegun
 from synergy_nb.plan import Plan, source
@@ -78,7 +78,7 @@ def takeover(*, small: bool = False) -> dict[str, Any]:
     """Seconds by which results are later than the death of a join's peer is noticed, in each of many tries."""
     count, seconds, rate = (2, 2.0, 200.0) if small else (50, 5.0, 500.0)
     rng = random.Random(SEED)
-    before = surroundings()
+    before = machine_load()
     tries: list[dict[str, Any]] = []
     while len(tries) < count:
         kills = min(KILLS, count - len(tries))
@@ -103,7 +103,7 @@ def takeover(*, small: bool = False) -> dict[str, Any]:
         "within_target": sum(each <= TARGET for each in beyond),
         "target": {"lost": 0, "doubled": 0, "beyond": TARGET},
         "runs": tries,
-        "load": {"before": before, "after": surroundings()},
+        "load": {"before": before, "after": machine_load()},
     }
     return measurement("takeover", detail["beyond"]["median"], "s", detail)
 

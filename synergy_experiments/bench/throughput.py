@@ -13,8 +13,8 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from synergy_experiments.bench.engines import ENGINES, Engine, EngineProcess, absent
-from synergy_experiments.bench.measurements import Usage, measurement, spread, surroundings
+from synergy_experiments.bench.engines import ENGINES, Engine, EngineProcess, missing_reason
+from synergy_experiments.bench.measurements import Usage, machine_load, measurement, spread
 from synergy_experiments.bench.rivals import RIVALS, Rival, Rows, missing, reference
 from synergy_nb.events import SinkFinished, SourceStarted
 from synergy_nb.plan import Plan, source
@@ -97,7 +97,7 @@ def dataflow(*, small: bool = False) -> dict[str, Any]:
     table = tuples(count)
     expected = {"parquet": reference(table), "csv": reference(leading(table))}
     runs = _Runs()
-    before = surroundings()
+    before = machine_load()
     with tempfile.TemporaryDirectory() as folder, Cluster(2) as cluster, ExitStack() as stack:
         files = written(table, Path(folder))
         plans = {
@@ -105,7 +105,7 @@ def dataflow(*, small: bool = False) -> dict[str, Any]:
             "early": query(files["parquet"], early=True),
             "csv": query(files["csv"], early=False),
         }
-        engines = [stack.enter_context(EngineProcess(engine)) for engine in ENGINES if not absent(engine)]
+        engines = [stack.enter_context(EngineProcess(engine)) for engine in ENGINES if not missing_reason(engine)]
         for repeat in range(repeats + 1):  # the first warms up
             for way, plan in plans.items():
                 form = "csv" if way == "csv" else "parquet"
@@ -136,7 +136,7 @@ def dataflow(*, small: bool = False) -> dict[str, Any]:
         "rows": len(expected["parquet"]),
         "equal": True,
         "target": 2e6,
-        "load": {"before": before, "after": surroundings()},
+        "load": {"before": before, "after": machine_load()},
     }
     return {**measurement("dataflow", rate["median"], "tuples/s", detail), "peers": peers}
 
@@ -189,7 +189,7 @@ class _Runs:
 
 def _beside_engine(engine: Engine, runs: _Runs) -> dict[str, Any]:
     detail: dict[str, Any] = {"how": f"{engine.how}; it reads the same {engine.form} file as ours", "way": WARM}
-    note = absent(engine)
+    note = missing_reason(engine)
     if note:
         return measurement(engine.name, 0.0, "tuples/s", {**detail, "note": note})
     detail |= runs.beside(engine.name, "csv" if engine.form == "csv" else "late")

@@ -6,7 +6,7 @@ import math
 import time
 from typing import Any
 
-from synergy_experiments.bench.measurements import measurement, quantile, surroundings
+from synergy_experiments.bench.measurements import machine_load, measurement, quantile
 from synergy_nb.events import (
     ApplicationRunning,
     ComponentDeployed,
@@ -83,7 +83,7 @@ def _go_on(journal: Journal, step: int) -> None:
 def view(*, small: bool = False) -> dict[str, Any]:
     """CPU seconds of an update at 10 updates a second, after 100,000 points; one application on eight peers."""
     points, repeats = (2_000, 20) if small else (100_000, 300)
-    before = surroundings()
+    before = machine_load()
     journal = Journal(1_000_000)
     _begin(journal)
     lines = 4  # of a sink: a message a tenth of a second
@@ -122,6 +122,6 @@ def view(*, small: bool = False) -> dict[str, Any]:
         "opening_a_page": round(opening, 4),
         "bytes_of_opening": opened,
         "target": 1e-3,
-        "load": {"before": before, "after": surroundings()},
+        "load": {"before": before, "after": machine_load()},
     }
     return measurement("view", round(quantile(costs, 0.5), 6), "s", detail)

@@ -41,7 +41,7 @@ from synergy_experiments.framework.parameters import (
     wholes,
 )
 from synergy_experiments.framework.verdicts import at_all, near
-from synergy_experiments.worlds.replica_placements import ALGORITHMS, Placing, Requests, mean, placements, world
+from synergy_experiments.worlds.replica_placements import ALGORITHMS, PlacementCost, Requests, mean, placements, world
 from synergy_experiments.worlds.sweeps import algorithms
 from synergy_nb.algorithms.availability import (
     ExactlyFailed,
@@ -51,7 +51,17 @@ from synergy_nb.algorithms.availability import (
     sampled_availability,
 )
 
-__all__ = ["CLAIMED", "REPLICAS", "SHARE", "check_numbers", "distance", "exact", "requests", "share_failed", "swept"]
+__all__ = [
+    "CLAIMED",
+    "REPLICAS",
+    "SHARE",
+    "availability_by_failures",
+    "check_numbers",
+    "distance",
+    "exact",
+    "requests",
+    "share_failed",
+]
 
 #: Parameters of the set-up that the experiments of chapter 4 share.
 REPLICAS: Final[dict[str, Parameter]] = {
@@ -139,7 +149,7 @@ def distance(given: Requests, failed: int, seed: int) -> dict[str, float]:
     """
     met = world(given, seed)
     model = ExactlyFailed(met.topology.peers, failed)
-    run = Placing(met, seed)
+    run = PlacementCost(met, seed)
     lost: list[float] = []
     for name, plan in met.plans.items():
         try:
@@ -236,7 +246,7 @@ def share_failed(peers: int, share: float) -> int:
     return round(peers * share)
 
 
-def swept(
+def availability_by_failures(
     given: Requests, algorithm: str, failed: tuple[int, ...], metric: str, places: tuple[float, ...], seed: int
 ) -> list[Point]:
     """Exact availability of one set of placements for several numbers of failed peers."""
@@ -253,13 +263,16 @@ def _sweeps(setup: Setup) -> Iterator[Cell]:
     for name in algorithms(setup):
         for components in cast("tuple[int, ...]", setup["components"]):
             given = requests(setup, components=components)
-            yield Cell(swept, (given, name, (share_failed(given.peers, share),), "by components", (components,)))
+            yield Cell(
+                availability_by_failures,
+                (given, name, (share_failed(given.peers, share),), "by components", (components,)),
+            )
         usual = {"components": 9}
         for peers in cast("tuple[int, ...]", setup["sizes"]):
             given = requests(setup, peers=peers, failed=0, **usual)
-            yield Cell(swept, (given, name, (share_failed(peers, share),), "by peers", (peers,)))
+            yield Cell(availability_by_failures, (given, name, (share_failed(peers, share),), "by peers", (peers,)))
         counts = cast("tuple[int, ...]", setup["failed"])
-        yield Cell(swept, (requests(setup, **usual), name, counts, "by failures", counts))
+        yield Cell(availability_by_failures, (requests(setup, **usual), name, counts, "by failures", counts))
 
 
 _BY: Final = {"by components": "components", "by peers": "peers", "by failures": "failed peers"}

@@ -38,7 +38,7 @@ from synergy_experiments.framework.verdicts import at_all, at_least, monotone, n
 from synergy_experiments.worlds.operator_placements import ALGORITHMS, OTHERS, REFINED, place_by, random_rates
 from synergy_nb.algorithms.resilience import QueryOperator, feasible_ratio, linearised, random_trees
 
-__all__ = ["CLAIMED", "compared", "mistaken"]
+__all__ = ["CLAIMED", "compared", "perturbed"]
 
 ORDER: Final = (("correlation", "llf"), ("correlation", "random"), ("llf", "connected"), ("random", "connected"))
 STRAIGHT: Final = 0.95  # R² of what is taken for a line
@@ -69,7 +69,7 @@ def compared(
     graph = random_trees(operators, inputs, rng)
     true = linearised(graph)
     capacity = np.ones(nodes)
-    measured = linearised(mistaken(graph, error, rng))
+    measured = linearised(perturbed(graph, error, rng))
     series = [random_rates(true, capacity, rng) for _ in range(draws)]
     points = []
     for each in algorithms:
@@ -79,7 +79,7 @@ def compared(
     return points
 
 
-def mistaken(graph: Sequence[QueryOperator], error: float, rng: np.random.Generator) -> list[QueryOperator]:
+def perturbed(graph: Sequence[QueryOperator], error: float, rng: np.random.Generator) -> list[QueryOperator]:
     """The graph as it is measured: each cost and selectivity times a number that is uniform between 1 - e and 1 + e."""
     factors = rng.uniform(1.0 - error, 1.0 + error, (len(graph), 2))
     return [

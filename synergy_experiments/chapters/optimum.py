@@ -110,7 +110,7 @@ def compared(given: Scenario, seed: int) -> dict[str, float]:
         not exceed; ``exact``, the share of graphs within a hundredth of the least φ; ``probes`` a request.
     """
     composed = Composed(given, seed)
-    composed.settle()
+    composed.stabilise()
     hosts = {f"delay:{name}": each.peers for name, each in composed.workload.components.items()}
     phis: list[float] = []
     delays: list[float] = []

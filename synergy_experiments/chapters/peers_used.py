@@ -25,10 +25,10 @@ from synergy_experiments.framework.verdicts import at_all, near
 from synergy_experiments.worlds.replica_placements import mean
 from synergy_nb.algorithms.availability import ExactlyFailed, availability, optimal_availability
 
-__all__ = ["CLAIMED", "dealt", "spread"]
+__all__ = ["CLAIMED", "spread", "spread_evenly"]
 
 
-def dealt(components: int, peers: Sequence[str], degree: int, rng: random.Random) -> dict[str, tuple[str, ...]]:
+def spread_evenly(components: int, peers: Sequence[str], degree: int, rng: random.Random) -> dict[str, tuple[str, ...]]:
     """Replicas dealt evenly over peers, all of which are used: each component to those that have fewest so far.
 
     Examples
@@ -52,7 +52,7 @@ def spread(peers: int, failed: int, components: int, degree: int, used: int, cou
     names = [f"peer-{each}" for each in range(peers)]
     model = ExactlyFailed(names, failed)
     return {
-        "availability": mean([availability(dealt(components, rng.sample(names, used), degree, rng), model)
+        "availability": mean([availability(spread_evenly(components, rng.sample(names, used), degree, rng), model)
                               for _ in range(count)])
     }  # fmt: skip
 

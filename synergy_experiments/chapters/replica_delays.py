@@ -28,7 +28,7 @@ from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
 from synergy_experiments.framework.measurements import Measured, Point
 from synergy_experiments.framework.parameters import Setup, number, several, wholes
 from synergy_experiments.framework.verdicts import at_all, near, unlike
-from synergy_experiments.worlds.replica_placements import ALGORITHMS, Placing, Requests, mean, placements, world
+from synergy_experiments.worlds.replica_placements import ALGORITHMS, PlacementCost, Requests, mean, placements, world
 from synergy_experiments.worlds.sweeps import algorithms
 from synergy_nb.algorithms.availability import ExactlyFailed, Link, availability, costs, nondominated
 
@@ -155,7 +155,7 @@ def gathered(given: Requests, seed: int) -> dict[str, float]:
 
 def _gathered(given: Requests, seed: int, *, at_once: int) -> tuple[float, float]:
     met = world(given, seed)
-    run = Placing(met, seed)
+    run = PlacementCost(met, seed)
     simulation, began, done = run.simulation, run.simulation.now, dict[str, float]()
     heard: set[tuple[str, str]] = set()
 

@@ -218,7 +218,7 @@ class Composed:
         synergy = self.peers[request.origin]
         self.simulation.call(request.origin, synergy.submit, request.name, self.workload.plan(request))
 
-    def settle(self) -> None:
+    def stabilise(self) -> None:
         """Let the directory get to know all components, and see what the overlay sends without requests."""
         simulation = self.simulation
         simulation.run(SETTLED - AT_REST)
@@ -279,7 +279,7 @@ def compose(scenario: Scenario, seed: int) -> Outcome:
     ['running', 'running', 'running', 'running', 'running']
     """
     composed = Composed(scenario, seed)
-    composed.settle()
+    composed.stabilise()
     composed.serve()
     return composed.count()
 

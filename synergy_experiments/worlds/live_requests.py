@@ -26,7 +26,7 @@ from synergy_nb.runtime.transport.wide_area import WideArea
 from synergy_nb.simulator.network import Topology
 from synergy_nb.simulator.workload import Workload
 
-__all__ = ["live", "lived"]
+__all__ = ["live", "run_live"]
 
 PROCESSES: Final = 2
 JOINING: Final = 120.0  # seconds until all peers are in one ring
@@ -38,10 +38,10 @@ TRIES: Final = 5
 
 def live(given: Scenario, seed: int) -> dict[str, float]:
     """Metrics of a scenario on real peers."""
-    return {name: value for name, value in lived(given, seed).metrics().items() if not math.isnan(value)}
+    return {name: value for name, value in run_live(given, seed).metrics().items() if not math.isnan(value)}
 
 
-def lived(given: Scenario, seed: int) -> Outcome:
+def run_live(given: Scenario, seed: int) -> Outcome:
     """Compose and execute the requests of a scenario on real peers."""
     return asyncio.run(_lived(given, seed))
 

@@ -38,7 +38,17 @@ from synergy_nb.plan.builder import Stream
 from synergy_nb.simulator.kernel import Simulation
 from synergy_nb.simulator.network import CAPACITIES, Topology, measured, transit_stub
 
-__all__ = ["ALGORITHMS", "Placing", "Requests", "World", "application", "mean", "placements", "simulated", "world"]
+__all__ = [
+    "ALGORITHMS",
+    "PlacementCost",
+    "Requests",
+    "World",
+    "application",
+    "mean",
+    "placements",
+    "simulated",
+    "world",
+]
 
 #: Those that can be compared. *Optimum* is the best under limits, for one request after the other: all components on
 #: one group of peers, and where none has room for them, *latency* under limits.
@@ -235,14 +245,14 @@ def simulated(met: World, degree: int, seed: int) -> dict[str, Roles]:
     seed
         Seed of the peers.
     """
-    run = Placing(met, seed)
+    run = PlacementCost(met, seed)
     for name in met.plans:
         run.submit(name, degree)
     run.decide()
     return {name: graph for name, graph in run.found.items() if graph is not None}
 
 
-class Placing:
+class PlacementCost:
     """Simulated peers that place replicas.
 
     Parameters

@@ -128,7 +128,7 @@ def show_run(plan: Plan, run: Run, *, explain: bool) -> None:
     rows.append(("set-up", f"{seconds(run.setup_s)}, {counted(run.peers, 'peer')} in all; ran {seconds(run.seconds)}"))
     if run.explanation.coverage:
         rows.append(("replicas", run.explanation.coverage))
-    rows += [("error", run.explanation.told(each)) for each in run.explanation.troubles[-WORST:]]
+    rows += [("error", run.explanation.error_line(each)) for each in run.explanation.troubles[-WORST:]]
     fields(rows)
     if explain:
         _heading("Why there")

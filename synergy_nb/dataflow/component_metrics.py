@@ -9,13 +9,13 @@ from synergy_nb.dataflow.memory_shares import Share
 from synergy_nb.dataflow.meters import Ewma, Rate, UnitCost
 from synergy_nb.models.signatures import Segment, Signature
 
-__all__ = ["RESOLUTION", "Measured"]
+__all__ = ["RESOLUTION", "ComponentMetrics"]
 
 #: Seconds between two observations of a signature: tuples come in batches, and of less time no mean load can be told.
 RESOLUTION: Final = 0.25
 
 
-class Measured:
+class ComponentMetrics:
     """What is measured of a component.
 
     Parameters

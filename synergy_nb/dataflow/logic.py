@@ -9,13 +9,13 @@ import polars as pl
 
 from synergy_nb.dataflow.tuples import Item
 
-__all__ = ["ANYTHING", "Logic", "Saved", "reason_of"]
+__all__ = ["ANYTHING", "Logic", "SavedState", "error_reason"]
 
 #: What an operator or a source may raise: whatever it likes. What Polars panics with is no Exception.
 ANYTHING: Final = (Exception, pl.exceptions.PanicException)
 
 
-class Saved(NamedTuple):
+class SavedState(NamedTuple):
     """The state of an operator between two items.
 
     Parameters
@@ -49,7 +49,7 @@ class Logic(Protocol):
         """Take an item on a port, and make its output piece by piece."""
 
 
-def reason_of(error: BaseException) -> str:
+def error_reason(error: BaseException) -> str:
     """An error for people: what a check says of what it found, and the kind of any other."""
     text = (str(error).splitlines() or [""])[0][:500]
     return text if isinstance(error, ValueError) and text else f"{type(error).__name__}: {text}"

@@ -202,7 +202,7 @@ class ClusterClosed(Event, frozen=True, gc=False):
 
 
 class ComponentMeasurements(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What a peer measured of one component, as :meth:`Measured.measurements` names it.
+    """What a peer measured of one component, as :meth:`ComponentMetrics.measurements` names it.
 
     Seconds, bytes, tuples/s and cores; ``memory_share`` is the most bytes that it may hold, None: no limit.
     """

@@ -14,10 +14,10 @@ from synergy_nb.lifecycle.engine_choice import MICRO_BATCH, WHY, Offer, choose
 from synergy_nb.overlay.directory_entries import Entry
 from synergy_nb.overlay.published_streams import PROFILED
 from synergy_nb.plan import Plan
-from synergy_nb.plan.spark_parts import PART, Profile, credible, parts_of, place, profiled
+from synergy_nb.plan.spark_parts import PART, Profile, parts_of, profiled, replace_parts, trusted_profiles
 from synergy_nb.plan.stream_sharing import Provider, is_live, reduced, sharable_points
 
-__all__ = ["Found", "Way", "Ways", "sharing_way"]
+__all__ = ["Alternative", "Alternatives", "Found", "sharing_alternative"]
 
 Found: TypeAlias = Mapping[str, tuple[Entry, ...]]
 """What the directory has, by name."""
@@ -25,7 +25,7 @@ Found: TypeAlias = Mapping[str, tuple[Entry, ...]]
 _uses = msgspec.json.Decoder(tuple[Use, ...])
 
 
-class Way(NamedTuple):
+class Alternative(NamedTuple):
     """A plan that gives what was asked for.
 
     Parameters
@@ -40,7 +40,9 @@ class Way(NamedTuple):
     shared: Mapping[str, Mapping[str, tuple[Use, ...]]] = {}
 
 
-def sharing_way(plan: Plan, found: Found, is_dead: Callable[[str], bool], *, everything: bool) -> Way | None:
+def sharing_alternative(
+    plan: Plan, found: Found, is_dead: Callable[[str], bool], *, everything: bool
+) -> Alternative | None:
     """The plan from its maximum sharable points on; None if no stream that it needs can be shared.
 
     Parameters
@@ -72,7 +74,7 @@ def sharing_way(plan: Plan, found: Found, is_dead: Callable[[str], bool], *, eve
     if not points:
         return None
     way = reduced(plan, {point: providers[point] for point in points})
-    return Way(way, {point: shared[point] for point in points if point in way.operators})
+    return Alternative(way, {point: shared[point] for point in points if point in way.operators})
 
 
 def _needed(use: Use) -> tuple[str, ...]:
@@ -103,7 +105,7 @@ def _made_by(entry: Entry) -> tuple[Use, ...]:
         return ()
 
 
-class Ways:
+class Alternatives:
     """Which ways there are to run the plans that are submitted at a peer.
 
     Parameters
@@ -137,7 +139,7 @@ class Ways:
         streams = {plan.stream_name(name) for name, each in plan.operators.items() if each.kind != "sink"}
         return streams if self._spark() is None else {*streams, PART}
 
-    def of(self, application: str, plan: Plan, found: Found) -> list[Way]:
+    def of(self, application: str, plan: Plan, found: Found) -> list[Alternative]:
         """The ways to run a plan, the preferred one first.
 
         They are: from streams that run already, with parts on Spark, and with fewer of these.
@@ -151,23 +153,23 @@ class Ways:
         found
             Entries of the directory by name.
         """
-        ways: list[Way] = []
+        ways: list[Alternative] = []
         if self._sharing != "off":
-            shared = sharing_way(plan, found, self._is_dead, everything=self._sharing == "all")
+            shared = sharing_alternative(plan, found, self._is_dead, everything=self._sharing == "all")
             if shared is not None:
-                ways.append(Way(self._on_engines(application, shared.plan, found)[0], shared.shared))
-        ways.extend(Way(each) for each in self._on_engines(application, plan, found))
+                ways.append(Alternative(self._on_engines(application, shared.plan, found)[0], shared.shared))
+        ways.extend(Alternative(each) for each in self._on_engines(application, plan, found))
         return ways
 
-    def bound(self, application: str, plan: Plan) -> Way:
+    def bound(self, application: str, plan: Plan) -> Alternative:
         """The way to run a plan with those parts on Spark that it asks for by name, and everything else on peers."""
         named = {name for name, operator in plan.operators.items() if operator.engine == "spark"}
         if not named:
-            return Way(plan)
+            return Alternative(plan)
         offer = self._spark()
-        parts = place(plan, named, MICRO_BATCH if offer is None else offer.micro_batch)
+        parts = replace_parts(plan, named, MICRO_BATCH if offer is None else offer.micro_batch)
         self._chosen(application, parts, dict.fromkeys(sorted(named), ("spark", WHY)))
-        return Way(parts)
+        return Alternative(parts)
 
     def _on_engines(self, application: str, plan: Plan, found: Found) -> list[Plan]:
         """Plans to run in place of one, the preferred one first: with its parts on Spark, and with less on it."""
@@ -199,7 +201,7 @@ def _profiles(entries: Found) -> dict[str, Profile]:
 def _unstated(plan: Plan, profiles: Mapping[str, Profile]) -> dict[str, Profile]:
     """What was measured of those operators whose cost, selectivity or rate a plan does not state, by their ids."""
     known: dict[str, Profile] = {}
-    for name, measured in credible(plan, profiles).items():
+    for name, measured in trusted_profiles(plan, profiles).items():
         operator = plan.operators[name]
         if operator.kind == "sink":
             continue

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from synergy_nb.control.peer import Message, Peer
-from synergy_nb.lifecycle.graph_changes import Changes
+from synergy_nb.lifecycle.graph_changes import GraphChanges
 from synergy_nb.lifecycle.impact import Impacts
-from synergy_nb.lifecycle.members import Member, maker_of
+from synergy_nb.lifecycle.members import Member, producer_of
 from synergy_nb.lifecycle.messages import Confirm, Confirmed, Graph, Refused, Share
 from synergy_nb.plan import Plan
 from synergy_nb.plan.spark_parts import PART
@@ -45,7 +45,7 @@ class Commitments:
     def __init__(
         self,
         peer: Peer,
-        changes: Changes,
+        changes: GraphChanges,
         impacts: Impacts,
         joined: Callable[[str, Graph, str], Member | None],
         admit: Callable[[Graph], tuple[str, str]],
@@ -63,7 +63,7 @@ class Commitments:
 
     def _share(self, sender: str, message: Share) -> None:
         graph, address = message.graph, self.peer.address
-        tap, refusal = self.admit(graph) if address in graph.lenders else ("", "")
+        tap, refusal = self.admit(graph) if address in graph.shared_owners else ("", "")
         if not refusal and address in graph.addresses:
             member = self.joined(sender, graph, "Share")
             if member is None:
@@ -94,11 +94,11 @@ class Commitments:
         links = {(graph.roles.peers[up], up): plan.bandwidth(up) for up in plan.upstream(operator)}
         remote = {link: bandwidth for link, bandwidth in links.items() if link[0] != peer.address}
         asked = plan.operators[operator]
-        tapped = maker_of(graph, plan, operator) if asked.kind == TAP else None
+        tapped = producer_of(graph, plan, operator) if asked.kind == TAP else None
         if asked.kind == TAP and (tapped is None or tapped[:2] not in self.components):
             refusal = "the stream has ended"
         else:
-            refusal = self.impacts.harm(member, operator)
+            refusal = self.impacts.refusal(member, operator)
             refusal = refusal or self.ledger.commit(graph.application, operator, plan.load(operator), remote)
         if refusal:
             reason = f"{operator} at {peer.address}: {refusal}"
@@ -110,7 +110,7 @@ class Commitments:
             listener(plan, operator)
         if member.deployed == member.operators:
             self.ledger.expire(graph.application)  # what was reserved here for graphs that were not chosen
-        self.deploying.tell(graph.application)
+        self.deploying.deploy(graph.application)
         if asked.kind == PART:
             member.preparing.add(operator)
         else:

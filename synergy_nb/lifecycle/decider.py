@@ -28,7 +28,7 @@ from synergy_nb.control.peer import Peer
 from synergy_nb.events import CandidatesFound
 from synergy_nb.lifecycle.alternatives import Found
 from synergy_nb.lifecycle.request import Request
-from synergy_nb.overlay.load_levels import told
+from synergy_nb.overlay.load_levels import residual_cores
 from synergy_nb.plan import Plan
 from synergy_nb.plan.catalogue import KINDS
 from synergy_nb.plan.stream_sharing import TAP
@@ -93,7 +93,7 @@ class Decider(Protocol):
     def next(self, request: Request, reason: str, decided: Decided) -> None:
         """Decide otherwise, as what was decided could not be set up for that reason; the answer goes to ``decided``."""
 
-    def settled(self, request: Request) -> None:
+    def established(self, request: Request) -> None:
         """The last decision was carried out: give back what is held for any other."""
 
     def release(self, request: Request) -> None:
@@ -183,7 +183,7 @@ def offers(peer: Peer, request: Request, found: Found, is_dead: Callable[[str], 
         if not entries:
             where = f" at {asked.at!r}" if asked.at is not None else ""
             missing[operator] = f"{operator}: no component offers {name!r}{where}"
-    free = told(entry for entries in found.values() for entry in entries)
+    free = residual_cores(entry for entries in found.values() for entry in entries)
     known = {operator: list(peers) for operator, peers in able.items()}
     peer.record(CandidatesFound, request.name, candidates=known, free=free)
     return Offers(able, missing, free)

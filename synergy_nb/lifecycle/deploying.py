@@ -28,7 +28,7 @@ from synergy_nb.control.graph import Use
 from synergy_nb.control.peer import Peer
 from synergy_nb.dataflow.streams.deployments import Borrowed, Deployment, Feed, Lent, Place
 from synergy_nb.lifecycle.hosted_components import ComponentId, Components
-from synergy_nb.lifecycle.members import Member, maker_of
+from synergy_nb.lifecycle.members import Member, producer_of
 from synergy_nb.lifecycle.messages import Graph
 from synergy_nb.plan import Plan
 from synergy_nb.plan.spark_parts import PART
@@ -73,7 +73,7 @@ class Deploying:
         self._shares: dict[str, Graph] = {}  # of those who share streams, the graph by which owners were told
         self._sharers: dict[str, set[str]] = {}  # by owner of streams, who shares them, directly or not
 
-    def tell(self, application: str) -> None:
+    def deploy(self, application: str) -> None:
         """Have the driver do what is to be done for an application, if that has changed."""
         member, known = self.members.get(application), self._told.get(application)
         owners = self._share(application, None if member is None or member.ended else member.graph)
@@ -91,7 +91,7 @@ class Deploying:
             self.peer.instruct(deployment)
             owners |= self._note(deployment)
         for owner in sorted(owners - {application}):
-            self.tell(owner)
+            self.deploy(owner)
 
     def _share(self, application: str, graph: Graph | None) -> set[str]:
         """Note whose streams an application shares; gives those for whom that has changed."""
@@ -140,7 +140,7 @@ class Deploying:
     def _of(self, member: Member) -> Deployment:
         """The deployment of an application that has not ended here."""
         graph, plan = member.graph, member.plan
-        makers = {tap: maker_of(graph, plan, tap) for tap in graph.shared}
+        makers = {tap: producer_of(graph, plan, tap) for tap in graph.shared}
         witnesses, requires = self._dependent(graph.application)
         places = {
             operator: self._place(member, operator, makers)
@@ -231,14 +231,14 @@ class Deploying:
             return "has moved"
         return "" if self.components.use(use[:2], application) else "has ended"
 
-    def lend_on(self, owner: str) -> None:
+    def update_sharers(self, owner: str) -> None:
         """Components of an application are new here: who shares them uses them from now on."""
         for name in self.sharers(owner):
             for use in self._shares[name].uses:
                 if use.application == owner:
                     self.components.use(use[:2], name)
 
-    def deserted(self, application: str, operator: str) -> str:
+    def owner_has_ended(self, application: str, operator: str) -> str:
         """An application that has ended and whose components read a stream of this peer for others; or empty."""
         gone = (name for name in self._lent.get((application, operator), ()) if self._ended(name))
         return next(gone, "")

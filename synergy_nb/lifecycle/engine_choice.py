@@ -16,7 +16,7 @@ import msgspec
 
 from synergy_nb.plan import Plan
 from synergy_nb.plan.engines import off_spark
-from synergy_nb.plan.spark_parts import Profile, credible, has_state, place, profiled, window_bytes
+from synergy_nb.plan.spark_parts import Profile, has_state, profiled, replace_parts, trusted_profiles, window_bytes
 from synergy_nb.plan.units import format_duration
 
 __all__ = ["MICRO_BATCH", "Choice", "Offer", "choose"]
@@ -97,16 +97,16 @@ def choose(plan: Plan, offer: Offer | None, profiles: Mapping[str, Profile]) -> 
     """
     if offer is None:
         named = {name for name, operator in plan.operators.items() if operator.engine == "spark"}
-        return Choice(place(plan, named, MICRO_BATCH) if named else plan, None, {})
+        return Choice(replace_parts(plan, named, MICRO_BATCH) if named else plan, None, {})
     chosen, reasons = _on_spark(plan, offer, profiles)
     named = {name for name in chosen if plan.operators[name].engine == "spark"}
     if not chosen:
         return Choice(plan, None, reasons)
-    placed = place(plan, chosen, offer.micro_batch)
+    placed = replace_parts(plan, chosen, offer.micro_batch)
     if chosen == _with_readable(plan, named, offer):  # all of it was asked for, or feeds what was
         return Choice(placed, None, reasons)
     rest = _with_readable(plan, named, offer)
-    otherwise = place(plan, rest, offer.micro_batch) if rest else plan
+    otherwise = replace_parts(plan, rest, offer.micro_batch) if rest else plan
     limit, added = plan.qos.delay, _added(placed)
     if limit is not None and added >= limit:
         late = f"{_ADDS} {format_duration(round(added, 3))}, and results must come within {format_duration(limit)}"
@@ -127,7 +127,7 @@ def _added(placed: Plan) -> float:
 
 def _on_spark(plan: Plan, offer: Offer, profiles: Mapping[str, Profile]) -> tuple[set[str], dict[str, tuple[str, str]]]:
     """Operators that Spark executes if the delay allows, and why."""
-    known = credible(plan, profiles)
+    known = trusted_profiles(plan, profiles)
     measured = profiled(plan, known)
     chosen: set[str] = set()
     reasons: dict[str, tuple[str, str]] = {}

@@ -17,19 +17,19 @@ from typing import Any, Final
 from synergy_nb.control.ledger import Ledger
 from synergy_nb.control.peer import Message, Peer
 from synergy_nb.lifecycle.deploying import Deploying
-from synergy_nb.lifecycle.members import Member, maker_of
+from synergy_nb.lifecycle.members import Member, producer_of
 from synergy_nb.lifecycle.messages import Graph, Lost, Moved
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.plan import Plan
 
-__all__ = ["AGAIN", "Changes"]
+__all__ = ["AGAIN", "GraphChanges"]
 
 AGAIN: Final = 1.0  # seconds until a message is sent again
 TIMES: Final = 3  # times that everybody is told of a graph
 
 
-class Changes:
+class GraphChanges:
     """Changes of the graphs of applications that a peer leads, and of those in which it takes part.
 
     Parameters
@@ -98,7 +98,7 @@ class Changes:
         for listener in self.on_published:
             listener(application)
 
-    def settled(self, application: str) -> None:
+    def cancel(self, application: str) -> None:
         """Nothing of an application that this peer leads is on its way any more."""
         for listener in self.on_settled:
             listener(application)
@@ -127,7 +127,7 @@ class Changes:
             if refusal:
                 return f"backup of {operator} at {address}: {refusal}"
         member.backed = True
-        self.deploying.tell(graph.application)
+        self.deploying.deploy(graph.application)
         return ""
 
     def commit(self, graph: Graph, plan: Plan, operator: str) -> str:
@@ -164,8 +164,8 @@ class Changes:
         if member.running:
             self.components.offer(application, member.offered)
         self._share(member, anew=graph.epoch > before.epoch)
-        self.deploying.lend_on(application)
-        self.deploying.tell(application)  # what has moved has not ended, so who leaves is told where it is now
+        self.deploying.update_sharers(application)
+        self.deploying.deploy(application)  # what has moved has not ended, so who leaves is told where it is now
         for user in sorted({application, *users}):
             if user in self.members and self._departs(self.members[user]):
                 self.leave(user)
@@ -187,7 +187,7 @@ class Changes:
         """Take the taps that are here now, and use what the application shares here; what has ended is lost."""
         graph, address = member.graph, self.peer.address
         for tap in graph.shared:
-            maker = maker_of(graph, member.plan, tap) if tap in member.operators else None
+            maker = producer_of(graph, member.plan, tap) if tap in member.operators else None
             if maker is not None and tap not in member.deployed:
                 self.ledger.commit(graph.application, tap, 0.0, {})
                 member.deployed.add(tap)

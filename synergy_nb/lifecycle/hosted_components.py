@@ -15,10 +15,10 @@ import msgspec
 from synergy_nb.control.graph import Use
 from synergy_nb.control.ledger import Ledger
 from synergy_nb.control.peer import Peer
-from synergy_nb.lifecycle.members import made_by
+from synergy_nb.lifecycle.members import producers_of
 from synergy_nb.lifecycle.messages import Graph
 from synergy_nb.models.signatures import Segment
-from synergy_nb.overlay.published_streams import Streams
+from synergy_nb.overlay.published_streams import PublishedStreams
 from synergy_nb.plan import Plan
 
 __all__ = ["Component", "ComponentId", "Components"]
@@ -86,7 +86,7 @@ class Components:
         last took them out; in the order of the changes.
     """
 
-    def __init__(self, peer: Peer, ledger: Ledger, streams: Streams | None) -> None:
+    def __init__(self, peer: Peer, ledger: Ledger, streams: PublishedStreams | None) -> None:
         self.peer = peer
         self.ledger = ledger
         self.streams = streams
@@ -113,7 +113,7 @@ class Components:
 
     def add(self, graph: Graph, plan: Plan, operator: str) -> None:
         """Take a component that an application has had deployed here."""
-        uses, reached = made_by(graph, plan, operator), graph.reached.get(operator, 0.0)
+        uses, reached = producers_of(graph, plan, operator), graph.reached.get(operator, 0.0)
         component = Component(plan, operator, uses, reached, graph.roles.epochs.get(operator, 0))
         name = graph.application, operator
         before = self._components.get(name)
@@ -175,7 +175,7 @@ class Components:
         for (owner, operator), component in self.of(graph.application):
             if owner == graph.application:
                 component.epoch = graph.roles.epochs.get(operator, 0)
-                uses = made_by(graph, component.plan, operator)
+                uses = producers_of(graph, component.plan, operator)
                 if uses != component.uses:
                     component.uses = uses
                     component.offered = False  # it is offered anew, as it is now

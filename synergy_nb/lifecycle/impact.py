@@ -101,7 +101,7 @@ class Impacts:
         projected = impacts(running, asking, self.config, background)
         return projected[-1].after - so_far, projected[:-1]
 
-    def harm(self, member: Member, operator: str) -> str:
+    def refusal(self, member: Member, operator: str) -> str:
         """What an operator would do to applications here that came first; empty if they bear it.
 
         Probes have asked the same, but since then others may have come, and a graph may have more here than one path.

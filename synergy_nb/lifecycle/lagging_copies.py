@@ -21,13 +21,13 @@ from synergy_nb.control.peer import Message, Peer
 from synergy_nb.events import CopiesBehind
 from synergy_nb.lifecycle.graph_changes import AGAIN, TIMES
 from synergy_nb.lifecycle.members import Member
-from synergy_nb.lifecycle.messages import Behind
+from synergy_nb.lifecycle.messages import CopiesLag
 from synergy_nb.lifecycle.request import Request
 
-__all__ = ["Copies"]
+__all__ = ["LaggingCopies"]
 
 
-class Copies:
+class LaggingCopies:
     """What is known of the copies of components: of those at this peer, and of the applications that it leads.
 
     Parameters
@@ -51,10 +51,12 @@ class Copies:
         self.members = members
         self.on_ready: list[Callable[[Member, str], object]] = []
         self.on_failed: list[Callable[[Member, str, str], object]] = []
-        self._said: dict[tuple[str, str], Behind] = {}  # by application and operator
+        self._said: dict[tuple[str, str], CopiesLag] = {}  # by application and operator
         self._number = 0
-        self._heard: dict[str, dict[tuple[str, str], Behind]] = {}  # by application of this peer: operator and sender
-        self.handlers: dict[type[Message], Callable[[str, Any], None]] = {Behind: self._behind}
+        self._heard: dict[
+            str, dict[tuple[str, str], CopiesLag]
+        ] = {}  # by application of this peer: operator and sender
+        self.handlers: dict[type[Message], Callable[[str, Any], None]] = {CopiesLag: self._behind}
 
     # -- at those who take part --------------------------------------------------------------------------------------
 
@@ -91,10 +93,10 @@ class Copies:
         if peers == ({} if said is None else said.peers):
             return
         self._number += 1
-        message = self._said[key] = Behind(graph.application, graph.attempt, operator, self._number, peers)
+        message = self._said[key] = CopiesLag(graph.application, graph.attempt, operator, self._number, peers)
         self._repeat(key, message, TIMES)
 
-    def _repeat(self, key: tuple[str, str], message: Behind, times: int) -> None:
+    def _repeat(self, key: tuple[str, str], message: CopiesLag, times: int) -> None:
         member = self.members.get(key[0])
         if self._said.get(key) is not message:
             return
@@ -106,7 +108,7 @@ class Copies:
 
     # -- at the origin -----------------------------------------------------------------------------------------------
 
-    def unfit(self, application: str, operator: str) -> dict[str, str]:
+    def cannot_take_over(self, application: str, operator: str) -> dict[str, str]:
         """Peers whose copy of a component could not take over, as far as is known, and why."""
         roles = self.owned[application].graph.roles
         active, copies = roles.peers[operator], {*roles.backups.get(operator, ()), roles.followers.get(operator, "")}
@@ -116,7 +118,7 @@ class Copies:
                 found |= {peer: reason for peer, reason in message.peers.items() if peer in copies}
         return found
 
-    def _behind(self, sender: str, message: Behind) -> None:
+    def _behind(self, sender: str, message: CopiesLag) -> None:
         application, operator = message.application, message.operator
         for name in [name for name in self._heard if name not in self.owned]:
             del self._heard[name]
@@ -127,9 +129,9 @@ class Copies:
         known = heard.get((operator, sender))
         if known is not None and known.number >= message.number:
             return
-        before = self.unfit(application, operator)
+        before = self.cannot_take_over(application, operator)
         heard[operator, sender] = message
-        now = self.unfit(application, operator)
+        now = self.cannot_take_over(application, operator)
         if now != before:
             backups = owned.graph.roles.backups.get(operator, ())
             asked, left = 1 + len(backups), 1 + len(set(backups) - set(now))

@@ -8,7 +8,7 @@ from synergy_nb.lifecycle.messages import Graph
 from synergy_nb.plan import Plan
 from synergy_nb.plan.stream_sharing import TAP, taps_of
 
-__all__ = ["Member", "made_by", "maker_of", "placed", "plan_of"]
+__all__ = ["Member", "deployment_of", "plan_of", "producer_of", "producers_of"]
 
 
 class Member:
@@ -76,14 +76,14 @@ def plan_of(graph: Graph) -> Plan:
     return plan
 
 
-def maker_of(graph: Graph, plan: Plan, tap: str) -> Use | None:
+def producer_of(graph: Graph, plan: Plan, tap: str) -> Use | None:
     """The component that makes the stream of a tap; its name stays when it moves."""
     makers = {(application, operator) for application, operator in plan.operators[tap].params["providers"].values()}
     found = [use for use in graph.shared[tap] if use[:2] in makers]
     return next((use for use in found if use.peer == graph.roles.peers[tap]), None)
 
 
-def placed(graph: Graph, operator: str) -> Use:
+def deployment_of(graph: Graph, operator: str) -> Use:
     """Where a component of an application is, who keeps copies of it, and who says where it goes."""
     roles = graph.roles
     follower = roles.followers.get(operator)
@@ -91,14 +91,14 @@ def placed(graph: Graph, operator: str) -> Use:
     return Use(graph.application, operator, roles.peers[operator], roles.epochs.get(operator, 0), graph.origin, copies)
 
 
-def made_by(graph: Graph, plan: Plan, operator: str) -> tuple[Use, ...]:
+def producers_of(graph: Graph, plan: Plan, operator: str) -> tuple[Use, ...]:
     """All components that the stream of an operator is made by, those of other applications among them."""
     found: set[Use] = set()
     waiting = [operator]
     while waiting:
         name = waiting.pop()
         if name not in graph.shared:
-            found.add(placed(graph, name))
+            found.add(deployment_of(graph, name))
         found.update(graph.shared.get(name, ()))
         waiting.extend(plan.upstream(name))
     return tuple(sorted(found))

@@ -14,24 +14,24 @@ from synergy_nb.plan.spark_parts import PART
 __all__ = [
     "TRACED",
     "Begin",
-    "Behind",
     "Confirm",
     "Confirmed",
-    "Elsewhere",
+    "CopiesLag",
     "End",
     "Feedback",
     "Follow",
     "Followed",
     "Graph",
-    "Heeded",
     "Lost",
     "Measured",
     "Moved",
+    "ProducersFollowed",
+    "ProducersMoved",
     "Refused",
     "SessionConfig",
     "Share",
     "TakeOver",
-    "Taken",
+    "TookOver",
 ]
 
 
@@ -101,14 +101,14 @@ class Graph(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return {peer for uses in self.shared.values() for use in uses for peer in use.copies}
 
     @property
-    def lenders(self) -> set[str]:
+    def shared_owners(self) -> set[str]:
         """Origins of the other applications whose components this one uses, as far as these have not ended."""
         return {use.origin for uses in self.shared.values() for use in uses if use.origin}
 
     @property
     def watched(self) -> list[str]:
         """Every peer whose death the origin has to know of."""
-        return sorted({*self.addresses, *self.lenders})
+        return sorted({*self.addresses, *self.shared_owners})
 
 
 class Confirm(Message, frozen=True):
@@ -197,7 +197,7 @@ class TakeOver(Message, frozen=True):
     operator: str
 
 
-class Taken(Message, frozen=True):
+class TookOver(Message, frozen=True):
     """The sender executes ``operator`` from now on, or cannot: ``refusal`` says why."""
 
     application: str
@@ -234,7 +234,7 @@ class Moved(Message, frozen=True):
     graph: Graph
 
 
-class Behind(Message, frozen=True):
+class CopiesLag(Message, frozen=True):
     """Some copies of ``operator`` could not take over, as the sender knows, who executes it or keeps one.
 
     Parameters
@@ -254,7 +254,7 @@ class Behind(Message, frozen=True):
     peers: dict[str, str]
 
 
-class Elsewhere(Message, frozen=True):
+class ProducersMoved(Message, frozen=True):
     """Tell the origin of an application that shares streams of ``owner`` where the components of that are.
 
     Parameters
@@ -277,7 +277,7 @@ class Elsewhere(Message, frozen=True):
     ended: bool
 
 
-class Heeded(Message, frozen=True):
+class ProducersFollowed(Message, frozen=True):
     """The graph of an application that shares streams of ``owner`` is as the sender was told at ``epoch``."""
 
     application: str
@@ -299,16 +299,16 @@ TRACED: Final[Traced] = {
     End: lambda message: (message.application, {"reason": message.reason}),
     Lost: lambda message: (message.application, {"reason": message.reason}),
     TakeOver: lambda message: (message.graph.application, {"operator": message.operator}),
-    Taken: lambda message: (message.application, {"operator": message.operator, "refusal": message.refusal}),
+    TookOver: lambda message: (message.application, {"operator": message.operator, "refusal": message.refusal}),
     Follow: lambda message: (message.graph.application, {"operator": message.operator}),
     Followed: lambda message: (
         message.application,
         {"operator": message.operator, "ready": message.ready, "refusal": message.refusal},
     ),
-    Behind: lambda message: (message.application, {"operator": message.operator, "peers": message.peers}),
+    CopiesLag: lambda message: (message.application, {"operator": message.operator, "peers": message.peers}),
     Moved: lambda message: (message.graph.application, {"epoch": message.graph.epoch}),
-    Elsewhere: lambda message: (message.application, {"owner": message.owner, "ended": message.ended}),
-    Heeded: lambda message: (message.application, {"owner": message.owner}),
+    ProducersMoved: lambda message: (message.application, {"owner": message.owner, "ended": message.ended}),
+    ProducersFollowed: lambda message: (message.application, {"owner": message.owner}),
 }
 
 

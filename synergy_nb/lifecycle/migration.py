@@ -31,7 +31,7 @@ import msgspec
 from synergy_nb.control.peer import Message, Peer, Timer
 from synergy_nb.events import ComponentMoved, MoveBegun, MoveGivenUp
 from synergy_nb.events.application_states import State
-from synergy_nb.lifecycle.graph_changes import AGAIN, Changes
+from synergy_nb.lifecycle.graph_changes import AGAIN, GraphChanges
 from synergy_nb.lifecycle.members import Member
 from synergy_nb.lifecycle.messages import End, Follow, Followed, Graph, Moved, SessionConfig
 from synergy_nb.lifecycle.request import Request
@@ -40,7 +40,7 @@ from synergy_nb.plan import Plan
 from synergy_nb.plan.spark_parts import PART, part_of, parts_of
 from synergy_nb.plan.stream_sharing import TAP
 
-__all__ = ["Moves"]
+__all__ = ["Migrations"]
 
 UNREPEATABLE = ("python", "peers")  # connectors of sources that give nothing twice
 
@@ -76,7 +76,7 @@ class _Move:
         self.timer: Timer | None = None
 
 
-class Moves:
+class Migrations:
     """Moves in the applications that a peer leads, and in those in which it takes part.
 
     Parameters
@@ -107,7 +107,7 @@ class Moves:
         self,
         peer: Peer,
         membership: Membership,
-        changes: Changes,
+        changes: GraphChanges,
         config: SessionConfig,
         owned: Mapping[str, Request],
         joined: Callable[[str, Graph, str], Member | None],
@@ -222,7 +222,7 @@ class Moves:
         self._record_moved(application, move)
         self.peer.instruct(self.owned[application].report())
         move.moved("")
-        self.changes.settled(application)
+        self.changes.cancel(application)
 
     def _record_moved(self, application: str, move: _Move) -> None:
         seconds, peers = self.peer.now - move.began, self.owned[application].roles.peers
@@ -251,7 +251,7 @@ class Moves:
         move.moved(reason)
         if move.orphaned:
             self.lost(application, move.old)
-        self.changes.settled(application)
+        self.changes.cancel(application)
 
     def _too_late(self, application: str, move: _Move) -> None:
         if self._moves.get(application) is move:
@@ -326,7 +326,7 @@ class Moves:
         component = self.changes.components.get((graph.application, operator))
         if member is None or member.ended or component is None:
             return "it is not there"
-        reader = self.changes.deploying.deserted(graph.application, operator)
+        reader = self.changes.deploying.owner_has_ended(graph.application, operator)
         if reader:
             return f"its stream is read by {reader}, which has ended and goes on for others"
         self.changes.adopt(member, graph)

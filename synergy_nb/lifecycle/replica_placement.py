@@ -97,9 +97,9 @@ class Replicated:
         """Refuse what could not be set up: its peers have given back what was promised."""
         decided(request, Refusal(reason))
 
-    def settled(self, request: Request) -> None:
+    def established(self, request: Request) -> None:
         """What was placed runs; the placement stands until it has ended."""
-        self._probes.settled(request)
+        self._probes.established(request)
 
     def release(self, request: Request) -> None:
         """Give the placement back, and what probes have reserved."""

@@ -7,7 +7,7 @@ import msgspec
 from synergy_nb.control.graph import Report, Roles
 from synergy_nb.control.peer import Timer
 from synergy_nb.events.application_states import RUNS, STATUS, State, Status, check
-from synergy_nb.lifecycle.alternatives import Way
+from synergy_nb.lifecycle.alternatives import Alternative
 from synergy_nb.lifecycle.messages import Graph
 from synergy_nb.plan import Plan
 from synergy_nb.plan.spark_parts import expanded
@@ -72,8 +72,8 @@ class Request:
         self.began: float | None = None
         self.reason = ""
         self.on_spark = False
-        self.ways: list[Way] | None = None
-        self.way = Way(plan)
+        self.ways: list[Alternative] | None = None
+        self.way = Alternative(plan)
         self.unconfirmed: set[str] = set()
         self.timer: Timer | None = None
         self._state = State.DISCOVERING

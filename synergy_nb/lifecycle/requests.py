@@ -19,7 +19,7 @@ from typing import Final
 from synergy_nb.control.peer import Peer
 from synergy_nb.events import ENDINGS, EnginesChanged, RequestSubmitted, SharingFound, SharingGivenUp
 from synergy_nb.events.application_states import ENDED, UNDECIDED, State
-from synergy_nb.lifecycle.alternatives import Found, Way, Ways
+from synergy_nb.lifecycle.alternatives import Alternative, Alternatives, Found
 from synergy_nb.lifecycle.decider import Answer, Decider, Decision, names
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.lifecycle.sessions import Session
@@ -58,7 +58,7 @@ class Requests(Mapping[str, Request]):
         peer: Peer,
         directory: Directory,
         session: Session,
-        ways: Ways,
+        ways: Alternatives,
         deciders: Mapping[str, Decider],
         discovery: float,
     ) -> None:
@@ -203,7 +203,7 @@ class Requests(Mapping[str, Request]):
         else:
             self._reject(request, answer.reason)
 
-    def _go_another_way(self, request: Request, ways: list[Way], reason: str) -> None:
+    def _go_another_way(self, request: Request, ways: list[Alternative], reason: str) -> None:
         given_up, request.way = request.way, ways.pop(0)
         if given_up.shared:
             self._peer.record(SharingGivenUp, request.name, reason=reason)
@@ -229,7 +229,7 @@ class Requests(Mapping[str, Request]):
         if refusal:
             self._decider(request).next(request, refusal, self._decided)
         else:
-            self._decider(request).settled(request)
+            self._decider(request).established(request)
 
     def _ended(self, request: Request) -> None:
         """An application that was set up has ended."""

@@ -73,9 +73,9 @@ class Resilient:
         """Decide again, as what was placed could not be set up for that reason."""
         self._probes.next(request, reason, decided)
 
-    def settled(self, request: Request) -> None:
+    def established(self, request: Request) -> None:
         """What was placed runs."""
-        self._probes.settled(request)
+        self._probes.established(request)
 
     def release(self, request: Request) -> None:
         """Give back what is reserved, and hear no more of it."""

@@ -33,10 +33,10 @@ from synergy_nb.lifecycle.commitments import Commitments
 from synergy_nb.lifecycle.deploying import Deploying, needed_by
 from synergy_nb.lifecycle.engine_choice import Offer
 from synergy_nb.lifecycle.feedback import Feedbacks
-from synergy_nb.lifecycle.graph_changes import Changes
+from synergy_nb.lifecycle.graph_changes import GraphChanges
 from synergy_nb.lifecycle.hosted_components import Components
 from synergy_nb.lifecycle.impact import Impacts
-from synergy_nb.lifecycle.lagging_copies import Copies
+from synergy_nb.lifecycle.lagging_copies import LaggingCopies
 from synergy_nb.lifecycle.members import Member, plan_of
 from synergy_nb.lifecycle.messages import (
     TRACED,
@@ -50,13 +50,13 @@ from synergy_nb.lifecycle.messages import (
     SessionConfig,
     Share,
 )
-from synergy_nb.lifecycle.migration import Moves
+from synergy_nb.lifecycle.migration import Migrations
 from synergy_nb.lifecycle.request import Request
-from synergy_nb.lifecycle.shared_streams import Sharers
+from synergy_nb.lifecycle.shared_streams import SharedStreams
 from synergy_nb.lifecycle.takeover import TakeOvers
 from synergy_nb.models.projection import ProjectionConfig
 from synergy_nb.overlay.membership import Membership
-from synergy_nb.overlay.published_streams import Streams
+from synergy_nb.overlay.published_streams import PublishedStreams
 from synergy_nb.overlay.recently_seen import Latest
 from synergy_nb.plan import Plan
 from synergy_nb.plan.stream_sharing import provider
@@ -108,7 +108,7 @@ class Session(Protocol):
         ledger: Ledger,
         membership: Membership,
         config: SessionConfig | None = None,
-        streams: Streams | None = None,
+        streams: PublishedStreams | None = None,
         spark: Callable[[], Offer | None] = lambda: None,
         projection: ProjectionConfig | None = None,
         processing: Callable[[Plan, str], float] = Plan.processing_time,
@@ -130,24 +130,24 @@ class Session(Protocol):
         membership.on_dead.append(self._peer_died)
         self.impacts = Impacts(self.components, self._members, ledger, projection, spark, processing, server)
         self.deploying = Deploying(peer, self.components, self._members)
-        self.changes = Changes(
+        self.changes = GraphChanges(
             peer, ledger, membership, self.deploying, self._owned, self._members, self._joined, self._depart
         )
-        self.copies = Copies(peer, self._owned, self._members)
+        self.copies = LaggingCopies(peer, self._owned, self._members)
         common = peer, membership, self.changes, self.config, self._owned
-        self.takeovers = TakeOvers(*common, self._cannot_go_on, awaits=self._awaits, unfit=self.copies.unfit)
-        self.moves = Moves(
+        self.takeovers = TakeOvers(*common, self._cannot_go_on, awaits=self._awaits, unfit=self.copies.cannot_take_over)
+        self.moves = Migrations(
             *common,
             self._joined,
-            self.impacts.harm,
+            self.impacts.refusal,
             lambda: spark() is not None,
             self._peer_lost,
             sharers=self._shared_by,
-            unfit=self.copies.unfit,
+            unfit=self.copies.cannot_take_over,
         )
         self.copies.on_ready.append(self.moves.ready)
         self.copies.on_failed.append(self.moves.failed)
-        self.sharers = Sharers(*common, self.moves, self._cannot_go_on)
+        self.sharers = SharedStreams(*common, self.moves, self._cannot_go_on)
         self.commitments = Commitments(peer, self.changes, self.impacts, self._joined, self.sharers.admit)
         self.traced = TRACED
         self.handlers = {
@@ -192,14 +192,14 @@ class Session(Protocol):
             application, attempt, self.peer.address, plan.to_bytes(), roles, shared=shared, reached=reached
         )
         self._owned[application] = request
-        request.unconfirmed = {*plan.sources, *graph.beside, *graph.lenders}
+        request.unconfirmed = {*plan.sources, *graph.beside, *graph.shared_owners}
         seconds = self.config.setup + self.config.preparation(plan)
         request.timer = self.peer.after(
             seconds, self._setup_failed, application, attempt, "no answer from every source in time"
         )
         for address in graph.watched:
             self.membership.watch(address)
-        for address in sorted(graph.beside | graph.lenders):
+        for address in sorted(graph.beside | graph.shared_owners):
             self.peer.send(address, Share(graph))
         for sink in plan.sinks:
             self.peer.send(roles.peers[sink], Confirm(graph, sink, ""))
@@ -362,7 +362,7 @@ class Session(Protocol):
         """Start the sources here, and give those who share streams theirs, once."""
         if not member.started:
             member.started = True
-            self.deploying.tell(member.graph.application)
+            self.deploying.deploy(member.graph.application)
 
     def _setup_failed(self, application: str, attempt: int, reason: str) -> None:
         owned = self._owned.get(application)
@@ -479,5 +479,5 @@ class Session(Protocol):
             del self._members[application]
             self._over.raise_to(application, (member.graph.attempt, until))
         for owner in sorted(owners):
-            self.deploying.tell(owner)
+            self.deploying.deploy(owner)
         self.peer.record(events.SessionLeft, application, reason=reason)

@@ -4,9 +4,9 @@ Theory of operation
 -------------------
 The origin of an application knows who shares its streams: their origins say so before they start
 (:class:`~synergy_nb.lifecycle.messages.Share`), unless what they ask for has moved meanwhile. Whenever its
-graph changes, it tells these origins where its components are, and who keeps copies of them (:class:`Elsewhere`), until
-they have heard (:class:`Heeded`). Each of them makes a graph of its own of that, and everybody who takes part in it
-learns it: the readers read from the new place, and the peers of components and copies know who reads.
+graph changes, it tells these origins where its components are, and who keeps copies of them (:class:`ProducersMoved`),
+until they have heard (:class:`ProducersFollowed`). Each of them makes a graph of its own of that, and everybody who
+takes part in it learns it: the readers read from the new place, and the peers of components and copies know who reads.
 
 A peer dies that has a shared component: whoever shares it waits for the origin to say where it goes, as long as a lease
 lasts. That origin ends, or dies: what others share of its application goes on where it is, without copies, and can
@@ -24,16 +24,16 @@ from synergy_nb.control.graph import Use
 from synergy_nb.control.peer import Message, Peer
 from synergy_nb.events import SharedStreamMoved
 from synergy_nb.events.application_states import State
-from synergy_nb.lifecycle.graph_changes import AGAIN, Changes
-from synergy_nb.lifecycle.members import maker_of, placed
-from synergy_nb.lifecycle.messages import Elsewhere, End, Graph, Heeded, SessionConfig
-from synergy_nb.lifecycle.migration import Moves
+from synergy_nb.lifecycle.graph_changes import AGAIN, GraphChanges
+from synergy_nb.lifecycle.members import deployment_of, producer_of
+from synergy_nb.lifecycle.messages import End, Graph, ProducersFollowed, ProducersMoved, SessionConfig
+from synergy_nb.lifecycle.migration import Migrations
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.plan import Plan
 from synergy_nb.plan.stream_sharing import TAP
 
-__all__ = ["Sharers"]
+__all__ = ["SharedStreams"]
 
 GONE: Final = -1  # epoch of an answer: who shares has ended
 CHANGING: Final = (State.TAKING_OVER, State.MOVING)
@@ -51,7 +51,7 @@ class _Sharer:
         self.operators = {use.operator for use in graph.uses if use.application == application}
 
 
-class Sharers:
+class SharedStreams:
     """Who shares streams of the applications that a peer leads, and what becomes of the streams that these share.
 
     Parameters
@@ -72,10 +72,10 @@ class Sharers:
         self,
         peer: Peer,
         membership: Membership,
-        changes: Changes,
+        changes: GraphChanges,
         config: SessionConfig,
         owned: Mapping[str, Request],
-        moves: Moves,
+        moves: Migrations,
         lost: Callable[[str, int, str], None],
     ) -> None:
         self.peer = peer
@@ -87,14 +87,18 @@ class Sharers:
         self.lost = lost
         self._sharers: dict[str, dict[str, _Sharer]] = {}  # by application of this peer, who shares it
         self._told: dict[str, tuple[Use, ...]] = {}  # what they were told last
-        self._unheeded: dict[tuple[str, str], Elsewhere] = {}  # by who shares and owner, what may not have been heard
+        self._unheeded: dict[
+            tuple[str, str], ProducersMoved
+        ] = {}  # by who shares and owner, what may not have been heard
         self._heard: dict[str, dict[str, int]] = {}  # by application of this peer and owner, the epoch of what it heard
-        self._later: dict[str, dict[str, tuple[str, Elsewhere]]] = {}  # the same, what it heard too early, and of whom
+        self._later: dict[
+            str, dict[str, tuple[str, ProducersMoved]]
+        ] = {}  # the same, what it heard too early, and of whom
         changes.on_published.append(self._published)
         changes.on_settled.append(self.resume)
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {
-            Elsewhere: self._elsewhere,
-            Heeded: self._heeded,
+            ProducersMoved: self._elsewhere,
+            ProducersFollowed: self._heeded,
         }
 
     # -- at the origin of what is shared -----------------------------------------------------------------------------
@@ -104,7 +108,7 @@ class Sharers:
         for tap, uses in graph.shared.items():
             for use in uses:
                 owned = self.owned.get(use.application) if use.origin == self.peer.address else None
-                if owned is not None and (owned.state in CHANGING or placed(owned.graph, use.operator) != use):
+                if owned is not None and (owned.state in CHANGING or deployment_of(owned.graph, use.operator) != use):
                     return tap, f"{tap}: {use.operator} of {use.application} moves"
         for application in sorted({use.application for use in graph.uses if use.origin == self.peer.address}):
             if application in self.owned:
@@ -132,8 +136,8 @@ class Sharers:
         self._heard.pop(application, None)
         self._told.pop(application, None)
         for name, each in sorted(self._sharers.pop(application, {}).items()):
-            self._tell(each, Elsewhere(name, each.attempt, application, graph.epoch + 1, (), ended=True))
-        for address in sorted(graph.lenders - {self.peer.address, *graph.addresses}):
+            self._tell(each, ProducersMoved(name, each.attempt, application, graph.epoch + 1, (), ended=True))
+        for address in sorted(graph.shared_owners - {self.peer.address, *graph.addresses}):
             self.peer.send(address, End(application, graph.attempt, "it has ended"))
         self.gone(application, graph.attempt)
 
@@ -141,7 +145,7 @@ class Sharers:
         """Where the components of an application are that others may use."""
         graph = self.owned[application].graph
         operators = Plan.from_bytes(graph.plan).operators.items()
-        return tuple(placed(graph, name) for name, each in operators if each.kind not in ("sink", TAP))
+        return tuple(deployment_of(graph, name) for name, each in operators if each.kind not in ("sink", TAP))
 
     def _published(self, application: str) -> None:
         """Everybody learns a new graph of an application of this peer."""
@@ -152,14 +156,14 @@ class Sharers:
         self._told[application] = uses
         epoch = self.owned[application].graph.epoch
         for name, each in sorted(sharers.items()):
-            self._tell(each, Elsewhere(name, each.attempt, application, epoch, uses, ended=False))
+            self._tell(each, ProducersMoved(name, each.attempt, application, epoch, uses, ended=False))
 
-    def _tell(self, sharer: _Sharer, message: Elsewhere) -> None:
+    def _tell(self, sharer: _Sharer, message: ProducersMoved) -> None:
         key = message.application, message.owner
         self._unheeded[key] = message
         self._say(sharer.origin, key, message, self.peer.now + self.config.lease)
 
-    def _say(self, origin: str, key: tuple[str, str], message: Elsewhere, until: float) -> None:
+    def _say(self, origin: str, key: tuple[str, str], message: ProducersMoved, until: float) -> None:
         """Say it now and every so often, until it is heard or nobody is there."""
         if self._unheeded.get(key) is not message:
             return
@@ -170,7 +174,7 @@ class Sharers:
         self.peer.send(origin, message)
         self.peer.after(AGAIN, self._say, origin, key, message, until)
 
-    def _heeded(self, sender: str, message: Heeded) -> None:
+    def _heeded(self, sender: str, message: ProducersFollowed) -> None:
         key = message.application, message.owner
         said = self._unheeded.get(key)
         if said is not None and said.attempt == message.attempt and message.epoch in (GONE, said.epoch):
@@ -182,7 +186,7 @@ class Sharers:
 
     # -- at the origin of who shares ---------------------------------------------------------------------------------
 
-    def _elsewhere(self, sender: str, message: Elsewhere) -> None:
+    def _elsewhere(self, sender: str, message: ProducersMoved) -> None:
         application, owner = message.application, message.owner
         owned = self.owned.get(application)
         if owned is None or owned.graph.attempt != message.attempt:
@@ -212,9 +216,9 @@ class Sharers:
         if not self.awaits(application):
             self._bereft(application)
 
-    def _answer(self, sender: str, message: Elsewhere, epoch: int) -> None:
+    def _answer(self, sender: str, message: ProducersMoved, epoch: int) -> None:
         if sender:
-            self.peer.send(sender, Heeded(message.application, message.attempt, message.owner, epoch))
+            self.peer.send(sender, ProducersFollowed(message.application, message.attempt, message.owner, epoch))
 
     def _follow(self, application: str, graph: Graph) -> None:
         """Make a graph that of an application of this peer, of which streams that it shares are elsewhere."""
@@ -249,7 +253,7 @@ class Sharers:
         """A peer has died: if it led what an application of this peer shares, that has ended."""
         graph = self.owned[application].graph
         for owner in sorted({use.application for use in graph.uses if use.origin == address}):
-            self._elsewhere("", Elsewhere(application, graph.attempt, owner, DEAD, (), ended=True))
+            self._elsewhere("", ProducersMoved(application, graph.attempt, owner, DEAD, (), ended=True))
 
     def awaits(self, application: str) -> bool:
         """Whether all that an application of this peer shares is there, or may be taken over."""
@@ -279,7 +283,7 @@ class Sharers:
             self.lost(application, graph.attempt, f"peer {dead[0]} died ({', '.join(graph.at(dead[0]))})")
 
 
-def _told(graph: Graph, message: Elsewhere) -> Graph | None:
+def _told(graph: Graph, message: ProducersMoved) -> Graph | None:
     """The next graph of an application that was told where what it shares is; None if it is there already."""
     now = {use[:2]: use for use in message.uses}
 
@@ -294,7 +298,7 @@ def _told(graph: Graph, message: Elsewhere) -> Graph | None:
     peers = dict(graph.roles.peers)
     plan = Plan.from_bytes(graph.plan)
     for tap, uses in shared.items():
-        maker = maker_of(graph, plan, tap)
+        maker = producer_of(graph, plan, tap)
         if maker is not None:
             peers[tap] = next(use.peer for use in uses if use[:2] == maker[:2])
     return graph.changed(msgspec.structs.replace(graph.roles, peers=peers), shared=shared)

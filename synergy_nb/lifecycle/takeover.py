@@ -5,8 +5,8 @@ Theory of operation
 Every component that has backups is replicated passively: the backups' peers keep what the primary emits and, from time
 to time, the state that it had then. When the failure detector declares a peer dead, the origin gives each component
 that was there to the first of its backups that lives and is fit (:class:`TakeOver`). That peer commits the resources,
-has its driver make the backup active, and says so (:class:`Taken`). When all have, everybody who takes part learns the
-new graph (:mod:`~synergy_nb.lifecycle.graph_changes`). Messages are sent more than once, and do no harm when they
+has its driver make the backup active, and says so (:class:`TookOver`). When all have, everybody who takes part learns
+the new graph (:mod:`~synergy_nb.lifecycle.graph_changes`). Messages are sent more than once, and do no harm when they
 come again.
 
 A component that is replaced begins an epoch of its stream, so readers know whom to listen to. A death while a take-over
@@ -24,8 +24,8 @@ from typing import Any
 from synergy_nb.control.peer import Message, Peer, Timer
 from synergy_nb.events import TakenOver, TakeoverBegun
 from synergy_nb.events.application_states import State
-from synergy_nb.lifecycle.graph_changes import AGAIN, Changes
-from synergy_nb.lifecycle.messages import Graph, Lost, SessionConfig, Taken, TakeOver
+from synergy_nb.lifecycle.graph_changes import AGAIN, GraphChanges
+from synergy_nb.lifecycle.messages import Graph, Lost, SessionConfig, TakeOver, TookOver
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.overlay.membership import Membership
 
@@ -65,7 +65,7 @@ class TakeOvers:
         self,
         peer: Peer,
         membership: Membership,
-        changes: Changes,
+        changes: GraphChanges,
         config: SessionConfig,
         owned: Mapping[str, Request],
         lost: Callable[[str, int, str], None],
@@ -83,7 +83,7 @@ class TakeOvers:
         self._pending: dict[str, _Pending] = {}
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {
             TakeOver: self._take_over,
-            Taken: self._taken,
+            TookOver: self._taken,
         }
 
     # -- at the origin -----------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ class TakeOvers:
                 self.peer.send(graph.roles.peers[operator], TakeOver(graph, operator))
             self.peer.after(AGAIN, self._ask, application, graph)
 
-    def _taken(self, sender: str, message: Taken) -> None:
+    def _taken(self, sender: str, message: TookOver) -> None:
         pending = self._pending.get(message.application)
         owned = self.owned.get(message.application)
         if pending is None or owned is None or owned.graph.epoch != message.epoch:
@@ -152,7 +152,7 @@ class TakeOvers:
         self.changes.publish(application)
         self.peer.record(TakenOver, application, peers=peers, backups=backups, epoch=graph.epoch)
         self.peer.instruct(self.owned[application].report())
-        self.changes.settled(application)
+        self.changes.cancel(application)
 
     def _too_late(self, application: str, epoch: int) -> None:
         owned, pending = self.owned.get(application), self._pending.get(application)
@@ -191,4 +191,4 @@ class TakeOvers:
                     self.changes.components.add(graph, member.plan, name)
         if not refusal:
             self.changes.adopt(member, graph)
-        self.peer.send(sender, Taken(graph.application, graph.epoch, operator, refusal))
+        self.peer.send(sender, TookOver(graph.application, graph.epoch, operator, refusal))

@@ -50,7 +50,7 @@ __all__ = [
     "MEMORY",
     "REFERENCE",
     "SOURCE",
-    "Fading",
+    "ExponentialMoments",
     "Overhead",
     "Overheads",
     "exceeding",
@@ -78,7 +78,7 @@ class Overhead(NamedTuple):
     variance: float
 
 
-class Fading:
+class ExponentialMoments:
     """Mean and variance with exponentially fading weights; the first observations are weighted equally.
 
     Of the first :data:`EARLY` none counts as more than :data:`OUTLIER` times their median, whichever comes first: a
@@ -124,7 +124,7 @@ class Fading:
         self.mean += gain * error
         self.variance = (1.0 - gain) * (self.variance + gain * error * error)
 
-    def doubt(self) -> None:
+    def discount(self) -> None:
         """Let all that was observed so far count as one observation."""
         self._first = [self.mean]
         self.count = 1
@@ -141,15 +141,15 @@ class Overheads:
 
     def __init__(self, together: float = 0.0) -> None:
         self.together = together
-        self._stages: dict[str, Fading] = {}
-        self._calls: dict[str, Fading] = {}
+        self._stages: dict[str, ExponentialMoments] = {}
+        self._calls: dict[str, ExponentialMoments] = {}
 
     @classmethod
     def known(cls, stages: Mapping[str, Overhead], together: float = 0.0) -> Overheads:
         """Overheads as they were measured elsewhere, for instance by live peers for simulated ones."""
         overheads = cls(together)
         for stage, (mean, variance) in stages.items():
-            fading = overheads._stages[stage] = Fading()
+            fading = overheads._stages[stage] = ExponentialMoments()
             fading.count, fading.mean, fading.variance = MEMORY, mean, variance
         return overheads
 
@@ -165,19 +165,19 @@ class Overheads:
         """
         stages = self._stages
         if stage not in stages:
-            stages[stage] = Fading()
+            stages[stage] = ExponentialMoments()
         stages[stage].add(max(seconds, 0.0))
 
     def calibrate(self, kind: str, seconds: float) -> None:
         """Count one call of an operator that nobody waits for, in seconds."""
         if kind not in self._calls:
-            self._calls[kind] = Fading()
+            self._calls[kind] = ExponentialMoments()
         self._calls[kind].add(seconds)
 
-    def doubt(self) -> None:
+    def discount(self) -> None:
         """Let all that was measured so far count as one observation: it was while the peer started."""
         for each in (*self._stages.values(), *self._calls.values()):
-            each.doubt()
+            each.discount()
 
     @property
     def empty(self) -> bool:

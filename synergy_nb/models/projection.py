@@ -38,7 +38,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from synergy_nb.models.projectors import PROJECTORS, Stay, Traffic, stay
+from synergy_nb.models.projectors import PROJECTORS, SojournTimes, Traffic, sojourn_times
 from synergy_nb.models.signatures import Profiled, Segment, aggregate
 
 __all__ = ["Application", "Impact", "Local", "Profiled", "ProjectionConfig", "impacts", "refused"]
@@ -47,7 +47,7 @@ LOADS: Final = ("maximum", "mean", "minimum")
 SEGMENTS: Final = ("every", "mean", "minimum", "maximum")
 WITHIN: Final = 1.0 + 1e-9  # limits that a projected time may come to: sums are rounded
 
-ALONE: Final = Stay(1.0, 0.0)  # what meets a tuple where nothing else is executed
+ALONE: Final = SojournTimes(1.0, 0.0)  # what meets a tuple where nothing else is executed
 
 Array = npt.NDArray[np.float64]
 
@@ -299,9 +299,9 @@ def impacts(
         before = Traffic.together([each.traffic(config.load) for each in running])
     if background:
         before, new = _with_background(before, new, background)
-    was = stay(config.projector, before, lengths)
+    was = sojourn_times(config.projector, before, lengths)
     spans = config.interval if lengths is None else lengths
-    will = stay(config.projector, before.plus(new), spans, config.confidence, config.interval)
+    will = sojourn_times(config.projector, before.plus(new), spans, config.confidence, config.interval)
     if lengths is None:
         found = _judged(running, _more(will, was), config.worsening)
         return found + _judged((asking,), _more(will, ALONE), None)
@@ -338,7 +338,7 @@ def _judged(applications: Sequence[Application], more: _More, worsening: float |
     return found
 
 
-def _more(will: Stay, was: Stay, lengths: Array | None = None, policy: str = "every") -> _More:
+def _more(will: SojournTimes, was: SojournTimes, lengths: Array | None = None, policy: str = "every") -> _More:
     """How much longer tuples stay, by a policy over segments."""
     stretch = _longer(will.stretch, was.stretch, lengths, policy)
     if stretch == math.inf:

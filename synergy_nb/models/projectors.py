@@ -1,8 +1,8 @@
 """How long tuples take at a peer of a given load: the projectors of section 2.3.4, on one interface.
 
 A peer serves the tuples of all its components first come first served. Whatever the projector, the mean execution time
-of a component with processing time τ there is ``stretch * τ + waiting`` (:class:`Stay`), both being the same for all
-components of the peer; so the impact on an application follows from the longest path of its local components.
+of a component with processing time τ there is ``stretch * τ + waiting`` (:class:`SojournTimes`), both being the same
+for all components of the peer; so the impact on an application follows from the longest path of its local components.
 
 =============  ===========================  ===========================================================================
 projector      of a load p                  what it knows
@@ -48,7 +48,7 @@ import numpy.typing as npt
 
 from synergy_nb.models.queueing import execution_time, waiting_time
 
-__all__ = ["PROJECTORS", "Stay", "Traffic", "execution", "stay", "through"]
+__all__ = ["PROJECTORS", "SojournTimes", "Traffic", "execution", "sojourn_times", "through"]
 
 PROJECTORS: Final = ("mm1", "mg1", "gg1", "transient")
 CLOSE: Final = 1e-4  # loads so close to 1 are taken for that far from it: nothing else is in the way of exact formulas
@@ -114,20 +114,20 @@ class Traffic(NamedTuple):
         return cls(load, residual, varied)
 
 
-class Stay(NamedTuple):
+class SojournTimes(NamedTuple):
     """Mean execution times at a peer: ``stretch * τ + waiting`` for a component of processing time τ, in seconds."""
 
     stretch: Amount
     waiting: Amount
 
 
-def stay(
+def sojourn_times(
     projector: str,
     traffic: Traffic,
     lengths: Array | float | None = None,
     confidence: float = 0.0,
     over: float = math.inf,
-) -> Stay:
+) -> SojournTimes:
     """What tuples meet at a peer.
 
     Parameters
@@ -175,24 +175,24 @@ def stay(
         raise ValueError("lengths: None; expected the seconds over which the mean is taken")
     lengths = np.minimum(lengths, over)
     if projector != "mm1":
-        return Stay(1.0, _exceeded(found.waiting, kernel(projector, traffic), lengths, confidence))
+        return SojournTimes(1.0, _exceeded(found.waiting, kernel(projector, traffic), lengths, confidence))
     # a component waits for its like: in units of their processing time, of which the mean over all components is known
     unit = np.asarray(kernel("mg1", traffic))
     spans = np.divide(lengths, unit, out=np.zeros(np.broadcast_shapes(np.shape(lengths), unit.shape)), where=unit > 0.0)
-    return Stay(1.0 + _exceeded(found.stretch - 1.0, 1.0, spans, confidence), 0.0)
+    return SojournTimes(1.0 + _exceeded(found.stretch - 1.0, 1.0, spans, confidence), 0.0)
 
 
-def _mean(projector: str, traffic: Traffic, lengths: Array | float | None) -> Stay:
+def _mean(projector: str, traffic: Traffic, lengths: Array | float | None) -> SojournTimes:
     if projector == "mm1":
-        return Stay(execution_time(1.0, traffic.load), 0.0)
+        return SojournTimes(execution_time(1.0, traffic.load), 0.0)
     scale = kernel(projector, traffic)
     if not isinstance(traffic.load, np.ndarray):
-        return Stay(1.0, waiting_time(float(scale), traffic.load))
+        return SojournTimes(1.0, waiting_time(float(scale), traffic.load))
     if projector == "transient":
         if not isinstance(lengths, np.ndarray) or lengths.shape != traffic.load.shape:
             raise ValueError(f"lengths: {lengths}; expected one for each of {len(traffic.load)} segments")
-        return Stay(1.0, through(traffic.load, np.broadcast_to(scale, traffic.load.shape), lengths))
-    return Stay(1.0, scale * waiting_time(1.0, traffic.load))
+        return SojournTimes(1.0, through(traffic.load, np.broadcast_to(scale, traffic.load.shape), lengths))
+    return SojournTimes(1.0, scale * waiting_time(1.0, traffic.load))
 
 
 def _exceeded(waiting: Amount, scale: Amount, lengths: Array | float, confidence: float) -> Amount:
@@ -227,7 +227,7 @@ def execution(
     over: float = math.inf,
 ) -> Amount:
     """Execution time x of a component at a peer, in seconds: :func:`stay` for its processing time τ."""
-    stretch, waiting = stay(projector, traffic, lengths, confidence, over)
+    stretch, waiting = sojourn_times(projector, traffic, lengths, confidence, over)
     return stretch * tau + waiting
 
 

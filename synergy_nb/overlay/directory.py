@@ -30,7 +30,7 @@ from typing import Final, get_args
 
 from synergy_nb.control.peer import Peer, Timer, key_of
 from synergy_nb.overlay.directory_entries import HELD_FRACTION, Entry, EntryCopy, Kind
-from synergy_nb.overlay.directory_roots import PAGE, Found, Item, Keeper, Lookup, Register, Registered, Renew
+from synergy_nb.overlay.directory_roots import PAGE, DirectoryRoot, Found, Item, Lookup, Register, Registered, Renew
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.pastry import Pastry
 
@@ -72,7 +72,7 @@ class _Asked:
         self.timer: Timer | None = None
 
 
-class Directory(Keeper):
+class Directory(DirectoryRoot):
     """One peer's part of the directory: its own entries, those that it keeps for others, and its look-ups.
 
     Parameters

@@ -33,8 +33,20 @@ from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.pastry import Pastry
 
 __all__ = [
-    "PAGE", "Copies", "CopiesTaken", "Found", "Item", "Keeper", "Lookup", "Pull", "Pulled", "Register", "Registered",
-    "Renew", "Touch", "Wanted",
+    "PAGE",
+    "Copies",
+    "CopiesTaken",
+    "DirectoryRoot",
+    "Found",
+    "Item",
+    "Lookup",
+    "Pull",
+    "Pulled",
+    "Register",
+    "Registered",
+    "Renew",
+    "Touch",
+    "Wanted",
 ]  # fmt: skip
 
 SIDE: Final = 2  # neighbours on each side that hold copies
@@ -136,7 +148,7 @@ class _Copying:
         self.times = 1
 
 
-class Keeper(Protocol):
+class DirectoryRoot(Protocol):
     """One peer's part in keeping entries for others; the base of :class:`~synergy_nb.overlay.directory.Directory`.
 
     Parameters

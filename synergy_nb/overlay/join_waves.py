@@ -21,12 +21,12 @@ from collections import deque
 from collections.abc import Collection, Sequence
 from typing import Final
 
-__all__ = ["Waves"]
+__all__ = ["JoinWaves"]
 
 SOON: Final = 1.0  # seconds within which a wave has to have joined for the next to be larger
 
 
-class Waves:
+class JoinWaves:
     """Peers on their way into one ring.
 
     Parameters

@@ -9,7 +9,7 @@ timeout follows. Routing tables prefer the nearer of two candidates (Pastry, sec
 
 Acknowledgements of routed messages wait for what their peers do meanwhile, and come in bursts while a plan is
 composed: half of such a round trip was measured to take 1.4 ms where half of a ping's took .56 ms, and a frame of data
-.51 ms. So the way that data will take is told by pings alone (:meth:`Latency.way`).
+.51 ms. So the way that data will take is told by pings alone (:meth:`Latency.one_way_overhead`).
 
 A pure data structure: no messages, no clock, bounded in size.
 
@@ -26,7 +26,7 @@ import math
 from collections.abc import Iterable
 from typing import Final
 
-from synergy_nb.models.overheads import Fading, Overhead
+from synergy_nb.models.overheads import ExponentialMoments, Overhead
 
 __all__ = ["Latency"]
 
@@ -71,7 +71,7 @@ class Latency:
         self.floor = floor
         self.ceiling = ceiling
         self._measured: dict[str, list[float]] = {}  # address: [mean, mean deviation], both in seconds
-        self._pinged: dict[str, Fading] = {}  # half of the round trips of pings, in seconds
+        self._pinged: dict[str, ExponentialMoments] = {}  # half of the round trips of pings, in seconds
 
     def __len__(self) -> int:
         return len(self._measured)
@@ -96,10 +96,10 @@ class Latency:
         """Fold in the round trip of a ping, in seconds: a sample like others, which also tells of the way of data."""
         self.sample(address, seconds)
         if address not in self._pinged:
-            self._pinged[address] = Fading(PINGS)
+            self._pinged[address] = ExponentialMoments(PINGS)
         self._pinged[address].add(min(max(seconds, 0.0), self.ceiling) / 2.0)
 
-    def way(self, address: str) -> Overhead | None:
+    def one_way_overhead(self, address: str) -> Overhead | None:
         """Mean delay of one direction in seconds, and its variance in seconds squared, by pings; None without any.
 
         Both directions are independent and alike, so a half of their sum has half of the variance of each.

@@ -19,14 +19,14 @@ from synergy_nb.control.peer import Peer, Timer
 from synergy_nb.overlay.directory import Directory
 from synergy_nb.overlay.directory_entries import Entry
 
-__all__ = ["FREE", "Loads", "level", "told"]
+__all__ = ["FREE", "LoadLevels", "quantised", "residual_cores"]
 
 FREE: Final = "free"  # the attribute of an entry
 STEP: Final = 1.2  # ratio of two levels
 LEAST: Final = 0.01  # cores, below which there are none
 
 
-def level(cores: float) -> float:
+def quantised(cores: float) -> float:
     """Residual capacity as it is told, in cores.
 
     Examples
@@ -37,13 +37,13 @@ def level(cores: float) -> float:
     return STEP ** round(math.log(cores, STEP)) if cores >= LEAST else 0.0
 
 
-def told(entries: Iterable[Entry]) -> dict[str, float]:
+def residual_cores(entries: Iterable[Entry]) -> dict[str, float]:
     """Cores that hosts have left, by host, of those that say so."""
     known = ((entry.host, entry.attributes.get(FREE)) for entry in entries)
     return {host: float(cores) for host, cores in known if isinstance(cores, int | float)}
 
 
-class Loads:
+class LoadLevels:
     """The components that one peer offers, in the directory, with what it has left.
 
     Parameters
@@ -62,7 +62,7 @@ class Loads:
         self.residual = residual
         self.every = every
         self._offered: dict[str, Mapping[str, str]] = {}
-        self._told = level(residual())
+        self._told = quantised(residual())
         self._timer: Timer | None = None
 
     def offer(self, component: str, attributes: Mapping[str, str]) -> None:
@@ -78,12 +78,12 @@ class Loads:
 
     def changed(self) -> None:
         """Something was taken or given back."""
-        if self._timer is None and level(self.residual()) != self._told:
+        if self._timer is None and quantised(self.residual()) != self._told:
             self._timer = self.peer.after(self.every, self._tell)
 
     def _tell(self) -> None:
         self._timer = None
-        now = level(self.residual())
+        now = quantised(self.residual())
         if now != self._told:
             self._told = now
             for component, attributes in self._offered.items():

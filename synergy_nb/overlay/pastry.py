@@ -234,7 +234,7 @@ class Pastry(Routing):
         while self._rivals:
             address = next(iter(self._rivals))
             del self._rivals[address]
-            if address not in self.leaves and self.vet(address):
+            if address not in self.leaves and self.admissible(address):
                 return address
         return None
 
@@ -321,7 +321,7 @@ class Pastry(Routing):
 
     def _take(self, address: str, heard: bool) -> None:
         """Put a peer where it fits; one ``heard`` of by others learns of this peer if it is now in the leaf set."""
-        if address == self.address or address in self.leaves or not self.vet(address):
+        if address == self.address or address in self.leaves or not self.admissible(address):
             return
         if self.leaves.add(address):
             self._known = None

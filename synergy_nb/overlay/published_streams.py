@@ -18,7 +18,7 @@ from typing import Final
 
 from synergy_nb.overlay.directory import Directory
 
-__all__ = ["KEPT", "PROFILED", "Streams"]
+__all__ = ["KEPT", "PROFILED", "PublishedStreams"]
 
 KEPT: Final = 64  # profiles that a peer goes on telling, the latest ones
 
@@ -29,7 +29,7 @@ PROFILED: Final = ("rate", "cost", "selectivity")
 Attributes = Mapping[str, str | float | int]
 
 
-class Streams:
+class PublishedStreams:
     """What one peer says of streams.
 
     Parameters

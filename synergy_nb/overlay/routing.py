@@ -136,11 +136,11 @@ class Routing(Protocol):
             else:
                 self.peer.record(RouteDropped, key, reason="not joined and the queue is full", limit=QUEUE)
             return
-        if first is not None and (first in self._silent or first == self.address or not self.vet(first)):
+        if first is not None and (first in self._silent or first == self.address or not self.admissible(first)):
             first = None
         self._forward(key, payload, self.address, self._next(), 0, NOBODY, "", first)
 
-    def vet(self, address: str) -> bool:
+    def admissible(self, address: str) -> bool:
         """Whether a peer that was heard of may be taken in."""
         return all(agrees(address) for agrees in self.vets)
 

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from textwrap import fill, indent
 from typing import Any, Final
 
-from synergy_nb.errors import door
+from synergy_nb.errors import user_facing
 from synergy_nb.plan.catalogue import KINDS
 from synergy_nb.plan.methods import Methods
 from synergy_nb.plan.operators.sources import CONNECTORS
@@ -46,7 +46,7 @@ class Stream(Methods):
 
     __slots__ = ("_inputs", "_kind", "_params", "_profile", "_rows")
 
-    @door
+    @user_facing
     def __init__(
         self,
         kind: str,
@@ -135,7 +135,7 @@ class Stream(Methods):
         return f"<Stream of {self._profile.get('id') or self._kind}>"
 
 
-@door
+@user_facing
 def source(connector: Any, **params: Any) -> Stream:
     """The stream of a source.
 
@@ -186,7 +186,7 @@ def _told() -> str:
 source.__doc__ = (source.__doc__ or "").replace("        .. parameters\n", _told())
 
 
-@door
+@user_facing
 def plan(*plans: Plan, name: str | None = None, **qos: Any) -> Plan:
     """One plan of several sinks: ``plan(a.sink("x"), b.sink("y"), delay="2 s")``.
 

@@ -19,7 +19,7 @@ from synergy_nb.errors import SynergyError
 from synergy_nb.plan.operators.sources import DEFAULT_RATE, TIME_NAMES
 from synergy_nb.plan.units import nearest
 
-__all__ = ["FrameError", "declared", "described", "is_frame", "normal", "one_off", "tables"]
+__all__ = ["FrameError", "declared", "described", "is_frame", "normal", "single_use", "tables"]
 
 CLOCKS: Final = ("time", "int", "float", "str")
 EXPECTED: Final = "a pandas, Polars or Arrow table, a dictionary of columns"
@@ -44,7 +44,7 @@ def is_frame(value: Any) -> bool:
     return hasattr(value, "__arrow_c_stream__")
 
 
-def one_off(value: Any) -> bool:
+def single_use(value: Any) -> bool:
     """Whether a frame can be read but once, a part at a time."""
     return isinstance(value, pa.RecordBatchReader)
 
@@ -64,7 +64,7 @@ def normal(frame: Any, time: str | None = None) -> pl.DataFrame | pl.LazyFrame |
     FrameError
         If it cannot be read; the text names the column.
     """
-    if isinstance(frame, pl.DataFrame | pl.LazyFrame) or one_off(frame):
+    if isinstance(frame, pl.DataFrame | pl.LazyFrame) or single_use(frame):
         return frame
     if _is_pandas(frame):
         return _from_pandas(frame, time)

@@ -22,16 +22,16 @@ __all__ = [
     "SPARK_COSTS",
     "Profile",
     "cones",
-    "credible",
     "expanded",
     "has_state",
     "pace",
     "paced",
     "part_of",
     "parts_of",
-    "place",
     "profiled",
+    "replace_parts",
     "spark_load",
+    "trusted_profiles",
     "window_bytes",
 ]
 
@@ -71,7 +71,7 @@ def cones(plan: Plan, on_spark: Collection[str]) -> dict[str, tuple[str, ...]]:
     return {end: tuple(members) for end, members in found.items()}
 
 
-def place(plan: Plan, on_spark: Collection[str], latency: float) -> Plan:
+def replace_parts(plan: Plan, on_spark: Collection[str], latency: float) -> Plan:
     """The plan with each of its parts on Spark as one operator of kind ``spark``, which has the id of the part's exit.
 
     Parameters
@@ -183,7 +183,7 @@ def paced(plan: Plan, operator: str) -> bool:
     return pace(plan, operator) > 0.0
 
 
-def credible(plan: Plan, profiles: Mapping[str, Profile]) -> dict[str, Profile]:
+def trusted_profiles(plan: Plan, profiles: Mapping[str, Profile]) -> dict[str, Profile]:
     """The measured profiles that admission relies on, by the plan's operators.
 
     A cost or a selectivity is a property of the operator. A rate is one of the stream, and counts only where the stream

@@ -11,7 +11,7 @@ from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, counted, seconds, 
 if TYPE_CHECKING:
     from synergy_nb.reporting.explanation import Explanation
 
-__all__ = ["counts", "lines", "why_there"]
+__all__ = ["counts", "lines", "replica_reason"]
 
 # Each requirement as text, with the words that say how it is checked.
 HELD: Final = {
@@ -74,7 +74,7 @@ def lines(explanation: Explanation) -> list[str]:
     )
     if explanation.uncovered:
         told.append(f"  {explanation.coverage}")
-    told.extend(f"  error: {explanation.told(each)}" for each in explanation.troubles[-SHOWN:])
+    told.extend(f"  error: {explanation.error_line(each)}" for each in explanation.troubles[-SHOWN:])
     told.extend(f"  deployed: {', '.join(each.operators)}, {STAGES[each.stage]}" for each in explanation.deployed)
     told.extend(
         f"  probes: {attempt.paths} paths returned, {attempt.dropped} dropped; "
@@ -134,7 +134,9 @@ def lines(explanation: Explanation) -> list[str]:
         exact = explanation.replicated.availability
         reached = "" if exact is None else f", available with probability {exact:.6g}"
         told.append(f"  replicas: degree {explanation.replicated.degree}{reached}")
-    told.extend(f"    {each.operator} ({each.role}) at {each.at}: {why_there(each)}" for each in explanation.replicas)
+    told.extend(
+        f"    {each.operator} ({each.role}) at {each.at}: {replica_reason(each)}" for each in explanation.replicas
+    )
     return told
 
 
@@ -165,7 +167,7 @@ def _compared(drop: ProbeDropped) -> str:
     return f"{drop.asked:.4g} asked, {drop.available:.4g} there"
 
 
-def why_there(replica: ReplicaDecided) -> str:
+def replica_reason(replica: ReplicaDecided) -> str:
     """Why a replica is where it is."""
     if replica.candidates == 1:
         reason = "its only candidate"

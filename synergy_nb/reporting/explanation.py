@@ -8,10 +8,10 @@ from typing import Any
 from msgspec import to_builtins
 
 from synergy_nb.events import Event
-from synergy_nb.reporting.account import lines, why_there
+from synergy_nb.reporting.account import lines, replica_reason
 from synergy_nb.reporting.facts import Facts
 from synergy_nb.reporting.troubles import Trouble, observers
-from synergy_nb.reporting.uncovered import told
+from synergy_nb.reporting.uncovered import coverage_sentences
 
 __all__ = ["Explanation"]
 
@@ -49,7 +49,7 @@ class Explanation(Facts):
             if placed.get(operator) != self.peers.get(operator):
                 return f"its backup took over from {placed[operator]}"
             primaries = [each for each in self.replicas if (each.operator, each.role) == (operator, "primary")]
-            return why_there(primaries[-1]) if primaries else self.outcome
+            return replica_reason(primaries[-1]) if primaries else self.outcome
         operator = next((name for name, part in self.parts.items() if operator in part), operator)
         if operator not in self.selected.peers:
             return "not executed: what follows from it runs already"
@@ -77,9 +77,9 @@ class Explanation(Facts):
     def coverage(self) -> str:
         """What the replicas cover and what they do not; empty without replicas."""
         covered = [] if self.replicated is None else list(self.replicated.backups)
-        return told(covered, self.uncovered) if self.uncovered else ""
+        return coverage_sentences(covered, self.uncovered) if self.uncovered else ""
 
-    def told(self, trouble: Trouble) -> str:
+    def error_line(self, trouble: Trouble) -> str:
         """An error of peers in a line."""
         times = f" ({trouble.times} times)" if trouble.times > len(trouble.peers) else ""
         return f"{observers(trouble.peers, self.names)}: {self.readable(trouble.said)}{times}"
@@ -98,7 +98,7 @@ class Explanation(Facts):
         """Why a replica of an operator is at a peer, in a sentence."""
         for replica in self.replicas:
             if (replica.operator, replica.at) == (operator, peer):
-                return why_there(replica)
+                return replica_reason(replica)
         return f"it has no replica of {operator}"
 
     @property

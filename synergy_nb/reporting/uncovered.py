@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-__all__ = ["told", "uncovered"]
+__all__ = ["coverage_sentences", "uncovered"]
 
 
 def uncovered(primaries: Mapping[str, str], replicated: Collection[str], origin: str) -> dict[str, list[str]]:
@@ -36,7 +36,7 @@ def uncovered(primaries: Mapping[str, str], replicated: Collection[str], origin:
     return found
 
 
-def told(replicated: Collection[str], alone: Mapping[str, Collection[str]]) -> str:
+def coverage_sentences(replicated: Collection[str], alone: Mapping[str, Collection[str]]) -> str:
     """Two sentences: the operators that replicas cover, and the peers whose death ends the application.
 
     Examples

@@ -414,7 +414,7 @@ class Flow:
         return int(self._state["served"][0])
 
     @property
-    def on_their_way(self) -> int:
+    def in_flight(self) -> int:
         """Tuples at peers and on links now, and sources."""
         return int(self._state["events"][0])
 

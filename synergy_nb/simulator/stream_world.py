@@ -2,9 +2,9 @@
 
 Theory of operation
 -------------------
-The heap holds (time, sequence, action). Peers are the very :class:`~synergy_nb.dataflow.streams.hosting.Hosting` values
-that the runtime drives: a frame becomes an arrival after a delay, unless it is lost; work is executed at once and
-finishes after its service time; a snapshot likewise. A *director* stands for the control plane: it knows who is
+The heap holds (time, sequence, action). Peers are the very :class:`~synergy_nb.dataflow.streams.hosting.Hosting`
+values that the runtime drives: a frame becomes an arrival after a delay, unless it is lost; work is executed at once
+and finishes after its service time; a snapshot likewise. A *director* stands for the control plane: it knows who is
 deployed where, hears late of deaths, and tells all peers of new deployments, each at another time.
 
 A crashed peer takes nothing any more; a hung one takes all that came later, at once; over a broken link frames are
@@ -478,7 +478,7 @@ class StreamWorld:
             return
 
         def read(hosting: Hosting) -> list[Effect]:
-            if self._nodes[peer].scripts.get(key) is not script or not hosting.wants(*key):
+            if self._nodes[peer].scripts.get(key) is not script or not hosting.may_emit(*key):
                 return []
             items = script.next(self.now)
             self.most_made = max(self.most_made, weight(items))

@@ -13,7 +13,7 @@ from synergy_nb.events import ComponentMeasurements
 from synergy_nb.events.application_states import ENDED
 from synergy_nb.plan import Plan
 from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, counted, rate, readable, seconds, share, size
-from synergy_nb.widgets.journal_series import Readings
+from synergy_nb.widgets.journal_series import JournalSeries
 from synergy_nb.widgets.latest_values import Component, Run
 
 __all__ = ["STATES", "named", "pieces_of", "state", "status"]
@@ -31,13 +31,13 @@ STATES: Final = {
 BEHIND: Final = 1.0  # seconds of its input that wait at an overloaded component
 
 
-def named(readings: Readings, text: str) -> str:
+def named(readings: JournalSeries, text: str) -> str:
     """A text with names of peers for their addresses."""
     names = {address: readings.name(address) for address in (*readings.peers, *readings.names)}
     return readable(text, {f"peer {address}": name for address, name in names.items()} | names)
 
 
-def status(readings: Readings, run: Run) -> tuple[str, str]:
+def status(readings: JournalSeries, run: Run) -> tuple[str, str]:
     """Status of an application, and why, addresses replaced by names.
 
     An origin that died cannot tell that its application has failed.
@@ -47,7 +47,7 @@ def status(readings: Readings, run: Run) -> tuple[str, str]:
     return run.status, named(readings, run.reason)
 
 
-def state(readings: Readings, component: Component) -> str:
+def state(readings: JournalSeries, component: Component) -> str:
     """State of a component: one of :data:`STATES`."""
     run = readings.run(component.application)
     if component.failure is not None:
@@ -65,7 +65,7 @@ def state(readings: Readings, component: Component) -> str:
 
 
 def pieces_of(
-    readings: Readings, run: Run, components: Iterable[Component], plan: Plan | None
+    readings: JournalSeries, run: Run, components: Iterable[Component], plan: Plan | None
 ) -> dict[str, dict[str, Any]]:
     """The pieces of all ``components`` of an application, by ``part:application/operator``."""
     pieces: dict[str, dict[str, Any]] = {}
@@ -93,7 +93,7 @@ def _above(plan: Plan, tap: str) -> list[str]:
     return found
 
 
-def _elsewhere(readings: Readings, run: Run, tap: str, operator: str) -> dict[str, Any]:
+def _elsewhere(readings: JournalSeries, run: Run, tap: str, operator: str) -> dict[str, Any]:
     """An operator that the application need not execute: it uses a stream that another application makes behind it."""
     of = run.shared[tap][0]
     exact = [peer for _, name, peer in run.uses.get(tap, ()) if name == operator]
@@ -114,7 +114,9 @@ def _elsewhere(readings: Readings, run: Run, tap: str, operator: str) -> dict[st
     }
 
 
-def _of_component(readings: Readings, component: Component, members: list[str] | None) -> dict[str, dict[str, Any]]:
+def _of_component(
+    readings: JournalSeries, component: Component, members: list[str] | None
+) -> dict[str, dict[str, Any]]:
     """The piece of a component; of a part on Spark, one of each of its operators, or of a cluster one for all."""
     piece = _part(readings, component)
     if members is None:
@@ -132,7 +134,7 @@ def _of_component(readings: Readings, component: Component, members: list[str] |
     }
 
 
-def _part(readings: Readings, component: Component) -> dict[str, Any]:
+def _part(readings: JournalSeries, component: Component) -> dict[str, Any]:
     now = state(readings, component)
     stats = component.stats if now in ("running", "overloaded") else None
     memory = _memory(stats) if stats is not None else ""

@@ -1,7 +1,7 @@
 """A journal as series over time, and what they were measured of: read once, event by event, and only what is new.
 
-:class:`Readings` follows a journal by its sequence numbers. It keeps a line of bounded length for every quantity (see
-:mod:`synergy_nb.widgets.line_history`), and the last that is known of applications, sinks, components and peers.
+:class:`JournalSeries` follows a journal by its sequence numbers. It keeps a line of bounded length for every quantity
+(see :mod:`synergy_nb.widgets.line_history`), and the last that is known of applications, sinks, components and peers.
 Nothing depends on the portions in which events come, so a view that is made again shows what the one before it showed.
 """
 
@@ -49,14 +49,14 @@ from synergy_nb.reporting.troubles import Trouble, joined, trouble
 from synergy_nb.widgets.latest_values import Component, Flow, Peer, Run
 from synergy_nb.widgets.line_history import Line
 
-__all__ = ["Readings"]
+__all__ = ["JournalSeries"]
 
 TRAILING: Final = 2.0  # seconds over which throughput is taken: results of windows come in bursts
 REMEMBERED: Final = 50  # applications; of more, those that ended first are forgotten
 MET: Final = 100  # different errors of peers; of more, the oldest are forgotten
 
 
-class Readings:
+class JournalSeries:
     """What a journal tells of one application, or of all.
 
     Parameters

@@ -2,7 +2,7 @@
 
 Theory of operation
 -------------------
-The view reads a journal into :class:`~synergy_nb.widgets.journal_series.Readings`, and sends pages only what has
+The view reads a journal into :class:`~synergy_nb.widgets.journal_series.JournalSeries`, and sends pages only what has
 changed since the last message: named pieces of words and numbers as JSON, and points of lines as one buffer of 64-bit
 floats. A page says ``ready`` when it opens, is reloaded, or has missed a message, and gets all that is kept; it says
 ``here`` every few seconds and ``gone`` when it goes. Messages have numbers, and every page counts them. So several
@@ -35,9 +35,9 @@ from synergy_nb.events import RequestSubmitted
 from synergy_nb.events.journal import Journal
 from synergy_nb.plan import Plan
 from synergy_nb.widgets import static_view
-from synergy_nb.widgets.journal_series import Readings
+from synergy_nb.widgets.journal_series import JournalSeries
 from synergy_nb.widgets.line_history import Line
-from synergy_nb.widgets.status_text import shown_flows, shown_peers, standing
+from synergy_nb.widgets.status_text import shown_flows, shown_peers, status_pieces
 
 __all__ = ["BundleMissing", "QoSView", "bundle"]
 
@@ -129,7 +129,7 @@ class QoSView(anywidget.AnyWidget):
         self._leave: Callable[[], None] | None = None
         self._clock = clock
         self._lock = threading.RLock()
-        self._readings = Readings(application, names)
+        self._readings = JournalSeries(application, names)
         self._pages: dict[str, float] = {}  # by copy: when it was heard of last
         self._offers: list[float] = []
         self._number = 0
@@ -206,7 +206,7 @@ class QoSView(anywidget.AnyWidget):
     def __repr__(self) -> str:
         with self._lock:
             self._take()
-            head = standing(self._readings, self._plan)["head"]
+            head = status_pieces(self._readings, self._plan)["head"]
         return f"QoSView of {head['title']}: {head['status']}. {head['sentence']}"
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
@@ -236,7 +236,7 @@ class QoSView(anywidget.AnyWidget):
 
     # -- pages ---------------------------------------------------------------------------------------------------
 
-    def hear(self, kind: str, copy: str = "") -> None:
+    def on_page_message(self, kind: str, copy: str = "") -> None:
         """Take what a page says: that it wants the ``bundle``, is ``ready`` for all, is still ``here``, or is ``gone``.
 
         Parameters
@@ -311,7 +311,7 @@ class QoSView(anywidget.AnyWidget):
             self._flush()
 
     def _pieces(self) -> dict[str, Any]:
-        pieces: dict[str, Any] = standing(self._readings, self._plan)
+        pieces: dict[str, Any] = status_pieces(self._readings, self._plan)
         if self._picture is not None:
             pieces["plan"] = self._picture
         return pieces

@@ -21,8 +21,8 @@ from synergy_nb.reporting.account import counts
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, amount, cell, rate, seconds, share
 from synergy_nb.widgets.charts import Delay, delay_chart, delays
-from synergy_nb.widgets.journal_series import Readings
-from synergy_nb.widgets.status_text import standing
+from synergy_nb.widgets.journal_series import JournalSeries
+from synergy_nb.widgets.status_text import status_pieces
 
 __all__ = ["Number", "Table", "Verdict", "report"]
 
@@ -100,11 +100,11 @@ def report(
     style = resources.files("synergy_nb.widgets").joinpath("report.css").read_text("utf-8")
     events = list(events)
     found = delays(events, explanation.request)
-    readings = Readings(explanation.request, explanation.names)
+    readings = JournalSeries(explanation.request, explanation.names)
     readings.take(
         event for event in events if not isinstance(event, SinkMeasured | PeerMeasured)
     )  # what happened, not how much
-    marks = standing(readings, plan)["marks"]["list"]
+    marks = status_pieces(readings, plan)["marks"]["list"]
     began = readings.run(explanation.request).began
     moments = [(mark["at"] - began, mark["label"]) for mark in marks if mark["label"]] if began is not None else []
     body = [
@@ -272,7 +272,7 @@ def _happened(marks: Sequence[Mapping[str, Any]], explanation: Explanation) -> s
         for mark in marks
     ]
     rows += [
-        f'<li class="bad"><span class="mark">✕</span><span>{escape(explanation.told(each))}</span></li>'
+        f'<li class="bad"><span class="mark">✕</span><span>{escape(explanation.error_line(each))}</span></li>'
         for each in explanation.troubles
     ]
     return _section("happened", "What happened", f'<ul class="verdicts">{"".join(rows)}</ul>') if rows else ""

@@ -10,9 +10,9 @@ from typing import Any, Final
 from synergy_nb.plan import Plan
 from synergy_nb.reporting.formatting import seconds
 from synergy_nb.widgets.charts import exceeding
-from synergy_nb.widgets.journal_series import Readings
+from synergy_nb.widgets.journal_series import JournalSeries
 from synergy_nb.widgets.latest_values import Flow
-from synergy_nb.widgets.status_text import shown_flows, standing
+from synergy_nb.widgets.status_text import shown_flows, status_pieces
 
 __all__ = ["svg", "text"]
 
@@ -45,9 +45,9 @@ max-width:100%;height:auto;font-variant-numeric:tabular-nums}
 """
 
 
-def svg(readings: Readings, plan: Plan | None = None) -> str:
+def svg(readings: JournalSeries, plan: Plan | None = None) -> str:
     """What ``readings`` hold, as one picture that needs nothing from elsewhere."""
-    pieces = standing(readings, plan)
+    pieces = status_pieces(readings, plan)
     head = pieces["head"]
     parts = [
         _text(16, 30, head["title"], "title"),
@@ -142,7 +142,7 @@ def _thinned(times: Sequence[float], values: Sequence[float]) -> list[tuple[floa
 
 
 def _delays(
-    readings: Readings, flow: Flow, zero: float, broken: str, marks: Sequence[Mapping[str, Any]]
+    readings: JournalSeries, flow: Flow, zero: float, broken: str, marks: Sequence[Mapping[str, Any]]
 ) -> tuple[str, float]:
     """Delay over time against its limit, logarithmic, with what happened meanwhile; its SVG and height."""
     of = f"{flow.application}/{flow.sink}"
@@ -194,7 +194,7 @@ def _delays(
     return "".join(parts), bottom + 28
 
 
-def _plan(readings: Readings, plan: Plan, pieces: Mapping[str, Any], width: float) -> tuple[str, float, float]:
+def _plan(readings: JournalSeries, plan: Plan, pieces: Mapping[str, Any], width: float) -> tuple[str, float, float]:
     """The plan over its peers, no wider than ``width``; its SVG, width and height."""
     own = {
         piece["operator"]: piece
@@ -233,7 +233,7 @@ def _peer(piece: Mapping[str, Any], y: float) -> list[str]:
     return parts
 
 
-def text(readings: Readings, plan: Plan | None = None) -> str:
+def text(readings: JournalSeries, plan: Plan | None = None) -> str:
     """What ``readings`` hold, for a terminal.
 
     Examples
@@ -242,7 +242,7 @@ def text(readings: Readings, plan: Plan | None = None) -> str:
     Cluster of 0 peers: waiting
     Nothing has been heard of any peer yet.
     """
-    pieces = standing(readings, plan)
+    pieces = status_pieces(readings, plan)
     head = pieces["head"]
     blocks = [f"{head['title']}: {head['status']}\n{head['sentence']}"]
     rows = [

@@ -15,10 +15,10 @@ from synergy_nb.reporting.account import counts
 from synergy_nb.reporting.formatting import counted, rate, seconds, share
 from synergy_nb.reporting.troubles import observers
 from synergy_nb.widgets.component_status import named, pieces_of, status
-from synergy_nb.widgets.journal_series import Readings
+from synergy_nb.widgets.journal_series import JournalSeries
 from synergy_nb.widgets.latest_values import Component, Flow, Peer, Run
 
-__all__ = ["by_name", "shown_flows", "shown_peers", "standing"]
+__all__ = ["by_name", "shown_flows", "shown_peers", "status_pieces"]
 
 WORST: Final = 8  # errors of peers that are shown
 PAST: Final = 5  # ended applications that the view of a cluster still shows
@@ -41,7 +41,7 @@ def by_name(name: str) -> list[tuple[int, int | str]]:
     return [(0, int(part)) if part.isdigit() else (1, part) for part in re.split(r"(\d+)", name)]
 
 
-def shown_runs(readings: Readings) -> list[Run]:
+def shown_runs(readings: JournalSeries) -> list[Run]:
     """Applications that the view shows: its own, or those that run and the last that have ended."""
     if readings.application is not None:
         return [readings.run(readings.application)]
@@ -50,13 +50,13 @@ def shown_runs(readings: Readings) -> list[Run]:
     return [run for run in readings.runs.values() if run.application not in past]
 
 
-def shown_flows(readings: Readings) -> list[Flow]:
+def shown_flows(readings: JournalSeries) -> list[Flow]:
     """Sinks that the view shows."""
     shown = {run.application for run in shown_runs(readings)}
     return [flow for flow in readings.flows.values() if flow.application in shown]
 
 
-def shown_peers(readings: Readings) -> list[Peer]:
+def shown_peers(readings: JournalSeries) -> list[Peer]:
     """Peers that the view shows, by name: those of the application's graph, or all."""
     if readings.application is not None:
         run = readings.run(readings.application)
@@ -68,7 +68,7 @@ def shown_peers(readings: Readings) -> list[Peer]:
     )
 
 
-def standing(readings: Readings, plan: Plan | None = None) -> dict[str, dict[str, Any]]:
+def status_pieces(readings: JournalSeries, plan: Plan | None = None) -> dict[str, dict[str, Any]]:
     """Everything that is to be said now, in pieces by name.
 
     Returns
@@ -96,7 +96,7 @@ def standing(readings: Readings, plan: Plan | None = None) -> dict[str, dict[str
     return pieces
 
 
-def _head(readings: Readings, flows: list[Flow], peers: list[Peer], plan: Plan | None) -> dict[str, Any]:
+def _head(readings: JournalSeries, flows: list[Flow], peers: list[Peer], plan: Plan | None) -> dict[str, Any]:
     zero, ended = readings.first, None
     if readings.application is not None:
         run = readings.run(readings.application)
@@ -141,7 +141,7 @@ def _head(readings: Readings, flows: list[Flow], peers: list[Peer], plan: Plan |
 
 
 def _sentence(
-    readings: Readings, run: Run, now: str, why: str, flows: list[Flow], plan: Plan | None
+    readings: JournalSeries, run: Run, now: str, why: str, flows: list[Flow], plan: Plan | None
 ) -> tuple[str, str]:
     """What is to be said of an application in one sentence, and its tone where that is not the status'."""
     results = sum(flow.tuples for flow in flows)
@@ -186,7 +186,7 @@ def _short(run: Run) -> str:
     return f"degree {run.degree} asked, {left}" if left else ""
 
 
-def _marks(readings: Readings) -> list[dict[str, Any]]:
+def _marks(readings: JournalSeries) -> list[dict[str, Any]]:
     """What has happened to the applications that are shown, the latest last."""
     runs = shown_runs(readings)
     several = readings.application is None
@@ -201,7 +201,7 @@ def _marks(readings: Readings) -> list[dict[str, Any]]:
     return sorted(marks, key=lambda mark: float(mark["at"]))
 
 
-def _troubles(readings: Readings) -> list[dict[str, Any]]:
+def _troubles(readings: JournalSeries) -> list[dict[str, Any]]:
     """Errors of peers, the latest first; of an application those since it was submitted, at its peers."""
     since, peers = float("-inf"), None
     if readings.application is not None:
@@ -222,7 +222,7 @@ def _troubles(readings: Readings) -> list[dict[str, Any]]:
     return found[:WORST]
 
 
-def _missing(readings: Readings, peers: list[Peer]) -> str:
+def _missing(readings: JournalSeries, peers: list[Peer]) -> str:
     """Which peers have died, and which do not answer."""
     dead = [readings.name(peer.address) for peer in peers if peer.dead]
     silent = [readings.name(peer.address) for peer in peers if peer.silent and not peer.dead]
@@ -239,7 +239,9 @@ def _asked(run: Run, plan: Plan | None) -> dict[str, float]:
     return plan.qos.numbers
 
 
-def _cluster(readings: Readings, going: list[Run], flows: list[Flow], peers: list[Peer]) -> tuple[str, str, str, str]:
+def _cluster(
+    readings: JournalSeries, going: list[Run], flows: list[Flow], peers: list[Peer]
+) -> tuple[str, str, str, str]:
     gone = any(peer.gone for peer in peers)
     late = [flow for flow in flows if flow.limit is not None and flow.p99 is not None and flow.p99 > flow.limit]
     named = {run.application for run in going}
@@ -261,7 +263,7 @@ def _cluster(readings: Readings, going: list[Run], flows: list[Flow], peers: lis
     return "●", "running", "good", f"{running}, each within its limit."
 
 
-def _flow(readings: Readings, flow: Flow, plan: Plan | None, *, many: bool) -> dict[str, Any]:
+def _flow(readings: JournalSeries, flow: Flow, plan: Plan | None, *, many: bool) -> dict[str, Any]:
     run = readings.run(flow.application)
     now = status(readings, run)[0]
     glyph, word, _ = _STATUS[now]
@@ -296,7 +298,7 @@ def _flow(readings: Readings, flow: Flow, plan: Plan | None, *, many: bool) -> d
     }
 
 
-def _peer(readings: Readings, peer: Peer, rank: int) -> dict[str, Any]:
+def _peer(readings: JournalSeries, peer: Peer, rank: int) -> dict[str, Any]:
     load = peer.load
     if peer.dead:
         said = "dead"

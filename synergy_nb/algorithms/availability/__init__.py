@@ -2,7 +2,7 @@
 
 ===============  ====================================================================================================
 evaluation       availability of a placement, exact or sampled, for failures of several kinds; the degree for a target
-protocol         :class:`Placement`: decentralized placement hop by hop (section 4.4), for the simulator and live peers
+protocol         :class:`PlacementOrigin`: decentralized placement hop by hop (section 4.4)
 baselines        Optimal, Random, Partition and Latency (section 4.5), with or without limits
 optimum          the most available placement within limits, by a mixed-integer programme
 costs            delays between operators and to backups; what no other placement dominates
@@ -38,7 +38,7 @@ from synergy_nb.algorithms.availability.limits import Limits, NoRoom, components
 from synergy_nb.algorithms.availability.link_survey import Link
 from synergy_nb.algorithms.availability.messages import PlacementConfig
 from synergy_nb.algorithms.availability.optimum import Optimum, on_one_group, optimum
-from synergy_nb.algorithms.availability.origin import Placed, Placement
+from synergy_nb.algorithms.availability.origin import Placed, PlacementOrigin
 
 __all__ = [
     "Costs",
@@ -51,8 +51,8 @@ __all__ = [
     "NoRoom",
     "Optimum",
     "Placed",
-    "Placement",
     "PlacementConfig",
+    "PlacementOrigin",
     "availability",
     "components_of",
     "costs",

@@ -13,13 +13,13 @@ from typing import NamedTuple
 from synergy_nb.algorithms.availability.messages import PlacementConfig, PlacementReply
 from synergy_nb.control.peer import Message, Peer, Protocol, Timer
 
-__all__ = ["Answered", "Posting"]
+__all__ = ["AcknowledgedRequests", "Answered"]
 
 Answered = Callable[[PlacementReply | None], None]
 """Is told of the answer; None if there is none."""
 
 
-class _Posted(NamedTuple):
+class _Unacknowledged(NamedTuple):
     to: str
     message: Message
     answered: Answered
@@ -27,7 +27,7 @@ class _Posted(NamedTuple):
     timer: Timer
 
 
-class Posting(Protocol):
+class AcknowledgedRequests(Protocol):
     """Messages of this peer that wait for a :class:`~synergy_nb.algorithms.availability.messages.PlacementReply`.
 
     Parameters
@@ -44,7 +44,7 @@ class Posting(Protocol):
         super().__init__(peer)
         self.is_dead = is_dead
         self.config = config
-        self._posted: dict[int, _Posted] = {}
+        self._posted: dict[int, _Unacknowledged] = {}
         self._number = 0
         self.handlers = {PlacementReply: self._replied}
 
@@ -63,7 +63,7 @@ class Posting(Protocol):
 
     def _send(self, number: int, to: str, message: Message, answered: Answered, left: int) -> None:
         timer = self.peer.after(self.config.answer, self._silent, number)
-        self._posted[number] = _Posted(to, message, answered, left - 1, timer)
+        self._posted[number] = _Unacknowledged(to, message, answered, left - 1, timer)
         self.peer.send(to, message)
 
     def _silent(self, number: int) -> None:

@@ -168,7 +168,7 @@ def _placed(
     primaries: dict[str, str] = {}
     backups: dict[str, tuple[str, ...]] = {}
     replicated = set(components_of(plan))
-    with limits.whole() if limits is not None else nullcontext():
+    with limits.all_or_nothing() if limits is not None else nullcontext():
         for operator in plan.operators:
             wanted, others = choose(operator, primaries) if operator in replicated else ((), _nobody)
             if operator in pinned:

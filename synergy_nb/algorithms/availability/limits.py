@@ -77,7 +77,7 @@ class Limits:
         NoRoom
             If it does not fit; then nothing is given.
         """
-        with self.whole():
+        with self.all_or_nothing():
             for operator in plan.operators:
                 primary, *backups = placed.replicas.get(operator, (placed.peers[operator],))
                 possible = self.fits(plan, operator, primary, placed.peers)
@@ -86,7 +86,7 @@ class Limits:
                 self.take(plan, operator, (primary, *backups), placed.peers)
 
     @contextmanager
-    def whole(self) -> Iterator[None]:
+    def all_or_nothing(self) -> Iterator[None]:
         """Take back all that is given inside, should there be no room for the rest."""
         cores, taken = dict(self.cores), dict(self._taken)
         try:

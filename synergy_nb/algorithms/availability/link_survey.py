@@ -20,7 +20,7 @@ from synergy_nb.control.ledger import Ledger
 from synergy_nb.control.peer import Peer, Protocol, Timer
 from synergy_nb.overlay.latency import Latency
 
-__all__ = ["Link", "Surveying", "failures_of"]
+__all__ = ["Link", "LinkSurvey", "failures_of"]
 
 REMEMBERED: Final = 4096  # links
 
@@ -55,7 +55,7 @@ class _Asked(NamedTuple):
     timer: Timer
 
 
-class Surveying(Protocol):
+class LinkSurvey(Protocol):
     """Links of this peer.
 
     Parameters
@@ -95,7 +95,7 @@ class Surveying(Protocol):
         """Begin with numbers that an earlier life of this peer has not used."""
         self._number = int(self.peer.now * 1000)
 
-    def worth_asking(self, task: Task, operators: Iterable[str], graph: Roles) -> list[str]:
+    def relevant_peers(self, task: Task, operators: Iterable[str], graph: Roles) -> list[str]:
         """Peers whose links matter for operators: this one, those that have to or may well be chosen, and the nearest.
 
         Which of those that were never measured come first differs from peer to peer.

@@ -25,11 +25,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from synergy_nb.algorithms.availability.acknowledged_requests import Posting
+from synergy_nb.algorithms.availability.acknowledged_requests import AcknowledgedRequests
 from synergy_nb.algorithms.availability.evaluation import availability, degree_for
 from synergy_nb.algorithms.availability.failures import IndependentFailures
 from synergy_nb.algorithms.availability.limits import components_of
-from synergy_nb.algorithms.availability.link_survey import Link, Surveying, failures_of
+from synergy_nb.algorithms.availability.link_survey import Link, LinkSurvey, failures_of
 from synergy_nb.algorithms.availability.messages import (
     PlacementConfig,
     PlacementKept,
@@ -40,8 +40,8 @@ from synergy_nb.algorithms.availability.messages import (
     decode_task,
     encode_task,
 )
-from synergy_nb.algorithms.availability.primary_host import Placing
-from synergy_nb.algorithms.availability.replica_host import Hosting
+from synergy_nb.algorithms.availability.primary_host import PrimaryHost
+from synergy_nb.algorithms.availability.replica_host import ReplicaHost
 from synergy_nb.control.graph import Roles
 from synergy_nb.control.ledger import Ledger
 from synergy_nb.control.peer import Peer, Protocol, Timer
@@ -62,7 +62,7 @@ from synergy_nb.overlay.latency import Latency
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.plan import Plan
 
-__all__ = ["Placed", "Placement"]
+__all__ = ["Placed", "PlacementOrigin"]
 
 Placed = Callable[[Roles | None, str], None]
 """Is told the graphs λ and ρ, or that there are none and why."""
@@ -116,7 +116,7 @@ class _Standing:
         self.graph = graph
 
 
-class Placement(Protocol):
+class PlacementOrigin(Protocol):
     """Placement of replicas at one peer: of what is submitted here, and of what others place here.
 
     Parameters
@@ -157,11 +157,11 @@ class Placement(Protocol):
         self.directory = directory
         self.membership = membership
         self.config = config
-        self.posting = Posting(peer, membership.is_dead, config)
-        self.surveying = Surveying(peer, ledger, latency, membership.is_dead, config, failure, domains)
-        self.placing = Placing(peer, self.posting, self.surveying, config, self._relay)
+        self.posting = AcknowledgedRequests(peer, membership.is_dead, config)
+        self.surveying = LinkSurvey(peer, ledger, latency, membership.is_dead, config, failure, domains)
+        self.placing = PrimaryHost(peer, self.posting, self.surveying, config, self._relay)
         begin, end = self.placing.begin, self.placing.end
-        self.hosting = Hosting(peer, ledger, self.posting, self.surveying, offers, config, begin, end)
+        self.hosting = ReplicaHost(peer, ledger, self.posting, self.surveying, offers, config, begin, end)
         self.protocols: tuple[Protocol, ...] = (self.posting, self.surveying, self.placing, self.hosting, self)
         self._pending: dict[str, _Pending] = {}
         self._standing: dict[str, _Standing] = {}

@@ -24,9 +24,9 @@ from typing import Any, Final
 
 import msgspec
 
-from synergy_nb.algorithms.availability.acknowledged_requests import Posting
+from synergy_nb.algorithms.availability.acknowledged_requests import AcknowledgedRequests
 from synergy_nb.algorithms.availability.limits import components_of
-from synergy_nb.algorithms.availability.link_survey import Link, Surveying
+from synergy_nb.algorithms.availability.link_survey import Link, LinkSurvey
 from synergy_nb.algorithms.availability.messages import (
     PlacementConfig,
     PlacementDecision,
@@ -42,7 +42,7 @@ from synergy_nb.control.graph import Roles
 from synergy_nb.control.peer import Message, Peer, Protocol
 from synergy_nb.events import CandidatePassed, MessageRefused, PlacementNegotiated, ReplicaDecided
 
-__all__ = ["Placing"]
+__all__ = ["PrimaryHost"]
 
 SHOWN: Final = 8  # candidates that the journal tells of
 SILENT: Final = "no answer"
@@ -106,7 +106,7 @@ class _Talks:
         self.waiting: dict[str, tuple[int, Callable[[Any], None]]] = {}
 
 
-class Placing(Protocol):
+class PrimaryHost(Protocol):
     """Continues placements at one peer.
 
     Parameters
@@ -124,8 +124,8 @@ class Placing(Protocol):
     def __init__(
         self,
         peer: Peer,
-        posting: Posting,
-        surveying: Surveying,
+        posting: AcknowledgedRequests,
+        surveying: LinkSurvey,
         config: PlacementConfig,
         relay: Callable[[PlacementNegotiation], bool],
     ) -> None:
@@ -209,7 +209,7 @@ class Placing(Protocol):
     # -- steps 1 to 4 --------------------------------------------------------------------------------------------------
 
     def _survey(self, hop: _Hop, operators: Sequence[str]) -> Generator[Wait, Any, dict[str, Link]]:
-        wanted = self.surveying.worth_asking(hop.task, operators, hop.graph)
+        wanted = self.surveying.relevant_peers(hop.task, operators, hop.graph)
         links: dict[str, Link] = yield partial(self.surveying.ask, wanted)
         return links
 

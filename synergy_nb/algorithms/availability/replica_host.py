@@ -13,9 +13,9 @@ from typing import Final
 
 import msgspec
 
-from synergy_nb.algorithms.availability.acknowledged_requests import Posting
+from synergy_nb.algorithms.availability.acknowledged_requests import AcknowledgedRequests
 from synergy_nb.algorithms.availability.limits import components_of
-from synergy_nb.algorithms.availability.link_survey import Link, Surveying
+from synergy_nb.algorithms.availability.link_survey import Link, LinkSurvey
 from synergy_nb.algorithms.availability.messages import (
     PlacementConfig,
     PlacementDecision,
@@ -40,7 +40,7 @@ from synergy_nb.events import (
 from synergy_nb.overlay.recently_seen import Recent
 from synergy_nb.plan import Plan
 
-__all__ = ["Hosting"]
+__all__ = ["ReplicaHost"]
 
 MEMORY: Final = 4096  # attempts that have ended, whose late messages are refused by name
 ACCEPTED, PRIMARY, BACKUP = "accepted", "primary", "backup"
@@ -59,7 +59,7 @@ class _Part:
         self.lease: Timer | None = None
 
 
-class Hosting(Protocol):
+class ReplicaHost(Protocol):
     """Replicas of applications at one peer.
 
     Parameters
@@ -82,8 +82,8 @@ class Hosting(Protocol):
         self,
         peer: Peer,
         ledger: Ledger,
-        posting: Posting,
-        surveying: Surveying,
+        posting: AcknowledgedRequests,
+        surveying: LinkSurvey,
         offers: Callable[[Plan, str], bool],
         config: PlacementConfig,
         on_primary: Callable[[bytes, str, Roles], None],
@@ -152,7 +152,7 @@ class Hosting(Protocol):
         elif operator not in part.evaluating:
             part.evaluating.add(operator)
             names = [operator, *plan.downstream(operator)]
-            wanted = self.surveying.worth_asking(task, names, message.graph)
+            wanted = self.surveying.relevant_peers(task, names, message.graph)
             self.surveying.ask(wanted, lambda links: self._evaluate(sender, message, part, links))
 
     def _evaluate(self, sender: str, message: PlacementRequest, part: _Part, links: Mapping[str, Link]) -> None:

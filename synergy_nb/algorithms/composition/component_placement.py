@@ -25,7 +25,7 @@ from synergy_nb.plan import Plan
 from synergy_nb.plan.spark_parts import PART
 from synergy_nb.plan.stream_sharing import TAP
 
-__all__ = ["COMPLETE", "NEIGHBOURS", "deployable", "places"]
+__all__ = ["COMPLETE", "NEIGHBOURS", "candidate_peers", "deployable"]
 
 NEIGHBOURS: Final = 3
 COMPLETE: Final = 4  # the last stage
@@ -37,7 +37,7 @@ def deployable(plan: Plan, operator: str) -> bool:
     return asked.kind not in ("source", "sink", TAP, PART) and asked.at is None
 
 
-def places(
+def candidate_peers(
     request: ProbedRequest,
     plan: Plan,
     operator: str,

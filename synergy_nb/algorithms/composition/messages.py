@@ -9,7 +9,7 @@ import msgspec
 
 from synergy_nb.control.graph import Hop
 from synergy_nb.control.peer import Message, Traced
-from synergy_nb.errors import door
+from synergy_nb.errors import user_facing
 from synergy_nb.models.projection import ProjectionConfig
 from synergy_nb.plan import Plan
 
@@ -118,7 +118,7 @@ class CompositionConfig(msgspec.Struct, frozen=True):
             return "least delay"
         return f"least φ (the fastest within {self.tolerance:.3g} of it)" if self.tolerance else "least φ"
 
-    @door
+    @user_facing
     def __post_init__(self) -> None:
         if not 0.0 < self.ratio <= 1.0:
             raise ValueError(f"ratio: {self.ratio}; expected more than 0, at most 1")

@@ -94,7 +94,7 @@ class Composition(Protocol):
         pending.decided = decided
         self._decide_next(pending, reason)
 
-    def settled(self, request: Request) -> None:
+    def established(self, request: Request) -> None:
         """Give back what was reserved for graphs that were not chosen."""
         self._history.add(self._pending[request.name].attempt)
         self.release(request)
@@ -220,10 +220,10 @@ class Composition(Protocol):
         pending.graphs = len(graphs)
         pending.qualified = []
         pending.unqualified = ""
-        shown, tolerated = 0, self.probing.tolerated(plan)
+        shown, tolerated_excess = 0, self.probing.tolerated_excess(plan)
         for graph in graphs:
             delay, phi = graph.delay(plan), graph.balance(plan)
-            failed = failing(plan, graph, self.config.late, phi, tolerated) if self.config.enforce else ""
+            failed = failing(plan, graph, self.config.late, phi, tolerated_excess) if self.config.enforce else ""
             if not failed:
                 pending.qualified.append((phi, graph))
                 pending.unqualified = ""

@@ -8,7 +8,7 @@ from typing import Final
 from synergy_nb.algorithms.composition.messages import Dropped
 from synergy_nb.control.graph import ComponentGraph, Hop, Roles
 from synergy_nb.control.peer import Timer
-from synergy_nb.lifecycle.alternatives import Way
+from synergy_nb.lifecycle.alternatives import Alternative
 from synergy_nb.lifecycle.decider import Decided
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.plan import Plan
@@ -56,7 +56,7 @@ class Pending:
         self.of = of
         self.decided = decided
         self.proposed: Roles | None = None  # by others
-        self.way: Way | None = None  # that these rounds are about
+        self.way: Alternative | None = None  # that these rounds are about
         self.attempt = 0  # rounds of probes so far: peers know them by number
         self.round = 0  # of the present way
         self.stage = 0  # of deployment

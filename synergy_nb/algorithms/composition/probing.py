@@ -117,7 +117,7 @@ class Probing(Protocol):
         self.traced = TRACED
         self.handlers = {Probe: self._probe, Acknowledged: self._acknowledged, Release: self._release}
 
-    def tolerated(self, plan: Plan) -> float:
+    def tolerated_excess(self, plan: Plan) -> float:
         """Share by which a delay that is projected here may exceed the plan's limit, see ``guard_band``."""
         return 0.0 if self.overheads.empty or plan.qos.miss_rate is not None else self.config.guard_band
 
@@ -243,8 +243,8 @@ class Probing(Protocol):
             if self.config.late is not None and plan.qos.miss_rate is None:
                 varies = together((*(each.variance for each in probe.path), variance))
                 kept = quantile(kept, varies, 1.0 - self.config.late)
-            if exceeds(kept, limit, tolerated := self.tolerated(plan)):
-                return dropped("delay", limit, kept, tolerated=tolerated)
+            if exceeds(kept, limit, tolerated_excess := self.tolerated_excess(plan)):
+                return dropped("delay", limit, kept, tolerated=tolerated_excess)
         if limit is not None and plan.qos.miss_rate is not None:
             path = (*probe.path, hop)
             missed = late(path, [each.transmission for each in path], plan, limit)
@@ -275,13 +275,13 @@ class Probing(Protocol):
 
         Where overheads are measured, what the reader does with a frame is part of it.
         """
-        way = None if self.overheads.empty else self.latency.way(upstream)
-        if way is None:
+        one_way = None if self.overheads.empty else self.latency.one_way_overhead(upstream)
+        if one_way is None:
             measured = self.latency.one_way(upstream)
             mean = measured if measured is not None else max(self.peer.now - sent, 0.0)
-            way = Overhead(mean, self.latency.deviation(upstream) ** 2)
+            one_way = Overhead(mean, self.latency.deviation(upstream) ** 2)
         taking = self.overheads.expected(HOP)
-        return way.mean + taking.mean, way.variance + taking.variance
+        return one_way.mean + taking.mean, one_way.variance + taking.variance
 
     def propagate(
         self,
@@ -387,7 +387,7 @@ class Probing(Protocol):
         """Where a component may be deployed that is missing."""
         if self.config.deployment == "collocated":
             own = self.peer.address
-            return component_placement.places(request, plan, operator, path, own, meets=meets, near=self.known)
+            return component_placement.candidate_peers(request, plan, operator, path, own, meets=meets, near=self.known)
         # To the peer nearest to the upstream one, or to any: another than that itself, which would be collocation.
         return request.near if meets else tuple(self.known()) or (self.peer.address,)
 

@@ -16,13 +16,13 @@ import numpy.typing as npt
 from synergy_nb.algorithms.resilience.array_inputs import Arcs, Floats, normalised
 from synergy_nb.algorithms.resilience.feasible import distances, node_load
 
-__all__ = ["Alone", "Explanation", "explain"]
+__all__ = ["Explanation", "SingleStreamGrowth", "explain"]
 
 FEW = 3  # operators that are named
 
 
 @dataclass(frozen=True)
-class Alone:
+class SingleStreamGrowth:
     """How far one stream can grow while the others stay at the lower bound.
 
     Parameters
@@ -78,7 +78,7 @@ class Explanation:
     utilisation: float
     operators: tuple[tuple[int, float], ...]
     communication: float
-    alone: tuple[Alone, ...]
+    alone: tuple[SingleStreamGrowth, ...]
     distances: Floats
 
     def to_text(
@@ -167,16 +167,18 @@ def explain(
     )
 
 
-def _alone(matrix: Floats, bound: Floats, carries: npt.NDArray[np.bool_], per: Floats) -> tuple[Alone, ...]:
+def _alone(
+    matrix: Floats, bound: Floats, carries: npt.NDArray[np.bool_], per: Floats
+) -> tuple[SingleStreamGrowth, ...]:
     left = np.maximum(1.0 - matrix @ bound, 0.0)
-    found: list[Alone] = []
+    found: list[SingleStreamGrowth] = []
     for column, variable in enumerate(np.flatnonzero(carries)):
         with np.errstate(divide="ignore", invalid="ignore"):
             reach = np.where(matrix[:, column] > 0.0, left / matrix[:, column], np.inf)
         node = int(reach.argmin())
         place = float(bound[column] + reach[node])
         others = float(bound.sum() - bound[column])
-        found.append(Alone(int(variable), node, place * float(per[column]), place + others))
+        found.append(SingleStreamGrowth(int(variable), node, place * float(per[column]), place + others))
     return tuple(found)
 
 

@@ -22,9 +22,9 @@ from synergy_nb.dataflow.operators.base import (
     WINDOW,
     Context,
     OperatorLogic,
+    compacted,
     implements,
     kept_bytes,
-    tidied,
     value_bytes,
 )
 from synergy_nb.dataflow.operators.values import MEMBER, Values
@@ -160,12 +160,12 @@ class WindowAggregate(OperatorLogic):
     def _closed(self, low: int) -> Iterable[pl.DataFrame]:
         windows, keys, values = self._windows, [*WINDOW, *self._by], self._values
         for tables, after, until in windows.portions(self._merged, PANE, self._forwarded, low, self.piece_bytes):
-            closed = {name: windows.spread(table, PANE, after, until) for name, table in tables.items()}
+            closed = {name: windows.assign(table, PANE, after, until) for name, table in tables.items()}
             sets = {name: closed[f"set {name}"].select(*keys, MEMBER).unique() for name in self._sets}
             merged = values.merge(values.aged(closed["partials"], RESULT - self._moment), keys)
             finished = values.finish(merged, sets, keys)
             yield _ordered(finished, self.context.output, ["window_end", "window_start", *self._by])
-        self._keep({name: windows.keep(table, PANE, low) for name, table in self._merged.items()})
+        self._keep({name: windows.retained_rows(table, PANE, low) for name, table in self._merged.items()})
         self._due = self._next_due(low)
 
     def state(self) -> dict[str, list[pl.DataFrame]]:
@@ -173,7 +173,7 @@ class WindowAggregate(OperatorLogic):
         self._gather()
         if self._doubled:  # there are few
             self._consolidate()
-        self._fresh = {name: tidied(fresh) for name, fresh in self._fresh.items()}
+        self._fresh = {name: compacted(fresh) for name, fresh in self._fresh.items()}
         self._count_fresh()
         return {name: [merged, *self._fresh[name]] for name, merged in self._merged.items()}
 

@@ -27,7 +27,7 @@ from weakref import WeakValueDictionary
 import msgspec
 import polars as pl
 
-from synergy_nb.dataflow.logic import Saved
+from synergy_nb.dataflow.logic import SavedState
 from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
 from synergy_nb.plan.catalogue import KINDS
 
@@ -40,12 +40,12 @@ __all__ = [
     "WINDOW",
     "Context",
     "OperatorLogic",
+    "compacted",
     "create",
     "implements",
     "kept_bytes",
     "kinds",
     "positions",
-    "tidied",
     "value_bytes",
 ]
 
@@ -201,7 +201,7 @@ class OperatorLogic(ABC):
         """All output of a punctuation on a port, see :meth:`take`."""
         return list(self.take(port, punctuation))
 
-    def save(self) -> Saved:
+    def save(self) -> SavedState:
         """All that a fresh instance of the same operator needs to go on from here, without a copy of it."""
         state = self.state()
         numbers = {id(table): number for number, table in self._saved.items()}  # of those that are still there
@@ -216,9 +216,9 @@ class OperatorLogic(ABC):
                 named[name].append(number)
         self._saved = WeakValueDictionary(tables)
         head = _Head(2, self.context.kind, self._position, self._low, self._forwarded, self.late, named)
-        return Saved(msgspec.msgpack.encode(head), tables)
+        return SavedState(msgspec.msgpack.encode(head), tables)
 
-    def restore(self, saved: Saved) -> None:
+    def restore(self, saved: SavedState) -> None:
         """Go on where the instance was that saved this.
 
         Raises
@@ -331,7 +331,7 @@ def kept_bytes(table: pl.DataFrame) -> int:
     return value_bytes(table) + _COLUMN * table.width * table.n_chunks()
 
 
-def tidied(tables: Iterable[pl.DataFrame], most: int = RUN_ROWS) -> list[pl.DataFrame]:
+def compacted(tables: Iterable[pl.DataFrame], most: int = RUN_ROWS) -> list[pl.DataFrame]:
     """The same rows in fewer tables: small neighbours are put together; one that stays is the same object.
 
     A row is copied a logarithmic number of times, however often a growing list is tidied.

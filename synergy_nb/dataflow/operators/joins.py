@@ -14,10 +14,10 @@ from synergy_nb.dataflow.operators.base import (
     WINDOW,
     Context,
     OperatorLogic,
+    compacted,
     implements,
     kept_bytes,
     positions,
-    tidied,
     value_bytes,
 )
 from synergy_nb.dataflow.operators.windows import microseconds
@@ -125,7 +125,7 @@ class _Side:
         fresh = self._pieces[self._joined :]
         if fresh:
             if self._table.n_chunks() + len(fresh) > _PIECES + 2 * self.rows // RUN_ROWS:
-                fresh = self._pieces = tidied(self._pieces)
+                fresh = self._pieces = compacted(self._pieces)
                 self._table = self._table.clear()
             self._keep(pl.concat([self._table, *fresh] if self._table.height else fresh), self._pieces)
         return self._table
@@ -133,7 +133,7 @@ class _Side:
     def parts(self) -> list[pl.DataFrame]:
         """All rows kept, in parts as they came."""
         table = self.table()
-        pieces = tidied(self._pieces)
+        pieces = compacted(self._pieces)
         if len(pieces) < len(self._pieces):
             self._keep(pl.concat(pieces), pieces)
         return self._pieces or [table]
@@ -378,7 +378,7 @@ class OuterJoin(Join):
 
     def state(self) -> dict[str, list[pl.DataFrame]]:
         """The rows kept on both sides, and positions of those of the left that have met a partner."""
-        self._note(tidied(self._met_tables))
+        self._note(compacted(self._met_tables))
         return {**super().state(), "met": self._met_tables or [empty({_POSITION: "int"})]}
 
     def load(self, tables: Mapping[str, Sequence[pl.DataFrame]]) -> None:

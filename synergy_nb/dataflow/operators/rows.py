@@ -15,7 +15,7 @@ from synergy_nb.dataflow.tuples import TYPES, Batch
 
 ROUGH: Final = 1 << 20  # bytes below which each column may as well be as large as all of them
 
-__all__ = ["Delay", "Filter", "Project", "Sample", "Sink", "mix"]
+__all__ = ["Delay", "Filter", "Project", "Sample", "Sink", "splitmix64"]
 
 
 @implements("filter")
@@ -57,7 +57,7 @@ class Project(OperatorLogic):
         return (table.select(self._columns),)
 
 
-def mix(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def splitmix64(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """A bijection of 64-bit integers that scatters neighbours: the output function of SplitMix64 [1]_.
 
     .. [1] G. Steele, D. Lea, C. Flood. Fast splittable pseudorandom number generators. OOPSLA 2014.
@@ -82,7 +82,7 @@ class Sample(OperatorLogic):
         super().__init__(context)
         self._fraction = float(context.params["fraction"])
         seed = np.array([int(context.params.get("seed") or 0) % 2**64], dtype=np.uint64)
-        self._seed = mix(seed)
+        self._seed = splitmix64(seed)
         self._below = np.uint64(min(int(self._fraction * 2.0**64), 2**64 - 1))
 
     def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:
@@ -90,7 +90,7 @@ class Sample(OperatorLogic):
         if self._fraction >= 1.0:
             return (table,)
         numbers = positions(batch, kept).to_numpy().astype(np.uint64)
-        return (table.filter(pl.Series(mix(numbers ^ self._seed) < self._below)),)
+        return (table.filter(pl.Series(splitmix64(numbers ^ self._seed) < self._below)),)
 
 
 @implements("delay")

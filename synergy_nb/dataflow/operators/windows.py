@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import polars as pl
 
-from synergy_nb.dataflow.operators.base import WINDOW, Context, OperatorLogic, kept_bytes, tidied, value_bytes
+from synergy_nb.dataflow.operators.base import WINDOW, Context, OperatorLogic, compacted, kept_bytes, value_bytes
 from synergy_nb.dataflow.tuples import END, START, Batch, empty
 
 __all__ = [
@@ -70,10 +70,10 @@ class Windows(Protocol):
     def next_end(self, low: int) -> int:
         """The least end that a window which is open at ``low`` can have."""
 
-    def spread(self, table: pl.DataFrame, at: str, previous: int, low: int) -> pl.LazyFrame:
+    def assign(self, table: pl.DataFrame, at: str, previous: int, low: int) -> pl.LazyFrame:
         """Each row once for every window that holds it and ends in ``(previous, low]``, in order of arrival."""
 
-    def keep(self, table: pl.DataFrame, at: str, low: int) -> pl.DataFrame:
+    def retained_rows(self, table: pl.DataFrame, at: str, low: int) -> pl.DataFrame:
         """The rows that a window which ends after ``low`` needs."""
 
 
@@ -154,7 +154,7 @@ class TimeWindows:
         """See :class:`Windows`."""
         return ((low - self.length) // self.slide + 1) * self.slide + self.length
 
-    def spread(self, table: pl.DataFrame, at: str, previous: int, low: int) -> pl.LazyFrame:
+    def assign(self, table: pl.DataFrame, at: str, previous: int, low: int) -> pl.LazyFrame:
         """See :class:`Windows`."""
         length, slide = self.length, self.slide
         if slide == length:
@@ -174,7 +174,7 @@ class TimeWindows:
             pl.col("window_start").cast(BOUND), (pl.col("window_start") + length).cast(BOUND).alias("window_end")
         )
 
-    def keep(self, table: pl.DataFrame, at: str, low: int) -> pl.DataFrame:
+    def retained_rows(self, table: pl.DataFrame, at: str, low: int) -> pl.DataFrame:
         """See :class:`Windows`."""
         if low == END:
             return table.clear()
@@ -193,12 +193,12 @@ class GivenWindows(_Single):
         """See :class:`Windows`."""
         return low + 1
 
-    def spread(self, table: pl.DataFrame, at: str, previous: int, low: int) -> pl.LazyFrame:
+    def assign(self, table: pl.DataFrame, at: str, previous: int, low: int) -> pl.LazyFrame:
         """See :class:`Windows`."""
         rows = table.lazy()
         return rows if low == END else rows.filter(pl.col("window_end").cast(pl.Int64) <= low)
 
-    def keep(self, table: pl.DataFrame, at: str, low: int) -> pl.DataFrame:
+    def retained_rows(self, table: pl.DataFrame, at: str, low: int) -> pl.DataFrame:
         """See :class:`Windows`."""
         return table.clear() if low == END else table.filter(pl.col("window_end").cast(pl.Int64) > low)
 
@@ -227,13 +227,13 @@ class SessionWindows(_Single):
         """See :class:`Windows`."""
         return low + 1
 
-    def spread(self, table: pl.DataFrame, at: str, previous: int, low: int) -> pl.LazyFrame:
+    def assign(self, table: pl.DataFrame, at: str, previous: int, low: int) -> pl.LazyFrame:
         """See :class:`Windows`."""
         rows = self._bounded(table, at)
         rows = rows if low == END else rows.filter(pl.col("window_end").cast(pl.Int64) <= low)
         return rows.sort("@row").drop("@row")
 
-    def keep(self, table: pl.DataFrame, at: str, low: int) -> pl.DataFrame:
+    def retained_rows(self, table: pl.DataFrame, at: str, low: int) -> pl.DataFrame:
         """See :class:`Windows`."""
         if low == END:
             return table.clear()
@@ -376,16 +376,16 @@ class Buffered(OperatorLogic):
         rows = self._table()
         portions = self._windows.portions({"rows": rows}, "time", self._forwarded, low, self.piece_bytes)
         for tables, after, until in portions:
-            closed = self._windows.spread(tables["rows"], "time", after, until).collect()
+            closed = self._windows.assign(tables["rows"], "time", after, until).collect()
             if closed.height:
                 yield self.finish(closed)
-        self._replace(self._windows.keep(rows, "time", low))
+        self._replace(self._windows.retained_rows(rows, "time", low))
         if self._rows:
             self._due = max(self._windows.first_end(self._chunks[0], "time"), self._windows.next_end(low))
 
     def state(self) -> dict[str, list[pl.DataFrame]]:
         """The rows kept, in parts as they came."""
-        self._chunks = tidied(self._chunks)
+        self._chunks = compacted(self._chunks)
         self._bytes = sum(map(kept_bytes, self._chunks))
         return {"rows": self._chunks or [self._nothing]}
 

@@ -25,10 +25,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, cast
 
 from synergy_nb.dataflow.chunking import coalesce
-from synergy_nb.dataflow.component_metrics import Measured
-from synergy_nb.dataflow.logic import Saved
+from synergy_nb.dataflow.component_metrics import ComponentMetrics
+from synergy_nb.dataflow.logic import SavedState
 from synergy_nb.dataflow.memory_shares import Memory, Share
-from synergy_nb.dataflow.streams.copy_holders import Keepers
+from synergy_nb.dataflow.streams.copy_holders import CopyHolders
 from synergy_nb.dataflow.streams.deployments import Feed, Place, Role
 from synergy_nb.dataflow.streams.execution import Committed, Engine, Logic, Outcome, Work
 from synergy_nb.dataflow.streams.log import LIMITS, Limits, StreamLog
@@ -64,7 +64,7 @@ class Encoding(enum.IntEnum):
     WIRE = 2  #: Encoded: some reader is elsewhere, or a client.
 
 
-class Component(Measured):
+class Component(ComponentMetrics):
     """An operator's instance that executes, as the active one or as a follower.
 
     Parameters
@@ -124,7 +124,7 @@ class Component(Measured):
         self.role = role
         self.epoch = place.epoch + (role is Role.FOLLOWER)
         self.feeds: tuple[Feed, ...] = place.inputs
-        self.keepers = Keepers(place.copies)
+        self.keepers = CopyHolders(place.copies)
         self._saved = 0  # bytes that it had executed at its last snapshot
         self.logic = logic
         self.limit = math.inf
@@ -144,7 +144,9 @@ class Component(Measured):
         self.expecting = False  # knows its readers
         self.dirty = True  # has changed since its last snapshot
         self.unsaved = 0  # bytes that it has executed since its last snapshot
-        self.saving: Callable[[], Saved] = Saved  # gives its operator's state for the snapshot that is being made
+        self.saving: Callable[[], SavedState] = (
+            SavedState  # gives its operator's state for the snapshot that is being made
+        )
         self.number = -1  # of its last snapshot
         self.stable = ORIGIN  # place in its output that a snapshot on all copies covers
         self.known = ORIGIN  # place in its output up to which it has heard in which order inputs were read
@@ -175,7 +177,7 @@ class Component(Measured):
         """What it is as a reader."""
         return Reader(self.application, self.operator, port, self.peer, self.epoch)
 
-    def give_back(self) -> None:
+    def release_memory(self) -> None:
         """Give back memory: it has failed, and nothing is executed any more."""
         self.share.release()
         self.steps = None
@@ -287,7 +289,7 @@ class Component(Measured):
         return client is not None and client.consumed < self.log.end
 
     def stats(self, now: float) -> dict[str, Any]:
-        """What was measured (:meth:`~synergy_nb.dataflow.component_metrics.Measured.measurements`), and what waits."""
+        """What was measured (:meth:`.ComponentMetrics.measurements`), and what waits."""
         return {
             "application": self.application,
             "operator": self.operator,
@@ -379,7 +381,7 @@ class Component(Measured):
         known = engine.committed
         most = self.limits.retain // 2
         for port, place in zip(self.ports, known.inputs, strict=True):
-            if engine.loose > most or (not self.keepers.waited and engine.state_bytes > most // 2):
+            if engine.uncovered_bytes > most or (not self.keepers.waited and engine.state_bytes > most // 2):
                 port.durable = port.consumed
             elif not self.keepers.waited:
                 port.durable = max(port.durable, place)
@@ -415,7 +417,7 @@ class Component(Measured):
             self.saving = known.state
             self._cuts[self.number] = Cut(known.inputs, known.end, (), tuple(self.causes), known.step, self._saved)
             return
-        self.saving = Saved if self.logic is None else self.logic.save
+        self.saving = SavedState if self.logic is None else self.logic.save
         inputs = tuple(port.consumed for port in self.ports)
         self._cuts[self.number] = Cut(inputs, self.log.end, tuple(self.order), tuple(self.causes), read=self._saved)
 
@@ -445,16 +447,16 @@ class Component(Measured):
         cut = self._cuts.get(number)
         return self.keepers.has(peer, number, self.read if cut is None else cut.read) and self._settle()
 
-    def keep_copies(self, peers: Iterable[str]) -> None:
+    def set_copy_holders(self, peers: Iterable[str]) -> None:
         """These peers keep copies from now on."""
         self.keepers.keep(peers, self.read)
         self.dirty = True
         self._settle()
         self.committed()
 
-    def leave_behind(self, peer: str) -> None:
+    def drop_copy(self, peer: str) -> None:
         """Nothing is heard of a copy: keep nothing more for it."""
-        self.keepers.leave_behind(peer)
+        self.keepers.drop(peer)
         self._settle()
         self.committed()
 

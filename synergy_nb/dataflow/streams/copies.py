@@ -58,7 +58,7 @@ class _Snapshot:
             self.patience = max(self.patience / 2, WANT_S)
             self.ask_at = now + self.patience
 
-    def ask(self, now: float) -> tuple[int, ...]:
+    def missing_request(self, now: float) -> tuple[int, ...]:
         """The pieces to ask for at once: when half of those that were asked for are here, or do not come."""
         if self.ask_at <= now:
             if self.asked:
@@ -132,14 +132,14 @@ class Copy:
         self.merge = InOrder(log.end, self.output.epoch)
         self.retry_at = 0.0
 
-    def begins_anew(self, data: Data) -> bool:
+    def log_restarted(self, data: Data) -> bool:
         """Whether a frame says that the log has let go of what would be next; an old one may say so of the past."""
         return data.began and (not self.merge.joined or data.start.position > self.merge.received.position)
 
     def take(self, data: Data, now: float) -> tuple[list[Chunk], bool]:
         """The new chunks of a frame, and whether something before it is missing."""
         merge = self.merge
-        if self.begins_anew(data):
+        if self.log_restarted(data):
             self.merge = merge = InOrder(data.start, self.output.epoch)
             merge.subscribed = True
             self.log.restart(data.start)
@@ -182,13 +182,13 @@ class Copy:
         return self._coming is None
 
     @property
-    def ask_at(self) -> float | None:
+    def next_request_time(self) -> float | None:
         """Time in seconds at which pieces that have not come are asked for again; None if none are missing."""
         return None if self._coming is None else self._coming.ask_at
 
-    def ask(self, peer: str, now: float) -> Want | None:
+    def missing_request(self, peer: str, now: float) -> Want | None:
         """What this peer has to ask for at this time, if anything."""
-        pieces = () if self._coming is None else self._coming.ask(now)
+        pieces = () if self._coming is None else self._coming.missing_request(now)
         if self._coming is None or not pieces:
             return None
         reader = Reader(self.output.application, self.output.operator, COPY, peer)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["Keepers"]
+__all__ = ["CopyHolders"]
 
 
-class Keepers:
+class CopyHolders:
     """The peers that keep copies of a component.
 
     What the component has read since a snapshot is kept until all have the next one. A peer of which nothing is heard
@@ -71,7 +71,7 @@ class Keepers:
         """Bytes of inputs that have been read since the snapshot that a peer has."""
         return read - self._read.get(peer, 0)
 
-    def leave_behind(self, peer: str) -> None:
+    def drop(self, peer: str) -> None:
         """Nothing is heard of a peer."""
         self.behind.add(peer)
         self.waited = len(self.behind) < len(self.numbers)
@@ -95,6 +95,6 @@ class Keepers:
         return {peer for peer in peers if self.numbers.get(peer, number) < number} - self.behind
 
     @property
-    def unfit(self) -> frozenset[str]:
+    def cannot_take_over(self) -> frozenset[str]:
         """Peers that could not take over: what was read since their last snapshot may not be kept any more."""
         return frozenset((*self.behind, *self._floors))

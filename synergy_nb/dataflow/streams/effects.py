@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from synergy_nb.dataflow.logic import Saved
+from synergy_nb.dataflow.logic import SavedState
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.frames import Frame
 from synergy_nb.dataflow.streams.state_pieces import Encoded, decoded, encoded
@@ -68,15 +68,15 @@ class Capture(msgspec.Struct, frozen=True, eq=False):
     known: Mapping[int, tuple[int, ...]]
     most: int
 
-    def save(self) -> Saved:
+    def save(self) -> SavedState:
         """The state of the component, which is not copied."""
         return self.component.saving()
 
-    def size(self, saved: Saved) -> int:
+    def size(self, saved: SavedState) -> int:
         """Bytes of the tables that have to be encoded."""
         return sum(int(table.estimated_size()) for number, table in saved.tables.items() if number not in self.known)
 
-    def encode(self, saved: Saved) -> Captured:
+    def encode(self, saved: SavedState) -> Captured:
         """What was saved as bytes; the component may be executed meanwhile."""
         tables: dict[int, list[Encoded] | None] = {}
         for number, table in saved.tables.items():
@@ -116,7 +116,7 @@ class Restore(msgspec.Struct, frozen=True, eq=False):
         """
         if self.component.logic is not None:
             tables = {number: decoded(pieces) for number, pieces in self.tables.items()}
-            self.component.logic.restore(Saved(self.head, tables))
+            self.component.logic.restore(SavedState(self.head, tables))
 
 
 class Open(msgspec.Struct, frozen=True):

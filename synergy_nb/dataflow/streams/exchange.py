@@ -117,14 +117,14 @@ class Exchange:
             if expected is not None and expected.on_lag is not OnLag.RESYNC:  # else it is an old question of a follower
                 self._send(reader.peer, Unsubscribe(frame.output, reader, str(error)))
             return
-        start = log.place_behind(cursor.sent)
+        start = log.next_point(cursor.sent)
         began = reader.port == COPY and (frame.since is None or frame.since.position < start.position)
         self._send(reader.peer, Data(frame.output, reader, start, (), began))
         if reader.port == COPY:
             self._hosting.snapshots.subscribed(component, reader.peer, frame.since is None, now)
         self.flush(component, now)
 
-    def desert(self, component: Component, what: str) -> None:
+    def notify_sharers(self, component: Component, what: str) -> None:
         """Tell all who share a stream what has become of the component that makes it; who has its end needs no more.
 
         Parameters
@@ -161,7 +161,7 @@ class Exchange:
             source.peer, port.epoch = found
             source.retry_at, source.wait_s, port.subscribed = now, RETRY_S, False
 
-    def ask_again(self, component: Component) -> None:
+    def resubscribe(self, component: Component) -> None:
         """A component that has been a follower is now one that producers wait for: it subscribes anew."""
         for port, source in zip(component.ports, self._sources.get(component, ()), strict=False):
             port.subscribed, source.retry_at, source.wait_s = False, 0.0, RETRY_S
@@ -249,7 +249,7 @@ class Exchange:
                     at = cursor.resend_at
         copy = self._hosting.roles.copies.get(key)
         if copy is not None:
-            times = (None if copy.merge.subscribed else copy.retry_at, copy.ack_at, copy.ask_at)
+            times = (None if copy.merge.subscribed else copy.retry_at, copy.ack_at, copy.next_request_time)
             at = min((at, *(time for time in times if time is not None)))
         recovery = self._hosting.roles.recoveries.get(key)
         return at if recovery is None else min(at, recovery.retry_at)
@@ -305,7 +305,7 @@ class Exchange:
             self._send(
                 place.active, Subscribe(copy.output, reader, copy.merge.since, OnLag.RESYNC, self._hosting.machine())
             )
-        if copy.ask_at is not None and copy.ask_at <= now:
+        if copy.next_request_time is not None and copy.next_request_time <= now:
             self._hosting.roles.ask(key, now)
         if copy.ack_at is not None and copy.ack_at <= now:
             copy.ack_at = None

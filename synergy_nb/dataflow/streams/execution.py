@@ -33,10 +33,10 @@ Encode: TypeAlias = Callable[[Chunk], None]
 class Logic(logic.Logic, Protocol):
     """What works on the items of a component, and can go on elsewhere."""
 
-    def save(self) -> logic.Saved:
+    def save(self) -> logic.SavedState:
         """All that a fresh instance needs to go on from here, without a copy of it."""
 
-    def restore(self, saved: logic.Saved, /) -> None:
+    def restore(self, saved: logic.SavedState, /) -> None:
         """Go on where the instance was that saved this."""
 
 
@@ -61,7 +61,7 @@ class Committed(NamedTuple):
     end: Point
     step: int
     whole: bool
-    state: Callable[[], logic.Saved]
+    state: Callable[[], logic.SavedState]
 
 
 class Engine(Logic, Protocol):
@@ -76,7 +76,7 @@ class Engine(Logic, Protocol):
         """How far it is."""
 
     @property
-    def loose(self) -> int:
+    def uncovered_bytes(self) -> int:
         """Bytes of its inputs that it cannot commit before more of them has come."""
 
     def copied(self, *, copies: bool, safe: bool) -> None:

@@ -18,8 +18,8 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from synergy_nb.dataflow.batch_merging import TOGETHER_WORK, contemporary
-from synergy_nb.dataflow.logic import reason_of
+from synergy_nb.dataflow.batch_merging import TOGETHER_WORK, mergeable
+from synergy_nb.dataflow.logic import error_reason
 from synergy_nb.dataflow.memory_shares import Memory
 from synergy_nb.dataflow.streams import disciplines
 from synergy_nb.dataflow.streams.chains import chain
@@ -137,7 +137,7 @@ class Hosting:
                     self.roles.left(known)
         return self._done(now)
 
-    def wants(self, application: str, operator: str) -> bool:
+    def may_emit(self, application: str, operator: str) -> bool:
         """Whether a source may emit now."""
         component = self._emitting(application, operator)
         return component is not None and not component.log.blocked
@@ -192,7 +192,7 @@ class Hosting:
         """Have a component fail that cannot go on for a reason outside of its own executions."""
         component = self.components.get((application, operator))
         if component is not None:
-            self.fail(component, reason_of(error))
+            self.fail(component, error_reason(error))
         return self._done(now)
 
     def next(
@@ -223,7 +223,7 @@ class Hosting:
                 return False
             if chunk.rows and rows * chosen.tuple_s.moving > TOGETHER_WORK:
                 return False
-            if not contemporary(before.chunk.born, chunk.born):
+            if not mergeable(before.chunk.born, chunk.born):
                 return False
             return accept is None or accept(chosen, chunk)
 
@@ -272,7 +272,7 @@ class Hosting:
         if outcome.error is not None or component.failed:
             component.running = False
             if outcome.error is not None:
-                self.fail(component, reason_of(outcome.error))
+                self.fail(component, error_reason(outcome.error))
             return
         component.finished(work, outcome)
         self._emitted(component, now)
@@ -301,7 +301,7 @@ class Hosting:
         component.running = False
         self.touch(component.application, component.operator)
         if error is not None and self.hosts(component):
-            self.fail(component, f"its state could not be restored: {reason_of(error)}")
+            self.fail(component, f"its state could not be restored: {error_reason(error)}")
         return self._done(now)
 
     def results(self, application: str, operator: str, since: Point, most: float) -> list[Chunk]:
@@ -365,8 +365,8 @@ class Hosting:
         """A component cannot go on; it gives back its memory, and what waits for it, and tells those who share it."""
         if not component.failed:
             component.failed = reason
-            component.give_back()
-            self.exchange.desert(component, f"has failed: {reason}")
+            component.release_memory()
+            self.exchange.notify_sharers(component, f"has failed: {reason}")
             self.effect(Fact("component_failed", component.application, component.operator, reason))
 
     def forget(self, component: Component) -> None:
@@ -438,7 +438,7 @@ class Hosting:
             case Want():
                 producer = self.producer(frame.output)
                 if producer is not None:
-                    self.snapshots.wanted(producer, frame, now)
+                    self.snapshots.supply(producer, frame, now)
             case Supply():
                 self.roles.supplied(frame, now)
             case Recall():
@@ -466,7 +466,7 @@ class Hosting:
             self.snapshots.acknowledged(component, ack.reader.peer, ack.snapshot)
             if component.copied(ack.reader.peer, ack.snapshot):
                 self.exchange.consumed(component, now)
-            self.snapshots.tell(component)
+            self.snapshots.report_lagging(component)
         self.exchange.flush(component, now)
 
     def _unsubscribe(self, sender: str, frame: Unsubscribe) -> None:

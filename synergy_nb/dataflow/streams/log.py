@@ -192,7 +192,7 @@ class StreamLog:
         """All chunks that are kept and do not end before a place."""
         return self._chunks[self._after(since) :]
 
-    def place_behind(self, place: Point) -> Point:
+    def next_point(self, place: Point) -> Point:
         """Where the first chunk begins that is not before a place, or the end."""
         index = self._after(place)
         return self._chunks[index].start if index < len(self._chunks) else self.end
@@ -360,7 +360,7 @@ class StreamLog:
         ahead = False
         for cursor in self.cursors.values():
             if cursor.on_lag is OnLag.BLOCK:
-                if self.holds(cursor):
+                if self.blocks(cursor):
                     return True
                 paced = True
             elif cursor.on_lag is OnLag.FAIL and not cursor.lost:
@@ -368,7 +368,7 @@ class StreamLog:
         sharers = any(cursor.on_lag is OnLag.FAIL and not cursor.lost for cursor in self.cursors.values())
         return not paced and sharers and not ahead  # it goes on for sharers alone: the fastest sets the pace
 
-    def holds(self, cursor: Cursor) -> bool:
+    def blocks(self, cursor: Cursor) -> bool:
         """Whether the component has to wait for a reader: it is out of its window, or its state is not durable."""
         end = self._offset(self.end)
         if end - self._executed(cursor) >= cursor.window:

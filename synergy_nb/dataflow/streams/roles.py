@@ -68,7 +68,7 @@ class Roles:
         for key in [key for key in {**hosting.components, **self.copies} if key[0] == application]:
             if not self._stays(key, deployment):
                 if key[1] not in deployment.places and key in hosting.components:
-                    hosting.exchange.desert(hosting.components[key], "has ended")
+                    hosting.exchange.notify_sharers(hosting.components[key], "has ended")
                 self._drop(key)
         for operator, place in deployment.places.items():
             role = deployment.role(operator, hosting.peer)
@@ -122,7 +122,7 @@ class Roles:
         hosting = self._hosting
         component = hosting.components.get(key)
         if component is not None and component.role is Role.ACTIVE:
-            component.keep_copies(place.copies)
+            component.set_copy_holders(place.copies)
             return
         copy = self.copies.pop(key, None)
         if component is None:
@@ -130,8 +130,8 @@ class Roles:
         if component is None:
             return
         component.role, component.epoch, component.log.held = Role.ACTIVE, place.epoch, False
-        component.keep_copies(place.copies)
-        hosting.exchange.ask_again(component)  # what it said as a follower may not have been heard, or been overtaken
+        component.set_copy_holders(place.copies)
+        hosting.exchange.resubscribe(component)  # what it said as a follower may not have been heard, or been overtaken
         if place.epoch and component.ordered:
             component.free = False
             self.recoveries[key] = Recovery(component)
@@ -224,7 +224,7 @@ class Roles:
         copy = self.copies.get(key)
         if copy is None or data.output.epoch != copy.output.epoch:
             return
-        anew = copy.begins_anew(data)
+        anew = copy.log_restarted(data)
         chunks, gap = copy.take(data, now)
         for chunk in chunks:
             self._hosting.orders.add(chunk.determinants)
@@ -271,7 +271,7 @@ class Roles:
     def ask(self, key: Key, now: float) -> None:
         """Ask for pieces of a snapshot that a copy lacks."""
         place = self._hosting.place(*key)
-        want = self.copies[key].ask(self._hosting.peer, now)
+        want = self.copies[key].missing_request(self._hosting.peer, now)
         if place is not None and want is not None:
             self._hosting.send(place.active, want)
 

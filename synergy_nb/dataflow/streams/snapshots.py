@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from synergy_nb.dataflow.logic import reason_of
+from synergy_nb.dataflow.logic import error_reason
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.copies import WANTED
 from synergy_nb.dataflow.streams.effects import Capture, Captured, Fact
@@ -146,9 +146,9 @@ class Snapshots:
             kept.silent[peer] = now  # what the copy said may wait here to be read
             self._hosting.touch(component.application, component.operator)
             return
-        component.leave_behind(peer)
+        component.drop_copy(peer)
         self._hosting.exchange.consumed(component, now)
-        self.tell(component)
+        self.report_lagging(component)
 
     def _hear(self, component: Component, kept: _Kept, peer: str) -> None:
         """Something is heard of a copy."""
@@ -158,11 +158,11 @@ class Snapshots:
             component.catch_up(peer)
             kept.wish, kept.hurry = kept.begun, True
 
-    def tell(self, component: Component) -> None:
+    def report_lagging(self, component: Component) -> None:
         """Say which copies could not take over, where that has changed."""
         kept = self._kept.get(component)
-        if kept is not None and kept.told != component.keepers.unfit:
-            kept.told = component.keepers.unfit
+        if kept is not None and kept.told != component.keepers.cannot_take_over:
+            kept.told = component.keepers.cannot_take_over
             reason = "nothing was heard of it for long, and it has no snapshot since" if kept.told else ""
             name = component.application, component.operator
             self._hosting.effect(Fact("copies_behind", *name, reason, tuple(sorted(kept.told))))
@@ -200,7 +200,7 @@ class Snapshots:
         kept.capture = None
         self._hosting.touch(component.application, component.operator)
         if isinstance(made, BaseException):
-            self._hosting.fail(component, f"its state could not be saved: {reason_of(made)}")
+            self._hosting.fail(component, f"its state could not be saved: {error_reason(made)}")
         elif self._hosting.hosts(component) and not component.failed:
             self._send(component, kept, capture.number, made, now)
             kept.seconds = seconds
@@ -234,7 +234,7 @@ class Snapshots:
                 causes=cut.causes,
             )
             self._hosting.send(reader.peer, state)
-        archive.let_go(reader.peer for reader in self._readers(component))
+        archive.release(reader.peer for reader in self._readers(component))
 
     def acknowledged(self, component: Component, peer: str, number: int) -> None:
         """A copy has a snapshot."""
@@ -242,10 +242,10 @@ class Snapshots:
         if kept is not None and peer in component.copies:
             self._hear(component, kept, peer)
             kept.archive.acknowledged(peer, number)
-            kept.archive.let_go(reader.peer for reader in self._readers(component))
+            kept.archive.release(reader.peer for reader in self._readers(component))
             self._hosting.touch(component.application, component.operator)
 
-    def wanted(self, component: Component, want: Want, now: float) -> None:
+    def supply(self, component: Component, want: Want, now: float) -> None:
         """A copy asks for pieces; if some are not here any more, the next snapshot encodes them again for it."""
         kept = self._kept.get(component)
         if kept is None or want.reader.peer not in component.copies:

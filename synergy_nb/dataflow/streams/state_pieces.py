@@ -186,7 +186,7 @@ class Archive:
         """A copy has not got these pieces, whatever it acknowledged."""
         self._has[peer] = self._has.get(peer, frozenset()).difference(pieces)
 
-    def let_go(self, peers: Iterable[str]) -> None:
+    def release(self, peers: Iterable[str]) -> None:
         """Forget the bytes of pieces that all these copies have, and all that is known of others."""
         self._has = {peer: self._has.get(peer, frozenset()) for peer in peers}
         had = frozenset.intersection(*self._has.values()) if self._has else frozenset(self._pieces)

@@ -13,7 +13,7 @@ import msgspec
 import polars as pl
 
 from synergy_nb.dataflow.tuples import empty, encode
-from synergy_nb.errors import door
+from synergy_nb.errors import user_facing
 from synergy_nb.events import Event
 from synergy_nb.events.application_states import LASTING
 from synergy_nb.events.table import Events
@@ -22,10 +22,10 @@ from synergy_nb.plan.stream_sharing import endless_sources
 from synergy_nb.plan.units import duration
 from synergy_nb.reporting import formatting
 from synergy_nb.reporting.explanation import Explanation
-from synergy_nb.reporting.uncovered import told, uncovered
+from synergy_nb.reporting.uncovered import coverage_sentences, uncovered
 from synergy_nb.runtime.client.feeds import Feed, Rows, items, supply
 from synergy_nb.runtime.client.results import Results
-from synergy_nb.runtime.client.waiting_display import tells
+from synergy_nb.runtime.client.waiting_display import displays_waiting
 from synergy_nb.runtime.data.open_windows import open_windows
 from synergy_nb.runtime.data.rows import row_reader
 from synergy_nb.runtime.process.requests import (
@@ -45,7 +45,7 @@ __all__ = ["AsyncApplication"]
 COLLECTED = 64 << 20  # bytes that stop() collects at most, which is as much as a sink keeps
 
 
-class Door(Protocol):
+class ClusterAccess(Protocol):
     """What an application needs of its cluster."""
 
     async def ask(self, peer: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> bytes:
@@ -84,7 +84,7 @@ class AsyncApplication:
         Address of the peer that composed it and keeps its results.
     """
 
-    def __init__(self, cluster: Door, plan: Plan, origin: str, state: ApplicationState) -> None:
+    def __init__(self, cluster: ClusterAccess, plan: Plan, origin: str, state: ApplicationState) -> None:
         self.cluster = cluster
         self.id = state.application
         self.plan = plan
@@ -115,7 +115,7 @@ class AsyncApplication:
         said = []
         if self.last.roles.backups:
             alone = uncovered(self.graph, self.last.roles.backups, self.cluster.name(self.origin))
-            said.append(told(list(self.last.roles.backups), alone))
+            said.append(coverage_sentences(list(self.last.roles.backups), alone))
         if self._looped:
             rows = formatting.counted(self._looped, "row")
             said.append(f"{rows} went to a loop over the application: results() and head() give the others")
@@ -138,7 +138,7 @@ class AsyncApplication:
             self.last = msgspec.structs.replace(state, status="failed", reason=str(self.broken))
         return self.last
 
-    @tells(lambda it, *_, **__: f"waiting until {it.id} ends")
+    @displays_waiting(lambda it, *_, **__: f"waiting until {it.id} ends")
     async def wait(self, timeout: float | str | None = None) -> ApplicationState:
         """Wait until it no longer runs: every stream has ended, or it failed or was stopped.
 
@@ -195,7 +195,7 @@ class AsyncApplication:
             raise ClusterError(f"sink: {sink!r}; expected one of {', '.join(sinks)}")
         return sink
 
-    @door
+    @user_facing
     async def stream(self, sink: str | None = None) -> AsyncIterator[pl.DataFrame]:
         """Results as they come, one table a batch, until the stream ends or :meth:`stop` is called.
 
@@ -259,7 +259,7 @@ class AsyncApplication:
                 await self.cluster.ask(self.origin, "release", pack(Name(self.id)))
                 self.cluster.forget(self.id)
 
-    @tells(lambda it, *_, **__: f"collecting results of {it.id}")
+    @displays_waiting(lambda it, *_, **__: f"collecting results of {it.id}")
     async def results(
         self, sink: str | None = None, *, wait: bool = True, seconds: float | str | None = None
     ) -> pl.DataFrame:
@@ -301,7 +301,7 @@ class AsyncApplication:
                 await self._take_all(name)
         return self.collected(name)
 
-    @tells(lambda it, *_, **__: f"collecting results of {it.id}")
+    @displays_waiting(lambda it, *_, **__: f"collecting results of {it.id}")
     async def head(self, n: int = 10, sink: str | None = None, *, seconds: float | str | None = None) -> pl.DataFrame:
         """The first ``n`` rows of the results, as soon as so many have come; fewer if the stream ends before.
 
@@ -445,7 +445,7 @@ class AsyncApplication:
             if supplying is not None:
                 supplying.cancel()
 
-    @tells(lambda it, **_: f"stopping {it.id}")
+    @displays_waiting(lambda it, **_: f"stopping {it.id}")
     async def stop(self, *, collect: bool = True) -> None:
         """End it everywhere.
 
@@ -479,7 +479,7 @@ class AsyncApplication:
         """All that the peers' journals hold about it, by time. ``table()`` makes a table of it."""
         return await self.cluster.events(self.id)
 
-    @tells(lambda it: f"asking the peers about {it.id}")
+    @displays_waiting(lambda it: f"asking the peers about {it.id}")
     async def explain(self) -> Explanation:
         """Why it runs where it runs, or why not: candidates, dropped probes, graphs, what happened since."""
         state = await self.state()

@@ -27,18 +27,18 @@ from synergy_nb.reporting.formatting import readable
 from synergy_nb.reporting.refused_delays import refused_delay
 from synergy_nb.runtime.client.applications import Applications, Entry, chosen
 from synergy_nb.runtime.client.async_application import AsyncApplication
-from synergy_nb.runtime.client.error_notices import Notices, watched
+from synergy_nb.runtime.client.error_notices import ErrorNotices, watched
 from synergy_nb.runtime.client.feeds import Rows, check_rows
 from synergy_nb.runtime.client.progress import Progress
-from synergy_nb.runtime.client.submission import a_peer_of, check_submission, strangers
-from synergy_nb.runtime.client.waiting_display import tells
+from synergy_nb.runtime.client.submission import check_submission, known_peers_phrase, unknown_peers
+from synergy_nb.runtime.client.waiting_display import displays_waiting
 from synergy_nb.runtime.data.rows import row_reader
-from synergy_nb.runtime.data.spark_servers import Sparks, unavailable
+from synergy_nb.runtime.data.spark_servers import SparkServers, unavailable
 from synergy_nb.runtime.process.move_requests import MOVES_WITHIN
 from synergy_nb.runtime.process.requests import (
     ApplicationState,
     ClusterError,
-    Known,
+    ListApplications,
     Listed,
     Move,
     Name,
@@ -94,7 +94,7 @@ class AsyncCluster:
         closing: Callable[[], Awaitable[None]] | None = None,
         local: object = None,
         spark: Sequence[str] = (),
-        notices: Notices | None = None,
+        notices: ErrorNotices | None = None,
     ) -> None:
         self.notices = notices
         self.local = local
@@ -104,7 +104,7 @@ class AsyncCluster:
         if notices is not None:
             notices.names = self._names
         self._closing = closing
-        self.spark = Sparks(spark, self._tell_spark)
+        self.spark = SparkServers(spark, self._tell_spark)
         self.before_close: list[Callable[[], Awaitable[None]]] = []
         self._numbers = itertools.count(1)
         self._applications: dict[str, AsyncApplication] = {}  # submitted here, to be stopped when this closes
@@ -139,7 +139,7 @@ class AsyncCluster:
         with contextlib.suppress(*UNREACHABLE):
             await self.links.request(self._in_turn(1)[0], "warm", b"", 5.0)
 
-    @tells(lambda _: "closing the cluster")
+    @displays_waiting(lambda _: "closing the cluster")
     async def close(self) -> None:
         """Stop applications, close the links and what was started for this cluster."""
         if self.notices is not None:
@@ -216,7 +216,7 @@ class AsyncCluster:
             await asyncio.gather(*waiting, return_exceptions=True)
         return found
 
-    @tells(lambda *_: "asking the peers for their journals")
+    @displays_waiting(lambda *_: "asking the peers for their journals")
     async def events(self, subject: str = "") -> Events:
         """Journal of all peers that answer, by time; only of ``subject`` if given. ``table()`` makes a table of it."""
         return Events(await self._journaled("events", subject))
@@ -231,7 +231,7 @@ class AsyncCluster:
         found = map(decode_events, answers.values())
         return sorted(itertools.chain.from_iterable(found), key=lambda event: (event.time, event.peer, event.sequence))
 
-    @tells(lambda it: it.spark.doing or "starting Spark")
+    @displays_waiting(lambda it: it.spark.doing or "starting Spark")
     async def spark_session(self) -> Any:
         """A ``SparkSession`` of one's own on the Spark that the peers use, which is started if need be.
 
@@ -246,7 +246,7 @@ class AsyncCluster:
 
     # -- applications --------------------------------------------------------------------------------------------
 
-    @tells(lambda it, plan, **_: it.spark.doing or f"composing {getattr(plan, 'name', 'the plan')}")
+    @displays_waiting(lambda it, plan, **_: it.spark.doing or f"composing {getattr(plan, 'name', 'the plan')}")
     async def submit(
         self,
         plan: Plan,
@@ -283,7 +283,7 @@ class AsyncCluster:
             If no peer answers, or a name is wrong.
         """
         patience = duration("timeout", timeout)
-        living = _alive(await self.states()) if strangers(plan, at, self._names) else list(self.peers)
+        living = _alive(await self.states()) if unknown_peers(plan, at, self._names) else list(self.peers)
         spark = "" if self.spark.where else unavailable() or "it was started without"
         at, named = check_submission(plan, at, feeds or {}, self._names, living, spark, local=self.local is not None)
         feeding = {
@@ -320,7 +320,7 @@ class AsyncCluster:
             if at is None:
                 raise ClusterError("no peer of the cluster answers")
             living = _alive(await self.states())
-            raise ClusterError(f"at: peer {at!r} does not answer; expected {a_peer_of(living)}")
+            raise ClusterError(f"at: peer {at!r} does not answer; expected {known_peers_phrase(living)}")
         running = AsyncApplication(self, plan, origin, state)
         if state.status == "rejected":
             raise await self._refusal(running)
@@ -337,7 +337,7 @@ class AsyncCluster:
             raise
         return running
 
-    @tells(lambda _: "asking the peers for their applications")
+    @displays_waiting(lambda _: "asking the peers for their applications")
     async def applications(self) -> Applications[AsyncApplication]:
         """All applications of the peers, whoever submitted them: id to application, those that run first.
 
@@ -347,7 +347,7 @@ class AsyncCluster:
         entries = await self.entries()
         return Applications(entries, {name: entry.held for name, entry in entries.items()})
 
-    @tells(lambda _, application: f"stopping {application}")
+    @displays_waiting(lambda _, application: f"stopping {application}")
     async def stop(self, application: str) -> None:
         """End an application, whoever submitted it; nothing happens if it has ended already.
 
@@ -369,7 +369,7 @@ class AsyncCluster:
         if status in LASTING or status == "finished":
             await held.stop()
 
-    @tells(lambda it, application, operator, to: f"moving {operator} of {application} to {it.name(to)}")
+    @displays_waiting(lambda it, application, operator, to: f"moving {operator} of {application} to {it.name(to)}")
     async def move(self, application: str, operator: str, to: str) -> None:
         """Move a component to another peer while its application runs; no tuple is lost, doubled or held up by that.
 
@@ -393,7 +393,7 @@ class AsyncCluster:
             entries = await self.entries()
             held = entries[chosen(application, entries)].held
         if to not in self.peers and to not in self._names:
-            raise ClusterError(f"to: {to!r}; expected {a_peer_of(_alive(await self.states()))}")
+            raise ClusterError(f"to: {to!r}; expected {known_peers_phrase(_alive(await self.states()))}")
         asked = pack(Move(held.id, operator, self.peers.get(to, to)))
         outcome = unpack(await self.ask(held.origin, "move", asked, MOVES_WITHIN + 5.0), Outcome)
         status = (await held.state()).status
@@ -405,7 +405,7 @@ class AsyncCluster:
 
     async def entries(self) -> dict[str, Entry]:
         """Id to the state and the facts of each application, in the order of submission."""
-        asked = pack(Known(list(self._handles)))
+        asked = pack(ListApplications(list(self._handles)))
         answers = await self._asked("applications", asked, self.peers.values(), straggling=STRAGGLING)
         found = ((origin, each) for origin, said in answers.items() for each in unpack(said, Listed).applications)
         listed = sorted(found, key=lambda pair: pair[1].since)
@@ -456,7 +456,7 @@ class AsyncCluster:
         living = _alive(states)
         bound = {name: self.name(each.at) for name, each in plan.operators.items() if each.at is not None}
         reasons = [
-            f"operator {name!r}: at: {at!r}, which does not answer; expected {a_peer_of(living)}"
+            f"operator {name!r}: at: {at!r}, which does not answer; expected {known_peers_phrase(living)}"
             for name, at in bound.items()
             if at not in living
         ]

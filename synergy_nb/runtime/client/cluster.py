@@ -26,7 +26,7 @@ from synergy_nb.runtime.client.applications import Applications
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
 from synergy_nb.runtime.client.feeds import Rows
 from synergy_nb.runtime.client.tables import as_html, as_text
-from synergy_nb.runtime.client.waiting_display import Telling, display, heard
+from synergy_nb.runtime.client.waiting_display import WaitingDisplay, display, heard
 from synergy_nb.runtime.process.processes import PeerCluster
 from synergy_nb.runtime.process.requests import ClusterError, PeerState
 from synergy_nb.runtime.process.starting import check_address, connect_cluster, start_cluster
@@ -71,7 +71,7 @@ class _Loop:
             begun[0].add_done_callback(settle)
 
         self.loop.call_soon_threadsafe(begin)
-        telling = Telling(doing, display())
+        telling = WaitingDisplay(doing, display())
         try:
             _await(outcome, telling.tick)
             return outcome.result()

@@ -1,8 +1,8 @@
 """Errors of peers, written to the standard error of the process that holds the cluster: each once, and few a minute.
 
-A peer tells clients that asked for it (:class:`Teller`) of what its journal calls an error; a client gathers for a
-moment the reports of several peers about the same error, and writes one line (:class:`Notices`). Nothing is sent while
-nothing goes wrong.
+A peer tells clients that asked for it (:class:`ErrorPublisher`) of what its journal calls an error; a client gathers
+for a moment the reports of several peers about the same error, and writes one line (:class:`ErrorNotices`). Nothing is
+sent while nothing goes wrong.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from synergy_nb.reporting.formatting import readable
 from synergy_nb.reporting.troubles import Trouble, joined, observers, trouble
 from synergy_nb.runtime.transport.link import LinkFull
 
-__all__ = ["CHANNEL", "Notices", "Teller", "watched"]
+__all__ = ["CHANNEL", "ErrorNotices", "ErrorPublisher", "watched"]
 
 CHANNEL: Final = "trouble"  # on which peers tell clients
 AGAIN: Final = 60.0  # seconds until the same is told again
@@ -28,7 +28,7 @@ KNOWN: Final = 1000  # errors that are remembered as told
 Later = Callable[[float, Callable[[], None]], Any]
 
 
-class Teller:
+class ErrorPublisher:
     """Tells clients of the errors of one peer.
 
     Parameters
@@ -50,7 +50,7 @@ class Teller:
         """The link to a client has gone."""
         self._clients.discard(address)
 
-    def tell(self, event: Event) -> None:
+    def publish(self, event: Event) -> None:
         """Tell all clients of an event, if it is an error that they have not heard of lately."""
         said = trouble(event) if self._clients else ""
         if not said or event.time - self._told.get(said, -AGAIN) < AGAIN:
@@ -63,7 +63,7 @@ class Teller:
                 self._send(client, CHANNEL, encode_events([event]))
 
 
-class Notices:
+class ErrorNotices:
     """Writes errors of peers for people.
 
     Parameters

@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
-from synergy_nb.plan.data_frames import is_frame, one_off
+from synergy_nb.plan.data_frames import is_frame, single_use
 from synergy_nb.plan.parameter_types import TYPES
 from synergy_nb.plan.units import duration, nearest
 from synergy_nb.reporting.formatting import seconds
@@ -293,7 +293,7 @@ def check_rows(rows: Rows, reader: RowReader) -> Rows:
                 f"{reader.source}: a feed of {_listed(rows.source_columns)}; expected {_listed(reader.columns)}"
             )
         return rows
-    if one_off(rows):
+    if single_use(rows):
         reader.check_columns(rows.schema.names)
         return rows
     if is_frame(rows):

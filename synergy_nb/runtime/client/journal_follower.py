@@ -36,14 +36,14 @@ CATCH_UP: Final = 3.0  # seconds that somebody waits, at most, until what had ha
 SILENT: Final = (LinkDown, LinkFull, TimeoutError, OSError)
 
 
-class Asking(Protocol):
+class PeerLinks(Protocol):
     """What asks peers: the links of a client."""
 
     async def request(self, to: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> bytes:
         """Answer of a peer."""
 
 
-class Door(Protocol):
+class FollowedCluster(Protocol):
     """What is followed: the peers that there are now, by name, and the links to them."""
 
     @property
@@ -51,7 +51,7 @@ class Door(Protocol):
         """Peer name to address."""
 
     @property
-    def links(self) -> Asking:
+    def links(self) -> PeerLinks:
         """Links of a client."""
 
 
@@ -81,7 +81,7 @@ class Follower:
 
     def __init__(
         self,
-        cluster: Door,
+        cluster: FollowedCluster,
         *,
         capacity: int = 100_000,
         every: float = EVERY,

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-__all__ = ["Patience", "Progress"]
+__all__ = ["Progress", "ProgressDeadline"]
 
 NAMED = 8  # names of missing ones that a text holds
 
@@ -49,7 +49,7 @@ class Progress(NamedTuple):
         return f"{named} and {more} more" if more > 0 else named
 
 
-class Patience:
+class ProgressDeadline:
     """A deadline that moves with progress: it is a number of seconds after the last progress.
 
     Parameters

@@ -10,10 +10,10 @@ from synergy_nb.plan import Plan
 from synergy_nb.runtime.client.feeds import Rows
 from synergy_nb.runtime.process.requests import ClusterError
 
-__all__ = ["a_peer_of", "check_submission", "strangers"]
+__all__ = ["check_submission", "known_peers_phrase", "unknown_peers"]
 
 
-def strangers(plan: Any, at: str | None, names: Mapping[str, str]) -> bool:
+def unknown_peers(plan: Any, at: str | None, names: Mapping[str, str]) -> bool:
     """Whether a submission names peers that a cluster does not have; ``names`` has peer address to name."""
     if not isinstance(plan, Plan):
         return False
@@ -21,7 +21,7 @@ def strangers(plan: Any, at: str | None, names: Mapping[str, str]) -> bool:
     return not wanted <= {*names, *names.values()}
 
 
-def a_peer_of(living: Iterable[str]) -> str:
+def known_peers_phrase(living: Iterable[str]) -> str:
     """Words for the peers that a name may be of.
 
     >>> a_peer_of(["peer-1", "peer-2"]), a_peer_of([])
@@ -78,12 +78,12 @@ def check_submission(
     wrong: list[str] = []
     known = set(names.values())
     if at is not None and at not in known:
-        wrong.append(f"at: {at!r}; expected {a_peer_of(living)}")
+        wrong.append(f"at: {at!r}; expected {known_peers_phrase(living)}")
     origin = at
     for operator, asked in plan.operators.items():
         pinned = None if asked.at is None else names.get(asked.at, asked.at)
         if pinned is not None and pinned not in known:
-            wrong.append(f"operator {operator!r}: at: {pinned!r}; expected {a_peer_of(living)}")
+            wrong.append(f"operator {operator!r}: at: {pinned!r}; expected {known_peers_phrase(living)}")
         elif pinned is not None and asked.kind == "sink":
             origin = origin or pinned
             if pinned != origin:

@@ -23,12 +23,12 @@ __all__ = [
     "QUIET",
     "Display",
     "NotebookLine",
-    "Telling",
     "TerminalLine",
+    "WaitingDisplay",
     "display",
+    "displays_waiting",
     "heard",
     "quiet",
-    "tells",
     "waiting",
 ]
 
@@ -98,7 +98,7 @@ class NotebookLine:
             self._handle = None
 
 
-class Telling:
+class WaitingDisplay:
     """Shows what a call is waiting for.
 
     Parameters
@@ -155,9 +155,9 @@ async def waiting(text: Callable[[], str]) -> AsyncIterator[None]:
     Parameters
     ----------
     text
-        As of :class:`Telling`.
+        As of :class:`WaitingDisplay`.
     """
-    line = Telling(text, None if heard.get() else display())
+    line = WaitingDisplay(text, None if heard.get() else display())
     token = heard.set(True)
     ticking = asyncio.get_running_loop().create_task(_tick(line)) if line.shows else None
     try:
@@ -172,7 +172,7 @@ async def waiting(text: Callable[[], str]) -> AsyncIterator[None]:
         line.close()
 
 
-def tells(text: Callable[..., str]) -> Callable[[F], F]:
+def displays_waiting(text: Callable[..., str]) -> Callable[[F], F]:
     """Have a coroutine method tell what it waits for, see :func:`waiting`; ``text`` is called with its arguments."""
 
     def wrapped(method: F) -> F:
@@ -186,7 +186,7 @@ def tells(text: Callable[..., str]) -> Callable[[F], F]:
     return wrapped
 
 
-async def _tick(line: Telling) -> None:
+async def _tick(line: WaitingDisplay) -> None:
     while True:
         line.tick()
         await asyncio.sleep(TICK)

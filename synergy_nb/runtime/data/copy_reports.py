@@ -15,15 +15,15 @@ from typing import Any
 from synergy_nb.dataflow.streams.deployments import Place
 from synergy_nb.dataflow.streams.effects import Fact
 from synergy_nb.dataflow.streams.hosting import Hosting
-from synergy_nb.lifecycle.lagging_copies import Copies
+from synergy_nb.lifecycle.lagging_copies import LaggingCopies
 from synergy_nb.plan import Plan
 from synergy_nb.runtime.data.spark_part import asked_of, resumption_of
 from synergy_nb.runtime.data.spark_servers import SparkHost
 
-__all__ = ["Standbys"]
+__all__ = ["CopyReports"]
 
 
-class Standbys:
+class CopyReports:
     """Tells a peer's session of the copies of components.
 
     Parameters
@@ -44,7 +44,7 @@ class Standbys:
         self,
         call: Callable[..., Any],
         loop: asyncio.AbstractEventLoop,
-        copies: Copies,
+        copies: LaggingCopies,
         spark: SparkHost,
         keys: Mapping[str, bytes],
     ) -> None:

@@ -18,7 +18,7 @@ SOURCE_START: Final = 3.0  # seconds that tuples for a source may come before it
 POLL: Final = 8.0  # seconds after which a waiting request is answered with the state as it is
 
 
-class Known(Protocol):
+class SubmittedApplication(Protocol):
     """An application that was submitted at this peer."""
 
     @property
@@ -39,7 +39,9 @@ class Deliveries:
         Returns the record of an application that was submitted here, by its id; raises ValueError for any other id.
     """
 
-    def __init__(self, host: Host, loop: asyncio.AbstractEventLoop, known: Callable[[str], Known]) -> None:
+    def __init__(
+        self, host: Host, loop: asyncio.AbstractEventLoop, known: Callable[[str], SubmittedApplication]
+    ) -> None:
         self._host = host
         self._loop = loop
         self._known = known

@@ -25,7 +25,15 @@ from synergy_nb.models.overheads import Overheads
 from synergy_nb.models.signatures import Segment
 from synergy_nb.plan import Plan
 from synergy_nb.plan.spark_parts import PART
-from synergy_nb.runtime.data.instances import Surroundings, downstream_s, feed_of, logic_of, part_of, read_paced, warm
+from synergy_nb.runtime.data.instances import (
+    ExecutionContext,
+    downstream_s,
+    feed_of,
+    logic_of,
+    part_of,
+    read_paced,
+    warm,
+)
 from synergy_nb.runtime.data.sinks import Portion, Quality, Sink, Sinks
 from synergy_nb.runtime.data.sources import Feed, PushFeed, Sample, Stream
 from synergy_nb.runtime.data.spark_part import SparkPart
@@ -134,7 +142,7 @@ class Host:
             overheads=overheads,
         )
         self.hosting = self._driver.hosting
-        self._around = Surroundings(
+        self._around = ExecutionContext(
             address=runtime.address,
             loop=runtime.loop,
             clock=runtime.clock,
@@ -277,7 +285,7 @@ class Host:
         ]
         for component in shared:
             for cursor in component.log.cursors.values():
-                if cursor.on_lag is not OnLag.BLOCK or cursor.reader.port == CLIENT or not component.log.holds(cursor):
+                if cursor.on_lag is not OnLag.BLOCK or cursor.reader.port == CLIENT or not component.log.blocks(cursor):
                     continue
                 key = component, cursor.reader.operator
                 place, since = before.get(key, (cursor.consumed, now))
@@ -367,7 +375,7 @@ class Host:
     def _arrived(self, application: str, operator: str) -> None:
         sink = self._sinks.get(application, operator)
         if sink is not None:
-            sink.tell()
+            sink.notify_readers()
 
     def _exceeded(self, share: Share, error: MemoryExceeded) -> None:
         """Have the component fail that holds most, when another, in any thread, needs what there is not."""
@@ -428,9 +436,9 @@ class Host:
         """
         sink = self._sinks.find(application, operator)
         name = sink.operator
-        again = sink.again(reader, since)
-        if again is not None:
-            return again
+        redeliver = sink.redeliver(reader, since)
+        if redeliver is not None:
+            return redeliver
         start = upto = sink.given
         chunks = self.hosting.results(application, name, start, max_bytes)
         if sink.upto is not None:
@@ -440,7 +448,7 @@ class Host:
         items = [chunk.payload or encode(chunk.item) for chunk in chunks if isinstance(chunk.item, Batch)]
         last = upto >= self.hosting.components[application, name].log.end
         portion = Portion(items, start, upto, sink.ended and last)
-        sink.give(reader, portion)
+        sink.deliver(reader, portion)
         self._driver.collected(application, name, upto)
         return portion
 

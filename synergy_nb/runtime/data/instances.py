@@ -24,7 +24,7 @@ from synergy_nb.runtime.data.sources import Feed, PeerFeed, PushFeed, Sample, St
 from synergy_nb.runtime.data.spark_part import SparkPart
 from synergy_nb.runtime.data.spark_servers import SparkHost
 
-__all__ = ["SPAN", "Surroundings", "downstream_s", "feed_of", "logic_of", "part_of", "read_paced", "warm"]
+__all__ = ["SPAN", "ExecutionContext", "downstream_s", "feed_of", "logic_of", "part_of", "read_paced", "warm"]
 
 _NOTHING: Final[Mapping[str, Any]] = {"str": "", "bytes": b"", "bool": False}
 PIECES: Final = 16  # pieces of output that would fill the memory of an operator
@@ -37,7 +37,7 @@ def read_paced(params: Mapping[str, Any]) -> tuple[Stream, bool]:
     return traces.paced(traces.read(params), speed, SPAN), speed > 0.0
 
 
-class Surroundings(msgspec.Struct, frozen=True):
+class ExecutionContext(msgspec.Struct, frozen=True):
     """What operators are given by the host that they are on.
 
     Parameters
@@ -86,7 +86,7 @@ class Surroundings(msgspec.Struct, frozen=True):
         return max(self.limits.window // 2, 1)
 
 
-def logic_of(operator: Operator, plan: Plan, component: Component, around: Surroundings) -> OperatorLogic:
+def logic_of(operator: Operator, plan: Plan, component: Component, around: ExecutionContext) -> OperatorLogic:
     """The logic of an operator that is executed here; one that has little memory makes small pieces.
 
     Raises
@@ -99,7 +99,7 @@ def logic_of(operator: Operator, plan: Plan, component: Component, around: Surro
     return logic
 
 
-def part_of(operator: Operator, component: Component, around: Surroundings) -> SparkPart:
+def part_of(operator: Operator, component: Component, around: ExecutionContext) -> SparkPart:
     """A part of a plan on Spark.
 
     Raises
@@ -128,7 +128,7 @@ def part_of(operator: Operator, component: Component, around: Surroundings) -> S
     )
 
 
-def feed_of(operator: Operator, plan: Plan, component: Component, since: Point, around: Surroundings) -> Feed:
+def feed_of(operator: Operator, plan: Plan, component: Component, since: Point, around: ExecutionContext) -> Feed:
     """The feed of a source, which gives what is behind a place.
 
     Raises

@@ -15,14 +15,14 @@ __all__ = ["open_windows"]
 PATIENCE: Final = 1.0  # seconds for which a peer is asked: one that is slow delays no stop
 
 
-class Ask(Protocol):
+class PeerQuery(Protocol):
     """Asks a peer, as :meth:`~synergy_nb.runtime.client.AsyncCluster.ask` does."""
 
     def __call__(self, peer: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> Awaitable[bytes]:
         """Return the answer of a peer."""
 
 
-async def open_windows(ask: Ask, application: str, plan: Plan, peers: Mapping[str, str]) -> list[str]:
+async def open_windows(ask: PeerQuery, application: str, plan: Plan, peers: Mapping[str, str]) -> list[str]:
     """A notice that names the operators with open windows; no notice if there are none.
 
     Parameters

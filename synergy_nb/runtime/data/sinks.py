@@ -124,7 +124,7 @@ class Sink:
                 self.ended = ends = True
         return ends
 
-    def tell(self) -> None:
+    def notify_readers(self) -> None:
         """Let those who wait for results look for them."""
         self._news.set()
 
@@ -136,7 +136,7 @@ class Sink:
                     self._news.clear()
                     await self._news.wait()
 
-    def again(self, reader: str, since: Point | None) -> Portion | None:
+    def redeliver(self, reader: str, since: Point | None) -> Portion | None:
         """What a reader was given last, if it has not got that; what it says to have is forgotten.
 
         Parameters
@@ -152,7 +152,7 @@ class Sink:
             return None
         return last
 
-    def give(self, reader: str, portion: Portion) -> None:
+    def deliver(self, reader: str, portion: Portion) -> None:
         """A reader is given results that nobody was given before."""
         if portion.items:
             self._portions[reader] = portion
@@ -235,7 +235,7 @@ class Sinks:
         if sink.unmeasured:
             self._record(SinkMeasured, sink.application, **sink.interval(self._clock()))
         del self._sinks[sink.application, sink.operator]
-        sink.tell()
+        sink.notify_readers()
         if not self._sinks and self.timer is not None:
             self.timer.cancel()
             self.timer = None

@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 import msgspec
 import polars as pl
 
-from synergy_nb.dataflow.batch_merging import TOGETHER_ROWS, contemporary
+from synergy_nb.dataflow.batch_merging import TOGETHER_ROWS, mergeable
 from synergy_nb.dataflow.chunking import coalesce, cut
 from synergy_nb.dataflow.logic import ANYTHING
 from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, Point
@@ -271,7 +271,7 @@ class ThreadFeed(Feed):
                 break
             due, item = following
             rows += item.rows if isinstance(item, Batch) else 0
-            if began + due > now or rows > TOGETHER_ROWS or not contemporary(first, began + due):
+            if began + due > now or rows > TOGETHER_ROWS or not mergeable(first, began + due):
                 return coalesce(group), following
             group.append(msgspec.structs.replace(item, born=began + due))
         return coalesce(group), None

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from synergy_nb.dataflow.logic import Saved
+from synergy_nb.dataflow.logic import SavedState
 from synergy_nb.dataflow.streams.execution import Committed
 from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, Point
 from synergy_nb.dataflow.tuples import Batch, Item
@@ -30,7 +30,7 @@ from synergy_nb.runtime.data.spark_servers import SparkHost
 
 if TYPE_CHECKING:
     from spark_stream.query import Part, PartQuery, Progress
-    from spark_stream.results import Handed
+    from spark_stream.results import DeliveryProgress
     from spark_stream.resumption import Resumption
 
 __all__ = ["SparkPart", "asked_of", "resumption_of"]
@@ -41,7 +41,7 @@ OUTPUT_BYTES: Final = 32 << 20  # results of a query that wait for room downstre
 class _Step(NamedTuple):
     """A micro-batch that has been handed over, and the place where its results end."""
 
-    handed: Handed | None
+    handed: DeliveryProgress | None
     end: Point
 
 
@@ -141,11 +141,11 @@ class SparkPart(Feed):
             self._query.append(port, item)
         return iter(())
 
-    def save(self) -> Saved:
+    def save(self) -> SavedState:
         """Where its query is, and how far."""
         return self.committed.state()
 
-    def restore(self, saved: Saved, /) -> None:
+    def restore(self, saved: SavedState, /) -> None:
         """Go on with a query that was at another peer, on the same server of Spark or on another one.
 
         Whether that can be had is seen when the query starts, which takes a session.
@@ -161,24 +161,24 @@ class SparkPart(Feed):
         if self._query is None:
             inputs = self._since.inputs if self._since is not None else ()
             places = tuple(place for _, place in inputs) or (ORIGIN,) * len(self._operator.inputs)
-            return Committed(places, self._step.end, self._released, False, Saved)
+            return Committed(places, self._step.end, self._released, False, SavedState)
         from spark_stream.results import NONE  # noqa: PLC0415 - only who uses Spark needs it
 
         query, inputs, step = self._query, self._query.committed, self._step
         handed = step.handed or (NONE if self._since is None else self._since.handed)
         batch = handed.batch
 
-        def state() -> Saved:
-            return Saved(msgspec.msgpack.encode(query.resumption(handed, inputs)))
+        def state() -> SavedState:
+            return SavedState(msgspec.msgpack.encode(query.resumption(handed, inputs)))
 
         with self._space:
             whole = batch >= self._released and query.resumable
             return Committed(tuple(place for _, place in inputs), step.end, batch, whole, state)
 
     @property
-    def loose(self) -> int:
+    def uncovered_bytes(self) -> int:
         """Bytes of tuples that no punctuation covers yet, so that Spark does not read them."""
-        return self._query.loose if self._query is not None else 0
+        return self._query.uncovered_bytes if self._query is not None else 0
 
     def copied(self, *, copies: bool, safe: bool) -> None:
         """Note whether it has copies, which have to have a micro-batch before Spark commits it."""
@@ -193,7 +193,7 @@ class SparkPart(Feed):
             self._kept = max(self._kept, step)
             self._space.notify_all()
 
-    def _handed(self, handed: Handed) -> None:
+    def _handed(self, handed: DeliveryProgress) -> None:
         """A micro-batch has been handed over, on a thread; Spark commits it when this returns."""
         from spark_stream.results import Refused  # noqa: PLC0415 - only who uses Spark needs it
 
@@ -232,7 +232,7 @@ class SparkPart(Feed):
         query = self._query = PartQuery(
             asked_of(self._application, self._operator),
             self._host.session,
-            self._host.door(),
+            self._host.endpoint(),
             self._host.folder,
             keys=self._keys,
             on_items=self._arrived,

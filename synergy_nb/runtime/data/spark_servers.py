@@ -1,8 +1,8 @@
 """The server of Spark that peers share, and what each of them has to do with it.
 
-The process that started the peers holds the server (:class:`Sparks`), starts it when it is first needed, and tells the
-peers what becomes of it (:class:`SparkNews`). The parts of plans that Spark executes are components of peers, see
-:mod:`~synergy_nb.runtime.data.spark_part`.
+The process that started the peers holds the server (:class:`SparkServers`), starts it when it is first needed, and
+tells the peers what becomes of it (:class:`SparkNews`). The parts of plans that Spark executes are components of peers,
+see :mod:`~synergy_nb.runtime.data.spark_part`.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from synergy_nb.plan import Plan
 from synergy_nb.runtime.process.requests import ClusterError, SparkNews
 
 if TYPE_CHECKING:
-    from spark_stream.peer_endpoint import Door
+    from spark_stream.peer_endpoint import PeerEndpoint
     from spark_stream.query import Part
     from spark_stream.resumption import Resumption
     from spark_stream.server import Server
     from synergy_nb.runtime.data.spark_part import SparkPart
 
-__all__ = ["SparkHost", "Sparks", "checked", "unavailable"]
+__all__ = ["SparkHost", "SparkServers", "checked", "unavailable"]
 
 TRIES: Final = 3  # times that a server is asked that does not answer
 REHEARSAL: Final = 15.0  # seconds that a query without tuples may take
@@ -80,7 +80,7 @@ def named(url: str) -> str:
     return f"sc://{address.host}:{address.port}"
 
 
-class Sparks:
+class SparkServers:
     """The Spark of a cluster: starts a server when it is first needed, and tells the peers what becomes of it.
 
     Parameters
@@ -231,7 +231,7 @@ class SparkHost:
         self._news = SparkNews("")  # where sessions are taken
         self._last = self._news  # as it was told
         self._known = threading.Condition()
-        self._door: Door | None = None
+        self._door: PeerEndpoint | None = None
         self._opening = threading.Lock()
         self._session: Any = None
         self._micro_batch = Ewma()
@@ -255,7 +255,7 @@ class SparkHost:
         known = {"micro_batch": self._micro_batch.moving} if self._micro_batch.count else {}
         return Offer(**known, refuses=refuses)
 
-    def told(self, news: SparkNews) -> None:
+    def receive_news(self, news: SparkNews) -> None:
         """Take word of the server."""
         if news != self._last:
             self._last = news
@@ -349,7 +349,7 @@ class SparkHost:
         query = PartQuery(
             part,
             self.session,
-            self.door(),
+            self.endpoint(),
             self.folder,
             keys=keys,
             on_items=lambda _: None,
@@ -364,12 +364,12 @@ class SparkHost:
         over.wait(REHEARSAL)
         query.stop()
 
-    def door(self) -> Door:
+    def endpoint(self) -> PeerEndpoint:
         """Where Spark gets and puts the tuples of this peer's parts."""
         if self._door is None:
-            from spark_stream.peer_endpoint import Door  # noqa: PLC0415 - only who uses Spark needs it
+            from spark_stream.peer_endpoint import PeerEndpoint  # noqa: PLC0415 - only who uses Spark needs it
 
-            self._door = Door()
+            self._door = PeerEndpoint()
         return self._door
 
     def measured(self, seconds: float) -> None:

@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any, Final
 
 from synergy_nb.dataflow.batch_merging import TOGETHER_ROWS
-from synergy_nb.dataflow.logic import ANYTHING, Saved
+from synergy_nb.dataflow.logic import ANYTHING, SavedState
 from synergy_nb.dataflow.memory_shares import Memory
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.deployments import Deployment
@@ -36,7 +36,7 @@ from synergy_nb.events import DataRefused
 from synergy_nb.models.overheads import HOP, SOURCE, Overheads
 from synergy_nb.runtime.data.sources import Feed
 from synergy_nb.runtime.process.running_peer import Runtime
-from synergy_nb.runtime.transport.arenas import Gone, Shared, grows
+from synergy_nb.runtime.transport.arenas import ReferenceGone, Shared, grows
 from synergy_nb.runtime.transport.arrivals import LARGE, Arrivals
 
 __all__ = ["SHARED", "STREAM", "StreamDriver"]
@@ -116,7 +116,7 @@ class StreamDriver:
             memory,
             left=left,
             machine=self._shared.machine,
-            near=self._shared.near,
+            near=self._shared.shares_memory,
             share=self._shared.arenas.encode,
         )
         self.feeds: dict[Component, Feed] = {}
@@ -156,7 +156,7 @@ class StreamDriver:
         """Do what a deployment asks of this peer."""
         self._carry_out(self.hosting.converge(deployment, self._clock()))
         if not deployment.places:
-            self._shared.arenas.rest()
+            self._shared.arenas.release_unused()
 
     def on_frame(self, sender: str, channel: str, payload: bytes) -> None:
         """Take a frame of another peer; one that is damaged is recorded, and asked for again."""
@@ -168,7 +168,7 @@ class StreamDriver:
         if isinstance(frame, Ack):
             self._heard(sender, frame.left)
         elif isinstance(frame, Subscribe):
-            self._shared.told(sender, frame.machine)
+            self._shared.note_machine(sender, frame.machine)
         effects = self.hosting.receive(sender, frame, self._clock())
         if began is not None and isinstance(frame, Data) and 0 < sum(chunk.rows for chunk in frame.chunks) < LIGHT_ROWS:
             self._overheads.observe(HOP, self._clock() - began)
@@ -176,7 +176,7 @@ class StreamDriver:
 
     def _not_taken(self, sender: str, error: BaseException) -> None:
         """A frame was damaged, or what it refers to has gone, or cannot be read here: ask for it again."""
-        if isinstance(error, Gone):
+        if isinstance(error, ReferenceGone):
             self._shared.failed()
         else:
             self._runtime.record(DataRefused, sender, reason=str(error))
@@ -185,7 +185,7 @@ class StreamDriver:
 
     def link_down(self, peer: str) -> None:
         """What was under way to or from a peer may be lost."""
-        self._shared.told(peer, "")
+        self._shared.note_machine(peer, "")
         if not self._closed:
             self._carry_out(self.hosting.link_down(peer, self._clock()))
 
@@ -257,10 +257,10 @@ class StreamDriver:
         self.soon()
 
     def _send(self, to: str, frame: Frame) -> None:
-        near = self._shared.near(to)
-        refers = near and isinstance(frame, Data) and any(map(grows, frame.chunks))
+        shares_memory = self._shared.shares_memory(to)
+        refers = shares_memory and isinstance(frame, Data) and any(map(grows, frame.chunks))
         try:
-            self._runtime.send_data(to, SHARED if refers else STREAM, encode(frame, near=near))
+            self._runtime.send_data(to, SHARED if refers else STREAM, encode(frame, near=shares_memory))
         except (OSError, BufferError):
             self._runtime.loop.call_soon(self.link_down, to)
 
@@ -314,7 +314,7 @@ class StreamDriver:
         emitted = False
         for component, feed in tuple(self.feeds.items()):
             key = component.application, component.operator
-            if feed.pending and self.hosting.hosts(component) and self.hosting.wants(*key):
+            if feed.pending and self.hosting.hosts(component) and self.hosting.may_emit(*key):
                 chunks = [chunk := feed.pending.popleft()]
                 while chunk.rows and feed.pending and not feed.pending[0].rows:
                     chunks.append(feed.pending.popleft())
@@ -421,7 +421,7 @@ class StreamDriver:
         if not self._closed:
             self._carry_out(self.hosting.captured(capture, made, self._clock(), seconds))
 
-    def _saved(self, capture: Capture, saved: Saved, seconds: float) -> None:
+    def _saved(self, capture: Capture, saved: SavedState, seconds: float) -> None:
         if not self._closed:
             self._beside += 1
             self._saving.submit(self._encode, capture, saved, seconds)
@@ -429,7 +429,7 @@ class StreamDriver:
         if not self._closed:
             self._carry_out(self.hosting.saved(capture, self._clock()))
 
-    def _encode(self, capture: Capture, saved: Saved, seconds: float) -> None:
+    def _encode(self, capture: Capture, saved: SavedState, seconds: float) -> None:
         began = self._clock()
         try:
             made: Captured | BaseException = capture.encode(saved)

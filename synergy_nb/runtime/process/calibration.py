@@ -23,7 +23,7 @@ from synergy_nb.models.overheads import HOP, REFERENCE, SOURCE, Overheads
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.catalogue import KINDS
 
-__all__ = ["Calibration", "Specimen", "specimens"]
+__all__ = ["Calibration", "CalibrationCase", "calibration_cases"]
 
 SOON: Final = 0.05  # seconds until the first measurement
 LONGER: Final = 1.15  # ratio of an interval to the one before
@@ -31,7 +31,7 @@ EVERY: Final = 1.0  # seconds between two measurements at most
 APART: Final = 10_000_000  # microseconds of event time from one result of a specimen to the next
 
 
-class Specimen:
+class CalibrationCase:
     """An operator that nobody waits for, which shows what one of its kind takes for a few tuples.
 
     Parameters
@@ -67,13 +67,15 @@ class Specimen:
         return 0
 
 
-def specimens() -> Iterator[Specimen]:
+def calibration_cases() -> Iterator[CalibrationCase]:
     """One of each kind of operator that has an example (which needs no key), the reference first."""
     packets, others = source("packets", rate=1.0), source("packets", rate=1.0)
     for declaration in sorted(KINDS.values(), key=lambda each: each.kind != REFERENCE):
         if declaration.example is not None:
             plan = declaration.example.make(packets, others).sink("none")
-            yield Specimen(plan, next(each.id for each in plan.operators.values() if each.kind == declaration.kind))
+            yield CalibrationCase(
+                plan, next(each.id for each in plan.operators.values() if each.kind == declaration.kind)
+            )
 
 
 def _two_tuples(schema: dict[str, str]) -> pl.DataFrame:
@@ -110,7 +112,7 @@ class Calibration:
         self._overheads = overheads
         self._interval = SOON
         self._halt = threading.Event()
-        self._reference, *others = specimens()
+        self._reference, *others = calibration_cases()
         self._others = itertools.cycle(others)
         self._seen: set[str] = set()
         self._frame = next(encode(item) for _, item in self._reference.items())
@@ -122,7 +124,7 @@ class Calibration:
 
     def renew(self) -> None:
         """Measure at short intervals again: the peer has started, and what was measured meanwhile tells little."""
-        self._overheads.doubt()
+        self._overheads.discount()
         self._interval = SOON
 
     def close(self) -> None:
@@ -153,7 +155,7 @@ class Calibration:
         self._overheads.observe(HOP, self._clock() - began)
         self._execute(next(self._others))
 
-    def _execute(self, specimen: Specimen) -> float:
+    def _execute(self, specimen: CalibrationCase) -> float:
         """Measure a call of an operator; the very first one is cold and does not count."""
         for _ in range(1 if specimen.kind in self._seen else 2):
             items = specimen.items()

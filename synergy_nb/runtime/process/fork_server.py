@@ -1,7 +1,7 @@
 """Processes that start fast: a nursery imports everything once, and forks a process for whoever asks.
 
-Importing is what costs when a peer process starts. :class:`Nursery` starts one fresh interpreter that imports the named
-modules, and then forks children that have them already, and share their memory. Unlike the fork server of
+Importing is what costs when a peer process starts. :class:`ForkServer` starts one fresh interpreter that imports the
+named modules, and then forks children that have them already, and share their memory. Unlike the fork server of
 ``multiprocessing`` it never looks at the user's ``__main__`` (a script without a guard, a notebook and ``python -c``
 are all the same to it) and changes nothing in the user's process, which is never forked itself.
 
@@ -34,7 +34,7 @@ import msgspec
 
 from synergy_nb.errors import SynergyError
 
-__all__ = ["PRELOAD", "Nursery", "StartError"]
+__all__ = ["PRELOAD", "ForkServer", "StartError"]
 
 PRELOAD: Final = (
     "synergy_nb.runtime.process.processes:look_up",
@@ -63,7 +63,7 @@ class _Child:
         self.exited: asyncio.Future[int] = loop.create_future()
 
 
-class Nursery:
+class ForkServer:
     """Starts processes that have already imported ``preload``; close it when done.
 
     Make one by :meth:`launch`; use it on one event loop.
@@ -80,7 +80,7 @@ class Nursery:
         self._reported = 0.0  # when a process was last asked for, forked or ready
 
     @classmethod
-    def launch(cls, preload: Sequence[str] = PRELOAD, environment: Mapping[str, str] | None = None) -> Nursery:
+    def launch(cls, preload: Sequence[str] = PRELOAD, environment: Mapping[str, str] | None = None) -> ForkServer:
         """Start the interpreter; this returns at once, while it is importing.
 
         Parameters
@@ -264,7 +264,7 @@ def _frames(buffer: bytearray) -> list[bytes]:
 # -- in the nursery's process ----------------------------------------------------------------------------------------
 
 
-class _Ward:
+class _ForkedProcess:
     """The nursery's side: forks, forwards what children report, and reaps them."""
 
     def __init__(self, control: socket.socket) -> None:
@@ -352,7 +352,7 @@ def _main(control: int, path: list[str], preload: list[str]) -> None:
     gc.enable()
     gc.collect()
     gc.freeze()  # collections in the children leave these objects, and so the shared pages, alone
-    ward = _Ward(socket.socket(fileno=control))
+    ward = _ForkedProcess(socket.socket(fileno=control))
     try:
         ward.serve()
     finally:

@@ -8,12 +8,12 @@ from synergy_nb.assembly import SynergyPeer
 from synergy_nb.runtime.process.peer_driver import PeerRuntime
 from synergy_nb.runtime.process.requests import Move, Outcome, pack, unpack
 
-__all__ = ["MOVES_WITHIN", "Moving"]
+__all__ = ["MOVES_WITHIN", "MoveRequests"]
 
 MOVES_WITHIN = 150.0  # seconds after which whoever asked is told that nothing is known
 
 
-class Moving:
+class MoveRequests:
     """Answers requests to move components of the applications that were submitted at a peer.
 
     Parameters

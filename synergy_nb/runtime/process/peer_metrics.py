@@ -18,7 +18,7 @@ from synergy_nb.events.journal import Journal
 from synergy_nb.runtime.process.machine_monitor import resident
 from synergy_nb.runtime.process.requests import Follow, Followed, pack, unpack
 
-__all__ = ["Measuring"]
+__all__ = ["PeerMetrics"]
 
 EVERY: Final = 1.0  # seconds between two measurements
 FOLLOWED: Final = 5.0  # seconds after the last question for its journal for which a peer counts as followed
@@ -46,7 +46,7 @@ class Runtime(Protocol):
         """What writes an event to the journal."""
 
 
-class Measuring:
+class PeerMetrics:
     """Journals the measurements of one peer, and lets others follow its journal.
 
     Parameters

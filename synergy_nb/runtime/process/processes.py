@@ -1,9 +1,9 @@
 """A Dask cluster of peer processes on this machine, started fast.
 
 :func:`start` gives an ordinary Dask cluster (a ``SpecCluster``: ``Client(cluster)`` works as always) whose workers live
-in processes that a :class:`~synergy_nb.runtime.process.fork_server.Nursery` forks: one worker without a nanny, and one
-peer on it, in each process, or several where many peers must fit on a small machine. A process that ends is not started
-again: a peer that crashes is gone, and the others go on.
+in processes that a :class:`~synergy_nb.runtime.process.fork_server.ForkServer` forks: one worker without a nanny, and
+one peer on it, in each process, or several where many peers must fit on a small machine. A process that ends is not
+started again: a peer that crashes is gone, and the others go on.
 
 Dask's house-keeping (ticks, monitors, profilers) is slowed down in these processes and in the scheduler; the
 configuration of the user's process is as it was once the cluster has started.
@@ -32,7 +32,7 @@ from distributed.deploy.spec import ProcessInterface, SpecCluster
 from distributed.versions import get_versions
 
 from synergy_nb.runtime.client.progress import Progress
-from synergy_nb.runtime.process.fork_server import PRELOAD, Nursery
+from synergy_nb.runtime.process.fork_server import PRELOAD, ForkServer
 from synergy_nb.runtime.process.plugin import SynergyPlugin, load_factory
 from synergy_nb.runtime.transport.listening import bound, without_pages
 from synergy_nb.runtime.transport.wire import Limits
@@ -102,7 +102,7 @@ class PeerProcess(ProcessInterface):
         scheduler: str,
         name: str,
         *,
-        nursery: Nursery,
+        nursery: ForkServer,
         spec: ProcessSpec,
         timeout: float,
         on_exit: Callable[[str], None],
@@ -154,7 +154,7 @@ class PeerCluster(SpecCluster):
 
     def __init__(
         self,
-        nursery: Nursery,
+        nursery: ForkServer,
         workers: dict[str, Any],
         wanted: int,
         told: Callable[[Progress], object] | None = None,
@@ -247,7 +247,7 @@ def start(
     asynchronous: bool = False,
     timeout: float = 30.0,
     environment: Mapping[str, str] | None = None,
-    nursery: Nursery | None = None,
+    nursery: ForkServer | None = None,
     told: Callable[[Progress], object] | None = None,
 ) -> PeerCluster:
     """Start a scheduler in this process and ``peers`` peers, ``peer-1`` and so on, in processes of their own.
@@ -294,7 +294,7 @@ def start(
         if factory is not None:
             load_factory(factory)
         if nursery is None:
-            nursery = launch_nursery(peers, factory, environment)
+            nursery = launch_fork_server(peers, factory, environment)
         names = [f"peer-{number}" for number in range(1, peers + 1)]
         groups = [tuple(names[first : first + per_process]) for first in range(0, peers, per_process)]
         spec = ProcessSpec(
@@ -349,7 +349,9 @@ def start(
         raise
 
 
-def launch_nursery(peers: int, factory: str | None = None, environment: Mapping[str, str] | None = None) -> Nursery:
+def launch_fork_server(
+    peers: int, factory: str | None = None, environment: Mapping[str, str] | None = None
+) -> ForkServer:
     """A nursery for the processes of a cluster of ``peers`` peers."""
     threads = str(max(1, (os.cpu_count() or 1) // peers))
     variables = {
@@ -361,13 +363,13 @@ def launch_nursery(peers: int, factory: str | None = None, environment: Mapping[
         **(environment or {}),
     }
     preload = PRELOAD if factory is None else (*PRELOAD, factory.partition(":")[0])
-    return Nursery.launch(preload, variables)
+    return ForkServer.launch(preload, variables)
 
 
 # -- in the nursery --------------------------------------------------------------------------------------------------
 
 
-def look_up() -> None:
+def warm_name_lookups() -> None:
     """Have what every worker looks up when it starts looked up before processes are forked."""
     get_versions()  # of packages, from their metadata: a tenth of what a peer takes to start
 

@@ -24,7 +24,7 @@ class Profiles:
     tell
         Called with a name and its ``rate`` (tuples/s of the stream), ``cost`` (seconds of one core for a tuple that
         comes in) and ``selectivity`` (tuples out over tuples in), when one of them has changed by a quarter: see
-        :meth:`Streams.profile <synergy_nb.overlay.published_streams.Streams.profile>`.
+        :meth:`PublishedStreams.profile <synergy_nb.overlay.published_streams.PublishedStreams.profile>`.
     forget
         Called with a name that has not been told for longest, when there are too many.
 

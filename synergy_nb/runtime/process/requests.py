@@ -16,12 +16,13 @@ __all__ = [
     "Dropped",
     "Fetch",
     "Fetched",
+    "FindHosts",
     "Follow",
     "Followed",
-    "Hosts",
+    "HostsFound",
     "Join",
     "Joined",
-    "Known",
+    "ListApplications",
     "Listed",
     "Name",
     "NotAdmitted",
@@ -31,7 +32,6 @@ __all__ = [
     "SparkNews",
     "Submit",
     "Submitted",
-    "Where",
     "pack",
     "unpack",
 ]
@@ -130,7 +130,7 @@ class ApplicationState(msgspec.Struct, frozen=True):
     needs_spark: bool = False
 
 
-class Known(msgspec.Struct, frozen=True):
+class ListApplications(msgspec.Struct, frozen=True):
     """Asks a peer for the applications that were submitted there; answered by :class:`Listed`.
 
     ``plans`` holds the ids of applications whose plans the client has already.
@@ -269,13 +269,13 @@ class Dropped(msgspec.Struct, frozen=True):
     rows: int
 
 
-class Where(msgspec.Struct, frozen=True):
-    """Asks the directory for the hosts of components and streams; answered with :class:`Hosts`."""
+class FindHosts(msgspec.Struct, frozen=True):
+    """Asks the directory for the hosts of components and streams; answered with :class:`HostsFound`."""
 
     names: list[str]
 
 
-class Hosts(msgspec.Struct, frozen=True):
+class HostsFound(msgspec.Struct, frozen=True):
     """Addresses by name of a component or a stream."""
 
     hosts: dict[str, list[str]]

@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from synergy_nb.overlay.join_waves import Waves
-from synergy_nb.runtime.client.progress import Patience, Progress
-from synergy_nb.runtime.process.requests import ClusterError, Hosts, Join, Joined, Where, pack, unpack
+from synergy_nb.overlay.join_waves import JoinWaves
+from synergy_nb.runtime.client.progress import Progress, ProgressDeadline
+from synergy_nb.runtime.process.requests import ClusterError, FindHosts, HostsFound, Join, Joined, pack, unpack
 from synergy_nb.runtime.transport.wire import LinkDown, LinkFull, RemoteError
 
 __all__ = ["form_ring"]
@@ -48,7 +48,7 @@ async def form_ring(
     ClusterError
         If there was no progress for ``patience`` seconds; the text names the peers that are missing.
     """
-    waiting = Patience(patience, told)
+    waiting = ProgressDeadline(patience, told)
     forming = asyncio.create_task(_form(peers, ask, waiting))
     try:
         while not forming.done():
@@ -61,7 +61,7 @@ async def form_ring(
         await asyncio.gather(forming, return_exceptions=True)
 
 
-def _given_up(waiting: Patience) -> str:
+def _given_up(waiting: ProgressDeadline) -> str:
     last = waiting.last
     assert last is not None
     return (
@@ -70,9 +70,9 @@ def _given_up(waiting: Patience) -> str:
     )
 
 
-async def _form(peers: Mapping[str, str], ask: Ask, waiting: Patience) -> None:
+async def _form(peers: Mapping[str, str], ask: Ask, waiting: ProgressDeadline) -> None:
     names = {address: name for name, address in peers.items()}
-    waves = Waves(list(peers.values()))
+    waves = JoinWaves(list(peers.values()))
     offers: dict[str, frozenset[str]] = {}
 
     def note() -> None:
@@ -100,9 +100,11 @@ async def _form(peers: Mapping[str, str], ask: Ask, waiting: Patience) -> None:
     await _found(offers, names, ask, waiting)
 
 
-async def _found(offers: Mapping[str, frozenset[str]], names: Mapping[str, str], ask: Ask, waiting: Patience) -> None:
+async def _found(
+    offers: Mapping[str, frozenset[str]], names: Mapping[str, str], ask: Ask, waiting: ProgressDeadline
+) -> None:
     """Wait until the first and the last peer find every peer for each component that it offers."""
-    question = pack(Where(sorted(frozenset().union(*offers.values()))))
+    question = pack(FindHosts(sorted(frozenset().union(*offers.values()))))
     asked = tuple(dict.fromkeys((next(iter(names)), list(names)[-1])))
     pause = AGAIN
     while True:
@@ -122,7 +124,7 @@ async def _found(offers: Mapping[str, frozenset[str]], names: Mapping[str, str],
 async def _hosts(address: str, question: bytes, ask: Ask) -> dict[str, frozenset[str]]:
     """Hosts of components as one peer finds them; none while it does not answer."""
     try:
-        answer = unpack(await ask(address, "where", question, ANSWER), Hosts)
+        answer = unpack(await ask(address, "where", question, ANSWER), HostsFound)
     except FAILURES:
         return {}
     return {name: frozenset(hosts) for name, hosts in answer.hosts.items()}

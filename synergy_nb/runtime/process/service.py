@@ -28,8 +28,8 @@ from synergy_nb.overlay.directory_entries import Entry
 from synergy_nb.plan import Plan
 from synergy_nb.plan.memory_estimates import check_memory, on_peers
 from synergy_nb.plan.spark_parts import PART, paced
-from synergy_nb.runtime.client.error_notices import Teller
-from synergy_nb.runtime.data.copy_reports import Standbys
+from synergy_nb.runtime.client.error_notices import ErrorPublisher
+from synergy_nb.runtime.data.copy_reports import CopyReports
 from synergy_nb.runtime.data.deliveries import POLL, Deliveries
 from synergy_nb.runtime.data.host import Host
 from synergy_nb.runtime.data.instances import SPAN
@@ -37,24 +37,24 @@ from synergy_nb.runtime.data.sinks import Quality
 from synergy_nb.runtime.data.spark_servers import SparkHost
 from synergy_nb.runtime.process.calibration import Calibration
 from synergy_nb.runtime.process.machine_monitor import Counters, Row, read_counters, sample
-from synergy_nb.runtime.process.move_requests import Moving
+from synergy_nb.runtime.process.move_requests import MoveRequests
 from synergy_nb.runtime.process.peer_driver import PeerRuntime
-from synergy_nb.runtime.process.peer_metrics import Measuring
+from synergy_nb.runtime.process.peer_metrics import PeerMetrics
 from synergy_nb.runtime.process.profiles import Profiles
 from synergy_nb.runtime.process.requests import (
     ApplicationState,
     Dropped,
-    Hosts,
+    FindHosts,
+    HostsFound,
     Join,
     Joined,
-    Known,
+    ListApplications,
     Listed,
     Name,
     PeerState,
     SparkNews,
     Submit,
     Submitted,
-    Where,
     pack,
     unpack,
 )
@@ -140,7 +140,7 @@ class Service:
         self._tasks: set[asyncio.Task[None]] = set()
         self._counters: Counters | None = None
         self.spark = SparkHost(runtime.loop, runtime.clock, runtime.record)
-        self._standbys = Standbys(runtime.call, runtime.loop, synergy.session.copies, self.spark, keys)
+        self._standbys = CopyReports(runtime.call, runtime.loop, synergy.session.copies, self.spark, keys)
         self.host = Host(
             runtime,
             failed=self._failed,
@@ -167,7 +167,7 @@ class Service:
             lambda name, measured: runtime.call(streams.profile, name, measured),
             lambda name: runtime.call(streams.forget, name),
         )
-        self.measuring = Measuring(runtime, lambda: (synergy.ledger.cores, synergy.ledger.load), self._at_work)
+        self.measuring = PeerMetrics(runtime, lambda: (synergy.ledger.cores, synergy.ledger.load), self._at_work)
         if PART in synergy.config.components:
             synergy.spark = self.spark.offer
             synergy.ways.on_parts.append(lambda _application: self._notify())  # a Spark server may be needed
@@ -183,7 +183,7 @@ class Service:
             "applications": self._applications,
             "wait": self._wait,
             "halt": self._halt,
-            "move": Moving(runtime, synergy).move,
+            "move": MoveRequests(runtime, synergy).move,
             "stop": self._stop,
             "release": self._release,
             "fetch": self._deliveries.fetch,
@@ -199,8 +199,8 @@ class Service:
         }
         runtime.operations.update(operations)
         runtime.on_down.append(self._link_down)
-        self._teller = Teller(runtime.send_data)
-        runtime.on_trouble.append(self._teller.tell)
+        self._teller = ErrorPublisher(runtime.send_data)
+        runtime.on_trouble.append(self._teller.publish)
 
     # -- for the driver ------------------------------------------------------------------------------------------
 
@@ -350,13 +350,13 @@ class Service:
         return b""
 
     async def _where(self, payload: bytes) -> bytes:
-        asked = unpack(payload, Where)
+        asked = unpack(payload, FindHosts)
         answer: asyncio.Future[dict[str, tuple[Entry, ...]] | None] = self.runtime.loop.create_future()
         self.runtime.call(self.synergy.directory.lookup, asked.names, answer.set_result, POLL)
         found = await answer
         if found is None:
             raise ValueError(f"names: the directory did not answer within {POLL:g} s")
-        return pack(Hosts({name: sorted(entry.host for entry in entries) for name, entries in found.items()}))
+        return pack(HostsFound({name: sorted(entry.host for entry in entries) for name, entries in found.items()}))
 
     async def _submit(self, payload: bytes) -> bytes:
         asked = unpack(payload, Submit)
@@ -387,7 +387,7 @@ class Service:
         return pack(await self._composed(self._known(payload).name))
 
     async def _spark_news(self, payload: bytes) -> bytes:
-        self.spark.told(unpack(payload, SparkNews))
+        self.spark.receive_news(unpack(payload, SparkNews))
         return b""
 
     def _known(self, payload: bytes) -> Request:
@@ -417,7 +417,7 @@ class Service:
         return pack(self._state_of(self._known(payload)))
 
     async def _applications(self, payload: bytes) -> bytes:
-        known = set(unpack(payload, Known).plans)
+        known = set(unpack(payload, ListApplications).plans)
         listed = [
             Submitted(self._state_of(each), b"" if each.name in known else each.plan.to_bytes(), each.submitted)
             for each in self.synergy.requests.values()
@@ -474,9 +474,12 @@ class Service:
         measured = self.synergy.probing.overheads.measured()
         found = {stage: (each.mean, each.variance) for stage, each in measured.items()}
         latency = self.synergy.latency
-        ways = [way for address in self.synergy.pastry.leaf_set if (way := latency.way(address)) is not None]
-        if ways:
-            found[LINK] = sum(way.mean for way in ways) / len(ways), sum(way.variance for way in ways) / len(ways)
+        known = [each for peer in self.synergy.pastry.leaf_set if (each := latency.one_way_overhead(peer)) is not None]
+        if known:
+            found[LINK] = (
+                sum(each.mean for each in known) / len(known),
+                sum(each.variance for each in known) / len(known),
+            )
         return found
 
     async def _events(self, payload: bytes) -> bytes:

@@ -18,12 +18,12 @@ from distributed.system import MEMORY_LIMIT
 from synergy_nb.algorithms.availability import PlacementConfig
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.assembly import PeerConfig
-from synergy_nb.errors import door
+from synergy_nb.errors import user_facing
 from synergy_nb.plan.requirements import LEAST_MEMORY, check_discipline
 from synergy_nb.plan.units import WrongValue, duration, parse_size
 from synergy_nb.reporting.formatting import seconds
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
-from synergy_nb.runtime.client.error_notices import Notices, watched
+from synergy_nb.runtime.client.error_notices import ErrorNotices, watched
 from synergy_nb.runtime.client.progress import Progress
 from synergy_nb.runtime.client.waiting_display import waiting
 from synergy_nb.runtime.data.spark_servers import checked
@@ -66,7 +66,7 @@ class _Reached:
             self._told(progress)
 
 
-@door
+@user_facing
 async def start_cluster(
     peers: int = 8,
     *,
@@ -147,7 +147,7 @@ async def _started(
             await closing
 
     arguments = {} if security is None else security.get_connection_args("client")
-    notices = Notices(asyncio.get_running_loop().call_later)
+    notices = ErrorNotices(asyncio.get_running_loop().call_later)
     links = client_links(arguments, on_data=notices.take)
     cluster = AsyncCluster(links, started.peers, close, local=started, spark=where, notices=notices)
     joined = await _joined(cluster, area, joining, told)
@@ -156,7 +156,7 @@ async def _started(
     return joined
 
 
-@door
+@user_facing
 async def connect_cluster(
     scheduler: str,
     *,
@@ -239,7 +239,7 @@ async def _connected(
     except BaseException:
         await client.close()
         raise
-    notices = Notices(asyncio.get_running_loop().call_later)
+    notices = ErrorNotices(asyncio.get_running_loop().call_later)
     links = client_links(client.security.get_connection_args("client"), on_data=notices.take)
     cluster = AsyncCluster(links, peers, close, spark=where, notices=notices)
     return await _joined(cluster, area, JOINING, told)

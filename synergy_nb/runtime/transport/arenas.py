@@ -37,7 +37,7 @@ import pyarrow as pa
 from synergy_nb.dataflow.streams.values import Chunk
 from synergy_nb.dataflow.tuples import Batch, Item, Reference, decode, encode, encode_reference
 
-__all__ = ["LEAST", "Arenas", "Gone", "Shared", "Views", "grows", "machine"]
+__all__ = ["LEAST", "Arenas", "ReferenceGone", "Shared", "Views", "grows", "machine"]
 
 LEAST: Final = 1 << 16  # bytes of a batch that is shared; of a smaller one, the form on the wire takes less time
 ARENA: Final = 8 << 20  # bytes of an arena
@@ -79,7 +79,7 @@ class _Arena:
         self.memory[:TOKEN] = self.token
         self.used = ALIGNED
 
-    def vacated(self) -> bool:
+    def reclaim(self) -> bool:
         """Have old references lead nowhere; False if a log here needs what is in it, or a reader, who holds a lock."""
         if self.parts:
             return False
@@ -143,7 +143,7 @@ class Arenas:
         """Another arena with room for so many bytes."""
         if self._arena is not None:
             self._full.append(self._arena)
-        free = [arena for arena in self._full if arena.vacated()]
+        free = [arena for arena in self._full if arena.reclaim()]
         found = next((arena for arena in free if arena.size >= size), None)
         if found is None:
             found = _Arena(max(ARENA, size))
@@ -156,7 +156,7 @@ class Arenas:
         self._arena = found
         return found
 
-    def rest(self) -> None:
+    def release_unused(self) -> None:
         """Give back the memory of arenas that no log needs: a stream has ended."""
         with self._lock:
             self._full = [arena for arena in self._full if arena.parts]
@@ -174,7 +174,7 @@ def _is_text(kind: pl.DataType) -> bool:
     return kind in (pl.String, pl.Binary)
 
 
-class Gone(ValueError):
+class ReferenceGone(ValueError):
     """What a reference leads to cannot be read: it has gone, or was never there for this peer."""
 
 
@@ -185,15 +185,15 @@ class _View:
         path = f"/proc/{reference.process}/fd/{reference.number}"
         try:
             if not str(Path(path).readlink()).startswith(f"/memfd:{NAME}"):
-                raise Gone(f"{path}: expected an arena")
+                raise ReferenceGone(f"{path}: expected an arena")
             number = os.open(path, os.O_RDONLY)
         except OSError as error:
-            raise Gone(f"{path}: {error.strerror}; expected an arena") from None
+            raise ReferenceGone(f"{path}: {error.strerror}; expected an arena") from None
         try:
             fcntl.flock(number, fcntl.LOCK_SH | fcntl.LOCK_NB)  # as long as the memory is mapped
             self.memory = mmap.mmap(number, 0, prot=mmap.PROT_READ)
         except (OSError, ValueError) as error:
-            raise Gone(f"{path}: {error}; expected an arena") from None
+            raise ReferenceGone(f"{path}: {error}; expected an arena") from None
         finally:
             os.close(number)
 
@@ -223,7 +223,7 @@ class Views:
         if memory[:TOKEN] != reference.token:
             del self._views[key]
             self._last.pop(reference.process, None)
-            raise Gone(f"arena {reference.number} of process {reference.process}: it has gone")
+            raise ReferenceGone(f"arena {reference.number} of process {reference.process}: it has gone")
         if reference.start < ALIGNED or reference.size < 0 or reference.start + reference.size > len(memory):
             raise ValueError(
                 f"reference: bytes {reference.start} to {reference.start + reference.size}; expected some of {ALIGNED} "
@@ -263,11 +263,11 @@ class Shared:
         """The machine that others are told of; empty once too much could not be read."""
         return self._own() if self._failures < FAILURES else ""
 
-    def told(self, peer: str, machine: str) -> None:
+    def note_machine(self, peer: str, machine: str) -> None:
         """A peer says whose memory it can read."""
         self._machines[peer] = machine
 
-    def near(self, peer: str) -> bool:
+    def shares_memory(self, peer: str) -> bool:
         """Whether a peer can read what is in the memory of this one."""
         machine = self._machines.get(peer)
         return bool(machine) and machine == self._own()

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from synergy_nb.control.peer import key_of
-from synergy_nb.errors import door
+from synergy_nb.errors import user_facing
 from synergy_nb.models.delay_matrix import Matrix, one_way, read_rtt
 
 __all__ = ["WideArea"]
@@ -46,7 +46,7 @@ class WideArea:
     (0.05, 1000000.0)
     """
 
-    @door
+    @user_facing
     def __init__(
         self,
         rtt_ms: npt.ArrayLike,
