@@ -50,8 +50,8 @@ class Watched(QoSView):
         self.numbers.append(bytes(buffers[0]) if buffers else b"")
         self.spoke.set()
 
-    def hear(self, kind: str, copy: str = "page") -> None:
-        super().hear(kind, copy)
+    def on_page_message(self, kind: str, copy: str = "page") -> None:
+        super().on_page_message(kind, copy)
 
 
 class Page:
@@ -121,7 +121,7 @@ def test_without_a_page_nothing_is_sent(view: Watched, journal: Journal) -> None
 
 
 def test_a_page_gets_all_and_then_only_what_is_new(view: Watched, journal: Journal, clock: Clock) -> None:
-    view.hear("ready")
+    view.on_page_message("ready")
     *_, whole = view.said
     assert (whole["whole"], whole["to"]) == (True, "page")
     assert set(whole["set"]) >= {"head", "plan", "flow:top-1/sink", f"peer:{PEERS[0]}", "part:top-1/filter"}
@@ -143,7 +143,7 @@ def test_a_page_gets_all_and_then_only_what_is_new(view: Watched, journal: Journ
 
 
 def test_nothing_is_sent_while_nothing_changes(view: Watched, journal: Journal, clock: Clock) -> None:
-    view.hear("ready")
+    view.on_page_message("ready")
     before = len(view.said)
     for _ in range(5):
         clock.now += 1
@@ -154,7 +154,7 @@ def test_nothing_is_sent_while_nothing_changes(view: Watched, journal: Journal, 
 
 def test_at_most_ten_updates_a_second_and_the_last_is_among_them(journal: Journal) -> None:
     view = Watched(journal, top_pairs(), names=NAMES)
-    view.hear("ready")
+    view.on_page_message("ready")
     before = len(view.said)
     for number in range(50):
         more(journal, 31.0 + number)
@@ -170,15 +170,15 @@ def test_at_most_ten_updates_a_second_and_the_last_is_among_them(journal: Journa
 
 
 def _asked(view: Watched, copy: str) -> Watched:
-    view.hear("ready", copy)
+    view.on_page_message("ready", copy)
     return view
 
 
 def test_several_pages_show_the_same(view: Watched, journal: Journal, clock: Clock) -> None:
-    view.hear("ready", "one")
+    view.on_page_message("ready", "one")
     clock.now += 1
     more(journal)
-    view.hear("ready", "two")  # before the next update: both must have what had not been sent yet, once
+    view.on_page_message("ready", "two")  # before the next update: both must have what had not been sent yet, once
     clock.now += 1
     more(journal, 32.0)
     view.update()
@@ -188,14 +188,14 @@ def test_several_pages_show_the_same(view: Watched, journal: Journal, clock: Clo
 
 
 def test_a_view_made_again_shows_the_same(view: Watched, journal: Journal, clock: Clock) -> None:
-    view.hear("ready")
+    view.on_page_message("ready")
     for number in range(40):
         clock.now += 1
         more(journal, 31.0 + number)
         view.update()
-        view.hear("here")
+        view.on_page_message("here")
     again = Watched(journal, top_pairs(), names=NAMES, clock=clock)
-    again.hear("ready")
+    again.on_page_message("ready")
     one, two = Page().read(view), Page().read(again)
     assert (one.pieces, one.lines) == (two.pieces, two.lines)
     again.close()
@@ -203,7 +203,7 @@ def test_a_view_made_again_shows_the_same(view: Watched, journal: Journal, clock
 
 def test_a_long_history_is_sent_thinned(clock: Clock) -> None:
     view = Watched(story(6000), top_pairs(), names=NAMES, clock=clock)
-    view.hear("ready")
+    view.on_page_message("ready")
     page = Page().read(view)
     line = page.lines["p99", "top-1/sink"]
     assert 2000 < len(line) <= 4096
@@ -214,8 +214,8 @@ def test_a_long_history_is_sent_thinned(clock: Clock) -> None:
 
 
 def test_a_page_that_went_gets_nothing(view: Watched, journal: Journal, clock: Clock) -> None:
-    view.hear("ready", "one")
-    view.hear("gone", "one")
+    view.on_page_message("ready", "one")
+    view.on_page_message("gone", "one")
     before = len(view.said)
     clock.now += 1
     more(journal)
@@ -224,9 +224,9 @@ def test_a_page_that_went_gets_nothing(view: Watched, journal: Journal, clock: C
 
 
 def test_a_page_that_says_nothing_for_long_is_taken_for_closed(view: Watched, journal: Journal, clock: Clock) -> None:
-    view.hear("ready")
+    view.on_page_message("ready")
     clock.now += FORGOTTEN - 1
-    view.hear("here")
+    view.on_page_message("here")
     clock.now += FORGOTTEN - 1
     more(journal)
     view.update()
@@ -236,7 +236,7 @@ def test_a_page_that_says_nothing_for_long_is_taken_for_closed(view: Watched, jo
     more(journal, 32.0)
     view.update()
     assert len(view.said) == before
-    view.hear("ready")
+    view.on_page_message("ready")
     assert Page().read(view).lines["p50", "top-1/sink"][-1][0] == START + 32
 
 
@@ -246,7 +246,7 @@ def test_a_page_that_a_busy_kernel_did_not_hear_is_not(
     monkeypatch.setattr(qos_view, "GRACE", 0.0)
 
     async def run() -> None:
-        view.hear("ready")
+        view.on_page_message("ready")
         before = len(view.said)
         clock.now += FORGOTTEN + 1  # a cell has blocked this loop, and a thread brings news
         more(journal)
@@ -254,7 +254,7 @@ def test_a_page_that_a_busy_kernel_did_not_hear_is_not(
         thread.start()
         thread.join()
         assert len(view.said) == before + 1
-        view.hear("here")  # what the page had said meanwhile
+        view.on_page_message("here")  # what the page had said meanwhile
         await until(lambda: not view._checking)
         clock.now += 1
         more(journal, 32.0)
@@ -283,7 +283,7 @@ def test_what_is_shown_while_the_kernel_is_busy_is_sent_unasked(view: Watched, j
     assert len(offered) == 6
     page = Page("any").read(view)
     assert len(page.lines["p50", "top-1/sink"]) == 79
-    view.hear("ready", "any")
+    view.on_page_message("ready", "any")
     clock.now += 1
     more(journal, 60.0)
     view.update()
@@ -294,7 +294,7 @@ def test_news_from_any_thread_arrive_once(journal: Journal) -> None:
     view = Watched(Journal(1_000_000), application="top-1", names=NAMES)
     lock = threading.Lock()
     view._reading = lock
-    view.hear("ready")
+    view.on_page_message("ready")
 
     def write(events: list[Event]) -> None:
         for event in events:
@@ -308,7 +308,7 @@ def test_news_from_any_thread_arrive_once(journal: Journal) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    view.hear("ready", "late")
+    view.on_page_message("ready", "late")
     page, late = Page().read(view), Page("late").read(view)
     assert (page.pieces, page.lines) == (late.pieces, late.lines)
     assert len({time for time, _ in page.lines["p50", "top-1/sink"]}) == 60
@@ -318,7 +318,7 @@ def test_news_from_any_thread_arrive_once(journal: Journal) -> None:
 def test_after_it_is_closed_it_says_nothing_and_keeps_what_it_knew(view: Watched, journal: Journal) -> None:
     left: list[bool] = []
     view.follow(lambda _news: lambda: left.append(True))
-    view.hear("ready")
+    view.on_page_message("ready")
     said = view.to_text()
     view.close()
     view.close()
@@ -338,7 +338,7 @@ def test_after_it_is_closed_it_says_nothing_and_keeps_what_it_knew(view: Watched
 def test_the_saved_state_is_small_and_stays_so(view: Watched, journal: Journal, clock: Clock) -> None:
     before = json.dumps(view.get_state())
     assert len(before) < 4000
-    view.hear("ready")
+    view.on_page_message("ready")
     for number in range(100):
         clock.now += 1
         more(journal, 31.0 + number)

@@ -24,7 +24,7 @@ READS = (Feed("app", "n"),)
 class Engine:
     """What one peer has of an engine elsewhere: it hands tuples over in steps, which the engine then commits."""
 
-    late, loose = 0, 0
+    late, uncovered_bytes = 0, 0
 
     def __init__(self) -> None:
         self.held: list[Batch] = []
@@ -174,12 +174,12 @@ def test_what_an_engine_cannot_read_yet_is_not_kept_for_ever() -> None:
     peers.later(0.5)
     engine = peers.engines["x"]
     waits = [engine.waits]
-    engine.loose = 2001
+    engine.uncovered_bytes = 2001
     peers.emit("n", batch(0, 10))
     peers.later(0.2)
     assert peers.kept == 10
     waits.append(engine.waits)  # whoever took over now could not read what it would be asked for
-    engine.loose = 0
+    engine.uncovered_bytes = 0
     peers.step()
     peers.later(0.5)
     assert [*waits, engine.waits] == [True, False, True]
