@@ -80,7 +80,7 @@ def spark_peers(quick_java: None) -> Iterator[Cluster]:
     with Cluster(3, cores=4.0) as cluster:
         cluster.spark_session()
         yield cluster
-        server = cluster._cluster.spark.process
+        server = cluster._asynchronous.spark.process
     assert server is not None
     assert not psutil.pid_exists(server)
 

@@ -223,7 +223,7 @@ def test_a_fetch_that_comes_again_is_answered_as_before(cluster: Cluster) -> Non
 
     def fetch(since: tuple[int, int] | None) -> Fetched:
         asked = pack(Fetch(application.id, "sink", since))
-        held = application._application
+        held = application._asynchronous
         return unpack(cluster._run(held.cluster.ask(held.origin, "fetch", asked)), Fetched)
 
     first, again = fetch(None), fetch(None)
@@ -257,7 +257,7 @@ def test_submissions_take_turns(cluster: Cluster) -> None:
     applications = [cluster.submit(_endless()) for _ in range(3)]
     for application in applications:
         application.stop()
-    assert len({application._application.origin for application in applications}) == 3
+    assert len({application._asynchronous.origin for application in applications}) == 3
 
 
 def test_who_waits_while_a_cluster_closes_is_told() -> None:
@@ -442,6 +442,10 @@ def test_what_was_known_last_is_told_when_the_cluster_is_closed() -> None:
     assert application.status == "finished"
     assert application.reason == ""
     assert application.qos()["tuples"] == rows == 10
+    assert application.head(3).height == 3
+    for call in (application.wait, application.stop, application.events, application.explain):
+        with pytest.raises(ClusterError, match="the cluster is closed; expected an open one"):
+            call()
 
 
 def test_a_closed_cluster_says_so() -> None:
@@ -449,8 +453,12 @@ def test_a_closed_cluster_says_so() -> None:
     cluster.close()
     cluster.close()
     assert repr(cluster) == "Cluster (closed)"
-    with pytest.raises(ClusterError, match="the cluster is closed"):
-        cluster.submit(_endless())
+    for call in (cluster.states, cluster.events, cluster.spark_session, lambda: cluster.submit(_endless())):
+        with pytest.raises(ClusterError, match="the cluster is closed; expected an open one"):
+            call()
+    for name in ("stop", "move"):
+        with pytest.raises(ClusterError, match="the cluster is closed; expected an open one"):
+            getattr(cluster, name)("packets", *(("filter", "peer-1") if name == "move" else ()))
 
 
 # -- coroutines, other clusters, wide areas ------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from synergy_nb import errors
 from synergy_nb.errors import FULL, SynergyError, brief, user_facing
 from synergy_nb.plan import source
 from synergy_nb.runtime.client.async_application import AsyncApplication
-from synergy_nb.runtime.client.cluster import _Loop
+from synergy_nb.runtime.client.synchronous import LoopThread
 from synergy_nb.runtime.process.requests import ApplicationState, ClusterError, NotAdmitted
 
 MESSAGE = "filter: no peer has room"
@@ -86,7 +86,7 @@ def test_an_error_that_went_through_the_loops_thread_is_shown_alike(
     notebook: Notebook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(errors, "OURS", (*errors.OURS, __file__))  # as if this file were a module of the runtime
-    thread = _Loop()
+    thread = LoopThread()
     try:
         shown = notebook.run("def ask():\n    thread.run(refused())\n\nask()", thread=thread, refused=refused)
     finally:

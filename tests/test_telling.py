@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from synergy_nb.runtime.client import waiting_display
-from synergy_nb.runtime.client.cluster import _Loop
+from synergy_nb.runtime.client.synchronous import LoopThread
 from synergy_nb.runtime.client.waiting_display import (
     EVERY,
     FIRST,
@@ -81,67 +81,41 @@ def test_nothing_to_say_is_not_said() -> None:
     assert not shown.lines
 
 
-def test_a_call_of_a_cluster_tells_what_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = Shown()
-    told = asyncio.Event()
-    monkeypatch.setattr("synergy_nb.runtime.client.cluster.display", lambda: shown)
-    monkeypatch.setattr(waiting_display, "FIRST", 0.0)
-    thread = _Loop()
-
-    def doing() -> str:
-        thread.loop.call_soon_threadsafe(told.set)
-        return "composing pairs"
-
-    async def work() -> str:
-        await told.wait()  # until its line has been asked for
-        return "done"
-
-    try:
-        assert thread.run(work(), doing) == "done"
-    finally:
-        thread.close()
-    assert shown.lines[0].startswith("composing pairs … ")
-    assert shown.lines[-1] == "cleared"
-
-
-@pytest.mark.parametrize("blocked", [False, True])
+@pytest.mark.parametrize("blocking", [False, True])
 def test_a_coroutine_tells_what_it_waits_for_unless_its_caller_does(
-    monkeypatch: pytest.MonkeyPatch, *, blocked: bool
+    monkeypatch: pytest.MonkeyPatch, *, blocking: bool
 ) -> None:
     shown = Shown()
     monkeypatch.setattr(waiting_display, "display", lambda: shown)
-    monkeypatch.setattr("synergy_nb.runtime.client.cluster.display", lambda: None)
     monkeypatch.setattr(waiting_display, "FIRST", 0.0)
 
     told = asyncio.Event()
 
-    def doing(client: Client, plan: str) -> str:
+    def doing(client: AsyncClient, plan: str) -> str:
         told.set()
         return f"composing {plan} for {client.name}"
 
-    class Client:
+    class AsyncClient:
         name = "pairs"
 
         @waiting_display.displays_waiting(doing)
         async def submit(self, plan: str) -> str:
-            if not blocked:
-                await told.wait()  # until its line has been asked for
+            await told.wait()  # until its line has been asked for
             return await self.inner(plan)
 
         @waiting_display.displays_waiting(lambda *_: "what nobody hears")
         async def inner(self, plan: str) -> str:
             return plan.upper()
 
-    if blocked:
-        thread = _Loop()
+    if blocking:
+        thread = LoopThread()
         try:
-            assert thread.run(Client().submit("top")) == "TOP"
+            assert thread.run(AsyncClient().submit("top")) == "TOP"
         finally:
             thread.close()
-        assert not shown.lines
     else:
-        assert asyncio.run(Client().submit("top")) == "TOP"
-        assert {line.partition(" …")[0] for line in shown.lines} == {"composing top for pairs", "cleared"}
+        assert asyncio.run(AsyncClient().submit("top")) == "TOP"
+    assert {line.partition(" …")[0] for line in shown.lines} == {"composing top for pairs", "cleared"}
 
 
 class Shell:

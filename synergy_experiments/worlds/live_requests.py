@@ -133,7 +133,7 @@ async def _delays(running: Mapping[str, AsyncApplication]) -> dict[str, tuple[in
 
     async def one(application: AsyncApplication) -> tuple[int, float, float]:
         tuples, total, late = 0, 0.0, 0.0
-        for record in (await application.qos()).values():
+        for record in (await application.state()).qos.values():
             count = int(record["tuples"])
             tuples += count
             total += count * (record["delay_mean_s"] or 0.0)

@@ -158,7 +158,7 @@ async def _measured(query: Plan, peers: int, seconds: float, memory: float, seed
             overloaded = max(most.values()) > memory
             if state.status != "running" or overloaded:
                 break
-        records = (await application.qos()).values()
+        records = (await application.state()).qos.values()
         await application.stop()
     finally:
         await cluster.close()

@@ -4,36 +4,40 @@ from __future__ import annotations
 
 import html
 import operator
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
 
-from synergy_nb.events.table import Events
 from synergy_nb.plan import Plan, QoS
-from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.reporting.formatting import amount, rate
 from synergy_nb.reporting.formatting import seconds as duration
 from synergy_nb.runtime.client.async_application import AsyncApplication
-from synergy_nb.runtime.process.requests import ApplicationState, ClusterError
+from synergy_nb.runtime.client.synchronous import Synchronous, iterated, synchronous
+from synergy_nb.runtime.process.requests import ApplicationState
 
 if TYPE_CHECKING:
     from synergy_nb.runtime.client.cluster import Cluster
 
 __all__ = ["Application"]
 
+T = TypeVar("T")
 
-class Application:
+
+class Application(Synchronous[AsyncApplication]):
     """A submitted plan; iterating over it gives its results as they come."""
 
     def __init__(self, cluster: Cluster, application: AsyncApplication) -> None:
         self._cluster = cluster
-        self._application = application
+        self._asynchronous = application
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._cluster._run(work)
 
     @property
     def id(self) -> str:
         """Identifies it at all peers."""
-        return self._application.id
+        return self._asynchronous.id
 
     @property
     def cluster(self) -> Cluster:
@@ -43,27 +47,27 @@ class Application:
     @property
     def plan(self) -> Plan:
         """What was asked."""
-        return self._application.plan
+        return self._asynchronous.plan
 
     @property
     def graph(self) -> dict[str, str]:
         """Component graph λ: operator id to the name of its peer."""
-        return self._application.graph
+        return self._asynchronous.graph
 
     @property
     def backups(self) -> dict[str, list[str]]:
         """Replication graph ρ: of what is replicated, operator id to the names of its backups' peers."""
-        return self._application.backups
+        return self._asynchronous.backups
 
     @property
     def notices(self) -> list[str]:
         """Notices for the user who submitted the plan, see :attr:`AsyncApplication.notices`."""
-        return self._application.notices
+        return self._asynchronous.notices
 
     @property
     def setup_s(self) -> float:
         """Seconds from submission to the start of its sources."""
-        return self._application.last.setup
+        return self._asynchronous.last.setup
 
     @property
     def status(self) -> str:
@@ -73,129 +77,28 @@ class Application:
     @property
     def reason(self) -> str:
         """Why it failed or was stopped; empty otherwise."""
-        return self._cluster._cluster.readable(self._state.reason)
+        return self._asynchronous.cluster.readable(self._state.reason)
 
     @property
     def _state(self) -> ApplicationState:
         """What its origin knows of it now; of a closed cluster, what was known last."""
-        return self._application.last if self._cluster._closed else self._cluster._run(self._application.state())
+        return self._run(self._asynchronous.state())
 
-    def qos(self, sink: str | None = None) -> dict[str, Any]:
-        """Measurements of a sink: delays in seconds, miss rate and tuples/s, with the limit of the plan."""
-        return self._application.measured(self._state).get(self._application.sink(sink), {})
-
-    def results(
-        self, sink: str | None = None, *, wait: bool = True, seconds: float | str | None = None
-    ) -> pl.DataFrame:
-        """All results as one table; by default after the stream has ended.
-
-        Calls add up: what was collected by an earlier call is in the table again, also after :meth:`stop` and when the
-        cluster has been closed. Rows that a loop over the application has taken are not in the table: :attr:`notices`
-        tells how many these are.
-
-        Parameters
-        ----------
-        sink
-            Operator id of the sink; needed only where the plan has several.
-        wait
-            False: return the results that are there now, without waiting.
-        seconds
-            Time for which to collect results as they come, in seconds or as ``"2 min"``; the call returns earlier if
-            the stream ends.
-
-        Raises
-        ------
-        ClusterError
-            If the application has failed or was stopped by somebody else; if its stream never ends, and neither
-            ``seconds`` nor ``wait=False`` is given.
-        ValueError
-            If ``seconds`` is no duration above 0, or given together with ``wait=False``.
-        """
-        if self._cluster._closed:
-            return self._collected(sink, part=not wait or seconds is not None)
-        return self._cluster._run(
-            self._application.results(sink, wait=wait, seconds=seconds), f"collecting results of {self.id}"
-        )
-
-    def head(self, n: int = 10, sink: str | None = None, *, seconds: float | str | None = None) -> pl.DataFrame:
-        """The first ``n`` rows of the results, as soon as so many have come; fewer if the stream ends before.
-
-        A second call gives the same rows, and :meth:`results` begins with them. Rows that a loop over the application
-        has taken are not among them.
-
-        Parameters
-        ----------
-        n
-            Number of rows.
-        sink
-            Operator id of the sink; needed only where the plan has several.
-        seconds
-            Time after which to return the rows that have come until then, in seconds or as ``"2 min"``; by default the
-            call waits for all ``n``.
-
-        Raises
-        ------
-        ClusterError
-            If the application has failed or was stopped by somebody else before ``n`` rows had come.
-        ValueError
-            If ``n`` is no number of rows, or ``seconds`` no duration above 0.
-        """
-        if self._cluster._closed:
-            return self._collected(sink, part=True).head(n)
-        return self._cluster._run(self._application.head(n, sink, seconds=seconds), f"collecting results of {self.id}")
-
-    def _collected(self, sink: str | None, *, part: bool) -> pl.DataFrame:
-        """What had been collected before the cluster was closed; if that is not all, only who takes a part gets it."""
-        name = self._application.sink(sink)
-        table = self._application.collected(name)
-        if not part and name not in self._application.has_all:
-            rest = f"; {table.height} rows had been collected: results(wait=False) gives them" if table.height else ""
-            raise ClusterError(f"{self.id}: the cluster is closed, and not all results had been collected{rest}")
-        return table
-
-    def stream(self, sink: str | None = None) -> Iterator[pl.DataFrame]:
-        """Results as they come, one table a batch, until the stream ends or :meth:`stop` is called.
-
-        A loop over the application does the same. It takes its rows away, as a stream may have no end: :meth:`results`
-        and :meth:`head` give only rows that no loop has taken.
-        """
-        batches = self._application.stream(sink)
-        while (table := self._cluster._run(_following(batches), f"waiting for results of {self.id}")) is not None:
-            yield table
+    qos = synchronous(AsyncApplication.qos)
+    results = synchronous(AsyncApplication.results)
+    head = synchronous(AsyncApplication.head)
+    stream = iterated(AsyncApplication.stream)
+    wait = synchronous(AsyncApplication.wait)
+    events = synchronous(AsyncApplication.events)
+    explain = synchronous(AsyncApplication.explain)
+    stop = synchronous(AsyncApplication.stop)
 
     def __iter__(self) -> Iterator[pl.DataFrame]:
         return self.stream()
 
-    def wait(self, timeout: float | str | None = None) -> str:
-        """Wait until it no longer runs and return its status.
-
-        Parameters
-        ----------
-        timeout
-            Time to wait at most, in seconds or as ``"2 min"``; None: there is no limit.
-
-        Raises
-        ------
-        TimeoutError
-            If it still runs after ``timeout``.
-        """
-        return self._cluster._run(self._application.wait(timeout), f"waiting until {self.id} ends").status
-
-    def events(self) -> Events:
-        """All that the peers' journals hold about it, by time. ``table()`` makes a table of it."""
-        return self._cluster._run(self._application.events())
-
-    def explain(self) -> Explanation:
-        """Why it runs where it runs, or why not: candidates, dropped probes, graphs, and what happened since."""
-        return self._cluster._run(self._application.explain())
-
-    def stop(self) -> None:
-        """End it everywhere; the results that it has found so far stay readable by :meth:`results`."""
-        self._cluster._run(self._application.stop())
-
     def _summary(self) -> list[tuple[str, str]]:
         state = self._state
-        reason = self._cluster._cluster.readable(state.reason)
+        reason = self._asynchronous.cluster.readable(state.reason)
         rows = [("status", f"{state.status}: {reason}" if reason else state.status)]
         rows.append(("set up in", duration(state.setup)))
         for sink, record in state.qos.items():
@@ -236,11 +139,3 @@ def _kept(asked: QoS, record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, limit, found, kept in rows:
         if limit is not None and found is not None:
             yield name, f"{found:.4g}, {limit:.4g} asked: {'kept' if kept(found, limit) else 'not kept'}"
-
-
-async def _following(batches: Any) -> pl.DataFrame | None:
-    try:
-        table: pl.DataFrame = await anext(batches)
-    except StopAsyncIteration:
-        return None
-    return table

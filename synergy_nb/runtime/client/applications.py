@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -14,7 +14,7 @@ from synergy_nb.runtime.client.async_application import AsyncApplication
 from synergy_nb.runtime.client.tables import as_html, as_text
 from synergy_nb.runtime.process.requests import ApplicationState, ClusterError
 
-__all__ = ["Applications", "UnknownApplication", "chosen"]
+__all__ = ["Applications", "Entry", "Identified", "UnknownApplication", "chosen"]
 
 T = TypeVar("T")
 HEADING = ("application", "state", "delay", "tuples", "peers", "stop with")
@@ -26,6 +26,14 @@ class UnknownApplication(ClusterError, KeyError):
     """There is no application of that id; the text names those that there are."""
 
     __str__ = Exception.__str__
+
+
+class Identified(Protocol):
+    """An application as somebody holds it."""
+
+    @property
+    def id(self) -> str:
+        """Id of the application."""
 
 
 class Entry(msgspec.Struct, frozen=True):

@@ -25,11 +25,12 @@ from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.reporting.uncovered import coverage_sentences, uncovered
 from synergy_nb.runtime.client.feeds import Feed, Rows, items, supply
 from synergy_nb.runtime.client.results import Results
-from synergy_nb.runtime.client.waiting_display import displays_waiting
+from synergy_nb.runtime.client.waiting_display import displays_waiting, waiting
 from synergy_nb.runtime.data.open_windows import open_windows
 from synergy_nb.runtime.data.rows import row_reader
 from synergy_nb.runtime.process.requests import (
     ApplicationState,
+    ClusterClosed,
     ClusterError,
     Dropped,
     Fetched,
@@ -106,8 +107,7 @@ class AsyncApplication:
     @property
     def backups(self) -> dict[str, list[str]]:
         """Replication graph ρ: of what is replicated, operator id to the names of its backups' peers."""
-        name = self.cluster.name
-        return {operator: [name(address) for address in peers] for operator, peers in self.last.roles.backups.items()}
+        return {operator: [*map(self.cluster.name, peers)] for operator, peers in self.last.roles.backups.items()}
 
     @property
     def notices(self) -> list[str]:
@@ -122,14 +122,17 @@ class AsyncApplication:
         return [*said, *self._open]
 
     async def state(self) -> ApplicationState:
-        """What the origin knows of it now; ``failed`` where the origin itself does not answer."""
+        """What the origin knows of it now; ``failed`` where the origin itself does not answer.
+
+        Of a closed cluster, what was known last.
+        """
         try:
             answer = await self.cluster.ask(self.origin, "application", pack(Name(self.id)))
+        except ClusterClosed:
+            return self.last
         except ClusterError as error:
-            self.last = msgspec.structs.replace(self.last, status="failed", reason=str(error))
-        else:
-            self.last = unpack(answer, ApplicationState)
-        return self.heard(self.last)
+            return self.heard(msgspec.structs.replace(self.last, status="failed", reason=str(error)))
+        return self.heard(unpack(answer, ApplicationState))
 
     def heard(self, state: ApplicationState) -> ApplicationState:
         """Its state, when its origin has told of it."""
@@ -139,8 +142,8 @@ class AsyncApplication:
         return self.last
 
     @displays_waiting(lambda it, *_, **__: f"waiting until {it.id} ends")
-    async def wait(self, timeout: float | str | None = None) -> ApplicationState:
-        """Wait until it no longer runs: every stream has ended, or it failed or was stopped.
+    async def wait(self, timeout: float | str | None = None) -> str:
+        """Wait until it no longer runs, as every stream has ended, or it failed or was stopped; return its status.
 
         Parameters
         ----------
@@ -157,7 +160,7 @@ class AsyncApplication:
             async with asyncio.timeout(patience):
                 while (state := await self._news()).status in LASTING:
                     pass
-                return state
+                return state.status
         except TimeoutError:
             raise TimeoutError(f"{self.id} still runs after {formatting.seconds(patience)}") from None
 
@@ -165,22 +168,20 @@ class AsyncApplication:
         """The state as soon as it has changed, or after some seconds as it is."""
         try:
             answer = await self.cluster.ask(self.origin, "wait", pack(Name(self.id)), 10.0)
+        except ClusterClosed:
+            raise
         except ClusterError:
             return await self.state()
-        self.last = unpack(answer, ApplicationState)
-        return self.last if self.broken is None else await self.state()
+        return self.heard(unpack(answer, ApplicationState))
 
-    async def qos(self) -> dict[str, dict[str, Any]]:
-        """Measurements of each sink: delays in seconds, miss rate and tuples/s, with the limit of the plan.
+    async def qos(self, sink: str | None = None) -> dict[str, Any]:
+        """Measurements of a sink: delays in seconds, miss rate and tuples/s, with the limit of the plan.
 
         ``late`` is the number of rows that the sources have dropped because they came later than ``lateness`` allows.
+        ``sink`` is the operator id of the sink; it is needed only where the plan has several.
         """
-        return self.measured(await self.state())
-
-    def measured(self, state: ApplicationState) -> dict[str, dict[str, Any]]:
-        """Measurements of each sink in a state of it, see :meth:`qos`."""
-        late = sum(state.late.values())
-        return {sink: {**record, "late": late} for sink, record in state.qos.items()}
+        name, state = self.sink(sink), await self.state()
+        return {**state.qos[name], "late": sum(state.late.values())} if name in state.qos else {}
 
     # -- results -------------------------------------------------------------------------------------------------
 
@@ -199,6 +200,8 @@ class AsyncApplication:
     async def stream(self, sink: str | None = None) -> AsyncIterator[pl.DataFrame]:
         """Results as they come, one table a batch, until the stream ends or :meth:`stop` is called.
 
+        It takes its rows away, as a stream may have no end: :meth:`results` and :meth:`head` give only other rows.
+
         Raises
         ------
         ClusterError
@@ -213,9 +216,11 @@ class AsyncApplication:
                 yield table
             if self._complete(name):
                 return
-            await self._fetch(name, 1.0)
-            if not arrived and not self._complete(name):
-                await self._still_wanted()
+            async with waiting(lambda: f"waiting for results of {self.id}"):
+                while not arrived and not self._complete(name):
+                    await self._fetch(name, 1.0)
+                    if not arrived and not self._complete(name):
+                        await self._still_wanted()
 
     def _complete(self, sink: str) -> bool:
         """Whether nothing more is to come: the stream has ended, or this handle has stopped it."""
@@ -255,7 +260,7 @@ class AsyncApplication:
     async def _release(self) -> None:
         """Give back what the origin keeps for an application that has finished and whose results have all come."""
         with contextlib.suppress(ClusterError, TimeoutError):
-            if (await self.wait(2.0)).status == "finished":
+            if await self.wait(2.0) == "finished":
                 await self.cluster.ask(self.origin, "release", pack(Name(self.id)))
                 self.cluster.forget(self.id)
 
@@ -265,8 +270,9 @@ class AsyncApplication:
     ) -> pl.DataFrame:
         """All results so far as one table; by default after the stream has ended.
 
-        Calls add up: what was collected by an earlier call is in the table again, also after :meth:`stop`. Rows that
-        ``stream`` has given are not in the table: :attr:`notices` tells how many these are.
+        Calls add up: what was collected by an earlier call is in the table again, also after :meth:`stop` and when the
+        cluster has been closed. Rows that a loop over the application has taken are not in the table: :attr:`notices`
+        tells how many these are.
 
         Parameters
         ----------
@@ -282,30 +288,36 @@ class AsyncApplication:
         ------
         ClusterError
             If the application has failed or was stopped by somebody else; if its stream never ends, and neither
-            ``seconds`` nor ``wait=False`` is given.
+            ``seconds`` nor ``wait=False`` is given; if the cluster was closed before all had been collected, likewise.
         ValueError
             If ``seconds`` is no duration above 0, or given together with ``wait=False``.
         """
         name = self.sink(sink)
-        if seconds is not None:
-            if not wait:
-                raise ValueError(
-                    f"seconds: {seconds!r}; expected none together with wait=False, which waits for nothing"
-                )
-            await self._gather_for(name, duration("seconds", seconds))
-        elif wait:
-            await self._refuse_endless(name)
-            await self._gather(name)
-        elif not self._complete(name):
-            async with self._results[name].fetching:
-                await self._take_all(name)
+        if seconds is not None and not wait:
+            raise ValueError(f"seconds: {seconds!r}; expected none together with wait=False, which waits for nothing")
+        try:
+            if seconds is not None:
+                await self._gather_for(name, duration("seconds", seconds))
+            elif wait:
+                await self._refuse_endless(name)
+                await self._gather(name)
+            elif not self._complete(name):
+                async with self._results[name].fetching:
+                    await self._take_all(name)
+        except ClusterClosed:
+            if wait and seconds is None:
+                had = self.collected(name).height
+                rest = f"; {had} rows had been collected: results(wait=False) gives them" if had else ""
+                why = f"{self.id}: the cluster is closed, and not all results had been collected{rest}"
+                raise ClusterError(why) from None
         return self.collected(name)
 
     @displays_waiting(lambda it, *_, **__: f"collecting results of {it.id}")
     async def head(self, n: int = 10, sink: str | None = None, *, seconds: float | str | None = None) -> pl.DataFrame:
         """The first ``n`` rows of the results, as soon as so many have come; fewer if the stream ends before.
 
-        A second call gives the same rows, and :meth:`results` begins with them.
+        A second call gives the same rows, and :meth:`results` begins with them. Rows that a loop over the application
+        has taken are not among them.
 
         Parameters
         ----------
@@ -327,7 +339,8 @@ class AsyncApplication:
         name = self.sink(sink)
         if isinstance(n, bool) or not isinstance(n, int) or n < 0:
             raise ValueError(f"n: {n!r}; expected a number of rows, at least 0")
-        await self._gather_for(name, math.inf if seconds is None else duration("seconds", seconds), n)
+        with contextlib.suppress(ClusterClosed):
+            await self._gather_for(name, math.inf if seconds is None else duration("seconds", seconds), n)
         return self.collected(name).head(n)
 
     def collected(self, sink: str | None = None) -> pl.DataFrame:
@@ -335,11 +348,6 @@ class AsyncApplication:
         name = self.sink(sink)
         found = self._results[name].table()
         return empty(self.plan.schema(name)) if found is None else found
-
-    @property
-    def has_all(self) -> frozenset[str]:
-        """Sinks whose results have all been collected, or from which nothing more comes: this handle has stopped it."""
-        return frozenset(sink for sink in self.plan.sinks if self._complete(sink))
 
     @property
     def collected_bytes(self) -> int:
@@ -447,7 +455,7 @@ class AsyncApplication:
 
     @displays_waiting(lambda it, **_: f"stopping {it.id}")
     async def stop(self, *, collect: bool = True) -> None:
-        """End it everywhere.
+        """End it everywhere; the results that it has found so far stay readable by :meth:`results`.
 
         What it measured last is what :meth:`qos` gives from then on. Windows that are open come to no result;
         :attr:`notices` names the operators that had any.
@@ -455,17 +463,20 @@ class AsyncApplication:
         Parameters
         ----------
         collect
-            True: fetch the results that wait at the sinks first. Together with the results that were collected before,
-            they stay readable by :meth:`results`.
+            True: fetch the results that wait at the sinks first.
         """
         for task in list(self._feeds):
             task.cancel()
         if collect and not self.stopped:
             if self.last.status in LASTING:
                 self._open = await open_windows(self.cluster.ask, self.id, self.plan, self.last.roles.peers)
-            with contextlib.suppress(ClusterError):  # an origin that has gone keeps nothing
+            try:
                 await self.cluster.ask(self.origin, "halt", pack(Name(self.id)))
                 await asyncio.gather(*(self._collect(sink) for sink in self.plan.sinks))
+            except ClusterClosed:
+                raise
+            except ClusterError:  # an origin that has gone keeps nothing
+                pass
             self.stopped = True
         self.cluster.forget(self.id)
         self.last = unpack(await self.cluster.ask(self.origin, "stop", pack(Name(self.id))), ApplicationState)
@@ -481,13 +492,9 @@ class AsyncApplication:
 
     @displays_waiting(lambda it: f"asking the peers about {it.id}")
     async def explain(self) -> Explanation:
-        """Why it runs where it runs, or why not: candidates, dropped probes, graphs, what happened since."""
+        """Why it runs where it runs, or why not: candidates, dropped probes, graphs, and what happened since."""
         state = await self.state()
         events = await self.events()
         since = min((event.time for event in events), default=-math.inf)
-        return Explanation(
-            self.id,
-            [*events, *await self.cluster.troubles(since)],
-            self.cluster.names,
-            (state.status, state.reason),
-        )
+        told = [*events, *await self.cluster.troubles(since)]
+        return Explanation(self.id, told, self.cluster.names, (state.status, state.reason))

@@ -25,7 +25,7 @@ from synergy_nb.plan.units import duration
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.reporting.formatting import readable
 from synergy_nb.reporting.refused_delays import refused_delay
-from synergy_nb.runtime.client.applications import Applications, Entry, chosen
+from synergy_nb.runtime.client.applications import Applications, Entry, Identified, chosen
 from synergy_nb.runtime.client.async_application import AsyncApplication
 from synergy_nb.runtime.client.error_notices import ErrorNotices, watched
 from synergy_nb.runtime.client.feeds import Rows, check_rows
@@ -37,6 +37,7 @@ from synergy_nb.runtime.data.spark_servers import SparkServers, unavailable
 from synergy_nb.runtime.process.move_requests import MOVES_WITHIN
 from synergy_nb.runtime.process.requests import (
     ApplicationState,
+    ClusterClosed,
     ClusterError,
     ListApplications,
     Listed,
@@ -62,6 +63,13 @@ UNREACHABLE = (LinkDown, TimeoutError, OSError)
 STRAGGLING = 1.0  # seconds without any further answer after which a list of applications is made without the others
 
 
+def _submitting(cluster: AsyncCluster, plan: Plan, *, placement: str = "composed", **_: object) -> str:
+    """Say what the submission of a plan waits for."""
+    name = getattr(plan, "name", "the plan")
+    placing = f"placing {name}: a peer that does so for the first time loads its solver"
+    return cluster.spark.doing or (placing if placement == "resilient" else f"composing {name}")
+
+
 class AsyncCluster:
     """Peers that are reachable over links.
 
@@ -85,6 +93,8 @@ class AsyncCluster:
     ----------
     before_close : list
         Coroutine functions that :meth:`close` calls when the applications have been stopped and peers still answer.
+    closed : bool
+        Whether it no longer asks peers.
     """
 
     def __init__(
@@ -96,6 +106,7 @@ class AsyncCluster:
         spark: Sequence[str] = (),
         notices: ErrorNotices | None = None,
     ) -> None:
+        self.closed = False
         self.notices = notices
         self.local = local
         self.links = links
@@ -149,6 +160,7 @@ class AsyncCluster:
             await asyncio.gather(*stopping, return_exceptions=True)
             await asyncio.gather(*(call() for call in tuple(self.before_close)), return_exceptions=True)
         finally:
+            self.closed = True
             try:
                 await self.spark.close()
                 await self.links.close()
@@ -156,6 +168,10 @@ class AsyncCluster:
                 if self._closing is not None:
                     closing, self._closing = self._closing, None
                     await closing()
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ClusterClosed
 
     @property
     def names(self) -> Mapping[str, str]:
@@ -176,6 +192,7 @@ class AsyncCluster:
         ClusterError
             If it does not answer, or answers with an error.
         """
+        self._check_open()
         address = self.peers.get(peer, peer)
         try:
             return await self.links.request(address, operation, payload, timeout)
@@ -198,6 +215,7 @@ class AsyncCluster:
 
         Once one has answered, the others get ``straggling`` seconds from the last answer on.
         """
+        self._check_open()
         request = self.links.request
         asking = {asyncio.create_task(request(each, operation, payload, timeout)): each for each in addresses}
         waiting, found = set(asking), dict[str, bytes]()
@@ -242,11 +260,12 @@ class AsyncCluster:
         ClusterError
             If there is no Spark to be had; the text says why, and what to do.
         """
+        self._check_open()
         return await self.spark.session()
 
     # -- applications --------------------------------------------------------------------------------------------
 
-    @displays_waiting(lambda it, plan, **_: it.spark.doing or f"composing {getattr(plan, 'name', 'the plan')}")
+    @displays_waiting(_submitting)
     async def submit(
         self,
         plan: Plan,
@@ -261,27 +280,28 @@ class AsyncCluster:
         Parameters
         ----------
         plan
-            Query plan to run.
+            What is asked, as ``.sink(...)`` makes it.
         at
-            Name of the peer that becomes its origin; by default the one that its sinks are bound to, or else one that
-            answers, in turn.
+            Name of the peer that becomes its origin, where its results are kept; by default the one that its sinks are
+            bound to, or else one that answers, in turn.
         feeds
             Rows of each source with connector ``python``, by operator id or by its name: a pandas, Polars or Arrow
             table, a :class:`~synergy_nb.runtime.client.feeds.Feed`, or an iterable, asynchronous or not, of
-            dictionaries or tables. Sources that were made of rows need none.
+            dictionaries or tables. Sources that were made of rows, as in ``source(table)``, need none.
         placement
             How components find their peers: ``composed``, by probes that balance the load, or ``resilient``, so that
-            they withstand the largest set of rates (ROD).
+            they withstand the largest set of rates that the plan's sources may take (ROD).
         timeout
             Time until composition has to be decided, in seconds or as ``"1 min"``.
 
         Raises
         ------
         NotAdmitted
-            If composition was refused; the text says which condition failed where.
+            If composition was refused; the text says which condition failed where, and its ``explain()`` the rest.
         ClusterError
             If no peer answers, or a name is wrong.
         """
+        self._check_open()
         patience = duration("timeout", timeout)
         living = _alive(await self.states()) if unknown_peers(plan, at, self._names) else list(self.peers)
         spark = "" if self.spark.where else unavailable() or "it was started without"
@@ -347,36 +367,33 @@ class AsyncCluster:
         entries = await self.entries()
         return Applications(entries, {name: entry.held for name, entry in entries.items()})
 
-    @displays_waiting(lambda _, application: f"stopping {application}")
-    async def stop(self, application: str) -> None:
+    @displays_waiting(lambda _, application: f"stopping {getattr(application, 'id', application)}")
+    async def stop(self, application: str | Identified) -> None:
         """End an application, whoever submitted it; nothing happens if it has ended already.
 
         Parameters
         ----------
         application
-            Id of the application, or the name of its plan if exactly one running application has that name.
+            Application, its id, or the name of its plan if exactly one running application has that name.
 
         Raises
         ------
         ClusterError
             If there is no such application, or several have that name; the text names them.
         """
-        held = self._handles.get(application)
-        if held is None:
-            entries = await self.entries()
-            held = entries[chosen(application, entries)].held
+        held = await self._handle(application)
         status = (await held.state()).status
         if status in LASTING or status == "finished":
             await held.stop()
 
-    @displays_waiting(lambda it, application, operator, to: f"moving {operator} of {application} to {it.name(to)}")
-    async def move(self, application: str, operator: str, to: str) -> None:
+    @displays_waiting(lambda it, _, operator, to: f"moving {operator} to {it.name(to)}")
+    async def move(self, application: str | Identified, operator: str, to: str) -> None:
         """Move a component to another peer while its application runs; no tuple is lost, doubled or held up by that.
 
         Parameters
         ----------
         application
-            Id of the application, or the name of its plan if exactly one running application has that name.
+            Application, its id, or the name of its plan if exactly one running application has that name.
         operator
             Operator id of the component.
         to
@@ -388,10 +405,7 @@ class AsyncCluster:
             If there is no such application, operator or peer; if the component cannot move, such as a sink; if the peer
             has no room for it, or dies meanwhile. The text says why, and the component is where it was.
         """
-        held = self._handles.get(application)
-        if held is None:
-            entries = await self.entries()
-            held = entries[chosen(application, entries)].held
+        held = await self._handle(application)
         if to not in self.peers and to not in self._names:
             raise ClusterError(f"to: {to!r}; expected {known_peers_phrase(_alive(await self.states()))}")
         asked = pack(Move(held.id, operator, self.peers.get(to, to)))
@@ -402,6 +416,15 @@ class AsyncCluster:
         if outcome.reason:
             why = self.readable(outcome.reason)
             raise ClusterError(f"{held.id}: {operator} did not move: {why}" if outcome.begun else why)
+
+    async def _handle(self, application: str | Identified) -> AsyncApplication:
+        """The application of that id, or of the only running plan of that name."""
+        named = application if isinstance(application, str) else application.id
+        held = self._handles.get(named)
+        if held is None:
+            entries = await self.entries()
+            held = entries[chosen(named, entries)].held
+        return held
 
     async def entries(self) -> dict[str, Entry]:
         """Id to the state and the facts of each application, in the order of submission."""

@@ -254,7 +254,7 @@ def follow(cluster: Cluster | AsyncCluster) -> Follower:
         If the cluster is closed, or one of coroutines is not followed on its event loop.
     """
     if isinstance(cluster, Cluster):
-        return cluster._run(_caught_up(cluster._cluster))
+        return cluster._run(_caught_up(cluster._asynchronous))
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -12,6 +12,7 @@ from synergy_nb.reporting.explanation import Explanation
 
 __all__ = [
     "ApplicationState",
+    "ClusterClosed",
     "ClusterError",
     "Dropped",
     "Fetch",
@@ -41,6 +42,13 @@ T = TypeVar("T")
 
 class ClusterError(SynergyError, RuntimeError):
     """A cluster or one of its peers cannot do what was asked."""
+
+
+class ClusterClosed(ClusterError):
+    """The cluster is closed: it asks no peer any more."""
+
+    def __init__(self) -> None:
+        super().__init__("the cluster is closed; expected an open one")
 
 
 class NotAdmitted(ClusterError):
