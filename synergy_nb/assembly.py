@@ -14,6 +14,7 @@ from synergy_nb.algorithms.availability import PlacementConfig, PlacementOrigin
 from synergy_nb.algorithms.composition import Composition, CompositionConfig, Probing
 from synergy_nb.control.ledger import Ledger
 from synergy_nb.control.peer import Codec, Peer
+from synergy_nb.driver_port import DriverPort, Parts, SparkSupport
 from synergy_nb.lifecycle.alternatives import Alternatives
 from synergy_nb.lifecycle.decider import Decider, component_name
 from synergy_nb.lifecycle.engine_choice import Offer
@@ -56,8 +57,6 @@ class PeerConfig(msgspec.Struct, frozen=True):
         Seconds between pings of the failure detector; more where many peers share a machine.
     composition, session
         Parameters of the algorithms.
-    tracing
-        Whether the journal gets every message of a request, to step through a decision.
     placement
         Those of the placement of replicas; None leaves it out.
     failure, domains
@@ -73,7 +72,6 @@ class PeerConfig(msgspec.Struct, frozen=True):
     pings: float = 0.5
     composition: CompositionConfig = CompositionConfig()
     session: SessionConfig = SessionConfig()
-    tracing: bool = True
     placement: PlacementConfig | None = PlacementConfig()
     failure: float = 0.01
     domains: dict[str, float] = {}
@@ -102,6 +100,8 @@ class Machine:
         Latencies that probes go by; None: those that the overlay measures.
     nearest
         Gives the addresses of other peers, the nearest first; None: neighbours in the overlay.
+    supports
+        Says which operators Spark can execute; None: all those of which the plan does not say otherwise.
     """
 
     bandwidth_from: Callable[[str], float] | None = None
@@ -110,6 +110,7 @@ class Machine:
     overheads: Overheads | None = None
     latency: Latency | None = None
     nearest: Callable[[], Sequence[str]] | None = None
+    supports: SparkSupport | None = None
 
 
 class SynergyPeer:
@@ -123,6 +124,8 @@ class SynergyPeer:
         What it has and how it behaves.
     machine
         What its driver knows of the machine and the network.
+    kernel
+        Makes the kernel from the address and the seed, such as one that records.
 
     Attributes
     ----------
@@ -138,15 +141,19 @@ class SynergyPeer:
         Places replicas, if it is not left out.
     ways : Ways
         Finds ways to run plans.
-    spark : Offer or None
-        What the driver knows of the Spark that it can use, as it says from time to time.
+    driver_port : DriverPort
+        Handles what the driver sends.
     """
 
-    def __init__(self, address: str, config: PeerConfig, machine: Machine = Machine()) -> None:
+    def __init__(
+        self,
+        address: str,
+        config: PeerConfig,
+        machine: Machine = Machine(),
+        kernel: Callable[[str, int], Peer] = Peer,
+    ) -> None:
         self.config = config
-        self.spark: Offer | None = None
-        self.peer = peer = Peer(address, config.seed)
-        peer.tracing = config.tracing
+        self.peer = peer = kernel(address, config.seed)
         composing = config.composition
         self.latency = Latency()
         self.ledger = Ledger(config.cores, config.bandwidth, machine.bandwidth_from, enforce=composing.enforce)
@@ -188,6 +195,11 @@ class SynergyPeer:
             deciders["replicated"] = Replicated(self.placement, self.composition)
         self.ways = Alternatives(peer, self.membership.is_dead, composing.sharing, self._offer_of_spark)
         self.requests = Requests(peer, self.directory, self.session, self.ways, deciders, composing.discovery)
+        parts = Parts(
+            self.pastry, self.membership, self.directory, self.loads, self.streams, self.ledger, self.session,
+            self.requests, self.resilient, self.probing,
+        )  # fmt: skip
+        self.driver_port = DriverPort(peer, parts, config.components, config.name, config.bandwidth, machine.supports)
         for protocol in (
             self.pastry,
             self.membership,
@@ -195,6 +207,7 @@ class SynergyPeer:
             self.session,
             self.probing,
             self.composition,
+            self.driver_port,
             *(self.placement.protocols if self.placement is not None else ()),
         ):
             peer.add(protocol)
@@ -208,34 +221,10 @@ class SynergyPeer:
             self.config.failure, self.config.domains,
         )  # fmt: skip
 
-    def join(self, contact: str | None) -> None:
-        """Join the ring through ``contact``, or begin a new one, and register what this peer offers."""
-        self.pastry.join(contact)
-        self.offer()
-
-    def offer(self) -> None:
-        """Register the components that this peer offers."""
-        for component in self.config.components:
-            if component != "sink":  # a sink is always where its application was submitted
-                self.loads.offer(component, {"peer": self.config.name})
-
-    def leave(self) -> None:
-        """Unregister and leave the ring."""
-        self.loads.withdraw()
-        self.pastry.leave()
-
-    def submit(self, request: str, plan: Plan, placement: str = "composed") -> None:
-        """Start an application from this peer, see :meth:`~synergy_nb.lifecycle.requests.Requests.submit`."""
-        self.requests.submit(request, plan, placement)
-
-    def stop(self, application: str) -> bool:
-        """End an application of this origin, see :meth:`~synergy_nb.lifecycle.requests.Requests.stop`."""
-        return self.requests.stop(application)
-
     # -- what its parts ask of one another -----------------------------------------------------------------------------
 
     def _offer_of_spark(self) -> Offer | None:
-        return self.spark
+        return self.driver_port.spark
 
     def _deployed(self, plan: Plan, operator: str) -> None:
         """Offer a component to everybody that was deployed here for want of others (section 2.3.2)."""

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from synergy_nb.control.peer import Message, Peer, Protocol
+from synergy_nb.control.peer import DriverMessage, Message, Peer, Protocol
 from synergy_nb.events import Event
 from synergy_nb.runtime.process.peer_driver import PeerRuntime
 
@@ -38,7 +38,25 @@ class Deploy(msgspec.Struct, frozen=True):
     what: str
 
 
-class Deployed(Message, frozen=True):
+class Greet(DriverMessage, frozen=True):
+    """Command: say hello to a peer, after a delay in seconds."""
+
+    to: str
+    number: int
+    delay: float = 0.0
+
+
+class Order(DriverMessage, frozen=True):
+    """Command: have the host deploy something."""
+
+    what: str
+
+
+class Break(DriverMessage, frozen=True):
+    """Command: its handler raises."""
+
+
+class Deployed(DriverMessage, frozen=True):
     """What came of the instruction."""
 
     what: str
@@ -80,7 +98,15 @@ class Talk(Protocol):
 
     def __init__(self, peer: Peer) -> None:
         super().__init__(peer)
-        self.handlers = {Hello: self.hello, Echo: self.echo, Fail: self.fail, Deployed: self.deployed}
+        self.handlers = {
+            Hello: self.hello,
+            Echo: self.echo,
+            Fail: self.fail,
+            Greet: self.greet,
+            Order: self.order,
+            Break: self.fail,
+            Deployed: self.deployed,
+        }
 
     def hello(self, sender: str, message: Hello) -> None:
         self.peer.record(Greeted, sender, number=message.number)
@@ -89,22 +115,18 @@ class Talk(Protocol):
     def echo(self, sender: str, message: Echo) -> None:
         self.peer.record(Echoed, sender, number=message.number)
 
-    def fail(self, sender: str, message: Fail) -> None:
+    def fail(self, sender: str, message: Fail | Break) -> None:
         raise RuntimeError("this handler fails")
 
-    def greet(self, to: str, number: int) -> int:
-        self.peer.send(to, Hello(number))
-        return number
+    def greet(self, sender: str, message: Greet) -> None:
+        if message.delay:
+            self.peer.after(message.delay, self.peer.send, message.to, Hello(message.number))
+        else:
+            self.peer.send(message.to, Hello(message.number))
 
-    def greet_later(self, to: str, number: int, delay: float) -> None:
-        self.peer.after(delay, self._greet_now, to, number)
-
-    def _greet_now(self, to: str, number: int) -> None:
-        self.greet(to, number)
-
-    def deploy(self, what: str) -> None:
-        self.peer.instruct(Deploy(what))
-        self.peer.record(DeployAsked, what)
+    def order(self, sender: str, message: Order) -> None:
+        self.peer.instruct(Deploy(message.what))
+        self.peer.record(DeployAsked, message.what)
 
     def deployed(self, sender: str, message: Deployed) -> None:
         self.peer.record(DeployDone, message.what)
@@ -135,12 +157,12 @@ class RecordingHost:
 def make(runtime: PeerRuntime, config: Mapping[str, Any]) -> tuple[Peer, RecordingHost]:
     """The factory."""
     peer = Peer(runtime.address, seed=config.get("seed", 0))
-    talk = Talk(peer)
-    peer.add(talk)
+    peer.add(Talk(peer))
 
     async def greet(payload: bytes) -> bytes:
         to, number = msgspec.msgpack.decode(payload)
-        return msgspec.msgpack.encode(runtime.call(talk.greet, to, number))
+        runtime.request(Greet(to, number))
+        return msgspec.msgpack.encode(number)
 
     async def fail(_payload: bytes) -> bytes:
         raise KeyError("no such thing")

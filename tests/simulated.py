@@ -8,6 +8,7 @@ from typing import Any, TypeVar, overload
 import msgspec
 
 from synergy_nb.assembly import PeerConfig, SynergyPeer
+from synergy_nb.control.driver_messages import Answer, OfferComponents, SubmitPlan
 from synergy_nb.control.graph import ComponentGraph, Place, Report, Roles
 from synergy_nb.control.peer import Peer
 from synergy_nb.dataflow.streams.deployments import Deployment
@@ -67,6 +68,7 @@ class Ring:
     ) -> None:
         self.simulation = Simulation(seed, network or Uniform(0.005, 0.05, seed), codec=codec)
         self.simulation.on_instruction.append(self._carry_out)
+        self.refusal = ""
         self.seed = seed
         self.config = config
         self.synergy: dict[str, SynergyPeer] = {}
@@ -76,9 +78,9 @@ class Ring:
             peer = self.make(number)
             self.simulation.add(peer)
         assemble([each.pastry for each in self.synergy.values()], seed=seed)
-        for address, each in self.synergy.items():
+        for address in self.synergy:
             self.simulation.start(address)
-            self.simulation.call(address, each.offer)
+            self.simulation.report(address, OfferComponents())
         self.simulation.run(until=SETTLED)
 
     def make(self, number: int) -> Peer:
@@ -118,11 +120,13 @@ class Ring:
     def _carry_out(self, address: str, instruction: object) -> None:
         match instruction:
             case Place():
-                self.simulation.call(address, self.synergy[address].resilient.placed, decided(instruction))
+                self.simulation.report(address, decided(instruction))
             case Report():
                 self.reports.setdefault(instruction.application, []).append(instruction)
             case Deployment():
                 self._converge(address, instruction)
+            case Answer():
+                self.refusal = instruction.refusal
 
     def _converge(self, address: str, told: Deployment) -> None:
         """Hold what every instruction must be, and remember it."""
@@ -138,7 +142,10 @@ class Ring:
 
     def submit(self, at: str, request: str, plan: Plan, placement: str = "composed") -> None:
         """Submit a plan at a peer now."""
-        self.simulation.call(at, self.synergy[at].submit, request, plan, placement)
+        self.refusal = ""
+        self.simulation.report(at, SubmitPlan(request, plan.to_bytes(), placement, number=1))
+        if self.refusal:
+            raise ValueError(self.refusal)
 
     def establish(
         self,

@@ -11,6 +11,7 @@ from synergy_experiments.bench.admissions_simulated import simulated
 from synergy_experiments.bench.answers import Answer, summarised
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.assembly import PeerConfig
+from synergy_nb.control.driver_messages import StopApplication
 from synergy_nb.dataflow.memory_shares import Memory
 from synergy_nb.dataflow.meters import UnitCost
 from synergy_nb.dataflow.streams.component import Component
@@ -100,7 +101,7 @@ def test_tuples_wait_for_those_they_come_with() -> None:
         ring.submit("peer-1", name, plan)
         assert ring.until_decided(name).status == "running"
         delays.append(ring.events(name, GraphSelected)[0].delay_s)
-        ring.simulation.call("peer-1", ring.synergy["peer-1"].stop, name)
+        ring.simulation.report("peer-1", StopApplication(name))
         ring.run(2.0)
     assert delays[1] - delays[0] == pytest.approx(2000 * 0.005 * 100e-6, rel=0.05)
 
@@ -212,7 +213,7 @@ def test_a_replay_is_admitted_again_and_again_whatever_was_measured_of_it() -> N
         ring.submit("peer-1", f"r{number}", plan)
         report = ring.until_decided(f"r{number}")
         assert report.status == "running", report.reason
-        ring.simulation.call("peer-1", ring.synergy["peer-1"].stop, f"r{number}")
+        ring.simulation.report("peer-1", StopApplication(f"r{number}"))
         ring.run(2.0)
 
 

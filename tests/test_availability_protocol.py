@@ -733,7 +733,7 @@ def test_the_same_protocol_places_on_live_peers() -> None:
 
                 hosts[0].synergy.placement.submit("r1", diamond(), placed, degree=2)
 
-            runtimes[0].call(submit)
+            runtimes[0]._run("submit", lambda now: runtimes[0].peer.call(now, submit))
             graph, reason = await outcome
         assert graph is not None, reason
         assert graph.peers["source"] == "mem://3"

@@ -11,6 +11,7 @@ from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.algorithms.composition.adaptive import History, adapted
 from synergy_nb.algorithms.composition.messages import Probe, ProbedRequest, Release, encode_request
 from synergy_nb.assembly import PeerConfig, SynergyPeer
+from synergy_nb.control.driver_messages import StopApplication
 from synergy_nb.control.graph import Hop, Roles
 from synergy_nb.control.peer import Effect, Instruct, Record, Send
 from synergy_nb.dataflow.streams.deployments import Deployment
@@ -18,11 +19,8 @@ from synergy_nb.events import (
     GraphEvaluated,
     GraphSelected,
     MessageOutdated,
-    MessageReceived,
     MessageRefused,
-    ProbeAccepted,
     ProbeDropped,
-    ProbingEnded,
 )
 from synergy_nb.lifecycle.messages import Confirm, Graph
 from synergy_nb.plan import Plan, source
@@ -92,7 +90,7 @@ def test_a_stopped_application_leaves_nothing() -> None:
     ring = Ring(6, seed=5)
     ring.submit("peer-1", "r", chain())
     ring.until_decided("r")
-    ring.simulation.call("peer-1", ring.synergy["peer-1"].stop, "r")
+    ring.simulation.report("peer-1", StopApplication("r"))
     ring.run(2.0)
     assert ring.status("r") == "stopped"
     assert not ring.deployed
@@ -187,7 +185,7 @@ def test_a_dead_participant_ends_its_application_with_the_reason() -> None:
     assert ring.status("r") == "failed"
     assert "peer-4 died (delay)" in ring.reports["r"][-1].reason
     assert set(ring.deployed) == {("peer-0", "r", "sink")}, "what had been found stays at the sink until it is stopped"
-    ring.simulation.call("peer-0", ring.synergy["peer-0"].stop, "r")
+    ring.simulation.report("peer-0", StopApplication("r"))
     assert not ring.deployed
     assert not any(each.ledger.requests for each in ring.synergy.values())
     ring.submit("peer-1", "again", chain())
@@ -447,33 +445,3 @@ def test_an_adaptive_ratio_follows_what_requests_need() -> None:
     ring = Ring(12, seed=30, config=lambda n: PeerConfig(f"peer-{n}", seed=n, composition=config))
     ring.submit("peer-0", "r", chain())
     assert ring.until_decided("r").status == "running"
-
-
-def test_a_decision_can_be_stepped_through_message_by_message() -> None:
-    ring = Ring(6, seed=5, codec=True)
-    ring.submit("peer-1", "r", chain(operators=2))
-    assert ring.until_decided("r").status == "running"
-    ring.run(0.5)
-    told = ring.events("r", MessageReceived)
-    assert {"Probe", "Acknowledged", "Returned", "Release", "Confirm", "Confirmed", "Begin"} <= {
-        event.message for event in told
-    }
-    accepted = [(event.peer, event.operator) for event in ring.events("r", ProbeAccepted)]
-    probes = [event for event in told if event.message == "Probe"]
-    assert {(event.peer, event.content["operator"]) for event in probes} == set(accepted)
-    for event in probes:  # each came from where its path ends
-        via = event.content["via"]
-        assert event.sender == (via[-1][1] if via else "peer-1")
-        assert event.content["sent"] <= event.time
-    returned = [event for event in told if event.message == "Returned"]
-    (ended,) = ring.events("r", ProbingEnded)
-    assert len(returned) == ended.paths
-    confirmed = [event.content["operator"] for event in told if event.message == "Confirm"]
-    assert confirmed == ["sink", "o1", "o0", "source"]
-
-
-def test_messages_are_not_told_of_where_nobody_wants_them() -> None:
-    ring = Ring(4, seed=5, config=lambda n: PeerConfig(name=f"peer-{n}", seed=n, tracing=False))
-    ring.submit("peer-1", "r", chain(operators=2))
-    assert ring.until_decided("r").status == "running"
-    assert not ring.events("r", MessageReceived)

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from synergy_nb.assembly import PeerConfig
+from synergy_nb.control.driver_messages import StopApplication
 from synergy_nb.events import ApplicationRunning, RequestSubmitted
 from synergy_nb.plan import Plan, source
 from tests.simulated import Ring
@@ -36,7 +37,7 @@ def query(rng: random.Random) -> Plan:
 def run(seed: int) -> tuple[Ring, list[str]]:
     """One schedule; at its end the network is whole again and everything has had time to settle."""
     rng = random.Random(seed)
-    ring = Ring(PEERS, seed, config=lambda n: PeerConfig(name=f"peer-{n}", seed=seed * 100 + n, tracing=False))
+    ring = Ring(PEERS, seed, config=lambda n: PeerConfig(name=f"peer-{n}", seed=seed * 100 + n))
     simulation = ring.simulation
     simulation.loss = rng.choice([0.0, 0.02, 0.1])
     simulation.duplication = rng.choice([0.0, 0.05, 0.2])
@@ -61,8 +62,8 @@ def run(seed: int) -> tuple[Ring, list[str]]:
             simulation.heal()
         elif fault < 0.6 and requests[:-1]:
             ended = rng.choice(requests[:-1])
-            for address, each in ring.synergy.items():
-                simulation.call(address, each.stop, ended)
+            for address in ring.synergy:
+                simulation.report(address, StopApplication(ended))
         for _ in range(rng.randint(1, 6)):
             ring.run(0.25)
             assert not ring.overbooked()
@@ -71,10 +72,10 @@ def run(seed: int) -> tuple[Ring, list[str]]:
     for _ in range(80):
         ring.run(0.5)
         assert not ring.overbooked()
-    for address, each in ring.synergy.items():  # whoever asked for them takes what failed ones had found, or not
+    for address in ring.synergy:  # whoever asked for them takes what failed ones had found, or not
         for request in requests:
             if ring.status(request) == "failed":
-                simulation.call(address, each.stop, request)
+                simulation.report(address, StopApplication(request))
     ring.run(1.0)
     return ring, requests
 

@@ -46,7 +46,7 @@ class SparkRing(Ring):
             name=f"peer-{number}", components=components, seed=seed * 1000 + number, **config
         ))  # fmt: skip
         for each in self.synergy.values():
-            each.spark = offer or Offer()
+            each.driver_port.spark = offer or Offer()
 
     def _carry_out(self, address: str, instruction: object) -> None:
         before = set(self.deployed)
@@ -264,8 +264,9 @@ def test_a_part_that_is_never_ready_is_taken_back() -> None:
 def test_a_limit_that_the_measured_micro_batch_breaks_is_refused_with_the_numbers() -> None:
     ring = SparkRing(4, seed=5)
     for each in ring.synergy.values():
-        each.spark = Offer(micro_batch=3.0)
-    ring.synergy["peer-1"].spark = Offer(micro_batch=0.1)  # the origin does not know how slow the others are
+        each.driver_port.spark = Offer(micro_batch=3.0)
+    # The origin does not know how slow the others are.
+    ring.synergy["peer-1"].driver_port.spark = Offer(micro_batch=0.1)
     ring.submit("peer-1", "r", top(delay="2 s"))
     report = ring.until_decided("r")
     chosen = report.peers.get("aggregate")

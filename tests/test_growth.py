@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 from synergy_nb.control import ledger as ledgers
+from synergy_nb.control.driver_messages import StopApplication
 from synergy_nb.control.ledger import Ledger
 from synergy_nb.control.peer import Message, Peer
 from synergy_nb.events import ProbeAccepted
@@ -72,7 +73,7 @@ def test_feedback_ends_with_the_last_application_and_begins_again() -> None:
     ring = ring_of(2)
     session = ring.synergy["peer-0"].session
     for number in range(2):
-        ring.simulation.call("peer-0", ring.synergy["peer-0"].stop, f"a{number}")
+        ring.simulation.report("peer-0", StopApplication(f"a{number}"))
     ring.run(3.0)
     assert session.feedbacks._timer is None
     ring.submit("peer-0", "again", small(7))
@@ -102,7 +103,7 @@ def test_setting_up_one_more_application_projects_only_that_one_anew(monkeypatch
         assert set(known) == {user for user in known if each.session.components.of(user)}
     assert set(made) <= {"one more"}
     assert ring.synergy["peer-2"].session.impacts.running().keys() == {"one more", *(f"a{n}" for n in range(12))}
-    ring.simulation.call("peer-0", ring.synergy["peer-0"].stop, "one more")
+    ring.simulation.report("peer-0", StopApplication("one more"))
     ring.run(2.0)
     assert "one more" not in ring.synergy["peer-2"].session.impacts.running()
 

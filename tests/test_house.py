@@ -39,7 +39,9 @@ LAYERS = (
     ("overlay",),
     ("lifecycle",),
     ("algorithms",),
+    ("driver_port",),
     ("assembly",),
+    ("recording",),
     ("widgets", "simulator", "runtime"),
     ("watching",),
     (EXPERIMENTS, "cli", "demo", "__init__", "__main__"),
@@ -64,8 +66,13 @@ SEEDED_RANDOMNESS = {
     "Philox",
     "default_rng",
 }
-# Only the data path on Spark knows PySpark; who knows the data path on Spark: the runtime's one door to it, and the top
-SPARK_DOORS = {("runtime", "data", "spark_servers"), ("runtime", "data", "spark_part")}
+# Only the data path on Spark knows PySpark; who knows the data path on Spark: the runtime's one door to it, what makes
+# peers of live runs, which asks what Spark can execute, and the top
+SPARK_DOORS = {
+    ("runtime", "data", "spark_servers"),
+    ("runtime", "data", "spark_part"),
+    ("recording", "construction"),
+}
 CLOCKS = re.compile(r"(datetime\.)*(datetime\.(now|utcnow|today)|date\.today)")
 
 LONGEST_MODULE = 500  # lines

@@ -10,6 +10,7 @@ from math import ceil, log2
 import pytest
 
 from synergy_nb.assembly import PeerConfig, SynergyPeer
+from synergy_nb.control.driver_messages import JoinRing
 from synergy_nb.overlay.join_waves import JoinWaves
 from synergy_nb.runtime.client.progress import Progress, ProgressDeadline
 from synergy_nb.runtime.process.requests import ClusterError, FindHosts, HostsFound, Join, Joined, pack, unpack
@@ -95,7 +96,7 @@ class Ring:
         while not waves.over:
             wave = waves.next()
             for name, contact in wave.items():
-                self.simulation.call(name, self.peers[name].join, contact)
+                self.simulation.report(name, JoinRing(contact))
             began = self.simulation.now
             self.wait(wave)
             waves.ended(wave, self.simulation.now - began)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.assembly import PeerConfig
+from synergy_nb.control.driver_messages import StopApplication
 from synergy_nb.events import GraphEvaluated, GraphSelected, ProbeAccepted
 from synergy_nb.overlay.load_levels import FREE, quantised
 from synergy_nb.plan import source
@@ -53,7 +54,7 @@ def test_the_directory_follows_what_peers_have_left() -> None:
     known = free(ring)
     assert known == {address: quantised(each.ledger.residual_cores("")) for address, each in ring.synergy.items()}
     assert known != before
-    ring.simulation.call("peer-1", ring.synergy["peer-1"].stop, "r")
+    ring.simulation.report("peer-1", StopApplication("r"))
     ring.run(5.0)
     assert free(ring) == before
 

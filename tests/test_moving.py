@@ -9,6 +9,7 @@ import random
 import pytest
 
 from synergy_nb.assembly import PeerConfig
+from synergy_nb.control.driver_messages import StopApplication
 from synergy_nb.control.graph import ComponentGraph, Hop
 from synergy_nb.control.peer import Message
 from synergy_nb.dataflow.streams.deployments import Deployment, Role
@@ -83,7 +84,7 @@ def roles(ring: Ring, operator: str) -> dict[str, Role]:
 
 def stopped(ring: Ring) -> None:
     """Nothing is left of it."""
-    ring.simulation.call("peer-0", ring.synergy["peer-0"].stop, "r")
+    ring.simulation.report("peer-0", StopApplication("r"))
     ring.run(12.0)
     assert not any(each.ledger.requests or each.session.applications for each in ring.synergy.values())
     assert not ring.deployments
@@ -309,7 +310,7 @@ def test_a_part_on_spark_moves_as_a_whole_to_a_peer_that_has_spark(operator: str
     refused = move(ring, operator, "peer-4")
     ring.run(5.0)
     assert refused == ["a at peer-4: it has no Spark"]
-    ring.synergy["peer-4"].spark = Offer()
+    ring.synergy["peer-4"].driver_port.spark = Offer()
     outcome = move(ring, operator, "peer-4")
     ring.run(5.0)
     assert outcome == [""]
@@ -614,7 +615,7 @@ def test_whatever_happens_each_component_is_at_one_place_and_nothing_is_overbook
         assert len(told) == 1, "all have converged"
     for address, each in list(ring.synergy.items()):
         for request in sorted(each.session.applications):  # those that failed keep their results
-            ring.simulation.call(address, each.stop, request)
+            ring.simulation.report(address, StopApplication(request))
     ring.run(45.0)
     assert not any(each.ledger.requests or each.session.applications for each in ring.synergy.values())
     assert not ring.deployments

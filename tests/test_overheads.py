@@ -14,7 +14,9 @@ from synergy_experiments.bench.answers import LONGEST, SHORTEST, Answer, over_al
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.algorithms.composition.probe_results import failing
 from synergy_nb.assembly import PeerConfig
+from synergy_nb.control.driver_messages import OverheadsMeasured, StopApplication
 from synergy_nb.control.graph import ComponentGraph, Hop
+from synergy_nb.control.peer import DriverMessage
 from synergy_nb.events import GraphSelected
 from synergy_nb.models.overheads import CORRELATION, HOP, REFERENCE, SOURCE, Overhead, Overheads, together
 from synergy_nb.overlay.latency import Latency
@@ -22,6 +24,7 @@ from synergy_nb.plan import Plan, source
 from synergy_nb.plan.catalogue import KINDS
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.runtime.process.calibration import Calibration, calibration_cases
+from synergy_nb.runtime.process.peer_reports import MeasuredOverheads
 from tests.simulated import Ring
 
 LATE = CompositionConfig(late=0.05)
@@ -46,8 +49,9 @@ def test_every_kind_has_a_specimen_that_gives_a_result_again_and_again() -> None
 
 def test_calibration_measures_all_kinds_before_any_plan_runs() -> None:
     times = itertools.count()
-    overheads = Overheads()
+    sent: list[DriverMessage] = []
     loop = asyncio.new_event_loop()
+    overheads = MeasuredOverheads(0.0, loop, sent.append)
     try:
         calibration = Calibration(loop, lambda: float(next(times)), overheads)
         for _ in range(2 * len(KINDS)):
@@ -60,6 +64,12 @@ def test_calibration_measures_all_kinds_before_any_plan_runs() -> None:
     calibration.close()
     calibration.measure(0.0)
     assert overheads.expected(SOURCE).mean == pytest.approx(overheads.measured()[SOURCE].mean)
+    received = Overheads()  # of the peer: it knows as much as its driver, which has sent it what changed
+    messages = [message for message in sent if isinstance(message, OverheadsMeasured)]
+    for message in messages:
+        received.assume(message.stages, message.calls)
+    assert sum(REFERENCE in message.stages for message in messages) == 1, "what has not changed is not sent again"
+    assert {kind: received.expected(kind) for kind in KINDS} == {kind: overheads.expected(kind) for kind in KINDS}
 
 
 def test_a_kind_that_has_not_run_takes_as_much_more_than_the_reference_as_its_call_does() -> None:
@@ -81,8 +91,10 @@ def test_a_kind_that_has_not_run_takes_as_much_more_than_the_reference_as_its_ca
 
 def test_what_was_measured_while_a_peer_started_is_soon_outweighed() -> None:
     """Seen: on a busy machine a new cluster refused its first plans, as its threads had waited for its own start."""
-    overheads, loop = Overheads(), asyncio.new_event_loop()
+    loop = asyncio.new_event_loop()
+    overheads = MeasuredOverheads(0.0, loop, lambda _: None)
     times = itertools.count(step=0.0005)
+    overheads.close()  # nobody is sent anything here
     calibration = Calibration(loop, lambda: next(times), overheads)
     loop.close()
     for held_up in (1.2, 0.8, 1.5, 0.9, 2.0):
@@ -181,7 +193,7 @@ def projected(ring: Ring) -> float:
     """Seconds that a plan without a limit is projected to take; it is stopped again."""
     ring.submit("peer-1", "free", bound(None))
     assert ring.until_decided("free").status == "running"
-    ring.simulation.call("peer-1", ring.synergy["peer-1"].stop, "free")
+    ring.simulation.report("peer-1", StopApplication("free"))
     ring.run(2.0)
     found = ring.events("free", GraphSelected)[0].kept_s
     assert found is not None
@@ -207,7 +219,7 @@ def test_a_plan_is_refused_for_its_limit_only_beyond_the_guard_band(late: float 
     told = str(Explanation("near", ring.events("near"), {}))
     assert "close enough to the limit of" in told
     assert ("95 % of the tuples within" in told) is (late is not None)
-    ring.simulation.call("peer-1", ring.synergy["peer-1"].stop, "near")
+    ring.simulation.report("peer-1", StopApplication("near"))
     ring.run(2.0)
     ring.submit("peer-1", "far", bound(takes / 1.12))
     report = ring.until_decided("far")
@@ -230,7 +242,7 @@ def test_a_limit_is_kept_to_the_letter_where_nothing_is_measured() -> None:
     takes = projected(ring)
     ring.submit("peer-1", "fits", bound(takes * 1.01))
     assert ring.until_decided("fits").status == "running"
-    ring.simulation.call("peer-1", ring.synergy["peer-1"].stop, "fits")
+    ring.simulation.report("peer-1", StopApplication("fits"))
     ring.run(2.0)
     ring.submit("peer-1", "r", bound(takes / 1.01))
     report = ring.until_decided("r")

@@ -22,14 +22,14 @@ from cryptography.x509.oid import NameOID
 from distributed import Client, LocalCluster, Security, Worker
 from distributed.comm.core import CommClosedError
 
-from synergy_nb.control.peer import Codec, Peer
+from synergy_nb.control.peer import Codec, Peer, Record
 from synergy_nb.events import Event, decode_events
 from synergy_nb.runtime.process.peer_driver import PeerRuntime
 from synergy_nb.runtime.process.plugin import PLUGIN, SynergyPlugin, client_links, connector, install, runtime_of
 from synergy_nb.runtime.transport.link import HANDLER, Limits, LinkDown, RemoteError
 from synergy_nb.runtime.transport.wide_area import WideArea
 from tests import echo_peer
-from tests.echo_peer import Fail, Stranger, Talk
+from tests.echo_peer import Break, Fail, Greet, Order, Stranger
 from tests.memory_comm import Net, run
 from tests.waiting import DEADLINE
 
@@ -58,12 +58,6 @@ class Driven:
         await self.a.close()
         await self.b.close()
         await self.net.close()
-
-
-def talk(runtime: PeerRuntime) -> Talk:
-    protocol = runtime.peer.protocols[0]
-    assert isinstance(protocol, Talk)
-    return protocol
 
 
 async def event(runtime: PeerRuntime, kind: str, number: int = 1) -> Event:
@@ -96,7 +90,7 @@ async def journaled(runtime: PeerRuntime) -> None:
 def test_effects_are_carried_out() -> None:
     async def main() -> None:
         driven = Driven()
-        assert driven.a.call(talk(driven.a).greet, B, 7) == 7
+        driven.a.request(Greet(B, 7))
         assert (await event(driven.a, "echoed")).detail == {"number": 7}
         assert (await event(driven.b, "greeted")).subject == A
         await driven.close()
@@ -107,10 +101,10 @@ def test_effects_are_carried_out() -> None:
 def test_an_instruction_goes_to_the_host_and_what_came_of_it_back() -> None:
     async def main() -> None:
         driven = Driven()
-        driven.a.call(talk(driven.a).deploy, "filter")
+        driven.a.request(Order("filter"))
         kinds = [event.kind for event in driven.a.journal]
         assert kinds == ["peer_started", "deploy_asked", "deploy_done"]  # effects of the report come after the others
-        driven.a.call(talk(driven.a).deploy, "impossible")
+        driven.a.request(Order("impossible"))
         error = await event(driven.a, "handler_failed")
         assert error.detail == {"error": "ValueError: cannot deploy the impossible"}
         assert [event.kind for event in driven.a.journal][-1] == "deploy_asked"  # the other effects were carried out
@@ -124,7 +118,7 @@ def test_timers_fire_when_they_are_due_and_in_their_order() -> None:
         driven = Driven()
         start = driven.a.now
         for number, delay in ((3, 3.0), (1, 1.0), (2, 2.0)):
-            driven.a.call(talk(driven.a).greet_later, B, number, delay)
+            driven.a.request(Greet(B, number, delay))
         await event(driven.b, "greeted", 3)
         hellos = [event for event in driven.b.journal if event.kind == "greeted"]
         assert [event.detail["number"] for event in hellos] == [1, 2, 3]
@@ -141,15 +135,15 @@ def test_an_error_in_a_handler_is_journaled_and_the_peer_goes_on() -> None:
         driven.b.links.send(A, driven.b.codec.encode(Fail()))
         error = await event(driven.a, "handler_failed")
         assert (error.subject, error.detail) == ("Fail", {"error": "RuntimeError: this handler fails"})
-        driven.b.call(talk(driven.b).greet, A, 1)
+        driven.b.request(Greet(A, 1))
         await event(driven.b, "echoed")
         driven.a.on_down.append(lambda _address: (_ for _ in ()).throw(RuntimeError("listener fails")))
         driven.a.links.drop(B)
         assert (await event(driven.a, "frame_unhandled")).detail == {"error": "RuntimeError: listener fails"}
-        with pytest.raises(TypeError):  # an error of a caller is the caller's
-            driven.a.call(talk(driven.a).greet)
-        driven.a.call_threadsafe(talk(driven.a).greet)
-        assert "TypeError" in (await event(driven.a, "handler_failed", 2)).detail["error"]
+        with pytest.raises(RuntimeError, match="this handler fails"):  # an error of a request is the caller's
+            driven.a.request(Break())
+        driven.a.report(Break())
+        assert "this handler fails" in (await event(driven.a, "handler_failed", 2)).detail["error"]
         await driven.close()
 
     run(main())
@@ -159,7 +153,7 @@ def test_unknown_and_malformed_messages_are_refused_by_name() -> None:
     async def main() -> None:
         driven = Driven()
         sends = [
-            (Codec([Stranger]).encode(Stranger()), "unknown message", "message 'Stranger'; known: Deployed, Echo"),
+            (Codec([Stranger]).encode(Stranger()), "unknown message", "message 'Stranger'; known: Echo, Fail, Hello"),
             (msgspec.msgpack.encode(["Hello", "seven"]), "malformed message", "message 'Hello': Expected `int`"),
             (b"\xc1", "malformed message", "not MessagePack"),
         ]
@@ -169,7 +163,7 @@ def test_unknown_and_malformed_messages_are_refused_by_name() -> None:
             assert refused.subject == A
             assert refused.detail["reason"] == reason
             assert text in refused.detail["message"]
-        driven.a.call(talk(driven.a).greet, B, 1)
+        driven.a.request(Greet(B, 1))
         await event(driven.a, "echoed")
         await driven.close()
 
@@ -206,22 +200,19 @@ def test_a_wide_area_is_laid_over_running_links() -> None:
     run(main())
 
 
-def test_threads_post_to_the_loop() -> None:
+def test_what_only_a_driver_may_send_is_refused_from_other_peers() -> None:
     async def main() -> None:
         driven = Driven()
-        await asyncio.get_running_loop().run_in_executor(None, driven.a.call_threadsafe, talk(driven.a).greet, B, 1)
-        await event(driven.a, "echoed")
-        done = echo_peer.Deployed("sort")
-        await asyncio.get_running_loop().run_in_executor(None, driven.a.report_threadsafe, done)
-        assert (await event(driven.a, "deploy_done")).subject == "sort"
+        driven.a.links.send(B, Codec([Order]).encode(Order("sort")))
+        refused = await event(driven.b, "message_refused")
+        assert (refused.subject, refused.detail["reason"]) == (A, "unknown message")
+        effects = driven.b.peer.receive(A, Order("sort"), driven.b.now)  # whatever a codec lets through
+        (record,) = effects
+        assert isinstance(record, Record)
+        assert record.event.detail == {"message": "Order", "reason": "only its driver may send it"}
         await driven.close()
-        driven.a.call_threadsafe(talk(driven.a).greet, B, 2)  # too late, and harmless
-        behind = asyncio.Event()
-        asyncio.get_running_loop().call_soon_threadsafe(behind.set)
-        await behind.wait()
-        assert [event.kind for event in driven.b.journal].count("greeted") == 1
 
-    asyncio.run(main())  # threads need real time
+    run(main())
 
 
 def test_time_is_the_wall_clock_and_monotone() -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from synergy_nb.algorithms.availability import PlacementConfig
 from synergy_nb.assembly import PeerConfig, SynergyPeer
+from synergy_nb.control.driver_messages import StopApplication
 from synergy_nb.control.peer import Message, Peer, Protocol, Timer, key_of
 from synergy_nb.events import MessageRefused
 from synergy_nb.overlay.directory import Directory
@@ -162,7 +163,7 @@ class _Queries:
         led = [(at, name) for at, each in ring.synergy.items() for name in sorted(each.session.led)]
         for at, name in led:
             if rng.random() < 0.3:
-                ring.simulation.call(at, ring.synergy[at].stop, name)
+                ring.simulation.report(at, StopApplication(name))
         standing = [(at, name) for at, name in led if name in ring.synergy[at].session.led]
         if standing:
             at, name = rng.choice(standing)
@@ -182,7 +183,7 @@ class _Queries:
         for address, each in ring.synergy.items():
             for name in sorted(each.session.applications - each.session.led):
                 if ring.status(name) == "failed":
-                    ring.simulation.call(address, each.stop, name)
+                    ring.simulation.report(address, StopApplication(name))
         ring.run(1.0)
         try:
             check(ring, self.asked)

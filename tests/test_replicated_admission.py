@@ -8,6 +8,7 @@ import pytest
 
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.assembly import PeerConfig
+from synergy_nb.control.driver_messages import StopApplication
 from synergy_nb.events import GraphSelected, PlacementCompleted, ProbeDropped
 from synergy_nb.plan import Plan, source
 from synergy_nb.reporting.explanation import Explanation
@@ -86,7 +87,7 @@ def test_it_is_placed_where_nobody_is_harmed() -> None:
     assert report.peers == second.primaries
     assert report.peers["work"] != "peer-1"
     assert "peer-1" not in report.backups["work"]
-    ring.simulation.call("peer-3", ring.synergy["peer-3"].stop, "b")
+    ring.simulation.report("peer-3", StopApplication("b"))
     nothing_is_left(ring, "a")
 
 
@@ -121,7 +122,7 @@ def test_what_its_placement_has_promised_is_its_own() -> None:
     assert ring.synergy["peer-1"].ledger.load == pytest.approx(0.9)
     ring.submit("peer-2", "s", work("45 ms"))
     assert ring.until_decided("s").status == "rejected"
-    ring.simulation.call("peer-2", ring.synergy["peer-2"].stop, "r")
+    ring.simulation.report("peer-2", StopApplication("r"))
     nothing_is_left(ring)
 
 
@@ -151,6 +152,6 @@ def test_whoever_dies_and_whatever_is_lost_each_is_decided_and_nothing_is_left(s
     assert set(decided.values()) <= {"running", "rejected"}
     for each in ring.synergy.values():
         for name in lives:
-            simulation.call(each.peer.address, each.stop, name)
+            simulation.report(each.peer.address, StopApplication(name))
     ring.run(60.0)
     nothing_is_left(ring)

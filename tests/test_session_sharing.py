@@ -8,6 +8,7 @@ import random
 import polars as pl
 import pytest
 
+from synergy_nb.control.driver_messages import StopApplication
 from synergy_nb.control.graph import Use
 from synergy_nb.lifecycle.members import producer_of
 from synergy_nb.lifecycle.messages import Graph
@@ -229,14 +230,14 @@ def run_left_alone(seed: int) -> None:
         if victim not in {"peer-0", "peer-1", "peer-5", "peer-6"}:
             ring.crash(victim)
             ring.run(rng.choice((3.0, 4.0)))
-    ring.simulation.call("peer-0", ring.synergy["peer-0"].stop, "a")
+    ring.simulation.report("peer-0", StopApplication("a"))
     rows = set(ring.in_order("b"))
     for source in ("s0", "s1"):
         table = ring.streams.inputs[source].rows()
         found = [row for row in table if row in rows]
         assert found
         assert found == table[len(table) - len(found) :], f"b has not all of {source}"
-    ring.simulation.call("peer-5", ring.synergy["peer-5"].stop, "b")
+    ring.simulation.report("peer-5", StopApplication("b"))
     ring.run(20.0)
     assert not any(each.ledger.requests or each.session.applications for each in ring.synergy.values())
     assert not ring.deployments

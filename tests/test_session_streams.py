@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 from synergy_nb.assembly import PeerConfig
+from synergy_nb.control.driver_messages import StopApplication
 from synergy_nb.dataflow.streams.deployments import Deployment
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.builder import Stream
@@ -188,7 +189,7 @@ def test_moves_of_every_component_lose_and_double_nothing(name: str) -> None:
     ring.run(3.0)
     assert outcomes == [[""]] * len(outcomes)
     assert rows == undisturbed(query, seed)
-    ring.simulation.call("peer-0", ring.synergy["peer-0"].stop, "r")
+    ring.simulation.report("peer-0", StopApplication("r"))
     ring.run(12.0)
     assert not any(node.hosting.deployments or node.hosting.components for node in ring.streams._nodes.values())
 
@@ -244,7 +245,7 @@ def test_a_shared_stream_goes_on_for_who_shares_it() -> None:
     outcome = ring.move("peer-3", "b", "g", elsewhere[0])
     ring.run(0.5)
     assert outcome == [""]
-    ring.simulation.call("peer-0", ring.synergy["peer-0"].stop, "a")
+    ring.simulation.report("peer-0", StopApplication("a"))
     rows = ring.until_ended("b")
     wanted = table(500, 400).filter(pl.col("bytes") > 200)
     assert 0 < len(rows) < wanted.height

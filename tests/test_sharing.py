@@ -8,6 +8,7 @@ import pytest
 
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.assembly import PeerConfig
+from synergy_nb.control.driver_messages import StopApplication
 from synergy_nb.dataflow.streams.deployments import Borrowed, Deployment, Feed, Lent
 from synergy_nb.events import SharingFound, SharingGivenUp
 from synergy_nb.plan import Plan, source
@@ -55,7 +56,7 @@ def readers(ring: Ring, at: str, operator: str) -> list[tuple[str, int]]:
 
 
 def stop(ring: Ring, at: str, name: str) -> None:
-    ring.simulation.call(at, ring.synergy[at].stop, name)
+    ring.simulation.report(at, StopApplication(name))
     ring.run(2.0)
 
 
@@ -253,7 +254,7 @@ def test_a_stream_that_ends_while_it_is_being_shared_harms_nobody(seed: int) -> 
     started(ring, "peer-1", "a", by_link())
     ring.submit("peer-2", "b", by_source())
     ring.run(0.02 * (seed + 1))
-    ring.simulation.call("peer-1", ring.synergy["peer-1"].stop, "a")
+    ring.simulation.report("peer-1", StopApplication("a"))
     ring.until_decided("b")
     ring.run(15.0)
     assert ring.status("b") == "running"

@@ -15,6 +15,8 @@ from spark_stream.java import SparkUnavailable
 from spark_stream.query import Part
 from spark_stream.results import DeliveryProgress
 from spark_stream.resumption import Resumption
+from synergy_nb.control.driver_messages import CopiesLagging, CopyReady, CopyUnusable
+from synergy_nb.control.peer import DriverMessage
 from synergy_nb.dataflow.streams.deployments import Place
 from synergy_nb.dataflow.streams.effects import Fact
 from synergy_nb.plan import source
@@ -58,7 +60,7 @@ class Peer:
         loop = asyncio.get_running_loop()
         self.opened = self.rehearsed = 0
         self.looked: list[tuple[str, str]] = []
-        self.said: list[tuple[Any, ...]] = []
+        self.said: list[DriverMessage] = []
         self.spark = SparkHost(loop, lambda: 0.0, lambda *_, **__: None)
         self.spark.receive_news(SparkNews("ready", "", "sc://here:1/;token=secret"))
         monkeypatch.setattr(session, "connect", self._connect)
@@ -69,13 +71,8 @@ class Peer:
             return why()
 
         monkeypatch.setattr(checkpoints, "unreachable", unreachable)
-        copies: Any = SimpleNamespace(
-            ready=lambda *told: self.said.append(("ready", *told)),
-            failed=lambda *told: self.said.append(("failed", *told)),
-            behind=lambda *told: self.said.append(("behind", *told)),
-        )
         monkeypatch.setattr(self.spark, "rehearse", self._rehearse)
-        self.standbys = CopyReports(lambda call, *arguments: call(*arguments), loop, copies, self.spark, {})
+        self.standbys = CopyReports(self.said.append, loop, self.spark, {})
 
     def _rehearse(self, part: Part, _: object) -> None:
         assert (part.operator, part.members, part.inputs) == ("count", ("count",), ("n",))
@@ -85,7 +82,7 @@ class Peer:
         self.opened += 1
         return SimpleNamespace(conf={"spark.sql.warehouse.dir": "file:/here"})
 
-    async def hear(self, hosting: Any, fact: Fact = READY) -> tuple[Any, ...]:
+    async def hear(self, hosting: Any, fact: Fact = READY) -> DriverMessage:
         """What it says first of a fact."""
         self.standbys.heard(fact, hosting)
         await until(lambda: bool(self.said))
@@ -95,7 +92,7 @@ class Peer:
 def test_a_copy_is_ready_once_its_spark_has_reached_the_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         peer = Peer(monkeypatch)
-        assert await peer.hear(Hosting(AWAY)) == ("ready", "app", "count")
+        assert await peer.hear(Hosting(AWAY)) == CopyReady("app", "count")
         assert peer.looked == [("/there/q", "file:/here")]
         assert peer.rehearsed == 1
 
@@ -109,7 +106,7 @@ def test_a_copy_that_could_not_go_on_says_so_in_a_sentence_with_both_servers(mon
             "Spark at sc://here:1 cannot go on with the checkpoint of Spark at sc://there:1, /there/q: "
             "it is not to be found there"
         )
-        assert await peer.hear(Hosting(AWAY)) == ("failed", "app", "count", reason)
+        assert await peer.hear(Hosting(AWAY)) == CopyUnusable("app", "count", reason)
 
     play(scenario)
 
@@ -122,7 +119,7 @@ def test_a_server_that_has_gone_meanwhile_is_asked_again(monkeypatch: pytest.Mon
             return ""
 
         peer = Peer(monkeypatch, why)
-        assert await peer.hear(Hosting(AWAY)) == ("ready", "app", "count")
+        assert await peer.hear(Hosting(AWAY)) == CopyReady("app", "count")
         assert peer.opened == 2, "the lost session is of no use"
 
     play(scenario)
@@ -132,7 +129,7 @@ def test_on_the_same_server_there_is_nothing_to_find_out(monkeypatch: pytest.Mon
     async def scenario() -> None:
         peer = Peer(monkeypatch)
         same = msgspec.structs.replace(AWAY, server="sc://here:1")
-        assert await peer.hear(Hosting(same)) == ("ready", "app", "count")
+        assert await peer.hear(Hosting(same)) == CopyReady("app", "count")
         assert (peer.looked, peer.rehearsed) == ([], 0)
         assert peer.opened == 1, "its session is ready for the take-over"
 
@@ -151,7 +148,7 @@ def test_what_was_found_out_of_an_earlier_epoch_is_not_said(monkeypatch: pytest.
         peer.standbys.heard(READY, hosting)  # type: ignore[arg-type]
         await until(lambda: not peer.standbys._looking)
         fact = Fact("copies_behind", "app", "count")
-        assert await peer.hear(hosting, fact) == ("behind", "app", "count", {}), "which is the first that is said"
+        assert await peer.hear(hosting, fact) == CopiesLagging("app", "count", {}), "which is the first that is said"
 
     play(scenario)
 
@@ -161,6 +158,6 @@ def test_copies_that_are_left_behind_are_told_with_the_reason(monkeypatch: pytes
         peer = Peer(monkeypatch)
         fact = Fact("copies_behind", "app", "count", "nothing was heard", ("b", "c"))
         told = {"b": "nothing was heard", "c": "nothing was heard"}
-        assert await peer.hear(Hosting(AWAY), fact) == ("behind", "app", "count", told)
+        assert await peer.hear(Hosting(AWAY), fact) == CopiesLagging("app", "count", told)
 
     play(scenario)

@@ -10,6 +10,7 @@ import pytest
 
 from synergy_nb.algorithms.availability import PlacementConfig
 from synergy_nb.assembly import PeerConfig
+from synergy_nb.control.driver_messages import StopApplication
 from synergy_nb.control.graph import ComponentGraph, Hop, Use
 from synergy_nb.dataflow.streams.deployments import Deployment, Role
 from synergy_nb.events import DegreeChosen, PlacementCompleted, TakenOver
@@ -45,7 +46,7 @@ def established(ring: Ring, backups: dict[str, tuple[str, ...]] | None = None) -
 
 def stopped(ring: Ring) -> None:
     """Nothing is left of it."""
-    ring.simulation.call("peer-0", ring.synergy["peer-0"].stop, "r")
+    ring.simulation.report("peer-0", StopApplication("r"))
     ring.run(12.0)
     assert not any(each.ledger.requests or each.session.applications for each in ring.synergy.values())
     assert not ring.overbooked()
@@ -286,7 +287,7 @@ def test_a_request_that_is_being_placed_can_be_stopped() -> None:
     ring = Ring(7, seed=8)
     ring.submit("peer-0", "r", available())
     ring.run(0.05)
-    ring.simulation.call("peer-0", ring.synergy["peer-0"].stop, "r")
+    ring.simulation.report("peer-0", StopApplication("r"))
     ring.run(20.0)
     assert ring.status("r") == "stopped"
     assert not any(each.ledger.requests for each in ring.synergy.values())
@@ -342,7 +343,7 @@ def test_whatever_dies_nothing_is_overbooked_leaked_or_executed_twice(seed: int)
                 assert set(peers) <= ring.synergy.keys()
     for address, each in list(ring.synergy.items()):
         for request in sorted(each.session.applications):  # those that failed keep their results
-            ring.simulation.call(address, each.stop, request)
+            ring.simulation.report(address, StopApplication(request))
     ring.run(45.0)
     assert not any(each.ledger.requests or each.session.applications for each in ring.synergy.values())
     assert not ring.deployed

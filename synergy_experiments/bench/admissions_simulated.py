@@ -18,6 +18,7 @@ import numpy as np
 from synergy_experiments.bench.answers import Answer
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.assembly import Machine, PeerConfig, SynergyPeer
+from synergy_nb.control.driver_messages import OfferComponents, StopApplication, SubmitPlan
 from synergy_nb.control.graph import Report
 from synergy_nb.events import GraphSelected
 from synergy_nb.models.overheads import HOP, LINK, SOURCE, Overhead, Overheads
@@ -53,9 +54,9 @@ class _World:
             self.peers[name] = peer
             self.simulation.add(peer.peer)
         assemble([each.pastry for each in self.peers.values()], seed=1)
-        for name, peer in self.peers.items():
+        for name in self.peers:
             self.simulation.start(name)
-            self.simulation.call(name, peer.offer)
+            self.simulation.report(name, OfferComponents())
         self.simulation.run(until=SETTLED)
 
     def _carry_out(self, _address: str, instruction: object) -> None:
@@ -64,11 +65,11 @@ class _World:
 
     def submit(self, name: str, plan: Plan, origin: str) -> tuple[Report, float]:
         """Have a plan decided, and give its share back; what was decided, and the seconds that were projected."""
-        simulation, peer = self.simulation, self.peers[origin]
-        simulation.call(origin, peer.submit, name, plan)
+        simulation = self.simulation
+        simulation.report(origin, SubmitPlan(name, plan.to_bytes()))
         simulation.run(until=simulation.now + 60.0, stop=lambda: name in self.reports)
         chosen = simulation.journal.about(name, GraphSelected)
-        simulation.call(origin, peer.stop, name)
+        simulation.report(origin, StopApplication(name))
         simulation.run(until=simulation.now + 2.0)
         kept = chosen[-1].kept_s if chosen else None
         return self.reports[name], math.nan if kept is None else kept

@@ -43,6 +43,7 @@ import msgspec
 
 from synergy_experiments.worlds.scenario import Outcome, Scenario, Served
 from synergy_nb.assembly import Machine, PeerConfig, SynergyPeer
+from synergy_nb.control.driver_messages import CoresAdvertised, DelayMeasured, OfferComponents, SubmitPlan
 from synergy_nb.control.graph import Report
 from synergy_nb.dataflow.meters import Ewma
 from synergy_nb.dataflow.streams.deployments import Deployment
@@ -144,9 +145,9 @@ class Composed:
         for each in self.peers.values():
             self.simulation.add(each.peer)
         assemble([each.pastry for each in self.peers.values()], rtt=self._round_trip, seed=seed)
-        for address, each in self.peers.items():
+        for address in self.peers:
             self.simulation.start(address)
-            self.simulation.call(address, each.offer)
+            self.simulation.report(address, OfferComponents())
 
     def _round_trip(self, one: str, other: str) -> float:
         return 2.0 * self.topology.delay(one, other)
@@ -191,7 +192,7 @@ class Composed:
                 smoothed.add(delay)
             if smoothed.count:
                 origin = self.served[name].request.origin
-                self.simulation.call(origin, self.peers[origin].session.measured, name, smoothed.moving)
+                self.simulation.report(origin, DelayMeasured(name, smoothed.moving))
         if self.scenario.choice == "balanced":
             self._piggyback()
 
@@ -203,7 +204,7 @@ class Composed:
             if served.plan is not None:
                 for operator, peer in served.peers.items():
                     for up in served.plan.upstream(operator):
-                        self.peers[served.peers[up]].probing.hear(peer, left[peer])
+                        self.simulation.report(served.peers[up], CoresAdvertised(peer, left[peer]))
 
     def advance(self, until: float) -> None:
         """Let virtual time pass, with feedback."""
@@ -215,8 +216,8 @@ class Composed:
 
     def submit(self, request: Request) -> None:
         """Ask for a query at its origin now."""
-        synergy = self.peers[request.origin]
-        self.simulation.call(request.origin, synergy.submit, request.name, self.workload.plan(request))
+        plan = self.workload.plan(request).to_bytes()
+        self.simulation.report(request.origin, SubmitPlan(request.name, plan))
 
     def stabilise(self) -> None:
         """Let the directory get to know all components, and see what the overlay sends without requests."""
@@ -298,7 +299,7 @@ def _peers(topology: Topology, workload: Workload, scenario: Scenario, seed: int
     for number, (address, cores) in enumerate(topology.cores.items()):
         offers = workload.offers(address)
         own = seed * 1_000_003 + number
-        settings = PeerConfig(address, offers, cores, seed=own, pings=scenario.pings, composition=config, tracing=False)
+        settings = PeerConfig(address, offers, cores, seed=own, pings=scenario.pings, composition=config)
         peers[address] = SynergyPeer(address, settings, _machine(topology, address, cores, settings))
     return peers
 

@@ -31,6 +31,7 @@ from synergy_nb.algorithms.availability import (
     random_placement,
 )
 from synergy_nb.assembly import Machine, PeerConfig, SynergyPeer
+from synergy_nb.control.driver_messages import OfferComponents
 from synergy_nb.control.graph import Roles
 from synergy_nb.overlay.prebuilt_ring import assemble
 from synergy_nb.plan import Plan, source
@@ -279,15 +280,15 @@ class PlacementCost:
         self._asked: set[str] = set()
         for number, (address, cores) in enumerate(topology.cores.items()):
             own = seed * 1_000_003 + number
-            config = PeerConfig(address, COMPONENTS, cores, seed=own, pings=4.0, tracing=False)
+            config = PeerConfig(address, COMPONENTS, cores, seed=own, pings=4.0)
             machine = Machine(bandwidth_from=partial(topology.bandwidth, to=address))
             self.peers[address] = each = SynergyPeer(address, config, machine)
             self.simulation.add(each.peer)
         rings = [each.pastry for each in self.peers.values()]
         assemble(rings, rtt=lambda one, other: 2.0 * topology.delay(one, other), seed=seed)
-        for address, each in self.peers.items():
+        for address in self.peers:
             self.simulation.start(address)
-            self.simulation.call(address, each.offer)
+            self.simulation.report(address, OfferComponents())
         self.simulation.run(SETTLED)
 
     def submit(self, name: str, degree: int) -> None:

@@ -22,7 +22,6 @@ __all__ = [
     "ComponentGraph",
     "Hop",
     "Place",
-    "Placed",
     "Report",
     "Roles",
     "Use",
@@ -108,7 +107,7 @@ class Roles(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Decide where the operators of a plan go, beside all else that the driver does, and tell composition.
+    """Instruction: decide where the operators of a plan go, and send a :class:`PlacementDecided`.
 
     Parameters
     ----------
@@ -127,29 +126,6 @@ class Place(msgspec.Struct, frozen=True):
     plan: bytes
     capacities: dict[str, float]
     pinned: dict[str, str]
-
-
-class Placed(msgspec.Struct, frozen=True):
-    """What was decided for :class:`Place`.
-
-    Parameters
-    ----------
-    request, attempt
-        Id of the request, and number of the attempt that asked.
-    roles
-        Who is to execute what; empty if there is no way to place the plan.
-    ratio
-        Feasible set as a share of the ideal one.
-    text, reason
-        For people: where the placement fails first; why there is none.
-    """
-
-    request: str
-    attempt: int
-    roles: Roles = Roles()
-    ratio: float = 0.0
-    text: str = ""
-    reason: str = ""
 
 
 class Report(msgspec.Struct, frozen=True):

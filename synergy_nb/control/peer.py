@@ -8,12 +8,17 @@ timers and one list of effects. A driver calls ``receive(sender, message, now)``
 
 * :class:`Send`: put a message on its way to another peer; it may be lost, doubled, late.
 * :class:`Instruct`: do something on this machine that a protocol may not do itself (deploy an operator, start a
-  source). What comes of it is reported by the driver as a message from the peer to itself.
+  source). What comes of it the driver reports as a message.
 * :class:`Record`: append an event to the journal.
 
 Nothing here or in a protocol reads a clock, opens a socket or draws from global randomness; ``peer.now`` is the time
 that the driver passed in. A message from a peer to itself never reaches the driver: it is handled at the end of the
 same call.
+
+A driver speaks to its own peer by messages, too (:class:`DriverMessage`, from the sender :data:`DRIVER`), and never
+calls into a protocol. So what a peer is made from, and the calls of ``start``, ``receive`` and ``tick``, are all that
+decides what it does: a run that was recorded is replayed with the same effects (:mod:`synergy_nb.recording`). For that
+no protocol may depend on the order of a set or on hashes of texts, which differ from process to process.
 """
 
 from __future__ import annotations
@@ -24,15 +29,16 @@ import random
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any, Concatenate, Final, ParamSpec, TypeAlias, Union
 
 import msgspec
 
-from synergy_nb.events import Event, MessageReceived, MessageRefused
+from synergy_nb.events import Event, MessageRefused
 
 __all__ = [
+    "DRIVER",
     "Codec",
+    "DriverMessage",
     "Effect",
     "Instruct",
     "MalformedMessage",
@@ -49,6 +55,7 @@ __all__ = [
 P = ParamSpec("P")
 # what msgspec raises for damaged bytes: text that is not UTF-8 and endless nesting have errors of their own
 UNDECODABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+DRIVER: Final = "driver"  # sender of what a peer's own driver sends to it; no peer has such an address
 KEY_DIGITS: Final = 32  # 128 bits in base 16 (section 2.3.3: keys by SHA-1; Pastry's ids have 128 bits)
 
 
@@ -66,6 +73,13 @@ class Message(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
     """Base of all messages. Subclasses are typed values; the class name is the name on the wire.
 
     ``gc=False``: messages never refer to themselves, so the collector need not look at them.
+    """
+
+
+class DriverMessage(Message, frozen=True, gc=False):
+    """Base of the messages that only a peer's own driver sends to it: commands of its users, and reports.
+
+    Codecs of links do not know them, and a peer refuses them from any sender but :data:`DRIVER`.
     """
 
 
@@ -122,6 +136,11 @@ class Codec:
         self._decoder = msgspec.msgpack.Decoder(self._union)
         self._encoder = msgspec.msgpack.Encoder()
 
+    @property
+    def types(self) -> Mapping[str, type[Message]]:
+        """The message types by name."""
+        return self._types
+
     def encode(self, message: Message) -> bytes:
         """MessagePack bytes of ``message``: an array of the type's name and its fields."""
         return self._encoder.encode(message)
@@ -176,22 +195,16 @@ class Timer:
         self.callback = None
 
 
-Traced: TypeAlias = Mapping[type[Message], Callable[[Any], tuple[str, dict[str, Any]]]]
-"""Message type to what gives its subject and content for the journal."""
-
-
 class Protocol:
     """Base of what a peer is made of: messages that it understands, and state.
 
     A subclass sets ``handlers`` in its ``__init__``: message type to bound method ``(sender, message) -> None``.
-    ``payloads`` are types that only arrive inside its other messages. ``traced`` gives, for messages that belong to one
-    request or application, which it is and what the journal tells of them. Protocols reach each other only through what
+    ``payloads`` are types that only arrive inside its other messages. Protocols reach each other only through what
     they are given when they are made.
     """
 
     handlers: Mapping[type[Message], Callable[[str, Any], None]]
     payloads: tuple[type[Message], ...] = ()
-    traced: Traced = MappingProxyType({})
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
@@ -213,9 +226,6 @@ class Peer:
 
     Attributes
     ----------
-    tracing : bool
-        Whether messages of protocols that are added from now on are journaled as they come in, so that one can step
-        through a decision afterwards.
     timers : list
         Heap of (when, sequence, timer), with those that were cancelled; drivers ask :attr:`next_timer`, and only look
         here whether there is any.
@@ -245,7 +255,6 @@ class Peer:
         "protocols",
         "rng",
         "timers",
-        "tracing",
     )
 
     def __init__(self, address: str, seed: int) -> None:
@@ -253,7 +262,6 @@ class Peer:
         self.key = key_of(address)
         self.rng = random.Random(seed)
         self.now = 0.0
-        self.tracing = False
         self.protocols: list[Protocol] = []
         self._handlers: dict[type[Message], Callable[[str, Any], None]] = {}
         self.timers: list[tuple[float, int, Timer]] = []
@@ -297,7 +305,7 @@ class Peer:
         return self._end()
 
     def call(self, now: float, function: Callable[..., Any], *arguments: Any) -> list[Effect]:
-        """Call into a protocol from the driver (join, submit, ...), with the effects that it has."""
+        """Call into a protocol as another one of the peer does: for tests of one protocol. Drivers send messages."""
         self._begin(now)
         function(*arguments)
         return self._end()
@@ -312,8 +320,14 @@ class Peer:
 
     @property
     def message_types(self) -> tuple[type[Message], ...]:
-        """All message types that this peer understands."""
-        return (*self._handlers, *(kind for protocol in self.protocols for kind in protocol.payloads))
+        """All message types that this peer understands from other peers."""
+        own = (kind for kind in self._handlers if not issubclass(kind, DriverMessage))
+        return (*own, *(kind for protocol in self.protocols for kind in protocol.payloads))
+
+    @property
+    def driver_message_types(self) -> tuple[type[Message], ...]:
+        """All message types that this peer understands from its own driver."""
+        return tuple(kind for kind in self._handlers if issubclass(kind, DriverMessage))
 
     # -- for protocols -------------------------------------------------------------------------------------------
 
@@ -322,23 +336,9 @@ class Peer:
         for kind, handler in protocol.handlers.items():
             if kind in self._handlers:
                 raise ValueError(f"message {kind.__name__} already belongs to another protocol")
-            told = protocol.traced.get(kind) if self.tracing else None
-            self._handlers[kind] = handler if told is None else self._telling(kind.__name__, handler, told)
+            self._handlers[kind] = _from_driver(self, handler) if issubclass(kind, DriverMessage) else handler
         self.protocols.append(protocol)
         return protocol
-
-    def _telling(
-        self,
-        name: str,
-        handler: Callable[[str, Any], None],
-        told: Callable[[Any], tuple[str, dict[str, Any]]],
-    ) -> Callable[[str, Any], None]:
-        def handle(sender: str, message: Message) -> None:
-            subject, content = told(message)
-            self.record(MessageReceived, subject, message=name, sender=sender, content=content)
-            handler(sender, message)
-
-        return handle
 
     def send(self, to: str, message: Message) -> None:
         """Send ``message`` to the peer at ``to``; to itself, it is handled at the end of the current call."""
@@ -383,3 +383,15 @@ class Peer:
             message = local.popleft()
             self.deliver(self.address, message)
         return self._effects
+
+
+def _from_driver(peer: Peer, handler: Callable[[str, Any], None]) -> Callable[[str, Any], None]:
+    """A handler that refuses, by name, what comes from another sender than the driver."""
+
+    def handle(sender: str, message: Message) -> None:
+        if sender == DRIVER:
+            handler(sender, message)
+        else:
+            peer.record(MessageRefused, sender, message=type(message).__name__, reason="only its driver may send it")
+
+    return handle

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 import msgspec
 
@@ -22,7 +22,6 @@ __all__ = [
     "LinkRefused",
     "LinkResumed",
     "MessageOutdated",
-    "MessageReceived",
     "MessageRefused",
     "PeerAnswers",
     "PeerDeclaredDead",
@@ -142,19 +141,6 @@ class MessageOutdated(Event, frozen=True, gc=False):
     message: str
     sender: str
     reason: str
-
-
-class MessageReceived(Event, frozen=True, gc=False):
-    """A message about the subject came in: its name, its sender, and ``content``, some of its fields by name.
-
-    Recorded only where a peer traces its messages, to step through a decision.
-    """
-
-    severity: ClassVar[Severity] = Severity.DETAIL
-
-    message: str
-    sender: str
-    content: Mapping[str, Any]
 
 
 class LinkClosed(Event, frozen=True, gc=False):

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from synergy_nb.control.graph import Roles, Use
-from synergy_nb.control.peer import Message, Traced
+from synergy_nb.control.peer import Message
 from synergy_nb.plan import Plan
 from synergy_nb.plan.spark_parts import PART
 
 __all__ = [
-    "TRACED",
     "Begin",
     "Confirm",
     "Confirmed",
@@ -284,32 +283,6 @@ class ProducersFollowed(Message, frozen=True):
     attempt: int
     owner: str
     epoch: int
-
-
-#: What the journal tells of each message where it tells of messages; feedback, which comes every second, is left out.
-TRACED: Final[Traced] = {
-    Confirm: lambda message: (
-        message.graph.application,
-        {"operator": message.operator, "consumer": message.consumer},
-    ),
-    Share: lambda message: (message.graph.application, {"streams": sorted(message.graph.shared)}),
-    Confirmed: lambda message: (message.application, {"operator": message.operator}),
-    Refused: lambda message: (message.application, {"operator": message.operator, "reason": message.reason}),
-    Begin: lambda message: (message.application, {}),
-    End: lambda message: (message.application, {"reason": message.reason}),
-    Lost: lambda message: (message.application, {"reason": message.reason}),
-    TakeOver: lambda message: (message.graph.application, {"operator": message.operator}),
-    TookOver: lambda message: (message.application, {"operator": message.operator, "refusal": message.refusal}),
-    Follow: lambda message: (message.graph.application, {"operator": message.operator}),
-    Followed: lambda message: (
-        message.application,
-        {"operator": message.operator, "ready": message.ready, "refusal": message.refusal},
-    ),
-    CopiesLag: lambda message: (message.application, {"operator": message.operator, "peers": message.peers}),
-    Moved: lambda message: (message.graph.application, {"epoch": message.graph.epoch}),
-    ProducersMoved: lambda message: (message.application, {"owner": message.owner, "ended": message.ended}),
-    ProducersFollowed: lambda message: (message.application, {"owner": message.owner}),
-}
 
 
 class SessionConfig(msgspec.Struct, frozen=True):

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from synergy_nb.control.graph import Place, Placed
+from synergy_nb.control.driver_messages import PlacementDecided
+from synergy_nb.control.graph import Place
 from synergy_nb.control.peer import Peer
 from synergy_nb.events import PlacementComputed
 from synergy_nb.lifecycle.alternatives import Found
@@ -55,7 +56,7 @@ class Resilient:
         self._asked[request.name] = self._number, request, decided
         self._peer.instruct(Place(request.name, self._number, request.way.plan.to_bytes(), capacities, pinned))
 
-    def placed(self, answer: Placed) -> None:
+    def placed(self, answer: PlacementDecided) -> None:
         """The driver's answer to :class:`~synergy_nb.control.graph.Place`."""
         number, request, decided = self._asked.get(answer.request, (0, None, None))
         if request is None or decided is None or number != answer.attempt:

@@ -39,7 +39,6 @@ from synergy_nb.lifecycle.impact import Impacts
 from synergy_nb.lifecycle.lagging_copies import LaggingCopies
 from synergy_nb.lifecycle.members import Member, plan_of
 from synergy_nb.lifecycle.messages import (
-    TRACED,
     Begin,
     Confirm,
     Confirmed,
@@ -149,7 +148,6 @@ class Session(Protocol):
         self.copies.on_failed.append(self.moves.failed)
         self.sharers = SharedStreams(*common, self.moves, self._cannot_go_on)
         self.commitments = Commitments(peer, self.changes, self.impacts, self._joined, self.sharers.admit)
-        self.traced = TRACED
         self.handlers = {
             Confirmed: self._source_confirmed,
             Refused: lambda _, message: self._setup_failed(message.application, message.attempt, message.reason),

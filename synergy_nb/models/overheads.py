@@ -148,10 +148,15 @@ class Overheads:
     def known(cls, stages: Mapping[str, Overhead], together: float = 0.0) -> Overheads:
         """Overheads as they were measured elsewhere, for instance by live peers for simulated ones."""
         overheads = cls(together)
-        for stage, (mean, variance) in stages.items():
-            fading = overheads._stages[stage] = ExponentialMoments()
-            fading.count, fading.mean, fading.variance = MEMORY, mean, variance
+        overheads.assume(stages, {})
         return overheads
+
+    def assume(self, stages: Mapping[str, tuple[float, float]], calls: Mapping[str, tuple[float, float]]) -> None:
+        """Take over what was measured elsewhere: means and variances of stages, and of calls that nobody waits for."""
+        for known, given in ((self._stages, stages), (self._calls, calls)):
+            for name, (mean, variance) in given.items():
+                fading = known[name] = ExponentialMoments()
+                fading.count, fading.mean, fading.variance = MEMORY, mean, variance
 
     def observe(self, stage: str, seconds: float) -> None:
         """Count one measurement of a stage.
@@ -221,6 +226,10 @@ class Overheads:
     def measured(self) -> dict[str, Overhead]:
         """The stages that have been measured here."""
         return {stage: Overhead(each.mean, each.variance) for stage, each in sorted(self._stages.items())}
+
+    def calls(self) -> dict[str, Overhead]:
+        """The calls that nobody waits for, by kind of operator."""
+        return {kind: Overhead(each.mean, each.variance) for kind, each in sorted(self._calls.items())}
 
 
 def together(variances: Iterable[float]) -> float:

@@ -25,7 +25,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from synergy_nb.control.peer import Codec, Message, Peer, Record, Send
+from synergy_nb.control.peer import DRIVER, Codec, DriverMessage, Message, Peer, Record, Send
 from synergy_nb.events.journal import Journal
 
 __all__ = ["Network", "Simulation", "Uniform"]
@@ -159,9 +159,14 @@ class Simulation:
         self._carry_out(peer, peer.start(self.now))
 
     def call(self, address: str, function: Callable[..., Any], *arguments: Any) -> None:
-        """Call into a protocol of a peer now, as a driver does for its user."""
+        """Call into a protocol of a peer now, as another protocol of it does: for tests of single protocols."""
         peer = self.peers[address]
         self._carry_out(peer, peer.call(self.now, function, *arguments))
+
+    def report(self, address: str, message: DriverMessage) -> None:
+        """Send a message of its driver to a peer now: a command of a user, or what happens on its machine."""
+        peer = self.peers[address]
+        self._carry_out(peer, peer.receive(DRIVER, message, self.now))
 
     def crash(self, address: str) -> None:
         """End a peer without warning; messages on their way to it are lost."""

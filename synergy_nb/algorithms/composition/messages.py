@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from synergy_nb.control.graph import Hop
-from synergy_nb.control.peer import Message, Traced
+from synergy_nb.control.peer import Message
 from synergy_nb.errors import user_facing
 from synergy_nb.models.projection import ProjectionConfig
 from synergy_nb.plan import Plan
 
 __all__ = [
-    "TRACED",
     "UNIT",
     "Acknowledged",
     "CompositionConfig",
@@ -234,24 +233,6 @@ class Release(Message, frozen=True):
     request: str
     attempt: int
 
-
-def _probe(probe: Probe) -> tuple[str, dict[str, Any]]:
-    try:
-        request, _ = decode_request(probe.request)
-    except (msgspec.MsgspecError, ValueError):
-        return "", {}  # it will be refused
-    via = [[hop.operator, hop.peer] for hop in probe.path]
-    return request.request, {"operator": probe.operator, "via": via, "budget": probe.budget, "sent": probe.sent}
-
-
-#: What the journal tells of each message where it tells of messages.
-TRACED: Final[Traced] = {
-    Probe: _probe,
-    Acknowledged: lambda message: (message.request, {"operators": sorted(message.weights)}),
-    Returned: lambda message: (message.request, {"via": [[hop.operator, hop.peer] for hop in message.path]}),
-    Dropped: lambda message: (message.request, {"operator": message.operator, "condition": message.condition}),
-    Release: lambda message: (message.request, {"attempt": message.attempt}),
-}
 
 encode_request = msgspec.msgpack.Encoder().encode
 

@@ -8,7 +8,6 @@ from typing import Final
 from synergy_nb.algorithms.composition.adaptive import History, adapted
 from synergy_nb.algorithms.composition.component_placement import COMPLETE, NEIGHBOURS, deployable
 from synergy_nb.algorithms.composition.messages import (
-    TRACED,
     UNIT,
     CompositionConfig,
     Dropped,
@@ -64,7 +63,6 @@ class Composition(Protocol):
         self.config = config or CompositionConfig()
         self._history = History()
         self._pending: dict[str, Pending] = {}
-        self.traced = TRACED
         self.handlers = {Returned: self._returned, Dropped: self._dropped}
 
     # -- for the engine of requests ----------------------------------------------------------------------------------

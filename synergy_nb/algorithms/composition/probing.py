@@ -14,7 +14,6 @@ import msgspec
 from synergy_nb.algorithms.composition import component_placement
 from synergy_nb.algorithms.composition.adaptive import share
 from synergy_nb.algorithms.composition.messages import (
-    TRACED,
     Acknowledged,
     CompositionConfig,
     Dropped,
@@ -114,7 +113,6 @@ class Probing(Protocol):
         self._waiting: dict[str, _Waiting] = {}
         self._owed: dict[tuple[str, str, int], dict[str, int]] = {}  # (upstream, request, attempt) to what is answered
         self._closed: Latest[int] = Latest(MEMORY)
-        self.traced = TRACED
         self.handlers = {Probe: self._probe, Acknowledged: self._acknowledged, Release: self._release}
 
     def tolerated_excess(self, plan: Plan) -> float:

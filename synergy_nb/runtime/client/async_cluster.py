@@ -34,7 +34,7 @@ from synergy_nb.runtime.client.submission import check_submission, known_peers_p
 from synergy_nb.runtime.client.waiting_display import displays_waiting
 from synergy_nb.runtime.data.rows import row_reader
 from synergy_nb.runtime.data.spark_servers import SparkServers, unavailable
-from synergy_nb.runtime.process.move_requests import MOVES_WITHIN
+from synergy_nb.runtime.process.peer_commands import MOVES_WITHIN
 from synergy_nb.runtime.process.requests import (
     ApplicationState,
     ClusterClosed,

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any
 
+from synergy_nb.control.driver_messages import CopiesLagging, CopyReady, CopyUnusable
+from synergy_nb.control.peer import DriverMessage
 from synergy_nb.dataflow.streams.deployments import Place
 from synergy_nb.dataflow.streams.effects import Fact
 from synergy_nb.dataflow.streams.hosting import Hosting
-from synergy_nb.lifecycle.lagging_copies import LaggingCopies
 from synergy_nb.plan import Plan
 from synergy_nb.runtime.data.spark_part import asked_of, resumption_of
 from synergy_nb.runtime.data.spark_servers import SparkHost
@@ -28,12 +28,10 @@ class CopyReports:
 
     Parameters
     ----------
-    call
-        Calls into the peer.
+    report
+        Sends a message of the driver to the peer, on a turn of the loop of its own.
     loop
         Event loop of the peer.
-    copies
-        Takes what is said.
     spark
         What the peer has to do with Spark.
     keys
@@ -42,15 +40,13 @@ class CopyReports:
 
     def __init__(
         self,
-        call: Callable[..., Any],
+        report: Callable[[DriverMessage], None],
         loop: asyncio.AbstractEventLoop,
-        copies: LaggingCopies,
         spark: SparkHost,
         keys: Mapping[str, bytes],
     ) -> None:
-        self._call = call
+        self._report = report
         self._loop = loop
-        self._copies = copies
         self._spark = spark
         self._keys = keys
         self._looking: set[asyncio.Task[None]] = set()
@@ -60,9 +56,9 @@ class CopyReports:
         key = fact.application, fact.operator
         place, copy = hosting.place(*key), hosting.roles.copies.get(key)
         if fact.kind == "copies_behind":
-            self._say(self._copies.behind, *key, dict.fromkeys(fact.peers, fact.reason))
+            self._report(CopiesLagging(*key, dict.fromkeys(fact.peers, fact.reason)))
         elif place is None or not place.elsewhere or copy is None or copy.state is None:
-            self._say(self._copies.ready, *key)
+            self._report(CopyReady(*key))
         else:
             task = self._loop.create_task(self._look(fact, hosting, place, copy.state.head))
             self._looking.add(task)
@@ -80,13 +76,9 @@ class CopyReports:
         if now is None or now.epoch != place.epoch:
             return  # it is another one by now, of which a snapshot will tell
         if reason:
-            self._say(self._copies.failed, *key, reason)
+            self._report(CopyUnusable(*key, reason))
         else:
-            self._say(self._copies.ready, *key)
-
-    def _say(self, call: Callable[..., None], *arguments: Any) -> None:
-        # on a turn of its own: what is said during an instruction must not re-enter the peer
-        self._loop.call_soon(self._call, call, *arguments)
+            self._report(CopyReady(*key))
 
     def close(self) -> None:
         """Find out nothing more."""

@@ -11,14 +11,14 @@ import asyncio
 import contextlib
 import importlib.util
 import threading
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from synergy_nb.control.driver_messages import SparkOffered
 from synergy_nb.dataflow.meters import Ewma
 from synergy_nb.events import Recorder, SparkDied, SparkFailed, SparkReady
-from synergy_nb.lifecycle.engine_choice import Offer
-from synergy_nb.plan import Plan
+from synergy_nb.lifecycle.engine_choice import MICRO_BATCH
 from synergy_nb.runtime.process.requests import ClusterError, SparkNews
 
 if TYPE_CHECKING:
@@ -242,18 +242,10 @@ class SparkHost:
         return bool(self._news.url)
 
     @property
-    def offer(self) -> Offer:
-        """What this peer knows of Spark: the time of a micro-batch as it has measured, and what Spark can execute."""
-        from spark_stream.supported import supported, supported_source  # noqa: PLC0415 - only who uses Spark needs it
-
-        local = not self.ready or bool(self._news.folder)
-
-        def refuses(plan: Plan, operator: str, inside: Collection[str]) -> str:
-            asked = plan.operators[operator]
-            return supported_source(asked, local) if asked.kind == "source" else supported(asked, plan, inside)
-
-        known = {"micro_batch": self._micro_batch.moving} if self._micro_batch.count else {}
-        return Offer(**known, refuses=refuses)
+    def offer(self) -> SparkOffered:
+        """What this peer knows of Spark: the time of a micro-batch as it has measured, and whose files Spark reads."""
+        micro_batch = self._micro_batch.moving if self._micro_batch.count else MICRO_BATCH
+        return SparkOffered(micro_batch, not self.ready or bool(self._news.folder))
 
     def receive_news(self, news: SparkNews) -> None:
         """Take word of the server."""

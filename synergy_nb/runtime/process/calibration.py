@@ -2,7 +2,7 @@
 
 A thread sleeps until a time that it has set itself, as the thread of a paced source does, and hands over to the event
 loop. There a filter takes a batch of two tuples, a frame with it is decoded, and then one of the other kinds, in turn,
-takes what makes it give a result. The times go to the peer's :class:`~synergy_nb.models.overheads.Overheads`: at short
+takes what makes it give a result. The times are added to :class:`~synergy_nb.models.overheads.Overheads`: at short
 intervals when the peer starts, while the machine is busy with starting, then at longer ones up to a second. So
 projection knows the machine before the first tuple, and hears of it when other work slows it down.
 """
@@ -19,9 +19,10 @@ import polars as pl
 
 from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.tuples import Batch, Item, Punctuation, decode, empty, encode
-from synergy_nb.models.overheads import HOP, REFERENCE, SOURCE, Overheads
+from synergy_nb.models.overheads import HOP, REFERENCE, SOURCE
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.catalogue import KINDS
+from synergy_nb.runtime.process.peer_reports import MeasuredOverheads
 
 __all__ = ["Calibration", "CalibrationCase", "calibration_cases"]
 
@@ -94,7 +95,7 @@ class Calibration:
     clock
         Returns the time in seconds; may be called from any thread.
     overheads
-        The peer's measured overheads, to which the measurements are added.
+        The measured overheads, to which the measurements are added; the peer is sent them.
     busy
         Whether something on this peer takes long, so that a measurement would hold up the event loop.
     """
@@ -103,7 +104,7 @@ class Calibration:
         self,
         loop: asyncio.AbstractEventLoop,
         clock: Callable[[], float],
-        overheads: Overheads,
+        overheads: MeasuredOverheads,
         busy: Callable[[], bool] = bool,
     ) -> None:
         self._busy = busy
@@ -154,6 +155,7 @@ class Calibration:
         decode(self._frame)
         self._overheads.observe(HOP, self._clock() - began)
         self._execute(next(self._others))
+        self._overheads.publish()
 
     def _execute(self, specimen: CalibrationCase) -> float:
         """Measure a call of an operator; the very first one is cold and does not count."""

@@ -12,12 +12,14 @@ import inspect
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, Protocol
 
 import msgspec
 
 from synergy_nb.control.peer import (
+    DRIVER,
     Codec,
+    DriverMessage,
     Effect,
     Instruct,
     MalformedMessage,
@@ -38,14 +40,13 @@ from synergy_nb.events import (
     encode_events,
 )
 from synergy_nb.events.journal import Journal
-from synergy_nb.runtime.transport.link import REPLACED, Limits, Links, Shape
+from synergy_nb.runtime.transport.link import REPLACED, Limits, Links
 from synergy_nb.runtime.transport.wide_area import WideArea
 
 __all__ = ["Factory", "Host", "Operation", "PeerRuntime"]
 
 JOURNALED: Final = 16 << 20  # bytes of older events that a peer's journal keeps
 P = ParamSpec("P")
-T = TypeVar("T")
 Operation = Callable[[bytes], Awaitable[bytes]]
 
 
@@ -56,7 +57,7 @@ class Host(Protocol):
     """
 
     def carry_out(self, instruction: msgspec.Struct) -> None:
-        """Do what a protocol asked for; report what came of it by ``PeerRuntime.report``."""
+        """Do what a protocol asked for; what comes of it is a message to the peer, by ``PeerRuntime.report``."""
 
     def on_data(self, sender: str, channel: str, payload: bytes) -> None:
         """Take one data frame."""
@@ -86,8 +87,8 @@ class PeerRuntime:
         Makes the peer and the host.
     config
         Plain values for the factory.
-    limits, shape
-        Bounds of the links, and the delays and bandwidths laid over them (None: none).
+    limits, area
+        Bounds of the links, and the wide area that is laid over them (None: none).
 
     Attributes
     ----------
@@ -95,6 +96,10 @@ class PeerRuntime:
         Name to coroutine function ``(payload) -> answer``: what clients may request. ``ping`` gives the payload back,
         ``journal`` the events since a sequence number (MessagePack in and out), ``area`` lays a wide area
         (:meth:`~synergy_nb.runtime.transport.wide_area.WideArea.to_bytes`; nothing for none) over the peer's links.
+    on_start : list of callables without arguments
+        Called when the protocols have started.
+    on_area : list of callables (area)
+        Called with each wide area that is laid over the links; None for none.
     on_down : list of callables (address)
         Told of each peer whose link failed.
     on_trouble : list of callables (event)
@@ -114,7 +119,7 @@ class PeerRuntime:
         config: Mapping[str, Any],
         *,
         limits: Limits | None = None,
-        shape: Shape | None = None,
+        area: WideArea | None = None,
     ) -> None:
         self.address = address
         self.name = name
@@ -125,6 +130,8 @@ class PeerRuntime:
             "journal": self._journal,
             "area": self._area,
         }
+        self.on_start: list[Callable[[], None]] = []
+        self.on_area: list[Callable[[WideArea | None], None]] = []
         self.on_down: list[Callable[[str], None]] = []
         self.on_trouble: list[Callable[[Event], None]] = []
         self.links = Links(
@@ -136,9 +143,10 @@ class PeerRuntime:
             on_request=self._on_request,
             record=self.record,
             limits=limits,
-            shape=shape,
+            shape=None if area is None else area.shape(address),
         )
         self.messages = 0
+        self._laid = area
         self._wall = time.time() - self.loop.time()
         self._effects: deque[Effect] = deque()
         self._carrying = False
@@ -167,6 +175,10 @@ class PeerRuntime:
         """Start the peer's protocols."""
         self.record(PeerStarted, self.address, name=self.name)
         self._run("start", self.peer.start)
+        for listener in self.on_start:
+            listener()
+        if self._laid is not None:
+            self._lay(self._laid)
 
     async def close(self) -> None:
         """Stop the timers, the host and the links, in this order; nothing stays behind."""
@@ -185,25 +197,22 @@ class PeerRuntime:
 
     # -- for hosts and clusters ----------------------------------------------------------------------------------
 
-    def call(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Call into a protocol, carry out the effects, and return what it returned. An error is the caller's."""
-        returned: list[T] = []
-        self._carry(self.peer.call(self.now, lambda: returned.append(function(*arguments))))
+    def request(self, message: DriverMessage) -> None:
+        """Send a message of the driver to the peer, and carry out the effects. An error is the caller's."""
+        try:
+            effects = self.peer.receive(DRIVER, message, self.now)
+        finally:
+            self._schedule()
+        self._carry(effects)
         self._schedule()
-        return returned[0]
 
-    def call_threadsafe(self, function: Callable[..., Any], *arguments: Any) -> None:
-        """Like :meth:`call` without result, from any thread; an error goes to the journal."""
-        what = getattr(function, "__qualname__", "call")
-        self._post(self._run, what, lambda now: self.peer.call(now, function, *arguments))
+    def report(self, message: DriverMessage) -> None:
+        """Send a message of the driver to the peer, and carry out the effects; an error goes to the journal."""
+        self._receive(DRIVER, message)
 
-    def report(self, message: Message) -> None:
-        """Tell the peer what came of an instruction: a message from itself to itself."""
-        self._receive(self.address, message)
-
-    def report_threadsafe(self, message: Message) -> None:
-        """:meth:`report` from any thread."""
-        self._post(self.report, message)
+    def report_soon(self, message: DriverMessage) -> None:
+        """:meth:`report` on a turn of the loop of its own."""
+        self.loop.call_soon(self.report, message)
 
     def record(self, kind: Callable[Concatenate[float, str, P], Event], /, *fields: P.args, **named: P.kwargs) -> None:
         """Append an event of the driver or the host to the journal, on the loop's thread: subject and own fields."""
@@ -216,13 +225,6 @@ class PeerRuntime:
                 listener(event)
 
     # -- inside: the peer ----------------------------------------------------------------------------------------
-
-    def _post(self, function: Callable[..., Any], *arguments: Any) -> None:
-        try:
-            self.loop.call_soon_threadsafe(function, *arguments)
-        except RuntimeError:
-            if not self._closed and not self.loop.is_closed():
-                raise  # a thread that outlives the loop has nobody to tell
 
     def _run(self, what: str, function: Callable[[float], list[Effect]]) -> None:
         """Call the peer with the time; what goes wrong inside it is journaled, and the peer goes on."""
@@ -324,5 +326,10 @@ class PeerRuntime:
         return encode_events(self.journal.since(since, limit=10_000))
 
     async def _area(self, payload: bytes) -> bytes:
-        self.links.shape = WideArea.from_bytes(payload).shape(self.address) if payload else None
+        self._lay(WideArea.from_bytes(payload) if payload else None)
         return b""
+
+    def _lay(self, area: WideArea | None) -> None:
+        self.links.shape = None if area is None else area.shape(self.address)
+        for listener in self.on_area:
+            listener(area)

@@ -125,7 +125,6 @@ class SynergyPlugin(WorkerPlugin):
 
     async def setup(self, worker: Worker) -> None:
         """Make the peer and start it."""
-        area = None if self._area is None else WideArea.from_bytes(self._area)
         runtime = PeerRuntime(
             worker.address,
             str(worker.name),
@@ -133,7 +132,7 @@ class SynergyPlugin(WorkerPlugin):
             load_factory(self._factory),
             msgspec.msgpack.decode(self._config),
             limits=self._limits,
-            shape=None if area is None else area.shape(worker.address),
+            area=None if self._area is None else WideArea.from_bytes(self._area),
         )
         self.runtime = runtime
         worker.handlers[HANDLER] = self.synergy_link

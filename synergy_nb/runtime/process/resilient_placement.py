@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from synergy_nb.control.graph import Place, Placed, Roles
+from synergy_nb.control.driver_messages import PlacementDecided
+from synergy_nb.control.graph import Place, Roles
 from synergy_nb.plan import Plan, source
 
 __all__ = ["decided", "warm"]
 
 
-def decided(order: Place) -> Placed:
+def decided(order: Place) -> PlacementDecided:
     """Place a plan as an order asks for; takes seconds where code is compiled for the first time."""
     from synergy_nb.algorithms.resilience import place  # noqa: PLC0415 - importing SciPy and Numba takes a second or more
 
     try:
         found = place(Plan.from_bytes(order.plan), order.capacities, order.pinned)
     except ValueError as error:
-        return Placed(order.request, order.attempt, reason=str(error))
-    return Placed(order.request, order.attempt, Roles(dict(found.assignment)), float(found.ratio), found.to_text())
+        return PlacementDecided(order.request, order.attempt, reason=str(error))
+    return PlacementDecided(
+        order.request, order.attempt, Roles(dict(found.assignment)), float(found.ratio), found.to_text()
+    )
 
 
 def warm() -> None:

@@ -16,18 +16,18 @@ from typing import Any, Final
 
 import msgspec
 
-from synergy_nb.assembly import Machine, PeerConfig, SynergyPeer
+from synergy_nb.assembly import PeerConfig, SynergyPeer
+from synergy_nb.control import driver_messages as driver
 from synergy_nb.control.graph import Place, Report
 from synergy_nb.control.peer import Peer
 from synergy_nb.events import LateRows, PeerTrouble, encode_events
 from synergy_nb.events.application_states import LASTING, UNDECIDED
 from synergy_nb.lifecycle.request import Request
-from synergy_nb.models.overheads import LINK, Overheads
-from synergy_nb.models.signatures import Segment
-from synergy_nb.overlay.directory_entries import Entry
+from synergy_nb.models.overheads import LINK
 from synergy_nb.plan import Plan
 from synergy_nb.plan.memory_estimates import check_memory, on_peers
-from synergy_nb.plan.spark_parts import PART, paced
+from synergy_nb.plan.spark_parts import PART
+from synergy_nb.recording.construction import Construction, construct
 from synergy_nb.runtime.client.error_notices import ErrorPublisher
 from synergy_nb.runtime.data.copy_reports import CopyReports
 from synergy_nb.runtime.data.deliveries import POLL, Deliveries
@@ -37,9 +37,10 @@ from synergy_nb.runtime.data.sinks import Quality
 from synergy_nb.runtime.data.spark_servers import SparkHost
 from synergy_nb.runtime.process.calibration import Calibration
 from synergy_nb.runtime.process.machine_monitor import Counters, Row, read_counters, sample
-from synergy_nb.runtime.process.move_requests import MoveRequests
+from synergy_nb.runtime.process.peer_commands import Commands
 from synergy_nb.runtime.process.peer_driver import PeerRuntime
 from synergy_nb.runtime.process.peer_metrics import PeerMetrics
+from synergy_nb.runtime.process.peer_reports import Advertised, LoadReports, MeasuredOverheads
 from synergy_nb.runtime.process.profiles import Profiles
 from synergy_nb.runtime.process.requests import (
     ApplicationState,
@@ -60,6 +61,7 @@ from synergy_nb.runtime.process.requests import (
 )
 from synergy_nb.runtime.process.resilient_placement import decided, warm
 from synergy_nb.runtime.transport.arenas import machine
+from synergy_nb.runtime.transport.wide_area import WideArea
 
 __all__ = ["FACTORY", "Service", "make"]
 
@@ -86,13 +88,9 @@ def make(runtime: PeerRuntime, config: Mapping[str, Any]) -> tuple[Peer, Service
     components = (*parsed.components, PART) if spark else parsed.components
     parsed = msgspec.structs.replace(parsed, name=parsed.name or runtime.name, seed=seed, components=components)
 
-    def bandwidth_from(upstream: str) -> float:
-        """Bytes/s of a virtual link: as configured, or less in a wide area that is laid over the links."""
-        shape = runtime.links.shape
-        return parsed.bandwidth if shape is None else min(parsed.bandwidth, shape(upstream)[1])
-
-    around = Machine(bandwidth_from, server=max(parsed.cores, 1.0), overheads=Overheads(SPAN))  # one thread executes
-    service = Service(runtime, SynergyPeer(runtime.address, parsed, around), keys)
+    server = max(parsed.cores, 1.0)  # one thread executes
+    synergy = construct(Construction(runtime.address, parsed, server, SPAN))
+    service = Service(runtime, synergy, keys)
     service.host.hosting.memory.limit = memory
     service.host.hosting.discipline = discipline
     return service.synergy.peer, service
@@ -140,7 +138,12 @@ class Service:
         self._tasks: set[asyncio.Task[None]] = set()
         self._counters: Counters | None = None
         self.spark = SparkHost(runtime.loop, runtime.clock, runtime.record)
-        self._standbys = CopyReports(runtime.call, runtime.loop, synergy.session.copies, self.spark, keys)
+        self._commands = Commands(runtime.request)
+        self._offered: driver.SparkOffered | None = None
+        self._overheads = MeasuredOverheads(SPAN, runtime.loop, runtime.report)
+        self._advertised = Advertised(runtime.clock, runtime.report)
+        self._loads = LoadReports(runtime.report)
+        self._standbys = CopyReports(runtime.report_soon, runtime.loop, self.spark, keys)
         self.host = Host(
             runtime,
             failed=self._failed,
@@ -153,23 +156,21 @@ class Service:
             samples=self._samples,
             measure_s=MEASURE,
             left=lambda: synergy.ledger.residual_cores(""),
-            heard=synergy.probing.hear,
+            heard=self._advertised.receive,
             machine=lambda: "" if runtime.links.shape is not None else machine(),
             spark=self.spark,
-            overheads=synergy.probing.overheads,
+            overheads=self._overheads,
         )
-        overheads = synergy.probing.overheads
-        self.calibration = Calibration(runtime.loop, runtime.clock, overheads, lambda: self.host.occupied)
+        self.calibration = Calibration(runtime.loop, runtime.clock, self._overheads, lambda: self.host.occupied)
         self.calibration.start()
         self._deliveries = Deliveries(self.host, runtime.loop, self._submission)
-        streams = synergy.streams
         self._profiles = Profiles(
-            lambda name, measured: runtime.call(streams.profile, name, measured),
-            lambda name: runtime.call(streams.forget, name),
+            lambda name, measured: runtime.report(driver.StreamProfiled(name, dict(measured))),
+            lambda name: runtime.report(driver.ProfileExpired(name)),
         )
         self.measuring = PeerMetrics(runtime, lambda: (synergy.ledger.cores, synergy.ledger.load), self._at_work)
         if PART in synergy.config.components:
-            synergy.spark = self.spark.offer
+            runtime.on_start.append(self._offer_spark)
             synergy.ways.on_parts.append(lambda _application: self._notify())  # a Spark server may be needed
         synergy.pastry.on_joined.append(self._notify)
         synergy.directory.on_confirmed.append(self._notify)
@@ -183,7 +184,7 @@ class Service:
             "applications": self._applications,
             "wait": self._wait,
             "halt": self._halt,
-            "move": MoveRequests(runtime, synergy).move,
+            "move": self._commands.move,
             "stop": self._stop,
             "release": self._release,
             "fetch": self._deliveries.fetch,
@@ -198,6 +199,7 @@ class Service:
             "warm": self._warm,
         }
         runtime.operations.update(operations)
+        runtime.on_area.append(self._limit_bandwidths)
         runtime.on_down.append(self._link_down)
         self._teller = ErrorPublisher(runtime.send_data)
         runtime.on_trouble.append(self._teller.publish)
@@ -208,6 +210,8 @@ class Service:
         """Do what the peer's protocols ask for."""
         if isinstance(instruction, Report):
             self._notify()
+        elif isinstance(instruction, driver.Answer | driver.HostsLookedUp):
+            self._commands.answered(instruction)
         elif isinstance(instruction, Place):
             self._keep(self.runtime.loop.create_task(self._place(instruction)))
         else:
@@ -222,6 +226,7 @@ class Service:
         """Stop the operators."""
         self.measuring.close()
         self.calibration.close()
+        self._overheads.close()
         for task in self._tasks:
             task.cancel()
         self._standbys.close()
@@ -230,17 +235,16 @@ class Service:
 
     # -- what becomes of applications ----------------------------------------------------------------------------
 
+    # What is reported during an instruction is reported on a turn of the loop of its own: after all other effects.
+
     def _prepared(self, application: str, operator: str) -> None:
-        self.runtime.loop.call_soon(self._into_peer, self.synergy.session.component_ready, application, operator)
+        self.runtime.report_soon(driver.PartReady(application, operator))
 
     def _failed(self, application: str, operator: str, reason: str) -> None:
-        # on a turn of its own: a failure during an instruction must not re-enter the peer
-        self.runtime.loop.call_soon(
-            self._into_peer, self.synergy.session.component_failed, application, operator, reason
-        )
+        self.runtime.report_soon(driver.OperatorStopped(application, operator, reason))
 
     def _held_up(self, application: str, operator: str, reader: str, reason: str) -> None:
-        self._into_peer(self.synergy.session.reader_failed, application, operator, reader, reason)
+        self.runtime.report(driver.ReaderStalled(application, operator, reader, reason))
 
     def _finished(self, application: str, operator: str) -> None:
         of = self._of.get(application)
@@ -248,7 +252,7 @@ class Service:
             return
         of.unfinished.discard(operator)
         if not of.unfinished:
-            self.runtime.loop.call_soon(self._into_peer, self.synergy.session.finished, application)
+            self.runtime.report_soon(driver.SinksEnded(application))
 
     def _measured(self, application: str, operator: str, _measured: Quality) -> None:
         of = self._of.get(application)
@@ -257,16 +261,24 @@ class Service:
         record = of.qos[operator] = self.host.qos(application, operator)
         delay = record["delay_mean_s"]
         if delay is not None:
-            self._into_peer(self.synergy.session.measured, application, delay)
-
-    def _into_peer(self, function: Callable[..., Any], *arguments: Any) -> None:
-        self.runtime.call(function, *arguments)
+            self.runtime.report(driver.DelayMeasured(application, delay))
 
     def _link_down(self, address: str) -> None:
         """A link that failed is a reason to send again, and to ask whether its other end is alive."""
         self.host.link_down(address)
         self._teller.lost(address)
-        self._into_peer(self.synergy.membership.suspect, address)
+        self.runtime.report(driver.LinkFailed(address))
+
+    def _limit_bandwidths(self, area: WideArea | None) -> None:
+        limits = () if area is None else (area.bandwidths(self.runtime.address), area.sites)
+        self.runtime.report(driver.BandwidthsLimited(*limits))
+
+    def _offer_spark(self) -> None:
+        """Report what is known of Spark, where that has changed."""
+        offered = self.spark.offer
+        if offered != self._offered:
+            self._offered = offered
+            self.runtime.report(offered)
 
     def _at_work(self) -> list[dict[str, Any]]:
         """What is measured of each component, but for sinks whose application has ended and that only keep results.
@@ -281,17 +293,8 @@ class Service:
             or request.status in LASTING
         ]
         self._profiles.note(found)
-        self._into_peer(self._note_loads, self.host.signatures())
+        self._loads.measured(self.host.signatures())
         return found
-
-    def _note_loads(self, signatures: Mapping[tuple[str, str], tuple[Segment, ...]]) -> None:
-        """Tell the peer of loads that come and go, as projection counts them; the others are as they were promised."""
-        cores = self.synergy.session.impacts.server or self.synergy.ledger.cores
-        components = self.synergy.session.components
-        for name, component in tuple(components.items()):
-            promised = paced(component.plan, component.operator)  # else it has whatever load the others leave it
-            segments = signatures.get(name, ()) if promised else ()
-            components.observed(name, tuple(each._replace(load=each.load / cores) for each in segments))
 
     def _samples(self) -> list[Row]:
         """Load and memory of this machine since the last time, and what the overlay's pings took."""
@@ -302,7 +305,7 @@ class Service:
         return sample(previous, self._counters, pings)
 
     async def _place(self, order: Place) -> None:
-        self._into_peer(self.synergy.resilient.placed, await asyncio.to_thread(decided, order))
+        self.runtime.report(await asyncio.to_thread(decided, order))
 
     async def _warm(self, payload: bytes) -> bytes:
         """Load what resilient placement takes, in a thread that gives way to all others, and answer at once."""
@@ -337,7 +340,7 @@ class Service:
 
     async def _join(self, payload: bytes) -> bytes:
         asked = unpack(payload, Join)
-        self.runtime.call(self.synergy.join, asked.contact)
+        self.runtime.request(driver.JoinRing(asked.contact))
         pastry, directory = self.synergy.pastry, self.synergy.directory
         await self._until(lambda: pastry.joined and directory.confirmed, POLL)
         if not pastry.joined:
@@ -346,17 +349,15 @@ class Service:
         return pack(Joined(sorted(self.synergy.probing.offers)))
 
     async def _leave(self, payload: bytes) -> bytes:
-        self.runtime.call(self.synergy.leave)
+        self.runtime.request(driver.LeaveRing())
         return b""
 
     async def _where(self, payload: bytes) -> bytes:
         asked = unpack(payload, FindHosts)
-        answer: asyncio.Future[dict[str, tuple[Entry, ...]] | None] = self.runtime.loop.create_future()
-        self.runtime.call(self.synergy.directory.lookup, asked.names, answer.set_result, POLL)
-        found = await answer
+        found = await self._commands.hosts(asked.names, POLL)
         if found is None:
             raise ValueError(f"names: the directory did not answer within {POLL:g} s")
-        return pack(HostsFound({name: sorted(entry.host for entry in entries) for name, entries in found.items()}))
+        return pack(HostsFound(found))
 
     async def _submit(self, payload: bytes) -> bytes:
         asked = unpack(payload, Submit)
@@ -364,13 +365,16 @@ class Service:
         if application in requests:
             raise ValueError(f"application: {application!r}; expected a name that is not in use")
         plan = Plan.from_bytes(asked.plan)
-        check_memory(plan, on_peers(plan, spark=self.synergy.spark is not None), self.host.hosting.memory.limit)
+        on_spark = PART in self.synergy.config.components
+        check_memory(plan, on_peers(plan, spark=on_spark), self.host.hosting.memory.limit)
         self._of[application] = _Measured(plan)
-        if self.synergy.spark is not None:
-            self.synergy.spark = self.spark.offer
-        self.runtime.call(requests.submit, application, plan, asked.placement)
-        for forgotten in self._of.keys() - requests.keys():
-            del self._of[forgotten]
+        if on_spark:
+            self._offer_spark()
+        try:
+            await self._commands.submit(application, asked.plan, asked.placement)
+        finally:
+            for forgotten in self._of.keys() - requests.keys():
+                del self._of[forgotten]
         return pack(await self._composed(application))
 
     async def _composed(self, application: str) -> ApplicationState:
@@ -431,7 +435,7 @@ class Service:
 
     async def _stop(self, payload: bytes) -> bytes:
         request = self._known(payload)
-        self.runtime.call(self.synergy.requests.stop, request.name)
+        self.runtime.request(driver.StopApplication(request.name))
         return pack(self._state_of(request))
 
     async def _halt(self, payload: bytes) -> bytes:
@@ -441,7 +445,7 @@ class Service:
 
     async def _release(self, payload: bytes) -> bytes:
         """Forget the results of an application that has finished: whoever asked for it has them all."""
-        self.runtime.call(self.synergy.requests.collected, self._known(payload).name)
+        self.runtime.request(driver.ReleaseResults(self._known(payload).name))
         return b""
 
     async def _dropped(self, payload: bytes) -> bytes:
@@ -465,13 +469,13 @@ class Service:
             neighbours=sorted(synergy.pastry.leaf_set),
             probes=synergy.probing.probes,
             messages=self.runtime.messages,
-            overheads=self._overheads(),
+            overheads=self._stages(),
             discipline=self.host.hosting.discipline,
         )
         return pack(state)
 
-    def _overheads(self) -> dict[str, tuple[float, float]]:
-        measured = self.synergy.probing.overheads.measured()
+    def _stages(self) -> dict[str, tuple[float, float]]:
+        measured = self._overheads.measured()
         found = {stage: (each.mean, each.variance) for stage, each in measured.items()}
         latency = self.synergy.latency
         known = [each for peer in self.synergy.pastry.leaf_set if (each := latency.one_way_overhead(peer)) is not None]

@@ -133,6 +133,15 @@ class WideArea:
 
         return shape
 
+    def bandwidths(self, own: str) -> tuple[float, ...]:
+        """Bytes/s of the links from each site to the peer ``own``."""
+        return tuple(self._bandwidth[self.site(own)].tolist())
+
+    @property
+    def sites(self) -> dict[str, int]:
+        """Address to site, of the peers that were placed."""
+        return dict(self._site)
+
     def to_bytes(self) -> bytes:
         """The area with its peers, as MessagePack."""
         fields: dict[str, Any] = {

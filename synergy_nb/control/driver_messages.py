@@ -1,0 +1,317 @@
+"""What a peer's own driver sends to it: commands of its users, and reports of what happens on its machine.
+
+A driver never calls into a protocol. It sends one of these messages, from :data:`~synergy_nb.control.peer.DRIVER`, so
+that all a peer ever gets is messages and the time, and a run that was recorded can be replayed. No message here comes
+over a link: codecs of links do not know them, and a peer refuses them from any other sender.
+
+A command has a ``number`` that the driver chooses. Where it is not 0, the peer answers with one instruction of that
+number, :class:`Answer` or :class:`HostsLookedUp`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from synergy_nb.control.graph import Roles
+from synergy_nb.control.peer import DriverMessage
+from synergy_nb.models.signatures import Segment
+
+__all__ = [
+    "Answer",
+    "BandwidthsLimited",
+    "CopiesLagging",
+    "CopyReady",
+    "CopyUnusable",
+    "CoresAdvertised",
+    "DelayMeasured",
+    "LookUpHosts",
+    "HostsLookedUp",
+    "JoinRing",
+    "LeaveRing",
+    "LinkFailed",
+    "LoadsMeasured",
+    "MeasuredLoad",
+    "MoveComponent",
+    "OfferComponents",
+    "OperatorStopped",
+    "OverheadsMeasured",
+    "PartReady",
+    "PlacementDecided",
+    "ProfileExpired",
+    "ReaderStalled",
+    "ReleaseResults",
+    "SinksEnded",
+    "SparkOffered",
+    "StopApplication",
+    "StreamProfiled",
+    "SubmitPlan",
+]
+
+
+# -- commands --------------------------------------------------------------------------------------------------------
+
+
+class JoinRing(DriverMessage, frozen=True):
+    """Join the ring through the peer at ``contact``, or begin a new one if there is none, and offer all components."""
+
+    contact: str | None
+
+
+class OfferComponents(DriverMessage, frozen=True):
+    """Register the components of this peer in the directory; its ring was made in advance."""
+
+
+class LeaveRing(DriverMessage, frozen=True):
+    """Unregister what this peer offers, and leave the ring."""
+
+
+class LookUpHosts(DriverMessage, frozen=True):
+    """Look up who hosts components and streams; answered by :class:`HostsLookedUp` within ``seconds``."""
+
+    number: int
+    names: tuple[str, ...]
+    seconds: float
+
+
+class SubmitPlan(DriverMessage, frozen=True):
+    """Decide on a plan, and run it; answered by :class:`Answer`, and later by reports of what becomes of it.
+
+    Parameters
+    ----------
+    application
+        Id of the application.
+    plan
+        Query plan, as ``Plan.to_bytes()`` gives it.
+    placement
+        How components find their peers: ``composed`` or ``resilient``.
+    number
+        Number of the command.
+    """
+
+    application: str
+    plan: bytes
+    placement: str = "composed"
+    number: int = 0
+
+
+class StopApplication(DriverMessage, frozen=True):
+    """End an application that was submitted at this peer, or discard the results of one that has finished."""
+
+    application: str
+
+
+class ReleaseResults(DriverMessage, frozen=True):
+    """Discard the results of an application that has finished: its client has fetched them all."""
+
+    application: str
+
+
+class MoveComponent(DriverMessage, frozen=True):
+    """Move a component of an application of this peer to the peer at ``to``; answered by :class:`Answer`."""
+
+    application: str
+    operator: str
+    to: str
+    number: int = 0
+
+
+# -- reports of the data path ----------------------------------------------------------------------------------------
+
+
+class DelayMeasured(DriverMessage, frozen=True):
+    """End-to-end execution time in seconds that was measured at the sinks of an application."""
+
+    application: str
+    seconds: float
+
+
+class SinksEnded(DriverMessage, frozen=True):
+    """Every sink of an application has received the end of its streams."""
+
+    application: str
+
+
+class PartReady(DriverMessage, frozen=True):
+    """A part on Spark takes tuples."""
+
+    application: str
+    operator: str
+
+
+class OperatorStopped(DriverMessage, frozen=True):
+    """An operator or a source at this peer cannot go on, for a reason."""
+
+    application: str
+    operator: str
+    reason: str
+
+
+class ReaderStalled(DriverMessage, frozen=True):
+    """The consumer ``reader`` of a component holds up the other consumers of its stream, for a reason."""
+
+    application: str
+    operator: str
+    reader: str
+    reason: str
+
+
+class CopyReady(DriverMessage, frozen=True):
+    """This peer keeps a copy of a component, or follows it, and could go on from there."""
+
+    application: str
+    operator: str
+
+
+class CopyUnusable(DriverMessage, frozen=True):
+    """This peer keeps a copy of a component and could not go on from there, for a reason."""
+
+    application: str
+    operator: str
+    reason: str
+
+
+class CopiesLagging(DriverMessage, frozen=True):
+    """Copies of a component of this peer could not take over: address to reason; none if all could again."""
+
+    application: str
+    operator: str
+    peers: dict[str, str]
+
+
+class MeasuredLoad(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Load of one component that comes and goes: segments of constant load, in cores."""
+
+    application: str
+    operator: str
+    segments: tuple[Segment, ...]
+
+
+class LoadsMeasured(DriverMessage, frozen=True):
+    """Loads of the components at this peer that come and go; the others are as they were promised."""
+
+    loads: tuple[MeasuredLoad, ...]
+
+
+class StreamProfiled(DriverMessage, frozen=True):
+    """What was measured of the operator that makes a stream: any of rate, cost and selectivity, by name."""
+
+    stream: str
+    measured: dict[str, float]
+
+
+class ProfileExpired(DriverMessage, frozen=True):
+    """What was measured of a stream is to be withdrawn from the directory."""
+
+    stream: str
+
+
+# -- reports of the machine and the network --------------------------------------------------------------------------
+
+
+class LinkFailed(DriverMessage, frozen=True):
+    """The link to the peer at ``address`` has failed."""
+
+    address: str
+
+
+class CoresAdvertised(DriverMessage, frozen=True):
+    """Another peer has said, along with data, how many cores it has left."""
+
+    address: str
+    cores: float
+
+
+class OverheadsMeasured(DriverMessage, frozen=True):
+    """Time that items take at this peer beside the processing of their tuples, see :mod:`synergy_nb.models.overheads`.
+
+    Parameters
+    ----------
+    stages
+        Stage to mean in seconds and variance in seconds squared, of those that have changed.
+    calls
+        Kind of operator to mean and variance of a call that nobody waits for, of those that have changed.
+    """
+
+    stages: dict[str, tuple[float, float]]
+    calls: dict[str, tuple[float, float]]
+
+
+class BandwidthsLimited(DriverMessage, frozen=True):
+    """Bandwidths of the links to this peer in a wide area that is laid over them.
+
+    Parameters
+    ----------
+    rates
+        Bytes/s from each site; empty if no wide area is laid over the links any more.
+    sites
+        Address to number of its site; any other peer is at the site that its key gives.
+    """
+
+    rates: tuple[float, ...] = ()
+    sites: dict[str, int] = msgspec.field(default_factory=dict)
+
+
+class SparkOffered(DriverMessage, frozen=True):
+    """This peer can use Spark.
+
+    Parameters
+    ----------
+    micro_batch
+        Seconds that a micro-batch takes.
+    local
+        Whether Spark reads the files of this machine.
+    """
+
+    micro_batch: float
+    local: bool
+
+
+class PlacementDecided(DriverMessage, frozen=True):
+    """What was decided for :class:`~synergy_nb.control.graph.Place`.
+
+    Parameters
+    ----------
+    request, attempt
+        Id of the request, and number of the attempt that asked.
+    roles
+        Who is to execute what; empty if there is no way to place the plan.
+    ratio
+        Feasible set as a share of the ideal one.
+    text, reason
+        Where the placement fails first, and why there is none, for people.
+    """
+
+    request: str
+    attempt: int
+    roles: Roles = Roles()
+    ratio: float = 0.0
+    text: str = ""
+    reason: str = ""
+
+
+# -- answers ---------------------------------------------------------------------------------------------------------
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """Instruction: report the outcome of a command to whoever gave it.
+
+    Parameters
+    ----------
+    number
+        Number of the command.
+    refusal
+        Reason why it was not carried out; empty if it was.
+    begun
+        Whether it was tried.
+    """
+
+    number: int
+    refusal: str = ""
+    begun: bool = True
+
+
+class HostsLookedUp(msgspec.Struct, frozen=True):
+    """Instruction: report the hosts that :class:`LookUpHosts` asked for; None if the directory did not answer in time."""
+
+    number: int
+    hosts: dict[str, list[str]] | None

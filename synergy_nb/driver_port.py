@@ -1,0 +1,203 @@
+"""The protocol between a peer and its own driver: each message of the driver is handled by the part that it is for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from synergy_nb.algorithms.composition import Probing
+from synergy_nb.control import driver_messages as driver
+from synergy_nb.control.ledger import Ledger
+from synergy_nb.control.peer import Peer, Protocol, key_of
+from synergy_nb.lifecycle.engine_choice import Offer
+from synergy_nb.lifecycle.requests import Requests
+from synergy_nb.lifecycle.resilient_placement import Resilient
+from synergy_nb.lifecycle.sessions import Session
+from synergy_nb.overlay.directory import Directory
+from synergy_nb.overlay.directory_entries import Entry
+from synergy_nb.overlay.load_levels import Loads
+from synergy_nb.overlay.membership import Membership
+from synergy_nb.overlay.pastry import Pastry
+from synergy_nb.overlay.published_streams import Streams
+from synergy_nb.plan import Plan
+from synergy_nb.plan.spark_parts import paced
+
+__all__ = ["DriverPort", "Parts", "SparkSupport"]
+
+SparkSupport = Callable[[Plan, str, Collection[str], bool], str]
+"""Why Spark cannot execute an operator of a plan, in one part with others; the flag: whether it reads local files."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The parts of a peer that its driver's messages are for."""
+
+    pastry: Pastry
+    membership: Membership
+    directory: Directory
+    loads: Loads
+    streams: Streams
+    ledger: Ledger
+    session: Session
+    requests: Requests
+    resilient: Resilient
+    probing: Probing
+
+
+class DriverPort(Protocol):
+    """Handles what a peer's own driver sends to it.
+
+    Parameters
+    ----------
+    peer
+        The peer.
+    parts
+        Parts of the peer that the messages are for.
+    components
+        Directory names of the components that the peer offers.
+    name
+        Name of the peer for people, which the directory gives with its components.
+    bandwidth
+        Bandwidth of each incoming virtual link in bytes/s where no wide area limits it.
+    supports
+        Says which operators Spark can execute; None: all those of which the plan does not say otherwise.
+
+    Attributes
+    ----------
+    spark : Offer or None
+        Spark that the peer can use, as the driver reported it last.
+    """
+
+    def __init__(
+        self,
+        peer: Peer,
+        parts: Parts,
+        components: Collection[str],
+        name: str,
+        bandwidth: float,
+        supports: SparkSupport | None = None,
+    ) -> None:
+        super().__init__(peer)
+        self._parts = parts
+        self._components = components
+        self._name = name
+        self._bandwidth = bandwidth
+        self._supports = supports
+        self.spark: Offer | None = None
+        session, copies, streams = parts.session, parts.session.copies, parts.streams
+        self.handlers = {
+            driver.JoinRing: self._join,
+            driver.OfferComponents: lambda _, _message: self._offer(),
+            driver.LeaveRing: self._leave,
+            driver.LookUpHosts: self._find_hosts,
+            driver.SubmitPlan: self._submit,
+            driver.StopApplication: self._stop,
+            driver.ReleaseResults: lambda _, message: parts.requests.collected(message.application),
+            driver.MoveComponent: self._move,
+            driver.DelayMeasured: lambda _, message: session.measured(message.application, message.seconds),
+            driver.SinksEnded: lambda _, message: session.finished(message.application),
+            driver.PartReady: lambda _, message: session.component_ready(message.application, message.operator),
+            driver.OperatorStopped: lambda _, message: session.component_failed(
+                message.application, message.operator, message.reason
+            ),
+            driver.ReaderStalled: lambda _, message: session.reader_failed(
+                message.application, message.operator, message.reader, message.reason
+            ),
+            driver.CopyReady: lambda _, message: copies.ready(message.application, message.operator),
+            driver.CopyUnusable: lambda _, message: copies.failed(
+                message.application, message.operator, message.reason
+            ),
+            driver.CopiesLagging: lambda _, message: copies.behind(
+                message.application, message.operator, message.peers
+            ),
+            driver.LoadsMeasured: self._loads_measured,
+            driver.StreamProfiled: lambda _, message: streams.profile(message.stream, message.measured),
+            driver.ProfileExpired: lambda _, message: streams.forget(message.stream),
+            driver.LinkFailed: lambda _, message: parts.membership.suspect(message.address),
+            driver.CoresAdvertised: lambda _, message: parts.probing.hear(message.address, message.cores),
+            driver.OverheadsMeasured: lambda _, message: parts.probing.overheads.assume(message.stages, message.calls),
+            driver.BandwidthsLimited: self._bandwidths_limited,
+            driver.SparkOffered: self._spark_offered,
+            driver.PlacementDecided: lambda _, message: parts.resilient.placed(message),
+        }
+
+    # -- the ring ----------------------------------------------------------------------------------------------------
+
+    def _join(self, _driver: str, message: driver.JoinRing) -> None:
+        self._parts.pastry.join(message.contact)
+        self._offer()
+
+    def _offer(self) -> None:
+        for component in self._components:
+            if component != "sink":  # a sink is always where its application was submitted
+                self._parts.loads.offer(component, {"peer": self._name})
+
+    def _leave(self, _driver: str, _message: driver.LeaveRing) -> None:
+        self._parts.loads.withdraw()
+        self._parts.pastry.leave()
+
+    def _find_hosts(self, _driver: str, message: driver.LookUpHosts) -> None:
+        def found(entries: Mapping[str, tuple[Entry, ...]] | None) -> None:
+            hosts = None
+            if entries is not None:
+                hosts = {name: sorted(entry.host for entry in entries[name]) for name in sorted(entries)}
+            self.peer.instruct(driver.HostsLookedUp(message.number, hosts))
+
+        self._parts.directory.lookup(message.names, found, message.seconds)
+
+    # -- applications ------------------------------------------------------------------------------------------------
+
+    def _answer(self, number: int, refusal: str = "", *, begun: bool = True) -> None:
+        if number:
+            self.peer.instruct(driver.Answer(number, refusal, begun))
+
+    def _submit(self, _driver: str, message: driver.SubmitPlan) -> None:
+        try:
+            self._parts.requests.submit(message.application, Plan.from_bytes(message.plan), message.placement)
+        except ValueError as error:
+            self._answer(message.number, str(error), begun=False)
+        else:
+            self._answer(message.number)
+
+    def _stop(self, _driver: str, message: driver.StopApplication) -> None:
+        self._parts.requests.stop(message.application)
+
+    def _move(self, _driver: str, message: driver.MoveComponent) -> None:
+        def moved(refusal: str) -> None:
+            self._answer(message.number, refusal)
+
+        try:
+            self._parts.session.move(message.application, message.operator, message.to, moved)
+        except ValueError as error:
+            self._answer(message.number, str(error), begun=False)
+
+    # -- the machine and the network ---------------------------------------------------------------------------------
+
+    def _loads_measured(self, _driver: str, message: driver.LoadsMeasured) -> None:
+        session = self._parts.session
+        cores = session.impacts.server or self._parts.ledger.cores
+        measured = {(load.application, load.operator): load.segments for load in message.loads}
+        for name, component in tuple(session.components.items()):
+            promised = paced(component.plan, component.operator)  # else it has whatever load the others leave it
+            segments = measured.get(name, ()) if promised else ()
+            session.components.observed(name, tuple(each._replace(load=each.load / cores) for each in segments))
+
+    def _bandwidths_limited(self, _driver: str, message: driver.BandwidthsLimited) -> None:
+        rates, sites, most = message.rates, message.sites, self._bandwidth
+
+        def bandwidth_from(upstream: str) -> float:
+            site = sites.get(upstream)
+            return min(most, rates[int(key_of(upstream), 16) % len(rates) if site is None else site])
+
+        self._parts.ledger.bandwidth_from = bandwidth_from if rates else lambda _upstream: most
+
+    def _spark_offered(self, _driver: str, message: driver.SparkOffered) -> None:
+        supports = self._supports
+        if supports is None:
+            self.spark = Offer(micro_batch=message.micro_batch)
+            return
+
+        def refuses(plan: Plan, operator: str, inside: Collection[str]) -> str:
+            return supports(plan, operator, inside, message.local)
+
+        self.spark = Offer(micro_batch=message.micro_batch, refuses=refuses)

@@ -1,0 +1,61 @@
+"""What a live peer is made from, as plain values, and the peer that is made from it: live, and again in a replay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+import msgspec
+
+from synergy_nb.assembly import Machine, PeerConfig, SynergyPeer
+from synergy_nb.control.peer import Peer
+from synergy_nb.models.overheads import Overheads
+from synergy_nb.plan import Plan
+from synergy_nb.plan.spark_parts import PART
+
+__all__ = ["Construction", "construct"]
+
+
+class Construction(msgspec.Struct, frozen=True):
+    """What a live peer is made from. It holds no secrets: the keys of plans are known to its driver alone.
+
+    Parameters
+    ----------
+    address
+        Address of the peer, its identity.
+    config
+        What the peer has and how it behaves, the seed of its random generator included.
+    server
+        Cores of what executes one tuple after the other; None: all that the peer promises.
+    together
+        Length of the stream, in seconds, that a source hands over in one batch.
+    """
+
+    address: str
+    config: PeerConfig
+    server: float | None = None
+    together: float = 0.0
+
+
+def construct(construction: Construction, kernel: Callable[[str, int], Peer] = Peer) -> SynergyPeer:
+    """The peer that is made from a construction.
+
+    Parameters
+    ----------
+    construction
+        What the peer is made from.
+    kernel
+        Makes the kernel of the peer from its address and seed.
+    """
+    machine = Machine(
+        server=construction.server,
+        overheads=Overheads(construction.together),
+        supports=_supports if PART in construction.config.components else None,
+    )
+    return SynergyPeer(construction.address, construction.config, machine, kernel)
+
+
+def _supports(plan: Plan, operator: str, inside: Collection[str], local: bool) -> str:
+    from spark_stream.supported import supported, supported_source  # noqa: PLC0415 - only who uses Spark needs it
+
+    asked = plan.operators[operator]
+    return supported_source(asked, local) if asked.kind == "source" else supported(asked, plan, inside)

@@ -1,0 +1,78 @@
+"""Commands of clients that their peer answers: each is a message with a number, and so is the answer."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from synergy_nb.control.driver_messages import Answer, LookUpHosts, HostsLookedUp, MoveComponent, SubmitPlan
+from synergy_nb.control.peer import DriverMessage
+from synergy_nb.runtime.process.requests import Move, Outcome, pack, unpack
+
+__all__ = ["MOVES_WITHIN", "Commands"]
+
+MOVES_WITHIN = 150.0  # seconds after which whoever asked is told that nothing is known
+
+
+class Commands:
+    """Sends commands to a peer, and waits for their answers.
+
+    Parameters
+    ----------
+    request
+        Sends a message of the driver to the peer; raises what its handler raises.
+    """
+
+    def __init__(self, request: Callable[[DriverMessage], None]) -> None:
+        self._request = request
+        self._numbers = itertools.count(1)
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+
+    async def _command(self, number: int, message: DriverMessage) -> Any:
+        answer = self._waiting[number] = asyncio.get_running_loop().create_future()
+        try:
+            self._request(message)
+            return await answer
+        finally:
+            del self._waiting[number]
+
+    def answered(self, answer: Answer | HostsLookedUp) -> None:
+        """Take an answer of the peer."""
+        waiting = self._waiting.get(answer.number)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(answer)
+
+    async def submit(self, application: str, plan: bytes, placement: str) -> None:
+        """Submit a plan.
+
+        Raises
+        ------
+        ValueError
+            If the peer refuses to decide on it at all.
+        """
+        number = next(self._numbers)
+        answer: Answer = await self._command(number, SubmitPlan(application, plan, placement, number))
+        if answer.refusal:
+            raise ValueError(answer.refusal)
+
+    async def hosts(self, names: list[str], seconds: float) -> dict[str, list[str]] | None:
+        """Hosts of components and streams by name; None if the directory did not answer within so many seconds."""
+        number = next(self._numbers)
+        found: HostsLookedUp = await self._command(number, LookUpHosts(number, tuple(names), seconds))
+        return found.hosts
+
+    async def move(self, payload: bytes) -> bytes:
+        """Answer a :class:`~synergy_nb.runtime.process.requests.Move` when the component has moved, or why it has not.
+
+        What cannot be done at all is answered at once.
+        """
+        asked = unpack(payload, Move)
+        number = next(self._numbers)
+        command = MoveComponent(asked.application, asked.operator, asked.to, number)
+        try:
+            answer: Answer = await asyncio.wait_for(self._command(number, command), MOVES_WITHIN)
+        except TimeoutError:
+            return pack(Outcome(f"nothing is known of it after {MOVES_WITHIN:g} s"))
+        return pack(Outcome(answer.refusal, begun=answer.begun))
