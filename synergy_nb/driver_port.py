@@ -15,10 +15,10 @@ from synergy_nb.lifecycle.resilient_placement import Resilient
 from synergy_nb.lifecycle.sessions import Session
 from synergy_nb.overlay.directory import Directory
 from synergy_nb.overlay.directory_entries import Entry
-from synergy_nb.overlay.load_levels import Loads
+from synergy_nb.overlay.load_levels import LoadLevels
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.pastry import Pastry
-from synergy_nb.overlay.published_streams import Streams
+from synergy_nb.overlay.published_streams import PublishedStreams
 from synergy_nb.plan import Plan
 from synergy_nb.plan.spark_parts import paced
 
@@ -35,8 +35,8 @@ class Parts:
     pastry: Pastry
     membership: Membership
     directory: Directory
-    loads: Loads
-    streams: Streams
+    loads: LoadLevels
+    streams: PublishedStreams
     ledger: Ledger
     session: Session
     requests: Requests

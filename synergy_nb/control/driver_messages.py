@@ -24,12 +24,12 @@ __all__ = [
     "CopyUnusable",
     "CoresAdvertised",
     "DelayMeasured",
-    "LookUpHosts",
     "HostsLookedUp",
     "JoinRing",
     "LeaveRing",
     "LinkFailed",
     "LoadsMeasured",
+    "LookUpHosts",
     "MeasuredLoad",
     "MoveComponent",
     "OfferComponents",
@@ -311,7 +311,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class HostsLookedUp(msgspec.Struct, frozen=True):
-    """Instruction: report the hosts that :class:`LookUpHosts` asked for; None if the directory did not answer in time."""
+    """Instruction: report the hosts that :class:`LookUpHosts` asked for; None if the directory was not in time."""
 
     number: int
     hosts: dict[str, list[str]] | None

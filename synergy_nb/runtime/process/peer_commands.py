@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from synergy_nb.control.driver_messages import Answer, LookUpHosts, HostsLookedUp, MoveComponent, SubmitPlan
+from synergy_nb.control.driver_messages import Answer, HostsLookedUp, LookUpHosts, MoveComponent, SubmitPlan
 from synergy_nb.control.peer import DriverMessage
 from synergy_nb.runtime.process.requests import Move, Outcome, pack, unpack
 

@@ -6,12 +6,18 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from synergy_nb.control.driver_messages import CoresAdvertised, LoadsMeasured, MeasuredLoad, OverheadsMeasured
+from synergy_nb.control.driver_messages import (
+    CoresAdvertised,
+    LoadsMeasured,
+    MeasuredLoad,
+    OverheadsMeasured,
+    SparkOffered,
+)
 from synergy_nb.control.peer import DriverMessage
 from synergy_nb.models.overheads import Overhead, Overheads
 from synergy_nb.models.signatures import Segment
 
-__all__ = ["Advertised", "LoadReports", "MeasuredOverheads"]
+__all__ = ["Advertised", "LoadReports", "MeasuredOverheads", "SparkReports"]
 
 Report = Callable[[DriverMessage], None]
 
@@ -117,3 +123,27 @@ class LoadReports:
             self._any = bool(signatures)
             loads = (MeasuredLoad(*name, segments) for name, segments in sorted(signatures.items()))
             self._report(LoadsMeasured(tuple(loads)))
+
+
+class SparkReports:
+    """What the driver knows of Spark; the peer is sent what has changed.
+
+    Parameters
+    ----------
+    offer
+        Gives what is known of Spark.
+    report
+        Sends a message of the driver to the peer.
+    """
+
+    def __init__(self, offer: Callable[[], SparkOffered], report: Report) -> None:
+        self._offer = offer
+        self._report = report
+        self._sent: SparkOffered | None = None
+
+    def publish(self) -> None:
+        """Send the peer what is known of Spark, if that has changed."""
+        offered = self._offer()
+        if offered != self._sent:
+            self._sent = offered
+            self._report(offered)

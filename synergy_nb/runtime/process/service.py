@@ -40,7 +40,7 @@ from synergy_nb.runtime.process.machine_monitor import Counters, Row, read_count
 from synergy_nb.runtime.process.peer_commands import Commands
 from synergy_nb.runtime.process.peer_driver import PeerRuntime
 from synergy_nb.runtime.process.peer_metrics import PeerMetrics
-from synergy_nb.runtime.process.peer_reports import Advertised, LoadReports, MeasuredOverheads
+from synergy_nb.runtime.process.peer_reports import Advertised, LoadReports, MeasuredOverheads, SparkReports
 from synergy_nb.runtime.process.profiles import Profiles
 from synergy_nb.runtime.process.requests import (
     ApplicationState,
@@ -139,7 +139,7 @@ class Service:
         self._counters: Counters | None = None
         self.spark = SparkHost(runtime.loop, runtime.clock, runtime.record)
         self._commands = Commands(runtime.request)
-        self._offered: driver.SparkOffered | None = None
+        self._spark_reports = SparkReports(lambda: self.spark.offer, runtime.report)
         self._overheads = MeasuredOverheads(SPAN, runtime.loop, runtime.report)
         self._advertised = Advertised(runtime.clock, runtime.report)
         self._loads = LoadReports(runtime.report)
@@ -170,7 +170,7 @@ class Service:
         )
         self.measuring = PeerMetrics(runtime, lambda: (synergy.ledger.cores, synergy.ledger.load), self._at_work)
         if PART in synergy.config.components:
-            runtime.on_start.append(self._offer_spark)
+            runtime.on_start.append(self._spark_reports.publish)
             synergy.ways.on_parts.append(lambda _application: self._notify())  # a Spark server may be needed
         synergy.pastry.on_joined.append(self._notify)
         synergy.directory.on_confirmed.append(self._notify)
@@ -273,13 +273,6 @@ class Service:
         limits = () if area is None else (area.bandwidths(self.runtime.address), area.sites)
         self.runtime.report(driver.BandwidthsLimited(*limits))
 
-    def _offer_spark(self) -> None:
-        """Report what is known of Spark, where that has changed."""
-        offered = self.spark.offer
-        if offered != self._offered:
-            self._offered = offered
-            self.runtime.report(offered)
-
     def _at_work(self) -> list[dict[str, Any]]:
         """What is measured of each component, but for sinks whose application has ended and that only keep results.
 
@@ -369,7 +362,7 @@ class Service:
         check_memory(plan, on_peers(plan, spark=on_spark), self.host.hosting.memory.limit)
         self._of[application] = _Measured(plan)
         if on_spark:
-            self._offer_spark()
+            self._spark_reports.publish()
         try:
             await self._commands.submit(application, asked.plan, asked.placement)
         finally:
