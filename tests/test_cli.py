@@ -12,14 +12,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-import synergy_experiments
+from synergy_experiments.bench import suite
 from synergy_nb import NotAdmitted, Plan, __version__, source
 from synergy_nb.cli import doctor
 from synergy_nb.cli.commands import app
@@ -288,7 +287,7 @@ def test_data_is_fetched_only_with_the_right_checksum(folder: Path) -> None:
 
 
 @pytest.fixture
-def measurements(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def measurements(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two measurements, one of which fails."""
 
     def run(name: str) -> dict[str, Any]:
@@ -302,12 +301,8 @@ def measurements(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         ]
         return {"name": name, "value": 1.25, "unit": "s", "detail": {"runs": 3, "each": [1, 2]}, "peers": beside}
 
-    module: Any = ModuleType("bench")
-    module.NAMES = ("ready", "hop")
-    module.run = run
-    monkeypatch.setitem(sys.modules, "synergy_experiments.bench.suite", module)
-    monkeypatch.setattr(synergy_experiments, "bench", module, raising=False)
-    return module  # type: ignore[no-any-return]
+    monkeypatch.setattr(suite, "NAMES", ("ready", "hop"))
+    monkeypatch.setattr(suite, "run", run)
 
 
 @pytest.mark.usefixtures("measurements")

@@ -24,6 +24,7 @@ from distributed.comm.core import CommClosedError
 
 from synergy_nb.control.peer import Codec, Peer, Record
 from synergy_nb.events import Event, decode_events
+from synergy_nb.runtime.process import plugin
 from synergy_nb.runtime.process.peer_driver import PeerRuntime
 from synergy_nb.runtime.process.plugin import PLUGIN, SynergyPlugin, client_links, connector, install, runtime_of
 from synergy_nb.runtime.transport.link import HANDLER, Limits, LinkDown, RemoteError
@@ -434,14 +435,46 @@ def test_links_over_tls(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+def free_address() -> str:
+    """An address at which nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return f"tcp://127.0.0.1:{free.getsockname()[1]}"
+
+
+async def connect_as_client(address: str) -> Any:
+    """A comm as a client opens it that would try again for an hour."""
+    return await connector({}, Limits(connect=3600.0), patient=False)(address)
+
+
 def test_a_client_takes_an_address_at_which_nobody_listens_for_dead() -> None:
-    """It would try again for an hour otherwise."""
+    async def scenario() -> None:
+        with pytest.raises(OSError, match=r"refused|Timed out"):
+            await connect_as_client(free_address())
+
+    asyncio.run(asyncio.wait_for(scenario(), DEADLINE))
+
+
+def test_an_address_at_which_nobody_listens_is_dead_though_dasks_last_attempt_was_cut_short(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Dask reports what became of its last attempt, which has what little the attempts before it left of its time."""
+    asked: list[float] = []
+
+    async def cut_short(address: str, timeout: float) -> Any:
+        asked.append(timeout)
+        raise OSError(f"Timed out trying to connect to {address}") from TimeoutError()
+
+    monkeypatch.setattr(plugin, "dask_connect", cut_short)
 
     async def scenario() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-        connect = connector({}, Limits(connect=3600.0), patient=False)
-        with pytest.raises(OSError, match=r"refused|Timed out"):
-            await connect(f"tcp://127.0.0.1:{port}")
+        with pytest.raises(OSError, match="Timed out"):
+            await connect_as_client(free_address())
+        assert asked == [plugin.REFUSED_WITHIN]
+        asked.clear()
+        async with await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0) as slow:
+            with pytest.raises(OSError, match="Timed out"):
+                await connect_as_client(f"tcp://127.0.0.1:{slow.sockets[0].getsockname()[1]}")
+        assert len(asked) == 2  # somebody listens there, so the client is patient
+        assert asked[1] > plugin.REFUSED_WITHIN
 
     asyncio.run(asyncio.wait_for(scenario(), DEADLINE))

@@ -19,12 +19,13 @@ import psutil
 import pytest
 from distributed import Client
 
+from synergy_nb.runtime.client.progress import Progress
 from synergy_nb.runtime.process.fork_server import ForkServer, StartError
 from synergy_nb.runtime.process.plugin import client_links, install
 from synergy_nb.runtime.process.processes import QUIET, PeerCluster, start
 from synergy_nb.runtime.transport.link import LinkDown, Links
 from tests.test_plugin import certificates
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, turns
 
 FACTORY = "tests.echo_peer:make"
 ROOT = Path(__file__).resolve().parent.parent
@@ -138,6 +139,37 @@ def test_several_peers_in_one_process_on_a_running_loop(tmp_path: Path) -> None:
             return [process.pid for process in cluster.processes.values()]
 
     assert gone(asyncio.run(main()))
+
+
+def test_a_cluster_is_up_when_its_scheduler_info_lists_all_peers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scheduler's messages about workers come by a comm of their own, here after the last peer has started."""
+
+    async def main() -> None:
+        all_run, let_through = asyncio.Event(), asyncio.Event()
+        watch = PeerCluster._watch_worker_status
+
+        async def watch_later(self: PeerCluster, comm: Any) -> None:
+            await let_through.wait()
+            await watch(self, comm)
+
+        def progress(reached: Progress) -> None:
+            if reached.done == 2:
+                all_run.set()
+
+        monkeypatch.setattr(PeerCluster, "_watch_worker_status", watch_later)
+        async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as tasks:
+            cluster = start(2, FACTORY, asynchronous=True, nursery=light(), told=progress)
+            up = tasks.create_task(cluster._up())
+            await all_run.wait()
+            await turns(100)
+            assert not up.done()
+            assert not cluster.scheduler_info["workers"]
+            let_through.set()
+            await up
+            assert set(cluster.scheduler_info["workers"]) == set(cluster.peers.values())
+            await cluster._close()
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize(

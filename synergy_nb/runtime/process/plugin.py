@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from distributed.comm.addressing import parse_address, parse_host_port
 from distributed.comm.core import connect as dask_connect
 from distributed.core import Status
 from distributed.diagnostics.plugin import WorkerPlugin
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["PLUGIN", "SynergyPlugin", "client_links", "connector", "install", "load_factory", "runtime_of"]
 
 PLUGIN: Final = "synergy"  # name of the plugin on a worker
-REFUSED_WITHIN: Final = 0.25  # seconds after which a client takes an address at which nobody listens for dead
+REFUSED_WITHIN: Final = 0.25  # seconds after which a client finds out whether anybody listens at an address
 
 
 def connector(
@@ -47,23 +48,37 @@ def connector(
     """
 
     async def connect(address: str) -> Any:
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + limits.connect
         if not patient:
             try:
                 return await dask_connect(address, timeout=min(REFUSED_WITHIN, limits.connect), **connection_args)
-            except OSError as error:
-                if _is_refused(error):
+            except OSError:
+                if await _refuses(address, deadline - clock()):
                     raise
-        return await dask_connect(address, timeout=limits.connect, **connection_args)
+        return await dask_connect(address, timeout=deadline - clock(), **connection_args)
 
     return connect
 
 
-def _is_refused(error: BaseException | None) -> bool:
-    """Whether nobody listened at an address."""
-    while error is not None:
-        if isinstance(error, ConnectionRefusedError) or "ConnectionRefusedError" in str(error):
-            return True
-        error = error.__cause__
+async def _refuses(address: str, within: float) -> bool:
+    """Whether nobody listens at an address.
+
+    This attempt is our own: Dask reports what became of its last attempt, which its deadline may have cut short before
+    the connection could be refused.
+    """
+    scheme, location = parse_address(address)
+    if scheme not in {"tcp", "tls"}:
+        return False
+    host, port = parse_host_port(location)
+    try:
+        async with asyncio.timeout(within):
+            _, writer = await asyncio.open_connection(host, port)
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+    writer.close()
     return False
 
 

@@ -168,6 +168,8 @@ class PeerCluster(SpecCluster):
         self._dashboard = dashboard
         self._order = list(workers)
         self._is_up = False
+        self._registered: set[str] = set()  # addresses that ``scheduler_info`` has listed
+        self._changed = asyncio.Event()
         for worker in workers.values():
             worker["options"]["on_exit"] = self._forget
             worker["options"]["on_start"] = self._started
@@ -192,12 +194,34 @@ class PeerCluster(SpecCluster):
     def _started(self) -> None:
         """One more process is ready."""
         if self._told is not None:
-            self._told(Progress(len(self.peers), self._wanted, "peers run"))
+            running = (process for process in self._created if process.status == Status.running)  # not in workers yet
+            self._told(Progress(sum(len(process.peers) for process in running), self._wanted, "peers run"))
 
     def _forget(self, name: str) -> None:
         """A process has ended: it is not to be started again."""
         self.worker_spec.pop(name, None)
         self.workers.pop(name, None)
+        self._changed.set()
+
+    async def _correct_state_internal(self) -> None:
+        """Start and close processes as wanted, and wait until ``scheduler_info`` lists the peers of new processes."""
+        before = set(self.workers)
+        await super()._correct_state_internal()
+        while not self._registered.issuperset(
+            address
+            for name, process in self.processes.items()
+            if name not in before
+            for address in process.peers.values()
+        ):
+            self._changed.clear()
+            await self._changed.wait()
+
+    def _update_worker_status(self, op: str, msg: Any) -> None:
+        """Apply a message of the scheduler to ``scheduler_info``."""
+        if op == "add":
+            self._registered.update(msg["workers"])
+        super()._update_worker_status(op, msg)
+        self._changed.set()
 
     def __await__(self) -> Generator[Any, Any, PeerCluster]:
         return self._up().__await__()
