@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
+import networkx as nx
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -415,6 +416,32 @@ def test_the_data_path_on_spark_knows_no_peer(source: str) -> None:
     assert list(imports_point_down(module))
     assert not list(imports_point_down(Module(module.name, "from synergy_nb.dataflow import tuples")))
     assert not list(few_doors_to_spark(Module(module.name, "import pyspark.sql, spark_stream.server")))
+
+
+def _circles(modules: list[Module]) -> list[list[str]]:
+    """Modules that import each other when they run; what only annotations need does not count."""
+    names = {module.name for module in modules}
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    for module in modules:
+        typed: set[int] = set()
+        for node in module.nodes:
+            if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+                typed |= {line for each in node.body for line in range(each.lineno, (each.end_lineno or 0) + 1)}
+        for line, target in module.imports:
+            while target and target not in names:
+                target = target.rpartition(".")[0]
+            if target and target != module.name and line not in typed:
+                graph.add_edge(module.name, target)
+    return [sorted(each) for each in nx.strongly_connected_components(graph) if len(each) > 1]
+
+
+def test_no_modules_import_each_other() -> None:
+    assert not _circles(MODULES), "of two modules that need each other, one is two, or what they share is a third"
+    used = Module(f"{PACKAGE}.plan.units", "import synergy_nb.plan.sql")
+    at_run_time = "def f():\n    import synergy_nb.plan.units"
+    only_typed = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import synergy_nb.plan.units"
+    assert _circles([used, Module(f"{PACKAGE}.plan.sql", at_run_time)])
+    assert not _circles([used, Module(f"{PACKAGE}.plan.sql", only_typed)])
 
 
 def test_tests_never_sleep() -> None:

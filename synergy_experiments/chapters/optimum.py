@@ -31,7 +31,7 @@ from synergy_experiments.worlds.sweeps import SIMULATED, algorithms, scenario
 from synergy_nb.control.graph import ComponentGraph, Hop
 from synergy_nb.lifecycle.decider import component_name
 from synergy_nb.plan import Plan
-from synergy_nb.plan.stream_sharing import TAP
+from synergy_nb.plan.catalogue import TAP
 
 __all__ = ["CLAIMED", "Best", "best", "compared", "graphs"]
 

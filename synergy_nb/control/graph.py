@@ -16,7 +16,7 @@ import msgspec
 from synergy_nb.models.overheads import exceeding, quantile, together
 from synergy_nb.models.queueing import tandem_tail
 from synergy_nb.plan import Plan
-from synergy_nb.plan.stream_sharing import TAP
+from synergy_nb.plan.catalogue import TAP
 
 __all__ = [
     "ComponentGraph",

@@ -13,8 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from synergy_nb.plan.catalogue import KINDS
-from synergy_nb.plan.query_plan import PART
+from synergy_nb.plan.catalogue import KINDS, PART
 
 __all__ = ["Memory", "MemoryExceeded", "Share", "amount"]
 

@@ -16,8 +16,8 @@ from synergy_nb.lifecycle.impact import Impacts
 from synergy_nb.lifecycle.members import Member, producer_of
 from synergy_nb.lifecycle.messages import Confirm, Confirmed, Graph, Refused, Share
 from synergy_nb.plan import Plan
+from synergy_nb.plan.catalogue import TAP
 from synergy_nb.plan.spark_parts import PART
-from synergy_nb.plan.stream_sharing import TAP
 
 __all__ = ["Commitments"]
 

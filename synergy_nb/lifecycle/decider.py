@@ -30,8 +30,7 @@ from synergy_nb.lifecycle.alternatives import Found
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.overlay.load_levels import residual_cores
 from synergy_nb.plan import Plan
-from synergy_nb.plan.catalogue import KINDS
-from synergy_nb.plan.stream_sharing import TAP
+from synergy_nb.plan.catalogue import KINDS, TAP
 
 __all__ = ["Answer", "Decided", "Decider", "Decision", "Prober", "Refusal", "component_name", "names", "offers"]
 

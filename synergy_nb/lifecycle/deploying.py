@@ -31,8 +31,8 @@ from synergy_nb.lifecycle.hosted_components import ComponentId, Components
 from synergy_nb.lifecycle.members import Member, producer_of
 from synergy_nb.lifecycle.messages import Graph
 from synergy_nb.plan import Plan
+from synergy_nb.plan.catalogue import TAP
 from synergy_nb.plan.spark_parts import PART
-from synergy_nb.plan.stream_sharing import TAP
 
 __all__ = ["EPOCHS", "Deploying", "needed_by", "version_of"]
 

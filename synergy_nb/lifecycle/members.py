@@ -6,7 +6,8 @@ from synergy_nb.control.graph import Use
 from synergy_nb.control.peer import Timer
 from synergy_nb.lifecycle.messages import Graph
 from synergy_nb.plan import Plan
-from synergy_nb.plan.stream_sharing import TAP, taps_of
+from synergy_nb.plan.catalogue import TAP
+from synergy_nb.plan.stream_sharing import taps_of
 
 __all__ = ["Member", "deployment_of", "plan_of", "producer_of", "producers_of"]
 

@@ -37,8 +37,8 @@ from synergy_nb.lifecycle.messages import End, Follow, Followed, Graph, Moved, S
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.plan import Plan
+from synergy_nb.plan.catalogue import TAP
 from synergy_nb.plan.spark_parts import PART, part_of, parts_of
-from synergy_nb.plan.stream_sharing import TAP
 
 __all__ = ["Migrations"]
 

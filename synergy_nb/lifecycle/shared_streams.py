@@ -31,7 +31,7 @@ from synergy_nb.lifecycle.migration import Migrations
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.plan import Plan
-from synergy_nb.plan.stream_sharing import TAP
+from synergy_nb.plan.catalogue import TAP
 
 __all__ = ["SharedStreams"]
 

@@ -1,16 +1,18 @@
 """What is asked: query plans, built in Python, read from YAML, checked at the door.
 
-``builder`` holds what users write, ``queryplan`` the plan itself, ``checking`` collects everything that is wrong with
-one. ``operators`` declares what operators there are, with the types of parameters in ``values`` and the rules for
-columns in ``schemas``; ``catalogue`` gathers them, and ``methods`` is written from them. ``planfile`` reads and writes
-YAML, ``sql`` and ``sqltypes`` are the subset of SQL for expressions, ``units`` the quantities.
+``builder`` holds what users write, ``query_plan`` the plan itself, ``validation`` collects everything that is wrong with
+one. ``operators`` declares what operators there are, with the types of parameters in ``parameter_types`` and the rules
+for columns in ``schemas``; ``catalogue`` gathers them, and ``methods`` is written from them. ``plan_file`` reads and
+writes YAML, ``plan_encoding`` bytes; ``sql`` and ``sql_types`` are the subset of SQL for expressions, ``units`` the
+quantities.
 """
 
 from __future__ import annotations
 
 from synergy_nb.plan.builder import Stream, plan, source
 from synergy_nb.plan.parameter_types import parse_window
-from synergy_nb.plan.query_plan import FORMAT, Plan
+from synergy_nb.plan.plan_encoding import FORMAT
+from synergy_nb.plan.query_plan import Plan
 from synergy_nb.plan.validation import Operator, PlanError, Problem, QoS
 
 __all__ = ["FORMAT", "Operator", "Plan", "PlanError", "Problem", "QoS", "Stream", "parse_window", "plan", "source"]

@@ -18,7 +18,14 @@ from synergy_nb.plan.declaration import Declaration, Parameter
 from synergy_nb.plan.operators import aggregates, crypto, joins, ordered, rows
 from synergy_nb.plan.operators.sources import CONNECTORS, SINK, SOURCE
 
-__all__ = ["ALL_COMPONENTS", "KINDS", "declare", "parameters_of"]
+__all__ = ["ALL_COMPONENTS", "KINDS", "PART", "TAP", "declare", "parameters_of"]
+
+#: Kind of the operator that stands for a part on Spark (see :mod:`synergy_nb.plan.spark_parts`); no plan can ask for
+#: it.
+PART: Final = "spark"
+#: Kind of the operator that stands for a stream that runs already (see :mod:`synergy_nb.plan.stream_sharing`);
+#: likewise.
+TAP: Final = "stream"
 
 _declared: Final[dict[str, Declaration]] = {}
 #: All kinds of operators.

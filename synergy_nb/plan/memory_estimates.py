@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from synergy_nb.plan.catalogue import KINDS
-from synergy_nb.plan.query_plan import Plan
 from synergy_nb.plan.validation import Operator, PlanError, Problem
+
+if TYPE_CHECKING:
+    from synergy_nb.plan.query_plan import Plan
 
 __all__ = ["check_memory", "kept", "on_peers"]
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 
-from synergy_nb.plan.catalogue import KINDS
+from synergy_nb.plan.catalogue import KINDS, PART, TAP
 from synergy_nb.plan.parameter_types import COLUMN_BYTES
-from synergy_nb.plan.query_plan import FORMAT, PART, TAP, Plan, part_of
 from synergy_nb.plan.requirements import check_qos
 from synergy_nb.plan.validation import (
     Checked,
@@ -22,7 +20,10 @@ from synergy_nb.plan.validation import (
     check_profile,
 )
 
-__all__ = ["read", "write"]
+__all__ = ["FORMAT", "decode", "encode"]
+
+#: Version of the format of plans, in YAML and in bytes.
+FORMAT: Final = 1
 
 
 class _Wire(msgspec.Struct, frozen=True, array_like=True):
@@ -48,17 +49,22 @@ _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(_Wire)
 
 
-def write(plan: Plan) -> bytes:
-    """MessagePack that :func:`read` reads as an equal plan; equal plans have equal bytes."""
-    operators = plan.operators.values()
-    schemas = {each.id: plan.schema(each.id) for each in operators}
-    windows = {each.id: plan.window(each.id) for each in operators}
-    return _encoder.encode(_Wire(FORMAT, plan.name, plan.qos, tuple(operators), schemas, windows))
+def encode(name: str, qos: QoS, checked: Checked) -> bytes:
+    """MessagePack of a plan, which :func:`decode` reads; equal plans have equal bytes."""
+    operators = tuple(checked.operators.values())
+    schemas = {each.id: checked.schemas[each.id] for each in operators}
+    windows = {each.id: checked.windows[each.id] for each in operators}
+    return _encoder.encode(_Wire(FORMAT, name, qos, operators, schemas, windows))
 
 
-@lru_cache(maxsize=1024)
-def read(data: bytes) -> Plan:
-    """The plan in ``data``; the last ones read are kept, see :meth:`Plan.from_bytes`."""
+def decode(data: bytes) -> tuple[str, QoS, Checked]:
+    """Name, QoS requirement and operators of the plan in ``data``.
+
+    Raises
+    ------
+    PlanError
+        If the data hold no plan.
+    """
     try:
         wire = _decoder.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -92,7 +98,7 @@ def read(data: bytes) -> Plan:
         problems.append(Problem("", "schemas", sorted(kinds), f"types among {', '.join(COLUMN_BYTES)}"))
     if problems:
         raise PlanError(problems)
-    return Plan.composed(wire.name, wire.qos, Checked(operators, wire.schemas, wire.windows))
+    return wire.name, wire.qos, Checked(operators, wire.schemas, wire.windows)
 
 
 def _check_part(operator: Operator, problems: list[Problem]) -> None:
@@ -105,11 +111,11 @@ def _check_part(operator: Operator, problems: list[Problem]) -> None:
         problems.append(Problem(operator.id, "params", sorted(params), expected))
         return
     try:
-        plan, members = part_of(operator)
+        planned, members = decode(params["plan"])[2].operators, tuple(params["members"])
     except (PlanError, TypeError) as error:
         problems.append(Problem(operator.id, "plan", "bytes", f"the plan that the part belongs to ({error})"))
         return
-    if operator.id not in members or not set(members) <= set(plan.operators):
+    if operator.id not in members or not set(members) <= set(planned):
         problems.append(Problem(operator.id, "members", list(members), "operators of its plan, its exit among them"))
 
 

@@ -5,29 +5,23 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 
-from synergy_nb.plan import sql
-from synergy_nb.plan.catalogue import KINDS, parameters_of
+from synergy_nb.plan import plan_encoding, sql
+from synergy_nb.plan.catalogue import KINDS, PART, TAP, parameters_of
 from synergy_nb.plan.declaration import Flow, Parameter
+from synergy_nb.plan.memory_estimates import check_memory, on_peers
 from synergy_nb.plan.naming import NAME, is_name
 from synergy_nb.plan.operators.sources import rate_of
 from synergy_nb.plan.parameter_types import COLUMN_BYTES
 from synergy_nb.plan.requirements import check_qos, check_together
 from synergy_nb.plan.validation import Checked, Operator, PlanError, Problem, QoS, check
 
-__all__ = ["FORMAT", "PART", "TAP", "Plan", "part_of"]
+__all__ = ["Plan", "part_of"]
 
-#: Version of the format of plans, in YAML and in bytes.
-FORMAT: Final = 1
-#: Kind of the operator that stands for a part on Spark (see :mod:`synergy_nb.plan.spark_parts`); no plan can ask for
-#: it.
-PART: Final = "spark"
-#: Kind of the operator that stands for a stream that runs already (see :mod:`synergy_nb.plan.stream_sharing`);
-#: likewise.
-TAP: Final = "stream"
 _LONGEST_NAME: Final = 1000  # characters of an input's name within a name; a longer one is replaced by its key
 
 
@@ -105,8 +99,6 @@ class Plan:
             raise PlanError(problems)
         self._fill(name, requirement, checked)
         if requirement.memory is not None:
-            from synergy_nb.plan.memory_estimates import check_memory, on_peers  # noqa: PLC0415 - it reads plans
-
             check_memory(self, on_peers(self, spark=True), math.inf)
 
     @classmethod
@@ -291,9 +283,7 @@ class Plan:
         """MessagePack that :meth:`from_bytes` reads as an equal plan; equal plans have equal bytes."""
         data = self._bytes
         if data is None:
-            from synergy_nb.plan import plan_encoding  # noqa: PLC0415 - it makes plans
-
-            data = plan_encoding.write(self)
+            data = plan_encoding.encode(self.name, self.qos, Checked(self.operators, self._schemas, self._windows))
             object.__setattr__(self, "_bytes", data)
         return data
 
@@ -309,9 +299,7 @@ class Plan:
         PlanError
             If it is no plan.
         """
-        from synergy_nb.plan import plan_encoding  # noqa: PLC0415 - it makes plans
-
-        return plan_encoding.read(bytes(data))
+        return _decoded(bytes(data))
 
     def to_yaml(self) -> str:
         """YAML of format version 1, with units, that :meth:`from_yaml` reads as an equal plan."""
@@ -451,6 +439,11 @@ def _windows_closed(window: Mapping[str, Any] | None) -> float:
     """Windows of a stream that are closed in a second."""
     closed = window or {}
     return 1 / (closed.get("slide") or closed.get("length") or math.inf)
+
+
+@lru_cache(maxsize=1024)
+def _decoded(data: bytes) -> Plan:
+    return Plan.composed(*plan_encoding.decode(data))
 
 
 def part_of(operator: Operator) -> tuple[Plan, tuple[str, ...]]:

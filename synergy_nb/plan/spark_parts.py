@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
-from synergy_nb.plan.catalogue import KINDS
+from synergy_nb.plan.catalogue import KINDS, PART
 from synergy_nb.plan.operators.sources import pace_of
-from synergy_nb.plan.query_plan import PART, Plan, part_of
+from synergy_nb.plan.query_plan import Plan, part_of
 from synergy_nb.plan.validation import Checked, Operator
 
 __all__ = [

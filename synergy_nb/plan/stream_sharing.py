@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from synergy_nb.plan.catalogue import TAP
 from synergy_nb.plan.operators.sources import is_endless
-from synergy_nb.plan.query_plan import TAP, Plan
+from synergy_nb.plan.query_plan import Plan
 from synergy_nb.plan.validation import Checked, Operator
 
 __all__ = ["TAP", "endless_sources", "is_live", "provider", "reduced", "sharable_points", "taps_of"]

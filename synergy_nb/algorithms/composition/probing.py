@@ -33,8 +33,8 @@ from synergy_nb.models.overheads import HOP, Overhead, Overheads, quantile, toge
 from synergy_nb.models.projection import Impact, refused
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.overlay.recently_seen import Latest
-from synergy_nb.plan import Plan
-from synergy_nb.plan.stream_sharing import TAP, Provider, provider
+from synergy_nb.plan import Plan, catalogue
+from synergy_nb.plan.stream_sharing import Provider, provider
 
 __all__ = ["Probing"]
 
@@ -255,7 +255,7 @@ class Probing(Protocol):
 
     def _offered(self, request: ProbedRequest, plan: Plan, operator: str) -> bool:
         """Whether this peer has a component of an operator, or may be given one by this request."""
-        if plan.operators[operator].kind == TAP:
+        if plan.operators[operator].kind == catalogue.TAP:
             return False
         name = component_name(plan, operator)
         return name in self.offers or operator in request.deploy
@@ -263,7 +263,7 @@ class Probing(Protocol):
     def _given_by(self, plan: Plan, operator: str) -> float | None:
         """Seconds from its source until a tuple of a running stream is here; None if the operator is no such stream."""
         asked = plan.operators[operator]
-        if asked.kind != TAP:
+        if asked.kind != catalogue.TAP:
             return None
         component = provider(asked, self.peer.address)
         return None if component is None else self.running(component)
