@@ -427,11 +427,11 @@ def _circles(modules: list[Module]) -> list[list[str]]:
         for node in module.nodes:
             if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
                 typed |= {line for each in node.body for line in range(each.lineno, (each.end_lineno or 0) + 1)}
-        for line, target in module.imports:
-            while target and target not in names:
-                target = target.rpartition(".")[0]
-            if target and target != module.name and line not in typed:
-                graph.add_edge(module.name, target)
+        for line, imported in module.imports:
+            parts = imported.split(".")
+            known = [".".join(parts[:end]) for end in range(len(parts), 0, -1) if ".".join(parts[:end]) in names]
+            if known and known[0] != module.name and line not in typed:
+                graph.add_edge(module.name, known[0])
     return [sorted(each) for each in nx.strongly_connected_components(graph) if len(each) > 1]
 
 
