@@ -1,10 +1,11 @@
 """SQL expressions of the plan's subset as Spark SQL.
 
-The tree that :func:`synergy_nb.plan.sql.parse` has checked is written node by node as text that Spark parses, so that
-an expression is data on this engine as well. The meaning is what ``sql.py`` documents and what
-:mod:`synergy_nb.dataflow.expressions` computes on peers. Where Spark sees it differently:
+The tree that :func:`synergy_nb.plan.sql.parse` has checked is written node by node
+(:mod:`synergy_nb.plan.sql_translation`) as text that Spark parses, so that an expression is data on this engine, too.
+The meaning is what ``sql.py`` documents and what :mod:`synergy_nb.dataflow.expressions` computes on peers.
+Where Spark sees it differently:
 
-* Operands get their common type by explicit casts, a bare NULL the type of its place.
+* Operands get their common type by explicit casts.
 * Integers wrap around, as on peers, only while ``spark.sql.ansi.enabled`` is off; :data:`MEANING` says what a session
   must be set to. Division and remainder by zero are NULL by :func:`nullif`, in either mode.
 * ``floor`` and ``ceil`` of a float are integers in Spark and floats here. ``round`` to some decimals is that of a
@@ -22,6 +23,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from synergy_nb.plan import sql
+from synergy_nb.plan.sql_translation import Operations, Translation
 
 __all__ = ["MEANING", "TYPES", "Untranslatable", "aggregate", "decaying", "literal", "quote", "translate"]
 
@@ -45,9 +47,6 @@ TYPES: Final[Mapping[str, str]] = {
 }
 
 _LONGEST: Final = 200_000  # characters of a translation; some functions name their operand more than once
-_SIGNS: Final = {"add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%"}
-_COMPARISONS: Final = {"eq": "=", "neq": "<>", "lt": "<", "lte": "<=", "gt": ">", "gte": ">="}
-_CAST_TO: Final = {"BIGINT": "int", "INT": "int", "DOUBLE": "float", "FLOAT": "float", "TEXT": "str", "BOOLEAN": "bool"}
 # What Unicode calls white space, which peers strip from text that is to be read as a value.
 _BLANKS: Final = "".join(map(chr, [*range(0x9, 0xE), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029,
                                    0x202F, 0x205F, 0x3000]))  # fmt: skip
@@ -59,8 +58,6 @@ _INTEGER: Final = r"^[+-]?[0-9]+\z"
 _FLOAT: Final = r"(?i)^(?:[+-](?=nan\z))?([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|[+-]?inf(?:inity)?|nan)\z"
 _BEYOND: Final = "9.223372036854775808E18D"  # 2**63, the least float that is no 64-bit integer
 _GREATEST: Final = 1.7976931348623157e308
-
-_Written = tuple[str, str]  # text in Spark SQL, fully in parentheses where it needs any, and type
 
 
 class Untranslatable(ValueError):
@@ -113,8 +110,8 @@ def translate(text: str, schema: Mapping[str, str], kind: str | None = None) -> 
 @lru_cache(maxsize=1024)
 def _translated(text: str, schema: tuple[tuple[str, str], ...], kind: str | None) -> str:
     columns = dict(schema)
-    written = _write(sql.parse(text, columns), columns)
-    return _bounded(_typed(written, kind) if kind is not None else written[0])
+    tree, translation = sql.parse(text, columns), Translation(_SPARK, columns)
+    return _bounded(translation.typed(tree, kind) if kind is not None else translation.of(tree)[0])
 
 
 def aggregate(text: str, schema: Mapping[str, str], kind: str) -> str:
@@ -128,7 +125,7 @@ def aggregate(text: str, schema: Mapping[str, str], kind: str) -> str:
     if call == "count" and node.this.key == "star":
         return "count(1L)"
     distinct = node.this.key == "distinct"
-    value, own = _write(node.this.expressions[0] if distinct else node.this, schema)
+    value, own = Translation(_SPARK, schema).of(node.this.expressions[0] if distinct else node.this)
     if own == "null":
         value, own = _null("int"), "int"
     if distinct:
@@ -151,7 +148,7 @@ def decaying(text: str, schema: Mapping[str, str]) -> tuple[str, str] | None:
         return None
     if node.this.key == "star":
         return "count", "1.0D"
-    value, own = _write(node.this, schema)
+    value, own = Translation(_SPARK, schema).of(node.this)
     if node.key == "count":  # of whatever type
         return "count", f"CASE WHEN {value} IS NOT NULL THEN 1.0D END"
     return node.key, _bounded(f"CAST({_null('int') if own == 'null' else value} AS DOUBLE)")
@@ -163,209 +160,100 @@ def _bounded(text: str) -> str:
     return text
 
 
-def _write(node: Any, schema: Mapping[str, str]) -> _Written:
-    key = node.key
-    if key in _COMPARISONS:
-        (left, right), kind = _alike([node.this, node.expression], schema)
-        return (_null("bool") if kind == "null" else f"({left} {_COMPARISONS[key]} {right})"), "bool"
-    rule = _RULES.get(key)
-    if rule is None:
-        raise ValueError(f"expression: {key}; expected a construct of the subset of sql.py")
-    return rule(node, schema)
-
-
-# -- types -----------------------------------------------------------------------------------------------------------
-
-
 def _null(kind: str) -> str:
-    return f"CAST(NULL AS {TYPES[kind]})"
+    return "NULL" if kind == "null" else f"CAST(NULL AS {TYPES[kind]})"
 
 
-def _typed(written: _Written, kind: str) -> str:
-    text, own = written
-    if own == "null":
-        return "NULL" if kind == "null" else _null(kind)
-    return f"CAST({text} AS DOUBLE)" if kind == "float" and own == "int" else text
+def _literal(value: Any, kind: str) -> str:
+    return literal(value) if kind == "str" else f"{value}L" if kind == "int" else f"{value!r}D"
 
 
-def _alike(nodes: list[Any], schema: Mapping[str, str]) -> tuple[list[str], str]:
-    """The texts of ``nodes`` in their common type, and that type; null only if all are."""
-    return _common([_write(node, schema) for node in nodes])
+def _in(value: str, others: list[str], kind: str, null: bool, _: list[Any] | None) -> str:
+    return f"({value} IN ({', '.join([*others, *([_null(kind)] if null else [])])}))"
 
 
-def _common(parts: list[_Written]) -> tuple[list[str], str]:
-    kinds = {kind for _, kind in parts} - {"null"}
-    kind = "float" if kinds == {"int", "float"} else next(iter(sorted(kinds)), "null")
-    return [_typed(part, kind) for part in parts], kind
-
-
-def _boolean(node: Any, schema: Mapping[str, str]) -> str:
-    return _typed(_write(node, schema), "bool")
-
-
-# -- nodes -----------------------------------------------------------------------------------------------------------
-
-
-def _literal(node: Any, _: Mapping[str, str]) -> _Written:
-    if node.is_string:
-        return literal(node.name), "str"
-    if node.name.isdigit():
-        return f"{int(node.name)}L", "int"
-    return f"{float(node.name)!r}D", "float"
-
-
-def _arithmetic(node: Any, schema: Mapping[str, str]) -> _Written:
-    parts = [_write(part, schema) for part in (node.this, node.expression)]
-    (left, right), kind = _common(parts)
-    if node.key == "div":
-        kind = "float"
-        left, right = (_typed(part, kind) for part in parts)
-    if "null" in (parts[0][1], parts[1][1]):
-        kind = "int" if kind == "null" else kind
-        return _null(kind), kind
-    if node.key in ("div", "mod"):
-        right = f"nullif({right}, {'0L' if kind == 'int' else '0.0D'})"
-    return f"({left} {_SIGNS[node.key]} {right})", kind
-
-
-def _negative(node: Any, schema: Mapping[str, str]) -> _Written:
-    text, kind = _write(node.this, schema)
-    return (_null("int"), "int") if kind == "null" else (f"(- {text})", kind)
-
-
-def _both(node: Any, schema: Mapping[str, str]) -> _Written:
-    return f"({_boolean(node.this, schema)} {node.key.upper()} {_boolean(node.expression, schema)})", "bool"
-
-
-def _in(node: Any, schema: Mapping[str, str]) -> _Written:
-    parts = [_write(part, schema) for part in (node.this, *node.expressions)]
-    (value, *others), kind = _common(parts)
-    if kind == "null" or all(own == "null" for _, own in parts[1:]):
-        return _null("bool"), "bool"
-    return f"({value} IN ({', '.join(others)}))", "bool"
-
-
-def _between(node: Any, schema: Mapping[str, str]) -> _Written:
-    (value, low, high), kind = _alike([node.this, node.args["low"], node.args["high"]], schema)
-    return (_null("bool") if kind == "null" else f"({value} BETWEEN {low} AND {high})"), "bool"
-
-
-def _like(node: Any, schema: Mapping[str, str]) -> _Written:
-    text, pattern = _typed(_write(node.this, schema), "str"), node.expression.name
+def _like(text: str, pattern: str) -> str:
     escape = next(sign for sign in map(chr, range(0x21, 0x11_0000)) if sign not in pattern and sign not in "%_'\\$")
-    return f"({text} LIKE {literal(pattern)} ESCAPE {literal(escape)})", "bool"
+    return f"({text} LIKE {literal(pattern)} ESCAPE {literal(escape)})"
 
 
-def _case(node: Any, schema: Mapping[str, str]) -> _Written:
-    branches, default = node.args["ifs"], node.args.get("default")
-    results = [branch.args["true"] for branch in branches]
-    values, kind = _alike(results if default is None else [*results, default], schema)
-    otherwise = "" if default is None else f" ELSE {values.pop()}"
-    pairs = zip(branches, values, strict=True)
-    whens = "".join(f" WHEN {_boolean(branch.this, schema)} THEN {value}" for branch, value in pairs)
-    return f"(CASE{whens}{otherwise} END)", kind
+def _case(conditions: list[str], values: list[str], otherwise: str) -> str:
+    pairs = zip(conditions, values, strict=True)
+    return f"(CASE{''.join(f' WHEN {when} THEN {value}' for when, value in pairs)} ELSE {otherwise} END)"
 
 
-def _cast(node: Any, schema: Mapping[str, str]) -> _Written:
-    text, kind = _write(node.this, schema)
-    to = node.args["to"].this
-    target = _CAST_TO.get(str(getattr(to, "value", to)).upper())
-    if target is None:
-        raise ValueError(f"expression: CAST to {to}; expected int, float, str or bool")
-    if kind == "null":
-        return _null(target), target
-    if kind == target:
-        return text, target
+def _cast(value: str, kind: str, target: str, node: Any) -> str:
     if kind == "float" and target == "str":
         raise Untranslatable(f"Spark writes floats differently, as in {sql.canonical(node)}")
     if kind == "float" and target == "int":
-        return f"try_cast(nullif({text}, {_BEYOND}) AS BIGINT)", target
-    if kind == "str":
-        stripped = f"trim(BOTH {literal(_BLANKS)} FROM {text})"
-        if target == "bool":
-            return f"try_element_at({_TRUTHS}, lower({stripped}))", target
-        pattern, group = (_INTEGER, 0) if target == "int" else (_FLOAT, 1)
-        found = f"nullif(regexp_extract({stripped}, {literal(pattern)}, {group}), '')"
-        return f"try_cast({found} AS {TYPES[target]})", target
-    return f"CAST({text} AS {TYPES[target]})", target
+        return f"try_cast(nullif({value}, {_BEYOND}) AS BIGINT)"
+    if kind != "str":
+        return f"CAST({value} AS {TYPES[target]})"
+    stripped = f"trim(BOTH {literal(_BLANKS)} FROM {value})"
+    if target == "bool":
+        return f"try_element_at({_TRUTHS}, lower({stripped}))"
+    pattern, group = (_INTEGER, 0) if target == "int" else (_FLOAT, 1)
+    return f"try_cast(nullif(regexp_extract({stripped}, {literal(pattern)}, {group}), '') AS {TYPES[target]})"
 
 
-def _text_function(node: Any, schema: Mapping[str, str]) -> _Written:
-    text = _typed(_write(node.this, schema), "str")
-    if node.key == "length":
-        return f"CAST(char_length({text}) AS BIGINT)", "int"
-    if node.key != "substring":
-        return f"{node.key}({text})", "str"
-    length = node.args.get("length")
-    return f"substring({text}, {node.args['start'].name}{'' if length is None else ', ' + length.name})", "str"
+def _whole(name: str) -> Callable[[str, int], str]:
+    return lambda number, _: (
+        f"(CASE WHEN abs({number}) < {_BEYOND} THEN CAST({name}({number}) AS DOUBLE) ELSE {number} END)"
+    )
 
 
-def _concat(node: Any, schema: Mapping[str, str]) -> _Written:
-    return f"concat({', '.join(_typed(_write(part, schema), 'str') for part in node.expressions)})", "str"
+def _round(number: str, decimals: int) -> str:
+    if not decimals:
+        return f"round({number}, 0)"
+    factor = 10**decimals
+    rounded = f"(round({number} * {float(factor)!r}D, 0) / {float(factor)!r}D)"
+    return f"(CASE WHEN abs({number}) < {_GREATEST / factor!r}D THEN {rounded} ELSE {number} END)"
 
 
-def _number_function(node: Any, schema: Mapping[str, str]) -> _Written:
-    text, kind = _write(node.this, schema)
-    if kind == "null":
-        return _null("int"), "int"
-    if node.key == "abs":
-        return f"abs({text})", kind
-    if kind == "int":
-        return text, kind
-    if node.key != "round":
-        return f"(CASE WHEN abs({text}) < {_BEYOND} THEN CAST({node.key}({text}) AS DOUBLE) ELSE {text} END)", kind
-    decimals = node.args.get("decimals")
-    factor = 1 if decimals is None else 10 ** int(decimals.name)
-    if factor == 1:
-        return f"round({text}, 0)", kind
-    rounded = f"(round({text} * {float(factor)!r}D, 0) / {float(factor)!r}D)"
-    return f"(CASE WHEN abs({text}) < {_GREATEST / factor!r}D THEN {rounded} ELSE {text} END)", kind
+def _call(name: str) -> Callable[..., str]:
+    return lambda parts, *_: f"{name}({', '.join(parts)})"
 
 
-def _part_of_time(node: Any, schema: Mapping[str, str]) -> _Written:
-    return f"CAST({node.key}({_typed(_write(node.this, schema), 'time')}) AS BIGINT)", "int"
-
-
-def _first_of(node: Any, schema: Mapping[str, str]) -> _Written:
-    parts, kind = _alike([node.this, *node.expressions], schema)
-    if kind == "null":
-        return "NULL", kind
-    return (parts[0] if len(parts) == 1 else f"{node.key}({', '.join(parts)})"), kind
-
-
-_RULES: Final[Mapping[str, Callable[[Any, Mapping[str, str]], _Written]]] = {
-    "column": lambda node, schema: (quote(node.name), schema[node.name]),
+_SPARK: Final[Operations[str]] = {
+    "null": _null,
+    "column": quote,
     "literal": _literal,
-    "boolean": lambda node, _: ("TRUE" if node.this else "FALSE", "bool"),
-    "null": lambda _node, _: ("NULL", "null"),
-    "paren": lambda node, schema: _write(node.this, schema),
-    "add": _arithmetic,
-    "sub": _arithmetic,
-    "mul": _arithmetic,
-    "div": _arithmetic,
-    "mod": _arithmetic,
-    "neg": _negative,
-    "and": _both,
-    "or": _both,
-    "not": lambda node, schema: (f"(NOT {_boolean(node.this, schema)})", "bool"),
+    "boolean": lambda value: "TRUE" if value else "FALSE",
+    "widen": "CAST({} AS DOUBLE)".format,
+    "cast": _cast,
+    "is null": "({} IS NULL)".format,
+    "add": "({} + {})".format,
+    "sub": "({} - {})".format,
+    "mul": "({} * {})".format,
+    "div": "({} / nullif({}, 0.0D))".format,
+    "mod int": "({} % nullif({}, 0L))".format,
+    "mod float": "({} % nullif({}, 0.0D))".format,
+    "neg": "(- {})".format,
+    "and": "({} AND {})".format,
+    "or": "({} OR {})".format,
+    "not": "(NOT {})".format,
+    "eq": "({} = {})".format,
+    "neq": "({} <> {})".format,
+    "lt": "({} < {})".format,
+    "lte": "({} <= {})".format,
+    "gt": "({} > {})".format,
+    "gte": "({} >= {})".format,
+    "between": "({} BETWEEN {} AND {})".format,
     "in": _in,
-    "between": _between,
-    "is": lambda node, schema: (f"({_write(node.this, schema)[0]} IS NULL)", "bool"),
     "like": _like,
     "case": _case,
-    "cast": _cast,
-    "lower": _text_function,
-    "upper": _text_function,
-    "length": _text_function,
-    "substring": _text_function,
-    "concat": _concat,
-    "abs": _number_function,
-    "round": _number_function,
-    "floor": _number_function,
-    "ceil": _number_function,
-    "hour": _part_of_time,
-    "minute": _part_of_time,
-    "coalesce": _first_of,
-    "least": _first_of,
-    "greatest": _first_of,
+    "lower": "lower({})".format,
+    "upper": "upper({})".format,
+    "length": "CAST(char_length({}) AS BIGINT)".format,
+    "substring": lambda text, *places: f"substring({', '.join([text, *(str(at) for at in places if at is not None)])})",
+    "concat": _call("concat"),
+    "abs": "abs({})".format,
+    "floor": _whole("floor"),
+    "ceil": _whole("ceil"),
+    "round": _round,
+    "hour": "CAST(hour({}) AS BIGINT)".format,
+    "minute": "CAST(minute({}) AS BIGINT)".format,
+    "coalesce": _call("coalesce"),
+    "least": _call("least"),
+    "greatest": _call("greatest"),
 }

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spark_stream.expressions import MEANING, TYPES, Untranslatable, aggregate, literal, quote, translate
-from synergy_nb.dataflow.expressions import compile_expression
+from spark_stream.expressions import _SPARK, MEANING, TYPES, Untranslatable, aggregate, literal, quote, translate
+from synergy_nb.dataflow.expressions import _POLARS, compile_expression
 from synergy_nb.plan import sql
 from tests.test_expressions import SCHEMA, TABLE, expressions
 
@@ -181,3 +181,7 @@ def test_what_spark_writes_otherwise_is_refused() -> None:
     with pytest.raises(sql.SqlError, match="bytez"):
         translate("bytez > 1", {"bytes": "int"})
     assert set(TYPES) == {"int", "float", "str", "bool", "time", "bytes"}
+
+
+def test_both_engines_have_every_operation() -> None:
+    assert _SPARK.keys() == _POLARS.keys()

@@ -1,12 +1,12 @@
 """SQL expressions of ``sql.py``'s subset as Polars expressions.
 
-The tree that :func:`synergy_nb.plan.sql.parse` has checked is translated node by node; nothing is evaluated as Python,
-and a node outside the subset is refused. The meaning is what ``sql.py`` documents: NULL as in SQL, AND and OR of
-Kleene, float division, NULL for division by zero, ``%`` with the sign of the dividend, halves rounded away from zero.
+The tree that :func:`synergy_nb.plan.sql.parse` has checked is translated node by node
+(:mod:`synergy_nb.plan.sql_translation`); nothing is evaluated as Python. The meaning is what ``sql.py`` documents: NULL
+as in SQL, AND and OR of Kleene, float division, NULL for division by zero, ``%`` with the sign of the dividend, halves
+rounded away from zero.
 
 Points that Polars leaves open or sees differently, and what is done here:
 
-* A bare NULL has no type; every operation that is strict in it becomes a NULL of the operation's type at once.
 * ``x IN (1, NULL)`` is TRUE or NULL, never FALSE.
 * Integers wrap around at 64 bits, as Polars and Spark do and DuckDB does not.
 * Where a divisor is one value for several rows, Polars multiplies with its reciprocal, so that the last bit of a
@@ -19,8 +19,9 @@ Points that Polars leaves open or sees differently, and what is done here:
 from __future__ import annotations
 
 import math
+import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache, reduce
 from typing import Any, Final
 
@@ -29,23 +30,12 @@ import polars as pl
 
 from synergy_nb.dataflow.tuples import TYPES
 from synergy_nb.plan import sql
+from synergy_nb.plan.sql_translation import Operations, Translation
 
-__all__ = ["Compiled", "compile_expression", "compile_node"]
+__all__ = ["compile_expression", "compile_node"]
 
-Compiled = tuple[pl.Expr, str]  # an expression and the type of its values: one of tuples.TYPES, or "null"
-
-_ARITHMETIC: Final = frozenset({"add", "sub", "mul", "div", "mod"})
-_COMPARISONS: Final[Mapping[str, Callable[[pl.Expr, pl.Expr], pl.Expr]]] = {
-    "eq": lambda left, right: left == right,
-    "neq": lambda left, right: left != right,
-    "lt": lambda left, right: left < right,
-    "lte": lambda left, right: left <= right,
-    "gt": lambda left, right: left > right,
-    "gte": lambda left, right: left >= right,
-}
 _TRUE: Final = ["true", "t", "yes", "y", "1"]
 _FALSE: Final = ["false", "f", "no", "n", "0"]
-_CAST_TO: Final = {"BIGINT": "int", "INT": "int", "DOUBLE": "float", "FLOAT": "float", "TEXT": "str", "BOOLEAN": "bool"}
 
 
 def compile_expression(text: str, schema: Mapping[str, str]) -> pl.Expr:
@@ -85,278 +75,125 @@ def _compiled(text: str, schema: tuple[tuple[str, str], ...]) -> pl.Expr:
     return expression if sql.columns(tree) else expression.first()  # a constant that takes any number of rows
 
 
-def compile_node(node: Any, schema: Mapping[str, str]) -> Compiled:
-    """The Polars expression of a checked sqlglot node, and the type of its values.
+def compile_node(node: Any, schema: Mapping[str, str]) -> tuple[pl.Expr, str]:
+    """The Polars expression of a checked sqlglot node, and the type of its values: of ``tuples.TYPES``, or ``null``.
 
     Raises
     ------
     ValueError
         If the node is not of the subset; ``sql.parse`` gives no such node.
     """
-    key = node.key
-    if key in _ARITHMETIC:
-        return _arithmetic(key, compile_node(node.this, schema), compile_node(node.expression, schema))
-    if key in _COMPARISONS:
-        (left, right), kind = _alike([compile_node(node.this, schema), compile_node(node.expression, schema)])
-        return (_null("bool") if kind == "null" else _COMPARISONS[key](left, right)), "bool"
-    rule = _RULES.get(key)
-    if rule is None:
-        raise ValueError(f"expression: {key}; expected a construct of the subset of sql.py")
-    return rule(node, schema)
-
-
-# -- types -----------------------------------------------------------------------------------------------------------
+    return Translation(_POLARS, schema).of(node)
 
 
 def _null(kind: str) -> pl.Expr:
-    return pl.lit(None, dtype=TYPES[kind])
+    return pl.lit(None) if kind == "null" else pl.lit(None, dtype=TYPES[kind])
 
 
-def _typed(compiled: Compiled, kind: str) -> pl.Expr:
-    """The expression, as ``kind`` if it is a bare NULL or an int where a float is due."""
-    expression, own = compiled
-    if own == "null":
-        return _null(kind) if kind != "null" else expression
-    return expression.cast(pl.Float64) if kind == "float" and own == "int" else expression
+def _quotient(left: pl.Expr, right: pl.Expr) -> pl.Expr:
+    divisor = right if right.meta.root_names() else left.is_null().cast(pl.Float64) + right  # as a column; see above
+    return pl.when(right != 0.0).then(left / divisor)
 
 
-def _alike(parts: list[Compiled]) -> tuple[list[pl.Expr], str]:
-    """The expressions in their common type, and that type; null only if all are."""
-    kinds = {kind for _, kind in parts} - {"null"}
-    kind = "float" if kinds == {"int", "float"} else next(iter(sorted(kinds)), "null")
-    return [_typed(part, kind) for part in parts], kind
+def _int_remainder(left: pl.Expr, right: pl.Expr) -> pl.Expr:
+    """Polars' remainder has the sign of the divisor, and is NULL for 0."""
+    rest = left % right
+    return pl.when((rest != 0) & ((left < 0) != (right < 0))).then(rest - right).otherwise(rest)
 
 
-# -- nodes -----------------------------------------------------------------------------------------------------------
+def _float_remainder(left: pl.Expr, right: pl.Expr) -> pl.Expr:
+    both = left.is_not_null() & (right != 0.0)
+    return pl.when(both).then(pl.map_batches([left, right], _fmod, return_dtype=pl.Float64))
 
 
-def _column(node: Any, schema: Mapping[str, str]) -> Compiled:
-    name = node.name
-    if name not in schema:
-        raise ValueError(f"expression: column {name!r}; expected one of {', '.join(schema)}")
-    return pl.col(name), schema[name]
-
-
-def _literal(node: Any, _: Mapping[str, str]) -> Compiled:
-    if node.is_string:
-        return pl.lit(node.name), "str"
-    if node.name.isdigit():
-        return pl.lit(int(node.name), dtype=pl.Int64), "int"
-    return pl.lit(float(node.name), dtype=pl.Float64), "float"
-
-
-def _arithmetic(key: str, left: Compiled, right: Compiled) -> Compiled:
-    (a, b), kind = _alike([left, right])
-    if key == "div":
-        kind = "float"
-        a, b = _typed(left, kind), _typed(right, kind)
-    if "null" in (left[1], right[1]):
-        return _null("int" if kind == "null" else kind), "int" if kind == "null" else kind
-    if key == "add":
-        return a + b, kind
-    if key == "sub":
-        return a - b, kind
-    if key == "mul":
-        return a * b, kind
-    if key == "div":
-        divisor = b if b.meta.root_names() else a.is_null().cast(pl.Float64) + b  # as a column; see above
-        return pl.when(b != 0.0).then(a / divisor), kind
-    if kind == "int":  # Polars' remainder has the sign of the divisor, and is NULL for 0
-        rest = a % b
-        return pl.when((rest != 0) & ((a < 0) != (b < 0))).then(rest - b).otherwise(rest), kind
-    both = a.is_not_null() & (b != 0.0)
-    return pl.when(both).then(pl.map_batches([a, b], _remainder, return_dtype=pl.Float64)), kind
-
-
-def _remainder(operands: Sequence[pl.Series]) -> pl.Series:
+def _fmod(operands: Sequence[pl.Series]) -> pl.Series:
     """C's fmod, which is exact; Polars rounds the quotient on its way to a remainder."""
     left, right = (series.to_numpy() for series in operands)
     with np.errstate(invalid="ignore"):  # where an operand is NULL or the divisor 0, which the caller makes NULL
         return pl.Series(np.fmod(left, right))
 
 
-def _negative(node: Any, schema: Mapping[str, str]) -> Compiled:
-    expression, kind = compile_node(node.this, schema)
-    return (_null("int"), "int") if kind == "null" else (-expression, kind)
-
-
-def _boolean(node: Any, schema: Mapping[str, str]) -> pl.Expr:
-    return _typed(compile_node(node, schema), "bool")
-
-
-def _and(node: Any, schema: Mapping[str, str]) -> Compiled:
-    return _boolean(node.this, schema) & _boolean(node.expression, schema), "bool"
-
-
-def _or(node: Any, schema: Mapping[str, str]) -> Compiled:
-    return _boolean(node.this, schema) | _boolean(node.expression, schema), "bool"
-
-
-def _not(node: Any, schema: Mapping[str, str]) -> Compiled:
-    return ~_boolean(node.this, schema), "bool"
-
-
-def _in(node: Any, schema: Mapping[str, str]) -> Compiled:
-    if not node.expressions:
-        raise ValueError("expression: in; expected a list of values")
-    items = [compile_node(item, schema) for item in node.expressions]
-    given = [item for item in items if item[1] != "null"]
-    (value, *others), kind = _alike([compile_node(node.this, schema), *given])
-    if kind == "null" or not others:
-        return _null("bool"), "bool"
-    constants = [item for item in node.expressions if item.key == "literal"]
-    if len(constants) == len(given):
-        parse = str if kind == "str" else int if kind == "int" else float
-        found = value.is_in(pl.Series([parse(item.name) for item in constants], dtype=TYPES[kind]).implode())
+def _in(value: pl.Expr, others: list[pl.Expr], kind: str, null: bool, literals: list[Any] | None) -> pl.Expr:
+    if literals is not None:
+        found = value.is_in(pl.Series(literals, dtype=TYPES[kind]).implode())
     else:
-        found = reduce(lambda left, right: left | right, [value == other for other in others])
-    return (found if len(given) == len(items) else found | _null("bool")), "bool"
+        found = reduce(operator.or_, [value == other for other in others])
+    return found | _null("bool") if null else found
 
 
-def _between(node: Any, schema: Mapping[str, str]) -> Compiled:
-    parts = [compile_node(part, schema) for part in (node.this, node.args["low"], node.args["high"])]
-    (value, low, high), kind = _alike(parts)
-    if kind == "null":
-        return _null("bool"), "bool"
-    return (value >= low) & (value <= high), "bool"
-
-
-def _is_null(node: Any, schema: Mapping[str, str]) -> Compiled:
-    return compile_node(node.this, schema)[0].is_null(), "bool"
-
-
-def _like(node: Any, schema: Mapping[str, str]) -> Compiled:
-    text = _typed(compile_node(node.this, schema), "str")
-    pattern = node.expression.name
+def _like(text: pl.Expr, pattern: str) -> pl.Expr:
     inner = pattern.strip("%")
-    if "%" not in inner and "_" not in inner:  # the usual patterns need no automaton
-        leading, trailing = pattern.startswith("%"), pattern.endswith("%")
-        if leading and trailing:
-            found = text.str.contains(inner, literal=True)
-        elif leading:
-            found = text.str.ends_with(inner)
-        else:
-            found = text.str.starts_with(inner) if trailing else text == inner
-    else:
+    if "%" in inner or "_" in inner:
         parts = (".*" if sign == "%" else "." if sign == "_" else re.escape(sign) for sign in pattern)
-        found = text.str.contains(f"(?s)^{''.join(parts)}$")
-    return (~found if node.args.get("negate") else found), "bool"
+        return text.str.contains(f"(?s)^{''.join(parts)}$")
+    leading, trailing = pattern.startswith("%"), pattern.endswith("%")  # the usual patterns need no automaton
+    if leading:
+        return text.str.contains(inner, literal=True) if trailing else text.str.ends_with(inner)
+    return text.str.starts_with(inner) if trailing else text == inner
 
 
-def _case(node: Any, schema: Mapping[str, str]) -> Compiled:
-    branches = node.args["ifs"]
-    default = node.args.get("default")
-    results = [compile_node(branch.args["true"], schema) for branch in branches]
-    if default is not None:
-        results.append(compile_node(default, schema))
-    values, kind = _alike(results)
-    otherwise = values.pop() if default is not None else pl.lit(None) if kind == "null" else _null(kind)
-    for branch, value in zip(reversed(branches), reversed(values), strict=True):
-        otherwise = pl.when(_boolean(branch.this, schema)).then(value).otherwise(otherwise)
-    return otherwise, kind
+def _case(conditions: list[pl.Expr], values: list[pl.Expr], otherwise: pl.Expr) -> pl.Expr:
+    for condition, value in zip(reversed(conditions), reversed(values), strict=True):
+        otherwise = pl.when(condition).then(value).otherwise(otherwise)
+    return otherwise
 
 
-def _cast(node: Any, schema: Mapping[str, str]) -> Compiled:
-    expression, kind = compile_node(node.this, schema)
-    to = node.args["to"].this
-    target = _CAST_TO.get(str(getattr(to, "value", to)).upper())
-    if target is None:
-        raise ValueError(f"expression: CAST to {to}; expected int, float, str or bool")
-    if kind == "null":
-        return _null(target), target
-    if kind == "str":
-        text = expression.str.strip_chars()
-        if target == "bool":
-            lower = text.str.to_lowercase()
-            yes, no = (lower.is_in(pl.Series(words).implode()) for words in (_TRUE, _FALSE))
-            return pl.when(yes).then(pl.lit(value=True)).when(no).then(pl.lit(value=False)), target
-        return text.cast(TYPES[target], strict=False) if target != "str" else expression, target
-    return expression.cast(TYPES[target], strict=False), target
+def _cast(value: pl.Expr, kind: str, target: str, _: Any) -> pl.Expr:
+    if kind == "str" and target == "bool":
+        lower = value.str.strip_chars().str.to_lowercase()
+        yes, no = (lower.is_in(pl.Series(words).implode()) for words in (_TRUE, _FALSE))
+        return pl.when(yes).then(pl.lit(value=True)).when(no).then(pl.lit(value=False))
+    return (value.str.strip_chars() if kind == "str" else value).cast(TYPES[target], strict=False)
 
 
-def _text_function(node: Any, schema: Mapping[str, str]) -> Compiled:
-    text = _typed(compile_node(node.this, schema), "str")
-    key = node.key
-    if key == "lower":
-        return text.str.to_lowercase(), "str"
-    if key == "upper":
-        return text.str.to_uppercase(), "str"
-    if key == "length":
-        return text.str.len_chars().cast(pl.Int64), "int"
-    length = node.args.get("length")
-    start = int(node.args["start"].name) - 1
-    return text.str.slice(start, None if length is None else int(length.name)), "str"
-
-
-def _concat(node: Any, schema: Mapping[str, str]) -> Compiled:
-    return pl.concat_str([_typed(compile_node(part, schema), "str") for part in node.expressions]), "str"
-
-
-def _number_function(node: Any, schema: Mapping[str, str]) -> Compiled:
-    expression, kind = compile_node(node.this, schema)
-    if kind == "null":
-        return _null("int"), "int"
-    key = node.key
-    if key == "abs":
-        return expression.abs(), kind
-    if kind == "int":
-        return expression, kind
-    if key == "floor":
-        return expression.floor(), kind
-    if key == "ceil":
-        return expression.ceil(), kind
-    decimals = node.args.get("decimals")
-    return expression.round(0 if decimals is None else int(decimals.name), mode="half_away_from_zero"), kind
-
-
-def _part_of_time(node: Any, schema: Mapping[str, str]) -> Compiled:
-    time = _typed(compile_node(node.this, schema), "time")
-    return (time.dt.hour() if node.key == "hour" else time.dt.minute()).cast(pl.Int64), "int"
-
-
-def _first_of(node: Any, schema: Mapping[str, str]) -> Compiled:
-    parts, kind = _alike([compile_node(part, schema) for part in (node.this, *node.expressions)])
-    if kind == "null":
-        return pl.lit(None), kind
-    if node.key == "coalesce":
-        return pl.coalesce(parts), kind
-    if node.key == "least":
-        return pl.min_horizontal(parts), kind
+def _greatest(parts: list[pl.Expr], kind: str) -> pl.Expr:
     greatest = pl.max_horizontal(parts)
     if kind != "float":
-        return greatest, kind
+        return greatest
     has_nan = pl.any_horizontal(part.is_nan() for part in parts)  # which Polars leaves out here
-    return pl.when(has_nan).then(pl.lit(math.nan)).otherwise(greatest), kind
+    return pl.when(has_nan).then(pl.lit(math.nan)).otherwise(greatest)
 
 
-_RULES: Final[Mapping[str, Callable[[Any, Mapping[str, str]], Compiled]]] = {
-    "column": _column,
-    "literal": _literal,
-    "boolean": lambda node, _: (pl.lit(bool(node.this)), "bool"),
-    "null": lambda _node, _: (pl.lit(None), "null"),
-    "paren": lambda node, schema: compile_node(node.this, schema),
-    "neg": _negative,
-    "and": _and,
-    "or": _or,
-    "not": _not,
+_POLARS: Final[Operations[pl.Expr]] = {
+    "null": _null,
+    "column": pl.col,
+    "literal": lambda value, kind: pl.lit(value, dtype=TYPES[kind]),
+    "boolean": pl.lit,
+    "widen": lambda value: value.cast(pl.Float64),
+    "cast": _cast,
+    "is null": pl.Expr.is_null,
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "div": _quotient,
+    "mod int": _int_remainder,
+    "mod float": _float_remainder,
+    "neg": operator.neg,
+    "and": operator.and_,
+    "or": operator.or_,
+    "not": operator.invert,
+    "eq": operator.eq,
+    "neq": operator.ne,
+    "lt": operator.lt,
+    "lte": operator.le,
+    "gt": operator.gt,
+    "gte": operator.ge,
+    "between": lambda value, low, high: (value >= low) & (value <= high),
     "in": _in,
-    "between": _between,
-    "is": _is_null,
     "like": _like,
     "case": _case,
-    "cast": _cast,
-    "lower": _text_function,
-    "upper": _text_function,
-    "length": _text_function,
-    "substring": _text_function,
-    "concat": _concat,
-    "abs": _number_function,
-    "round": _number_function,
-    "floor": _number_function,
-    "ceil": _number_function,
-    "hour": _part_of_time,
-    "minute": _part_of_time,
-    "coalesce": _first_of,
-    "least": _first_of,
-    "greatest": _first_of,
+    "lower": lambda text: text.str.to_lowercase(),
+    "upper": lambda text: text.str.to_uppercase(),
+    "length": lambda text: text.str.len_chars().cast(pl.Int64),
+    "substring": lambda text, start, length: text.str.slice(start - 1, length),
+    "concat": pl.concat_str,
+    "abs": pl.Expr.abs,
+    "floor": lambda number, _: number.floor(),
+    "ceil": lambda number, _: number.ceil(),
+    "round": lambda number, decimals: number.round(decimals, mode="half_away_from_zero"),
+    "hour": lambda time: time.dt.hour().cast(pl.Int64),
+    "minute": lambda time: time.dt.minute().cast(pl.Int64),
+    "coalesce": lambda parts, _: pl.coalesce(parts),
+    "least": lambda parts, _: pl.min_horizontal(parts),
+    "greatest": _greatest,
 }
