@@ -34,7 +34,7 @@ import polars as pl
 import pyarrow as pa
 
 from spark_stream.birth_times import BirthTimes
-from spark_stream.results import NONE, DeliveryProgress, Refused, Results, Slice
+from spark_stream.results import NONE, DeliveryProgress, ExchangeRefused, Results, Slice
 from spark_stream.spool import FIRST, WARM, Inlet, Offset, Spool
 from spark_stream.staging import AHEAD, Files, Staged
 from spark_stream.tables import marker, to_spark
@@ -319,7 +319,7 @@ class Exchange:
             try:
                 rows = inlet.rows(start, end)
             except LookupError as error:
-                raise Refused(str(error)) from None
+                raise ExchangeRefused(str(error)) from None
             self._planned[port, tap] = max(self._planned[port, tap], end.time)
             self._oldest = min(self._oldest, inlet.born(start, end))
             inlet.read(tap, end)
@@ -341,7 +341,7 @@ class Exchange:
             try:
                 found = inlet.tables(start, end, part.first, part.rows) if isinstance(inlet, Spool) else []
             except LookupError as error:
-                raise Refused(str(error)) from None
+                raise ExchangeRefused(str(error)) from None
         tables = [to_spark(found, schema)] if found and part.rows else []
         if part.mark:
             tables.append(marker(min(end.time, self._end_time), schema))
@@ -374,10 +374,10 @@ class Exchange:
                 written = self._results.taken(puts)
                 known = batch <= self.batch  # the run before had come so far
                 if batch > self.batch + 1:
-                    raise Refused(f"micro-batch {batch}; expected {self.batch + 1}: some are not known here")
+                    raise ExchangeRefused(f"micro-batch {batch}; expected {self.batch + 1}: some are not known here")
                 missing = 0 if known else written.count(None)
                 if missing:
-                    raise Refused(f"micro-batch {batch}: {missing} of {len(puts)} parts of it never came")
+                    raise ExchangeRefused(f"micro-batch {batch}: {missing} of {len(puts)} parts of it never came")
                 covered = self._covered
                 effective = self._results.effective(covered if self._lag is None else self._before)
                 if self._oldest < math.inf and not known:
@@ -412,9 +412,9 @@ class Exchange:
 
     def _check(self, run: int) -> None:
         if self._closed:
-            raise Refused(f"query {self.name} has been stopped")
+            raise ExchangeRefused(f"query {self.name} has been stopped")
         if run != self._run:
-            raise Refused(f"query {self.name}: run {run}; expected {self._run}, it was started anew")
+            raise ExchangeRefused(f"query {self.name}: run {run}; expected {self._run}, it was started anew")
 
     @property
     def _covered(self) -> int:

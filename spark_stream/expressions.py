@@ -22,10 +22,11 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
+from synergy_nb.errors import SynergyError
 from synergy_nb.plan import sql
 from synergy_nb.plan.sql_translation import Operations, Translation
 
-__all__ = ["MEANING", "TYPES", "Untranslatable", "aggregate", "decaying", "literal", "quote", "translate"]
+__all__ = ["MEANING", "TYPES", "UntranslatableExpression", "aggregate", "decaying", "literal", "quote", "translate"]
 
 #: What a session must be set to for expressions to mean here what they mean on peers.
 MEANING: Final[Mapping[str, str]] = {
@@ -60,8 +61,8 @@ _BEYOND: Final = "9.223372036854775808E18D"  # 2**63, the least float that is no
 _GREATEST: Final = 1.7976931348623157e308
 
 
-class Untranslatable(ValueError):
-    """An expression that means something else in Spark; the text says which part, and why."""
+class UntranslatableExpression(SynergyError, ValueError):
+    """An expression has another meaning in Spark; the text names the part and the reason."""
 
 
 def quote(name: str) -> str:
@@ -96,7 +97,7 @@ def translate(text: str, schema: Mapping[str, str], kind: str | None = None) -> 
     ------
     synergy_nb.plan.sql.SqlError
         If ``text`` is outside the subset or does not fit ``schema``.
-    Untranslatable
+    UntranslatableExpression
         If Spark sees some part of it differently.
 
     Examples
@@ -156,7 +157,7 @@ def decaying(text: str, schema: Mapping[str, str]) -> tuple[str, str] | None:
 
 def _bounded(text: str) -> str:
     if len(text) > _LONGEST:
-        raise Untranslatable(f"an expression takes {len(text)} characters of Spark SQL, more than {_LONGEST}")
+        raise UntranslatableExpression(f"an expression takes {len(text)} characters of Spark SQL, more than {_LONGEST}")
     return text
 
 
@@ -184,7 +185,7 @@ def _case(conditions: list[str], values: list[str], otherwise: str) -> str:
 
 def _cast(value: str, kind: str, target: str, node: Any) -> str:
     if kind == "float" and target == "str":
-        raise Untranslatable(f"Spark writes floats differently, as in {sql.canonical(node)}")
+        raise UntranslatableExpression(f"Spark writes floats differently, as in {sql.canonical(node)}")
     if kind == "float" and target == "int":
         return f"try_cast(nullif({value}, {_BEYOND}) AS BIGINT)"
     if kind != "str":

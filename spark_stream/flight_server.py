@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.flight as fl
 
 from spark_stream.exchange import Exchange
-from spark_stream.results import Refused, Slice
+from spark_stream.results import ExchangeRefused, Slice
 from spark_stream.spool import Offset
 
 __all__ = ["BATCH_ROWS", "FlightServer"]
@@ -91,7 +91,7 @@ class FlightServer(fl.FlightServerBase):  # type: ignore[misc]
                 return exchange.finish(run, order["batch"], order["puts"])
             case "abort":
                 return exchange.abort(run, order["puts"])
-        raise Refused(f"action: {kind!r}; expected initial, latest, partitions, commit, finish or abort")
+        raise ExchangeRefused(f"action: {kind!r}; expected initial, latest, partitions, commit, finish or abort")
 
     def _rows(self, order: dict[str, Any]) -> pa.Table:
         exchange, offsets = self._exchange(order["query"]), (Offset(*order["start"]), Offset(*order["end"]))
@@ -105,5 +105,5 @@ class FlightServer(fl.FlightServerBase):  # type: ignore[misc]
         try:
             return function(*arguments)
         except Exception as error:
-            named = isinstance(error, Refused | ValueError)
+            named = isinstance(error, ExchangeRefused | ValueError)
             raise fl.FlightServerError(str(error) if named else f"{type(error).__name__}: {error}") from error

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from synergy_nb.errors import SynergyError
+
 __all__ = ["NEWEST", "OLDEST", "Candidate", "Java", "SparkUnavailable", "candidates", "find"]
 
 OLDEST: Final = 17  # Spark 4 is compiled for it
@@ -17,8 +19,8 @@ NEWEST: Final = 25  # the newest long-term release that Spark 4.3 is tested with
 ANSWER: Final = 10.0  # seconds that `java -version` gets
 
 
-class SparkUnavailable(RuntimeError):
-    """There is no Spark to be had here; the text says why, and what to do."""
+class SparkUnavailable(SynergyError, RuntimeError):
+    """Spark cannot be used on this machine; the text gives the reason and the remedy."""
 
 
 class Java(NamedTuple):

@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from spark_stream.exchange import Exchange
-from spark_stream.results import Refused
+from spark_stream.results import ExchangeRefused
 
 if TYPE_CHECKING:
     from spark_stream.flight_server import FlightServer
@@ -64,13 +64,13 @@ class PeerEndpoint:
 
         Raises
         ------
-        Refused
+        ExchangeRefused
             If there is no such query.
         """
         with self._lock:
             found = self._exchanges.get(name)
         if found is None:
-            raise Refused(f"query {name!r} is not at this door")
+            raise ExchangeRefused(f"query {name!r} is not at this door")
         return found
 
     def close(self) -> None:

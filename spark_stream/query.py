@@ -29,7 +29,7 @@ from spark_stream.peer_endpoint import PeerEndpoint
 from spark_stream.progress import Progress, progress_of
 from spark_stream.results import DeliveryProgress
 from spark_stream.resumption import Resumption
-from spark_stream.spark_errors import QueryEnded, cause, is_lost, is_passing
+from spark_stream.spark_errors import SparkQueryEnded, cause, is_lost, is_passing
 from spark_stream.spool import FIRST, Inlet, Offset, Spool
 from spark_stream.staging import Files, Layout, Staged, convert, direct
 from spark_stream.supported import supported_source
@@ -314,7 +314,7 @@ class PartQuery:
                     return
                 tries = tries + 1 if self._last == told else 1
                 told = self._last
-                again = lost or isinstance(error, QueryEnded) or (is_passing(error) and tries < TRIES)
+                again = lost or isinstance(error, SparkQueryEnded) or (is_passing(error) and tries < TRIES)
                 if not again:
                     raise
                 self.restarts += 1
@@ -469,7 +469,7 @@ class PartQuery:
                 return
             waited = exchange.ended
             if ended and not self._stopped.is_set():
-                raise QueryEnded(f"query {self.name} was ended from elsewhere")
+                raise SparkQueryEnded(f"query {self.name} was ended from elsewhere")
 
     def _tell(self, recent: Sequence[Any]) -> None:
         for event in recent:

@@ -13,12 +13,13 @@ from spark_stream.spool import WARM
 from spark_stream.tables import from_spark
 from synergy_nb.dataflow.operators.base import OUTPUT_ROWS
 from synergy_nb.dataflow.tuples import END, START, Batch, Item, conform
+from synergy_nb.errors import SynergyError
 
-__all__ = ["NONE", "DeliveryProgress", "Refused", "Results", "Slice"]
+__all__ = ["NONE", "DeliveryProgress", "ExchangeRefused", "Results", "Slice"]
 
 
-class Refused(RuntimeError):
-    """What Spark asks for is not given: the query has ended, was started anew, or asks for what was committed."""
+class ExchangeRefused(SynergyError, RuntimeError):
+    """A peer refuses a request of a Spark query that has ended, was restarted, or asks for committed data."""
 
 
 class DeliveryProgress(NamedTuple):

@@ -6,8 +6,9 @@ import re
 from typing import Final
 
 from spark_stream.java import SparkUnavailable
+from synergy_nb.errors import SynergyError
 
-__all__ = ["QueryEnded", "cause", "is_lost", "is_passing"]
+__all__ = ["SparkQueryEnded", "cause", "is_lost", "is_passing"]
 
 _DETAILS: Final = re.compile(r'^\s*details = "(.*)"$', re.MULTILINE)  # of an error of gRPC
 LONGEST: Final = 300  # characters of a reason
@@ -22,8 +23,8 @@ _SPARK: Final = re.compile(r"\[([A-Z][A-Z_]*(?:\.[A-Z_]+)?)\]\s*(.+)")
 _FLIGHT: Final = re.compile(r"(?:Flight error: )?(?:Flight \w+ error: |Flight returned [^:]*: |gRPC returned [^:]*: )")
 
 
-class QueryEnded(RuntimeError):
-    """A query has ended, and neither by itself nor by who started it."""
+class SparkQueryEnded(SynergyError, RuntimeError):
+    """A query on Spark has ended, although it had not finished and its peer had not stopped it."""
 
 
 def is_lost(error: BaseException) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from spark_stream.expressions import Untranslatable, aggregate, translate
+from spark_stream.expressions import UntranslatableExpression, aggregate, translate
 from spark_stream.tables import MARK, POSITION
 from synergy_nb.dataflow.operators.windows import microseconds
 from synergy_nb.plan.catalogue import KINDS
@@ -45,7 +45,7 @@ def supported(operator: Operator, plan: Plan, inside: Collection[str] = ()) -> s
             return "tuples are drawn by their positions, which Spark knows only of streams that it is given"
     try:
         _translated(operator, plan)
-    except Untranslatable as error:
+    except UntranslatableExpression as error:
         return str(error)
     return ""
 

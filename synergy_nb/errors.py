@@ -1,8 +1,9 @@
-"""Errors of this package as a notebook shows them: the user's own line and what is wrong, without our frames.
+"""The base of all errors of this package, and their short form in notebooks: the user's line and the message.
 
-IPython asks an exception how to show its traceback (``_render_traceback_``). Those of this package answer with the
-lines of the user that led to it and the message. Every frame is shown by ``%tb``, and at once where the environment
-variable :data:`FULL` is ``full``. Errors of other people, our own bugs among them, are shown as ever.
+IPython asks an exception for its traceback (``_render_traceback_``). An error of this package returns the lines of the
+user that led to it, and the message, without the frames of this package. ``%tb`` shows every frame; so does the first
+output if the environment variable :data:`FULL` is ``full``. IPython shows all other errors, and bugs of this package,
+in its usual form. ``docs/errors.md`` lists the classes of errors.
 """
 
 from __future__ import annotations
@@ -26,25 +27,25 @@ __all__ = ["FULL", "SynergyError", "brief", "user_facing"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: Environment variable; ``full`` has every frame of our errors shown in notebooks.
+#: Environment variable; if it is ``full``, notebooks show every frame of an error.
 FULL: Final = "SYNERGY_TRACEBACK"
 HERE: Final = Path(__file__).resolve().parent
 OURS: Final = tuple(f"{folder}{os.sep}" for folder in (HERE, HERE.parent / "spark_stream"))
 PYTHON: Final = (*site.getsitepackages(), *(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib")))
 LIBRARIES: Final = tuple(sorted({f"{folder}{os.sep}" for folder in PYTHON}))
-SHOWN: Final = 6  # frames of the user; of more the innermost
-MARKED: Final = "_synergy_shown"  # attribute of an exception: which of its tracebacks has been shown in brief
+SHOWN: Final = 6  # the largest number of the user's frames that are shown, the innermost ones
+MARKED: Final = "_synergy_shown"  # attribute of an exception: id of its traceback that was shown in the short form
 
 
 class SynergyError(Exception):
-    """An error that this package raises on purpose; notebooks show it in brief."""
+    """Base of all errors that this package raises on purpose; notebooks show them in the short form."""
 
     def _render_traceback_(self) -> list[str]:
         return rendered(self)
 
 
 def rendered(error: BaseException) -> list[str]:
-    """Lines that a notebook shows for an error: in brief at first, and when asked again every frame."""
+    """Lines that a notebook shows for an error: the short form the first time, every frame after that."""
     again = getattr(error, MARKED, None) == id(error.__traceback__)
     if again or os.environ.get(FULL, "") == "full":
         return _every_frame(error)
@@ -57,9 +58,9 @@ def rendered(error: BaseException) -> list[str]:
 
 
 def brief(error: BaseException) -> BaseException:
-    """Have notebooks show an error in brief if this package raised it on purpose, and as ever otherwise.
+    """Make notebooks show an error in the short form if this package raised it on purpose; return the error.
 
-    That is so where the innermost frame of its traceback is ours and executes ``raise``.
+    This package raised it on purpose if the innermost frame of its traceback is in this package and executes ``raise``.
     """
     if not isinstance(error, SynergyError) and isinstance(error, Exception) and _on_purpose(error.__traceback__):
         with contextlib.suppress(AttributeError, TypeError):
@@ -68,9 +69,9 @@ def brief(error: BaseException) -> BaseException:
 
 
 def user_facing(function: F) -> F:
-    """Make notebooks show the errors of a function that users call in brief; coroutines and their generators, too.
+    """Decorate a function that users call, so that notebooks show its errors in the short form.
 
-    It keeps its name and signature.
+    It may be a coroutine or an asynchronous generator. Its name and signature remain.
     """
     if inspect.iscoroutinefunction(function):
 
@@ -112,6 +113,7 @@ def user_facing(function: F) -> F:
 
 
 def _on_purpose(trace: TracebackType | None) -> bool:
+    """Whether the innermost frame of a traceback is in this package and executes ``raise``."""
     if trace is None:
         return False
     while trace.tb_next is not None:
@@ -121,12 +123,12 @@ def _on_purpose(trace: TracebackType | None) -> bool:
 
 
 def _in_brief(error: BaseException) -> Iterator[str]:
-    """The user's lines that led to an error, and what it says; nothing if no line is the user's."""
+    """The user's lines that led to an error, and its message; nothing if no line is the user's."""
     cause = error.__cause__
     if cause is not None and not isinstance(cause, SynergyError):
-        said = list(_in_brief(cause))  # an error in the user's own code, such as a feed's
-        if said:
-            yield from said
+        lines = list(_in_brief(cause))  # an error in the user's own code, such as the generator of a feed
+        if lines:
+            yield from lines
             yield ""
             yield "which led to"
             yield ""
@@ -136,7 +138,7 @@ def _in_brief(error: BaseException) -> Iterator[str]:
         return
     for code, line in frames[-SHOWN:]:
         function = "" if code.co_name == "<module>" else f", in {code.co_name}"
-        yield f"{_place(code.co_filename)}, line {line}{function}"
+        yield f"{_file_name(code.co_filename)}, line {line}{function}"
         source = linecache.getline(code.co_filename, line).strip()
         if source:
             yield f"----> {line} {source}"
@@ -145,15 +147,15 @@ def _in_brief(error: BaseException) -> Iterator[str]:
 
 
 def _users(file: str) -> bool:
-    """True if a file is the user's: not one of this package, of a library, or of Python."""
+    """Whether a file is the user's, so not part of this package, of a library, or of Python."""
     return not file.startswith((*OURS, "<frozen", *LIBRARIES))
 
 
-def _place(file: str) -> str:
-    """Name of a file as notebooks show it: the number of the cell, or the path."""
+def _file_name(file: str) -> str:
+    """Name of a file in notebooks: the number of the cell, or the path."""
     shell = _shell()
     known: tuple[str, str] | None = None
-    with contextlib.suppress(Exception):  # what an older IPython has not
+    with contextlib.suppress(Exception):  # older versions of IPython lack this method
         known = shell.compile.format_code_name(file)
     return " ".join(known) if known else f"File {file}"
 

@@ -12,7 +12,7 @@ import pytest
 from synergy_nb.dataflow import tuples
 from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, chunks_of
 from synergy_nb.dataflow.tuples import Batch, Item, Punctuation, Reference
-from synergy_nb.runtime.transport.arenas import ALIGNED, LEAST, SPARE, Arenas, ReferenceGone, Views, machine
+from synergy_nb.runtime.transport.arenas import ALIGNED, LEAST, SPARE, Arenas, StaleReference, Views, machine
 
 pytestmark = pytest.mark.skipif(not machine(), reason="this system has no memory that processes can share by reference")
 
@@ -90,7 +90,7 @@ def test_what_was_read_stays_when_its_producer_has_let_go_of_it() -> None:
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(number)
     assert item == wanted
-    with pytest.raises(ReferenceGone, match="expected an arena"):
+    with pytest.raises(StaleReference, match="expected an arena"):
         read(payload, Views())
 
 
@@ -103,10 +103,10 @@ def test_references_that_lead_elsewhere_are_refused() -> None:
     file = os.open("/dev/null", os.O_RDONLY)
     try:
         for wrong, error in (
-            ({"token": b"0" * 16}, ReferenceGone),
-            ({"number": file}, ReferenceGone),
-            ({"number": 1 << 20}, ReferenceGone),
-            ({"process": 1 << 22}, ReferenceGone),
+            ({"token": b"0" * 16}, StaleReference),
+            ({"number": file}, StaleReference),
+            ({"number": 1 << 20}, StaleReference),
+            ({"process": 1 << 22}, StaleReference),
             ({"start": 0}, ValueError),
             ({"size": 1 << 40}, ValueError),
             ({"size": -1}, ValueError),
@@ -136,7 +136,7 @@ def test_an_arena_is_written_to_again_once_nobody_needs_what_is_in_it() -> None:
     arenas.encode(kept)  # its log keeps it
     first, number = fill(arenas)
     assert fill(arenas)[1] == number, "nobody needs it"
-    with pytest.raises(ReferenceGone, match="gone"):
+    with pytest.raises(StaleReference, match="gone"):
         read(first, views)
     assert read(kept.payload, views) == kept.item
 

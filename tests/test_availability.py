@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from synergy_nb.algorithms.availability import (
     ExactlyFailed,
     IndependentFailures,
+    InsufficientCapacity,
     Limits,
-    NoRoom,
     availability,
     components_of,
     costs,
@@ -242,13 +242,13 @@ def test_with_limits_nothing_is_overbooked(seed: int) -> None:
         for _ in range(12):
             try:
                 graph = make(limits, {"source": rng.choice(PEERS), "sink": rng.choice(PEERS)})
-            except NoRoom:
+            except InsufficientCapacity:
                 break
             witness.admit(plan, graph)  # which checks what it is given
             placed += 1
         assert placed >= 3
         assert limits.cores == pytest.approx(witness.cores)
-    with pytest.raises(NoRoom, match="operator 'o3': no peer has room"):
+    with pytest.raises(InsufficientCapacity, match="operator 'o3': no peer has room"):
         optimal_placement(plan, 2, PEERS, rng, pinned={"source": "v0", "sink": "v0"},
                           limits=Limits(dict.fromkeys(PEERS, 0.16), lambda one, other: 1e9))  # fmt: skip
 
@@ -272,7 +272,7 @@ def exhaustive(plan: Plan, degree: int, model: ExactlyFailed | IndependentFailur
             continue
         try:
             limits().admit(plan, graph)
-        except NoRoom:
+        except InsufficientCapacity:
             continue
         found = availability(graph, model)
         best = found if best is None else max(best, found)
@@ -297,7 +297,7 @@ def test_the_optimum_is_the_best_of_all_placements(seed: int) -> None:
     for model in (ExactlyFailed(peers, 2), IndependentFailures(own, domains, {"r": 0.1})):
         best = exhaustive(plan, degree, model, limits, pinned)
         if best is None:
-            with pytest.raises(NoRoom, match="application: it does not fit"):
+            with pytest.raises(InsufficientCapacity, match="application: it does not fit"):
                 optimum(plan, degree, model, limits(), pinned=pinned)
             continue
         found = optimum(plan, degree, model, limits(), pinned=pinned)

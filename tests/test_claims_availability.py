@@ -20,7 +20,7 @@ from synergy_experiments.chapters.peers_used import spread, spread_evenly
 from synergy_experiments.chapters.replica_delays import delayed, gathered, tradeoffs
 from synergy_experiments.framework import figures, runner
 from synergy_experiments.framework.claim import Check, Claim, Result
-from synergy_experiments.framework.parameters import Unfit, Value, parse
+from synergy_experiments.framework.parameters import IncompatibleParameters, Value, parse
 from synergy_experiments.worlds.replica_placements import ALGORITHMS, Requests, application, placements, world
 from synergy_nb.algorithms.availability import (
     ExactlyFailed,
@@ -274,7 +274,7 @@ def test_more_replicas_than_peers_are_one_clear_error() -> None:
 def test_numbers_that_do_not_fit_together_are_one_clear_error(
     name: str, chosen: dict[str, Value], message: str
 ) -> None:
-    with pytest.raises(Unfit, match=message):
+    with pytest.raises(IncompatibleParameters, match=message):
         list(runner.reproduce([(claim(name), {**QUICK, **chosen})]))
 
 

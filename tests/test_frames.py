@@ -253,5 +253,5 @@ def test_a_table_tells_the_rate_of_its_times(as_text: bool) -> None:
 
 @pytest.mark.parametrize("column", [pd.Series([1.0]), pl.Series([1.0]), pa.array([1.0])])
 def test_a_single_column_is_no_table(column: Any) -> None:
-    with pytest.raises(data_frames.FrameError, match=r"source: a \w+, which is one column; expected a table"):
+    with pytest.raises(data_frames.DataFrameError, match=r"source: a \w+, which is one column; expected a table"):
         source(column)

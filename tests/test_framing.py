@@ -12,7 +12,7 @@ import pytest
 from tornado.iostream import IOStream
 
 from synergy_nb.runtime.transport.framing import LENGTH, FramedComm, framed
-from synergy_nb.runtime.transport.listening import WrongLength
+from synergy_nb.runtime.transport.listening import MessageLengthError
 from synergy_nb.runtime.transport.wire import Limits
 
 
@@ -96,7 +96,7 @@ def test_a_message_that_comes_in_parts_is_one(size: int, cut: int) -> None:
 def test_a_length_beyond_the_bound_is_refused_before_memory_is_taken() -> None:
     async def check(one: FramedComm, other: FramedComm) -> None:
         await one.stream.write(LENGTH.pack(1 << 60))
-        with pytest.raises(WrongLength, match="says it has 1152921504606846976 bytes; expected at most"):
+        with pytest.raises(MessageLengthError, match="says it has 1152921504606846976 bytes; expected at most"):
             await other.read()
 
     over(check)

@@ -7,6 +7,7 @@ function or under ``TYPE_CHECKING`` counts like any other.
 from __future__ import annotations
 
 import ast
+import builtins
 import io
 import re
 import sys
@@ -81,6 +82,9 @@ SAY_NOTHING = {"util", "utils", "common", "helper", "helpers", "misc", "manager"
 # Written with a hyphen, as this file must not hold them itself. The second are ordinary words of code, not of comments.
 UNFINISHED = re.compile(r"\b(TO-DO|FIX-ME|XX-X|HA-CK|NotImpl-ementedError)\b".replace("-", ""))
 FRAGMENT = re.compile(r" +(Of|Those|What|Whose|How|Its|Theirs)( [a-z]+){0,4}[.;,]?")
+BUILT_IN_ERRORS = {
+    name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, Exception)
+}
 POSTPONED = re.compile(r"\b(place-holder|for n-ow)\b".replace("-", ""))
 
 
@@ -374,6 +378,30 @@ def _undocumented(body: list[ast.stmt], owner: ast.ClassDef | None) -> Iterator[
                 yield f"line {node.lineno}: {within}{node.name} has no docstring"
 
 
+ERROR_BASE = "SynergyError"
+
+
+def errors_share_a_base(module: Module) -> Iterator[str]:
+    """Every public exception class derives from SynergyError; it may derive from a built-in class as well."""
+    for node in module.nodes:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            ancestors = _ancestors(node)
+            if ancestors & BUILT_IN_ERRORS and ERROR_BASE not in {node.name, *ancestors}:
+                yield f"line {node.lineno}: {node.name} does not derive from {ERROR_BASE}"
+
+
+def _ancestors(owner: ast.ClassDef, seen: frozenset[str] = frozenset()) -> set[str]:
+    """Names of all classes that a class derives from."""
+    found = set()
+    for base in owner.bases:
+        name = (_dotted(base.value if isinstance(base, ast.Subscript) else base) or "").rpartition(".")[2]
+        found.add(name)
+        parent = _classes().get(name)
+        if parent is not None and name not in seen:
+            found |= _ancestors(parent, seen | {name})
+    return found
+
+
 def parameters_name_things(module: Module) -> Iterator[str]:
     """A line about a parameter names the thing and its unit: "Seed of the samples", not "Of the samples"."""
     for node in ast.walk(module.tree):
@@ -398,6 +426,7 @@ RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
     finished,
     free_of_this_machine,
     documented,
+    errors_share_a_base,
     parameters_name_things,
 )
 
@@ -442,6 +471,14 @@ def test_no_modules_import_each_other() -> None:
     only_typed = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import synergy_nb.plan.units"
     assert _circles([used, Module(f"{PACKAGE}.plan.sql", at_run_time)])
     assert not _circles([used, Module(f"{PACKAGE}.plan.sql", only_typed)])
+
+
+def test_every_error_is_documented() -> None:
+    """The tables of docs/errors.md list all public exception classes, and no others."""
+    lines = (ROOT / "docs/errors.md").read_text("utf-8").splitlines()
+    listed = [name for line in lines if line.startswith("| ") for name in re.findall(r"`(\w+)`", line.split("|")[1])]
+    errors = [name for name, node in _classes().items() if ERROR_BASE in {name, *_ancestors(node)}]
+    assert sorted(listed) == sorted(name for name in errors if not name.startswith("_"))
 
 
 def test_tests_never_sleep() -> None:
@@ -491,6 +528,7 @@ def test_tests_never_sleep() -> None:
         (documented, "plan", "x = 1"),
         (documented, "plan", "'''Doc.'''\nclass A: ..."),
         (documented, "plan", "'''Doc.'''\nclass A:\n    '''Doc.'''\n    def f(self): ..."),
+        (errors_share_a_base, "plan", "class BrokenPlan(ValueError): ..."),
     ],
 )
 def test_a_broken_rule_is_found(rule: Callable[[Module], Iterator[str]], name: str, source: str) -> None:
@@ -514,6 +552,12 @@ def test_a_broken_rule_is_found(rule: Callable[[Module], Iterator[str]], name: s
         (names_say_something, "overlay.ring", "class Commonality: ..."),
         (finished, "plan.sql", "kind = 'place" + "holder'"),
         (documented, "plan", "'''Doc.'''\ndef _inner(): ..."),
+        (
+            errors_share_a_base,
+            "plan",
+            "class Broken(SynergyError, ValueError): ...\nclass _Inner(ValueError): ...",
+        ),
+        (errors_share_a_base, "plan", "class BrokenSource(PlanError): ..."),
     ],
 )
 def test_a_kept_rule_finds_nothing(rule: Callable[[Module], Iterator[str]], name: str, source: str) -> None:

@@ -25,7 +25,7 @@ from synergy_nb.runtime.process.plugin import client_links, install, runtime_of
 from synergy_nb.runtime.transport import listening
 from synergy_nb.runtime.transport.framing import LENGTH
 from synergy_nb.runtime.transport.link import Limits, LinkFull, RemoteError
-from synergy_nb.runtime.transport.listening import BoundedComm, Bounds, WrongLength, _taken_apart, bound
+from synergy_nb.runtime.transport.listening import BoundedComm, Bounds, MessageLengthError, _taken_apart, bound
 from tests.memory_comm import Net, run
 from tests.test_plugin import FACTORY, certificates, event
 from tests.waiting import DEADLINE, until
@@ -279,7 +279,7 @@ def test_a_handshake_of_tls_that_does_not_go_on_is_given_up(tmp_path: Path) -> N
 def test_frames_are_taken_apart_without_loss_or_refused(data: bytes) -> None:
     try:
         frames, missing = _taken_apart(memoryview(data))
-    except WrongLength:
+    except MessageLengthError:
         return
     together = b"".join(map(bytes, frames))
     count = len(frames) + len(missing)

@@ -20,7 +20,7 @@ import pytest
 from distributed import Client
 
 from synergy_nb.runtime.client.progress import Progress
-from synergy_nb.runtime.process.fork_server import ForkServer, StartError
+from synergy_nb.runtime.process.fork_server import ForkServer, ProcessStartError
 from synergy_nb.runtime.process.plugin import client_links, install
 from synergy_nb.runtime.process.processes import QUIET, PeerCluster, start
 from synergy_nb.runtime.transport.link import LinkDown, Links
@@ -187,7 +187,7 @@ def test_bad_arguments_are_refused(arguments: dict[str, Any], message: str) -> N
 
 def test_a_peer_that_does_not_come_up_is_reported_and_nothing_is_left() -> None:
     before = {child.pid for child in psutil.Process().children(recursive=True)}
-    with pytest.raises(StartError, match="RuntimeError: this factory fails"):
+    with pytest.raises(ProcessStartError, match="RuntimeError: this factory fails"):
         start(2, "tests.test_plugin:broken", nursery=light())
     assert gone([child.pid for child in psutil.Process().children(recursive=True) if child.pid not in before])
 
@@ -195,7 +195,7 @@ def test_a_peer_that_does_not_come_up_is_reported_and_nothing_is_left() -> None:
 def test_a_cluster_that_does_not_come_up_on_a_running_loop_is_closed() -> None:
     async def main() -> list[int]:
         cluster = start(1, "tests.test_plugin:broken", asynchronous=True, nursery=light())
-        with pytest.raises(StartError, match="RuntimeError: this factory fails"):
+        with pytest.raises(ProcessStartError, match="RuntimeError: this factory fails"):
             await cluster
         assert cluster.status.name == "closed"
         return [cluster._nursery._process.pid]
@@ -215,15 +215,15 @@ def test_peers_are_installed_on_workers_that_have_none() -> None:
 def test_a_process_that_is_not_ready_in_time_is_ended() -> None:
     async def main() -> int:
         nursery = ForkServer.launch(preload=())
-        with pytest.raises(StartError, match=r"process 'x' was not ready within 0\.3 s"):
+        with pytest.raises(ProcessStartError, match=r"process 'x' was not ready within 0\.3 s"):
             await nursery.fork("x", "tests.test_processes:never_ready", b"", timeout=0.3)
-        with pytest.raises(StartError, match="ValueError: bad spec"):
+        with pytest.raises(ProcessStartError, match="ValueError: bad spec"):
             await nursery.fork("y", "tests.test_processes:fails", b"bad spec", timeout=DEADLINE)
         assert await nursery.fork("z", "tests.test_processes:reports", b"spec", timeout=DEADLINE) == b"spec"
         assert await nursery.exited("z") == 3
         pid = nursery._process.pid
         nursery._process.kill()
-        with pytest.raises(StartError, match="the nursery has ended"):
+        with pytest.raises(ProcessStartError, match="the nursery has ended"):
             await nursery.fork("x", "tests.test_processes:never_ready", b"", timeout=DEADLINE)
         await nursery.close()
         return pid

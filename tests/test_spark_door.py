@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from spark_stream.birth_times import BirthTimes
 from spark_stream.exchange import Exchange
 from spark_stream.peer_endpoint import PeerEndpoint
-from spark_stream.results import Refused, Slice
+from spark_stream.results import ExchangeRefused, Slice
 from spark_stream.sources import Reader, Writer, Written
 from spark_stream.spool import FIRST, Offset, Spool
 from spark_stream.staging import Files, Staged, convert, direct
@@ -333,7 +333,7 @@ def test_what_is_left_of_an_earlier_run_is_refused() -> None:
         lambda: query.exchange.finish(old, 0, []),
         lambda: query.exchange.commit(old, 0, 0, FIRST),
     ):
-        with pytest.raises(Refused, match=r"run 1; expected 2"):
+        with pytest.raises(ExchangeRefused, match=r"run 1; expected 2"):
             call()
     query.exchange.finish(new, 0, [])
 
@@ -345,7 +345,7 @@ def test_only_what_the_commit_names_is_handed_over() -> None:
         query.exchange.put(query.run, put, table.to_batches())
     query.exchange.finish(query.run, 0, ["kept"])
     assert query.rows == [7]
-    with pytest.raises(Refused, match=r"micro-batch 1: 1 of 1 parts of it never came"):
+    with pytest.raises(ExchangeRefused, match=r"micro-batch 1: 1 of 1 parts of it never came"):
         query.exchange.finish(query.run, 1, ["of a task that failed"])
 
 
@@ -560,7 +560,7 @@ def test_what_waits_is_refused_when_the_query_is_stopped(door: PeerEndpoint) -> 
     errors: list[str] = []
 
     def wait() -> None:
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(ExchangeRefused) as caught:
             query.exchange.latest(query.run, 0, 0, FIRST, WITHIN)
         errors.append(str(caught.value))
 

@@ -11,7 +11,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spark_stream.expressions import _SPARK, MEANING, TYPES, Untranslatable, aggregate, literal, quote, translate
+from spark_stream.expressions import (
+    _SPARK,
+    MEANING,
+    TYPES,
+    UntranslatableExpression,
+    aggregate,
+    literal,
+    quote,
+    translate,
+)
 from synergy_nb.dataflow.expressions import _POLARS, compile_expression
 from synergy_nb.plan import sql
 from tests.test_expressions import SCHEMA, TABLE, expressions
@@ -118,7 +127,7 @@ def hold(texts: Sequence[str], schema: dict[str, str], table: pl.DataFrame, eval
 def translatable(text: str) -> bool:
     try:
         translate(text, SCHEMA)
-    except Untranslatable:
+    except UntranslatableExpression:
         return False
     return True
 
@@ -174,9 +183,9 @@ def test_text_is_escaped() -> None:
 
 
 def test_what_spark_writes_otherwise_is_refused() -> None:
-    with pytest.raises(Untranslatable, match=r"Spark writes floats differently, as in CAST\(x AS STRING\)"):
+    with pytest.raises(UntranslatableExpression, match=r"Spark writes floats differently, as in CAST\(x AS STRING\)"):
         translate("lower(CAST(x AS str)) = 'a'", SCHEMA)
-    with pytest.raises(Untranslatable, match="characters of Spark SQL"):
+    with pytest.raises(UntranslatableExpression, match="characters of Spark SQL"):
         translate("floor(" * 12 + "x" + ")" * 12, SCHEMA)
     with pytest.raises(sql.SqlError, match="bytez"):
         translate("bytez > 1", {"bytes": "int"})

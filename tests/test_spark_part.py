@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from spark_stream import query
-from spark_stream.results import DeliveryProgress, Refused
+from spark_stream.results import DeliveryProgress, ExchangeRefused
 from spark_stream.resumption import Resumption
 from spark_stream.spool import FIRST, Offset
 from synergy_nb.dataflow.streams.values import ORIGIN, Point
@@ -150,7 +150,7 @@ def test_with_copies_spark_commits_when_all_know_of_the_results() -> None:
         last = part.hand(1, rows(3, 1))
         await until(lambda: len(part.part.pending) == 1)
         await part.close()
-        with pytest.raises(Refused, match="micro-batch 1: the part has left this peer"):
+        with pytest.raises(ExchangeRefused, match="micro-batch 1: the part has left this peer"):
             await last
         assert Query.made[0].left, "another peer goes on with its checkpoint"
 

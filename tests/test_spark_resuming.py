@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from spark_stream.exchange import Exchange
 from spark_stream.peer_endpoint import PeerEndpoint
 from spark_stream.query import Part, PartQuery
-from spark_stream.results import NONE, DeliveryProgress, Refused
+from spark_stream.results import NONE, DeliveryProgress, ExchangeRefused
 from spark_stream.spool import FIRST, Offset, Spool
 from spark_stream.tables import MARK, arrow_schema
 from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, Point, chunks_of
@@ -71,7 +71,7 @@ class Peer:
 
     def _hand(self, handed: DeliveryProgress) -> None:
         if self.refuses:
-            raise Refused("the part has left this peer")
+            raise ExchangeRefused("the part has left this peer")
         self.handed = handed
 
 
@@ -116,7 +116,7 @@ class Spark:
         peer.refuses = until == "handed"
         try:
             exchange.finish(run, number, puts)
-        except Refused:
+        except ExchangeRefused:
             return True
         self.done += 1
         self.rows.append(sorted(number for table in found for number in table["n"].to_pylist()))

@@ -13,9 +13,9 @@ from synergy_nb.events.application_states import (
     RUNS,
     STATUS,
     UNDECIDED,
+    IllegalTransition,
     State,
     Status,
-    WrongState,
 )
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.plan import source
@@ -56,7 +56,7 @@ def test_a_record_goes_only_where_the_table_says() -> None:
                 each.to(after, "why")
                 assert (each.state, each.status, each.reason) == (after, STATUS[after], "why")
             else:
-                with pytest.raises(WrongState, match=f"application 'r': {after} after {before}; expected "):
+                with pytest.raises(IllegalTransition, match=f"application 'r': {after} after {before}; expected "):
                     each.to(after)
                 assert each.state is before
 

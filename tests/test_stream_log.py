@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from synergy_nb.dataflow.streams.log import Cursor, Limits, StreamLog, Trimmed
+from synergy_nb.dataflow.streams.log import Cursor, Limits, LogTrimmed, StreamLog
 from synergy_nb.dataflow.streams.values import (
     CLIENT,
     COPY,
@@ -282,7 +282,7 @@ def test_tuples_that_are_gone_cannot_be_asked_for_but_promises_may() -> None:
     log.append(chunks_of([batch(0, 2), Punctuation(5, 2, 0.0), batch(2, 2)], ORIGIN))
     log.acknowledge(READER, *[Point(2, 5)] * 3)
     assert log.next_point(log.subscribe(SECOND, Point(2, START)).sent) == Point(2, 5)
-    with pytest.raises(Trimmed, match="from position 1 on are asked for; kept are those from 2 on"):
+    with pytest.raises(LogTrimmed, match="from position 1 on are asked for; kept are those from 2 on"):
         log.subscribe(SHARER, Point(1, START))
     assert log.subscribe(BACKUP, Point(1, START)).sent == Point(2, 5), "a copy begins anew"
 

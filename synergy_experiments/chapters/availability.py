@@ -30,9 +30,9 @@ from synergy_experiments.chapters.prototype import delays
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
 from synergy_experiments.framework.measurements import Measured, Point
 from synergy_experiments.framework.parameters import (
+    IncompatibleParameters,
     Parameter,
     Setup,
-    Unfit,
     choice,
     number,
     numbers,
@@ -45,7 +45,7 @@ from synergy_experiments.worlds.replica_placements import ALGORITHMS, PlacementC
 from synergy_experiments.worlds.sweeps import algorithms
 from synergy_nb.algorithms.availability import (
     ExactlyFailed,
-    NoRoom,
+    InsufficientCapacity,
     availability,
     optimum,
     sampled_availability,
@@ -92,7 +92,7 @@ def requests(setup: Setup, **changes: Any) -> Requests:
 
     Raises
     ------
-    Unfit
+    IncompatibleParameters
         If there are fewer peers than a component has replicas, or than are to fail.
     """
     chosen: dict[str, Any] = {**setup, **changes}
@@ -103,13 +103,13 @@ def requests(setup: Setup, **changes: Any) -> Requests:
 
 
 def check_numbers(chosen: Setup) -> None:
-    """Raise Unfit for a degree or failures beyond the number of peers."""
+    """Raise IncompatibleParameters for a degree or failures beyond the number of peers."""
     peers = cast("int", chosen["peers"])
     for name in ("degree", "failed"):
         value = chosen.get(name, 0)
         most = max(cast("tuple[int, ...]", value), default=0) if isinstance(value, tuple) else cast("int", value)
         if most > peers:
-            raise Unfit(f"{name}: {most}; expected at most {peers}, the number of peers")
+            raise IncompatibleParameters(f"{name}: {most}; expected at most {peers}, the number of peers")
 
 
 def exact(given: Requests, algorithm: str, failed: int, samples: int, seed: int) -> dict[str, float]:
@@ -154,7 +154,7 @@ def distance(given: Requests, failed: int, seed: int) -> dict[str, float]:
     for name, plan in met.plans.items():
         try:
             best = optimum(plan, given.degree, model, run.limits(), pinned=met.pinned[name])
-        except NoRoom:
+        except InsufficientCapacity:
             continue
         run.submit(name, given.degree)
         run.decide()

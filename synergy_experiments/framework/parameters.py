@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
+from synergy_nb.errors import SynergyError
 from synergy_nb.plan.units import WrongValue, nearest
 
 __all__ = [
     "SCALES",
+    "IncompatibleParameters",
     "Parameter",
     "Scale",
     "Setup",
-    "Unfit",
     "Value",
     "at_scale",
     "choice",
@@ -40,8 +41,8 @@ Setup: TypeAlias = Mapping[str, Value]
 SCALES: Final[tuple[Scale, ...]] = ("quick", "paper")
 
 
-class Unfit(ValueError):
-    """Values that parameters can take, but not together."""
+class IncompatibleParameters(SynergyError, ValueError):
+    """Values of parameters are valid one by one, but not together."""
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from functools import lru_cache, partial
 from typing import Final
 
 from synergy_nb.algorithms.availability import (
+    InsufficientCapacity,
     Limits,
-    NoRoom,
     groups_of,
     latency_placement,
     on_one_group,
@@ -212,7 +212,7 @@ def _decided(met: World, given: Requests, algorithm: str, rng: random.Random) ->
                 case _:
                     apart = algorithm == "latency apart"
                     graph = latency_placement(plan, degree, peers, delay, pinned=pinned, limits=limits, apart=apart)
-        except NoRoom:
+        except InsufficientCapacity:
             continue
         yield name, graph
 
@@ -225,7 +225,7 @@ def _optimum(
     for _ in range(TRIES):
         try:
             return optimal_placement(plan, degree, peers, rng, pinned=pinned, limits=limits)
-        except NoRoom:
+        except InsufficientCapacity:
             continue
     found = on_one_group(plan, degree, peers, limits, pinned=pinned)
     if found is None:

@@ -66,7 +66,7 @@ def bad_input(field: str = "") -> Iterator[None]:
 @contextlib.contextmanager
 def running() -> Iterator[None]:
     """What goes wrong in here went wrong while it ran: one message and exit code 1."""
-    from synergy_nb.runtime.process.fork_server import StartError
+    from synergy_nb.runtime.process.fork_server import ProcessStartError
     from synergy_nb.runtime.process.requests import ClusterError, NotAdmitted
     from synergy_nb.runtime.transport.wire import RemoteError
 
@@ -74,7 +74,7 @@ def running() -> Iterator[None]:
         yield
     except NotAdmitted as error:
         fail(error.reason)
-    except (ClusterError, RemoteError, StartError, TimeoutError, OSError) as error:
+    except (ClusterError, RemoteError, ProcessStartError, TimeoutError, OSError) as error:
         fail(str(error) or type(error).__name__)
 
 

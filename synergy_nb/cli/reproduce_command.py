@@ -13,7 +13,7 @@ from rich.text import Text
 from synergy_experiments.framework import figures
 from synergy_experiments.framework.claim import Claim, Result
 from synergy_experiments.framework.measurements import Row
-from synergy_experiments.framework.parameters import Scale, Unfit, Value
+from synergy_experiments.framework.parameters import IncompatibleParameters, Scale, Value
 from synergy_experiments.framework.runner import reproduce
 from synergy_nb.cli.console import Bars, fields, out
 from synergy_nb.cli.input_checks import bad_input, fail, print_json, refuse
@@ -53,7 +53,7 @@ def run(
                 found.append(drawn)
                 if not as_json:
                     show_result(drawn)
-        except Unfit as error:
+        except IncompatibleParameters as error:
             refuse(str(error))
         except (ValueError, RuntimeError, OSError, TimeoutError) as error:
             fail(f"{told.claim}: {error}")

@@ -33,6 +33,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeAlias, Union
 
 import msgspec
 
+from synergy_nb.errors import SynergyError
 from synergy_nb.events import Event, MessageRefused
 
 __all__ = [
@@ -105,12 +106,12 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 Effect: TypeAlias = Send | Instruct | Record
 
 
-class UnknownMessage(ValueError):
-    """A message whose name no protocol of this peer knows."""
+class UnknownMessage(SynergyError, ValueError):
+    """No protocol of this peer handles messages of this name."""
 
 
-class MalformedMessage(ValueError):
-    """A message of a known name whose fields do not have the declared types."""
+class MalformedMessage(SynergyError, ValueError):
+    """The fields of a message do not have the declared types."""
 
 
 class Codec:

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from synergy_nb.errors import SynergyError
 from synergy_nb.plan.catalogue import KINDS, PART
 
 __all__ = ["Memory", "MemoryExceeded", "Share", "amount"]
@@ -32,8 +33,8 @@ def amount(size: float) -> str:
     return f"{size:.0f} B"
 
 
-class MemoryExceeded(ValueError):
-    """A component holds, or would hold, more memory than it may."""
+class MemoryExceeded(SynergyError, ValueError):
+    """A component needs more memory than its share."""
 
 
 class Memory:

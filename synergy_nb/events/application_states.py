@@ -25,7 +25,20 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["ENDED", "FOLLOWS", "LASTING", "RUNS", "STATUS", "UNDECIDED", "State", "Status", "WrongState", "check"]
+from synergy_nb.errors import SynergyError
+
+__all__ = [
+    "ENDED",
+    "FOLLOWS",
+    "LASTING",
+    "RUNS",
+    "STATUS",
+    "UNDECIDED",
+    "IllegalTransition",
+    "State",
+    "Status",
+    "check",
+]
 
 
 class Status(StrEnum):
@@ -97,12 +110,12 @@ LASTING: Final = frozenset({Status.COMPOSING, Status.RUNNING})
 ENDED: Final = frozenset(Status) - LASTING
 
 
-class WrongState(RuntimeError):
-    """A state does not follow the one before: a mistake in the peer, not in what it was asked."""
+class IllegalTransition(SynergyError, RuntimeError):
+    """An application cannot change from its state to the new one: a bug in the peer, not in the request."""
 
 
 def check(application: str, before: State, after: State) -> None:
-    """Raise :class:`WrongState` unless one state of an application may follow another.
+    """Raise :class:`IllegalTransition` unless one state of an application may follow another.
 
     Examples
     --------
@@ -110,8 +123,8 @@ def check(application: str, before: State, after: State) -> None:
     >>> check("a", State.REJECTED, State.RUNNING)
     Traceback (most recent call last):
         ...
-    synergy_nb.events.application_states.WrongState: application 'a': running after rejected; expected nothing more
+    synergy_nb.events.application_states.IllegalTransition: application 'a': running after rejected; expected no change
     """
     if after not in FOLLOWS[before]:
-        expected = " or ".join(sorted(FOLLOWS[before])) or "nothing more"
-        raise WrongState(f"application {application!r}: {after} after {before}; expected {expected}")
+        expected = " or ".join(sorted(FOLLOWS[before])) or "no change"
+        raise IllegalTransition(f"application {application!r}: {after} after {before}; expected {expected}")

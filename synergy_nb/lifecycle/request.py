@@ -89,7 +89,7 @@ class Request:
 
         Raises
         ------
-        WrongState
+        IllegalTransition
             If it may not follow the present one.
         """
         check(self.name, self._state, state)

@@ -19,14 +19,14 @@ from synergy_nb.errors import SynergyError
 from synergy_nb.plan.operators.sources import DEFAULT_RATE, TIME_NAMES
 from synergy_nb.plan.units import nearest
 
-__all__ = ["FrameError", "declared", "described", "is_frame", "normal", "single_use", "tables"]
+__all__ = ["DataFrameError", "declared", "described", "is_frame", "normal", "single_use", "tables"]
 
 CLOCKS: Final = ("time", "int", "float", "str")
 EXPECTED: Final = "a pandas, Polars or Arrow table, a dictionary of columns"
 
 
-class FrameError(SynergyError, ValueError):
-    """A frame cannot be the rows of a source; the text names its column."""
+class DataFrameError(SynergyError, ValueError):
+    """A data frame cannot be the rows of a source; the text names the column."""
 
 
 def is_frame(value: Any) -> bool:
@@ -61,7 +61,7 @@ def normal(frame: Any, time: str | None = None) -> pl.DataFrame | pl.LazyFrame |
 
     Raises
     ------
-    FrameError
+    DataFrameError
         If it cannot be read; the text names the column.
     """
     if isinstance(frame, pl.DataFrame | pl.LazyFrame) or single_use(frame):
@@ -77,7 +77,7 @@ def normal(frame: Any, time: str | None = None) -> pl.DataFrame | pl.LazyFrame |
     except (pl.exceptions.PolarsError, pa.ArrowException, TypeError, ValueError) as error:
         if isinstance(frame, pa.RecordBatch | pa.Table):
             _check_names(frame.schema.names)
-        raise FrameError(f"a {type(frame).__name__} that cannot be read: {_first_line(error)}") from error
+        raise DataFrameError(f"a {type(frame).__name__} that cannot be read: {_first_line(error)}") from error
     assert isinstance(found, pl.DataFrame)
     return found
 
@@ -90,7 +90,7 @@ def tables(frame: pl.DataFrame | pl.LazyFrame | pa.RecordBatchReader) -> Iterato
         try:
             yield frame.collect()
         except (pl.exceptions.PolarsError, OSError) as error:
-            raise FrameError(f"a LazyFrame that cannot be collected: {_first_line(error)}") from error
+            raise DataFrameError(f"a LazyFrame that cannot be collected: {_first_line(error)}") from error
     else:
         for batch in frame:
             table = pl.from_arrow(batch)
@@ -120,7 +120,7 @@ def declared(
 
     Raises
     ------
-    FrameError
+    DataFrameError
         If there is no event time, or a column has a type that tuples do not have.
     """
     schema = _schema(frame)
@@ -128,7 +128,7 @@ def declared(
     if columns is not None:
         for name in columns:
             if name not in schema and name != "time":
-                raise FrameError(f"columns: {name!r} is no column of the frame; {_found(name, schema)}")
+                raise DataFrameError(f"columns: {name!r} is no column of the frame; {_found(name, schema)}")
         wanted = {name: kind for name, kind in columns.items() if name not in (clock, "time")}
         if clock != "time" and "time" in columns and "time" in schema:
             raise _two_clocks(clock)
@@ -153,7 +153,7 @@ def described(rows: Any, params: Mapping[str, Any]) -> tuple[Any, dict[str, Any]
     ------
     TypeError
         If these are no rows, or do not tell their columns.
-    FrameError
+    DataFrameError
         If there is no event time, or a column has a type that tuples do not have.
     """
 
@@ -164,7 +164,7 @@ def described(rows: Any, params: Mapping[str, Any]) -> tuple[Any, dict[str, Any]
             raise TypeError("source: columns and time; expected none beside a Feed, which says them itself")
         return rows, {**params, "columns": dict(pushed)}
     if columns is None and _is_column_alone(rows):
-        raise FrameError(
+        raise DataFrameError(
             f"source: a {type(rows).__name__}, which is one column; expected a table, with the event time beside it"
         )
     sample: Any = rows
@@ -227,7 +227,7 @@ def _schema(frame: Any) -> Mapping[str, pl.DataType]:
         _check_names(frame.schema.names)
         empty = pl.from_arrow(frame.schema.empty_table())
     except (pl.exceptions.PolarsError, pa.ArrowException, OSError) as error:
-        raise FrameError(f"a {type(frame).__name__} whose columns cannot be read: {_first_line(error)}") from error
+        raise DataFrameError(f"a {type(frame).__name__} whose columns cannot be read: {_first_line(error)}") from error
     assert isinstance(empty, pl.DataFrame)
     return empty.schema
 
@@ -235,9 +235,11 @@ def _schema(frame: Any) -> Mapping[str, pl.DataType]:
 def _clock(schema: Mapping[str, pl.DataType], time: str | None) -> str:
     if time is not None:
         if time not in schema:
-            raise FrameError(f"time: {time!r} is no column of the frame; {_found(time, schema)}")
+            raise DataFrameError(f"time: {time!r} is no column of the frame; {_found(time, schema)}")
         if _kind(time, schema[time]) not in CLOCKS:
-            raise FrameError(f"time: {time!r} is of type {schema[time]}; expected times, seconds since 1970, or text")
+            raise DataFrameError(
+                f"time: {time!r} is of type {schema[time]}; expected times, seconds since 1970, or text"
+            )
         return time
     named = next((name for name in TIME_NAMES if name in schema), None)
     times = [name for name, dtype in schema.items() if isinstance(dtype, pl.Datetime | pl.Date)]
@@ -246,7 +248,7 @@ def _clock(schema: Mapping[str, pl.DataType], time: str | None) -> str:
     if len(times) == 1:
         return times[0]
     found = f"{', '.join(times)} are all times" if times else f"found {', '.join(schema) or 'no column'}"
-    raise FrameError(
+    raise DataFrameError(
         f"time: not given; expected the column that holds the event time, as in time={(times or ['when'])[0]!r}, "
         f"or one called {', '.join(TIME_NAMES)}; {found}"
     )
@@ -268,7 +270,7 @@ def _kind(name: str, dtype: pl.DataType) -> str:
     ):
         if isinstance(dtype, kinds):
             return kind
-    raise FrameError(
+    raise DataFrameError(
         f"column {name!r}: type {dtype}; expected numbers, text, truth values, times or bytes: "
         "convert the column, or leave it out"
     )
@@ -291,18 +293,18 @@ def _from_pandas(frame: Any, time: str | None) -> pl.DataFrame:
             try:
                 pl.from_pandas(column)
             except (pl.exceptions.PolarsError, pa.ArrowException, TypeError, ValueError) as problem:
-                raise FrameError(
+                raise DataFrameError(
                     f"column {name!r}: {column.dtype} that is of no one type: {_first_line(problem)}; "
                     "expected numbers, text, truth values, times or bytes"
                 ) from error
-        raise FrameError(f"a pandas table that cannot be read: {_first_line(error)}") from error
+        raise DataFrameError(f"a pandas table that cannot be read: {_first_line(error)}") from error
 
 
 def _check_names(names: Iterable[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise FrameError(f"column {name!r}: there are two of that name; expected each name once")
+            raise DataFrameError(f"column {name!r}: there are two of that name; expected each name once")
         seen.add(name)
 
 
@@ -322,8 +324,8 @@ def _is_column(value: Any) -> bool:
     return not isinstance(value, str | bytes | Mapping) and hasattr(value, "__len__")
 
 
-def _two_clocks(clock: str) -> FrameError:
-    return FrameError(
+def _two_clocks(clock: str) -> DataFrameError:
+    return DataFrameError(
         f"time: {clock!r}, but another column is called 'time', as the event time is in every stream; "
         "expected one of the two: rename or leave out the other"
     )

@@ -82,7 +82,7 @@ _BARE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class SqlError(WrongValues):
-    """Everything that is wrong with an expression: it is outside the subset, or does not fit its columns."""
+    """An expression is outside the SQL subset, or does not fit its columns; the text lists all mistakes."""
 
 
 def parse(text: Any, schema: Mapping[str, str] | None = None, *, aggregate: bool = False) -> exp.Expression:

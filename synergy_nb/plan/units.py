@@ -83,12 +83,12 @@ _TERM: Final = re.compile(rf"\s*({_NUMBER})\s*([^\d\s+\-.][^\d+\-.]*)?")
 
 
 class WrongValues(SynergyError, ValueError):
-    """Several values that are not what was expected.
+    """One or more values are invalid; the text gives each value and what was expected.
 
     Parameters
     ----------
     wrongs
-        All of them, in the order in which they stand.
+        Invalid values, in the order of the input.
     """
 
     def __init__(self, wrongs: Iterable[WrongValue]) -> None:
@@ -97,18 +97,18 @@ class WrongValues(SynergyError, ValueError):
 
 
 class WrongValue(WrongValues):
-    """A value that is not what was expected.
+    """A value is invalid; the text gives it and what was expected.
 
     Parameters
     ----------
     value
-        The offending value, or the part of it that is wrong.
+        Invalid value, or the invalid part of it.
     expected
-        What would have been right, in words.
+        Description of a valid value, in words.
     nearest
-        The valid name that is spelt most like ``value``, or None.
+        Valid name with the most similar spelling, or None.
     field
-        Where inside the field it stands (such as ``.bytes`` of ``columns.bytes``); empty for the whole of it.
+        Path of the value within its field (such as ``.bytes`` of ``columns.bytes``); empty for the whole field.
     """
 
     def __init__(self, value: Any, expected: str, nearest: str | None = None, field: str = "") -> None:

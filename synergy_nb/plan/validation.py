@@ -70,13 +70,13 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class PlanError(SynergyError, ValueError):
-    """A plan that cannot be run, with everything that is wrong with it.
+    """A plan is invalid; the text lists all of its problems.
 
     Parameters
     ----------
     problems
-        Causes first: form of a file, requirements, kinds and parameters in the order of the plan; then inputs; then
-        what has no way to a sink. What only follows from another problem is left out.
+        Problems, causes first: form of the file, requirements, kinds and parameters in the order of the plan; then
+        inputs; then operators without a path to a sink. Problems that only follow from another one are left out.
     """
 
     def __init__(self, problems: Iterable[Problem]) -> None:

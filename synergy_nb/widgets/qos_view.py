@@ -53,7 +53,7 @@ HEIGHT: Final = 61.0
 
 
 class BundleMissing(SynergyError, RuntimeError):
-    """The page's side of a view has not been built."""
+    """The JavaScript bundle of a view has not been built."""
 
 
 def bundle(name: str) -> tuple[str, str, str]:

@@ -34,7 +34,7 @@ from synergy_nb.algorithms.availability.evaluation import (
     sampled_availability,
 )
 from synergy_nb.algorithms.availability.failures import ExactlyFailed, Failures, IndependentFailures
-from synergy_nb.algorithms.availability.limits import Limits, NoRoom, components_of
+from synergy_nb.algorithms.availability.limits import InsufficientCapacity, Limits, components_of
 from synergy_nb.algorithms.availability.link_survey import Link
 from synergy_nb.algorithms.availability.messages import PlacementConfig
 from synergy_nb.algorithms.availability.optimum import Optimum, on_one_group, optimum
@@ -46,9 +46,9 @@ __all__ = [
     "ExactlyFailed",
     "Failures",
     "IndependentFailures",
+    "InsufficientCapacity",
     "Limits",
     "Link",
-    "NoRoom",
     "Optimum",
     "Placed",
     "PlacementConfig",

@@ -21,7 +21,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 
-from synergy_nb.algorithms.availability.limits import Limits, NoRoom, components_of
+from synergy_nb.algorithms.availability.limits import InsufficientCapacity, Limits, components_of
 from synergy_nb.control.graph import Roles
 from synergy_nb.plan import Plan
 
@@ -62,7 +62,7 @@ def optimal_placement(
     ------
     ValueError
         If there are fewer peers than the degree says.
-    NoRoom
+    InsufficientCapacity
         If it does not fit.
     """
     _check(degree, peers)
@@ -176,7 +176,7 @@ def _placed(
             count = degree - 1 if operator in replicated else 0
             found = next(_possible(plan, operator, wanted, others, count, primaries, limits), None)
             if found is None:
-                raise NoRoom(f"operator {operator!r}: no peer has room for it and {count} backups")
+                raise InsufficientCapacity(f"operator {operator!r}: no peer has room for it and {count} backups")
             primaries[operator] = found[0]
             if operator in replicated:
                 backups[operator] = found[1:]

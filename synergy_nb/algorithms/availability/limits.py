@@ -11,13 +11,14 @@ from contextlib import contextmanager
 
 from synergy_nb.control.graph import Roles
 from synergy_nb.control.ledger import ROUNDING
+from synergy_nb.errors import SynergyError
 from synergy_nb.plan import Plan
 
-__all__ = ["Limits", "NoRoom", "components_of"]
+__all__ = ["InsufficientCapacity", "Limits", "components_of"]
 
 
-class NoRoom(ValueError):
-    """An application that does not fit on what peers and links have left."""
+class InsufficientCapacity(SynergyError, ValueError):
+    """An application needs more processing capacity or bandwidth than the peers and links have left."""
 
 
 class Limits:
@@ -74,7 +75,7 @@ class Limits:
 
         Raises
         ------
-        NoRoom
+        InsufficientCapacity
             If it does not fit; then nothing is given.
         """
         with self.all_or_nothing():
@@ -82,7 +83,9 @@ class Limits:
                 primary, *backups = placed.replicas.get(operator, (placed.peers[operator],))
                 possible = self.fits(plan, operator, primary, placed.peers)
                 if not possible or not all(self.fits_backup(plan, operator, primary, peer) for peer in backups):
-                    raise NoRoom(f"operator {operator!r}: does not fit at {primary}, with backups at {backups}")
+                    raise InsufficientCapacity(
+                        f"operator {operator!r}: does not fit at {primary}, with backups at {backups}"
+                    )
                 self.take(plan, operator, (primary, *backups), placed.peers)
 
     @contextmanager
@@ -91,7 +94,7 @@ class Limits:
         cores, taken = dict(self.cores), dict(self._taken)
         try:
             yield
-        except NoRoom:
+        except InsufficientCapacity:
             self.cores, self._taken = cores, taken
             raise
 

@@ -29,7 +29,7 @@ import numpy as np
 
 from synergy_nb.algorithms.availability.evaluation import availability
 from synergy_nb.algorithms.availability.failures import Failures
-from synergy_nb.algorithms.availability.limits import Limits, NoRoom, components_of
+from synergy_nb.algorithms.availability.limits import InsufficientCapacity, Limits, components_of
 from synergy_nb.control.graph import Roles
 from synergy_nb.plan import Plan
 
@@ -69,7 +69,7 @@ def optimum(plan: Plan, degree: int, failures: Failures, limits: Limits, *, pinn
     ------
     ValueError
         If there are fewer peers than the degree says, or more failure sets than can be enumerated.
-    NoRoom
+    InsufficientCapacity
         If no placement fits.
     """
     _check(degree, failures.peers)
@@ -79,7 +79,9 @@ def optimum(plan: Plan, degree: int, failures: Failures, limits: Limits, *, pinn
         programme.group(degree, failures)
         found = programme.solved()
     if found is None:
-        raise NoRoom("application: it does not fit on what peers and links have left, however it is placed")
+        raise InsufficientCapacity(
+            "application: it does not fit on what peers and links have left, however it is placed"
+        )
     return Optimum(found, availability(found, failures))
 
 

@@ -15,7 +15,7 @@ from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.copies import Copy
 from synergy_nb.dataflow.streams.deployments import Role, producer
 from synergy_nb.dataflow.streams.frames import Ack, Data, Frame, Subscribe, Unsubscribe
-from synergy_nb.dataflow.streams.log import Cursor, Trimmed
+from synergy_nb.dataflow.streams.log import Cursor, LogTrimmed
 from synergy_nb.dataflow.streams.merge import Taken
 from synergy_nb.dataflow.streams.values import COPY, OnLag, Output, Reader
 from synergy_nb.dataflow.tuples import END
@@ -113,7 +113,7 @@ class Exchange:
             return  # nor is it one that follows or comes after another: the deployment that tells of it is not here yet
         try:
             cursor = log.subscribe(reader, frame.since, OnLag.RESYNC if expected is None else expected.on_lag)
-        except Trimmed as error:
+        except LogTrimmed as error:
             if expected is not None and expected.on_lag is not OnLag.RESYNC:  # else it is an old question of a follower
                 self._send(reader.peer, Unsubscribe(frame.output, reader, str(error)))
             return

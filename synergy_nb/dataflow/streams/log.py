@@ -36,8 +36,9 @@ from typing import Final, NamedTuple
 
 from synergy_nb.dataflow.streams.values import COPY, ORIGIN, Chunk, OnLag, Point, Reader, chunks_of
 from synergy_nb.dataflow.tuples import Punctuation
+from synergy_nb.errors import SynergyError
 
-__all__ = ["LIMITS", "Cursor", "Limits", "StreamLog", "Trimmed", "chunks_of"]
+__all__ = ["LIMITS", "Cursor", "Limits", "LogTrimmed", "StreamLog", "chunks_of"]
 
 
 class Limits(NamedTuple):
@@ -65,8 +66,8 @@ class Limits(NamedTuple):
 LIMITS: Final = Limits()
 
 
-class Trimmed(LookupError):
-    """A reader asks for chunks that the log has let go."""
+class LogTrimmed(SynergyError, LookupError):
+    """A reader asks for chunks that the log no longer retains."""
 
 
 class Cursor:
@@ -280,7 +281,7 @@ class StreamLog:
 
         Raises
         ------
-        Trimmed
+        LogTrimmed
             If the log begins behind that place. A copy that has been here before goes on where the log begins.
         """
         cursor = self.cursors.get(reader)
@@ -294,7 +295,9 @@ class StreamLog:
         if since < self._start and since.position < self._start.position:
             if reader.port != COPY:
                 kept = self._start.position
-                raise Trimmed(f"tuples from position {since.position} on are asked for; kept are those from {kept} on")
+                raise LogTrimmed(
+                    f"tuples from position {since.position} on are asked for; kept are those from {kept} on"
+                )
             since = self._start
         if cursor is None:
             cursor = self.cursors[reader] = Cursor(reader, since, on_lag, self._limits.window)

@@ -23,7 +23,7 @@ LONGEST = 60  # characters of a reason in a table
 
 
 class UnknownApplication(ClusterError, KeyError):
-    """There is no application of that id; the text names those that there are."""
+    """No application has this id; the text lists the ids that exist."""
 
     __str__ = Exception.__str__
 

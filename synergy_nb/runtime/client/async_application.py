@@ -30,7 +30,7 @@ from synergy_nb.runtime.data.open_windows import open_windows
 from synergy_nb.runtime.data.rows import row_reader
 from synergy_nb.runtime.process.requests import (
     ApplicationState,
-    ClusterClosed,
+    ClosedClusterError,
     ClusterError,
     Dropped,
     Fetched,
@@ -128,7 +128,7 @@ class AsyncApplication:
         """
         try:
             answer = await self.cluster.ask(self.origin, "application", pack(Name(self.id)))
-        except ClusterClosed:
+        except ClosedClusterError:
             return self.last
         except ClusterError as error:
             return self.heard(msgspec.structs.replace(self.last, status="failed", reason=str(error)))
@@ -168,7 +168,7 @@ class AsyncApplication:
         """The state as soon as it has changed, or after some seconds as it is."""
         try:
             answer = await self.cluster.ask(self.origin, "wait", pack(Name(self.id)), 10.0)
-        except ClusterClosed:
+        except ClosedClusterError:
             raise
         except ClusterError:
             return await self.state()
@@ -304,7 +304,7 @@ class AsyncApplication:
             elif not self._complete(name):
                 async with self._results[name].fetching:
                     await self._take_all(name)
-        except ClusterClosed:
+        except ClosedClusterError:
             if wait and seconds is None:
                 had = self.collected(name).height
                 rest = f"; {had} rows had been collected: results(wait=False) gives them" if had else ""
@@ -339,7 +339,7 @@ class AsyncApplication:
         name = self.sink(sink)
         if isinstance(n, bool) or not isinstance(n, int) or n < 0:
             raise ValueError(f"n: {n!r}; expected a number of rows, at least 0")
-        with contextlib.suppress(ClusterClosed):
+        with contextlib.suppress(ClosedClusterError):
             await self._gather_for(name, math.inf if seconds is None else duration("seconds", seconds), n)
         return self.collected(name).head(n)
 
@@ -473,7 +473,7 @@ class AsyncApplication:
             try:
                 await self.cluster.ask(self.origin, "halt", pack(Name(self.id)))
                 await asyncio.gather(*(self._collect(sink) for sink in self.plan.sinks))
-            except ClusterClosed:
+            except ClosedClusterError:
                 raise
             except ClusterError:  # an origin that has gone keeps nothing
                 pass

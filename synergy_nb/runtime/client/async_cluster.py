@@ -37,7 +37,7 @@ from synergy_nb.runtime.data.spark_servers import SparkServers, unavailable
 from synergy_nb.runtime.process.peer_commands import MOVES_WITHIN
 from synergy_nb.runtime.process.requests import (
     ApplicationState,
-    ClusterClosed,
+    ClosedClusterError,
     ClusterError,
     ListApplications,
     Listed,
@@ -171,7 +171,7 @@ class AsyncCluster:
 
     def _check_open(self) -> None:
         if self.closed:
-            raise ClusterClosed
+            raise ClosedClusterError
 
     @property
     def names(self) -> Mapping[str, str]:

@@ -15,7 +15,7 @@ import polars as pl
 
 from synergy_nb.dataflow.tuples import TYPES
 from synergy_nb.plan import Plan
-from synergy_nb.plan.data_frames import FrameError, is_frame, normal, tables
+from synergy_nb.plan.data_frames import DataFrameError, is_frame, normal, tables
 from synergy_nb.plan.units import nearest
 from synergy_nb.runtime.process.requests import ClusterError
 from synergy_nb.traces.typed_columns import convert
@@ -35,7 +35,7 @@ PROBLEMS: Final = (pl.exceptions.PolarsError, TypeError, ValueError, OverflowErr
 
 
 class FeedError(ClusterError, ValueError):
-    """What was given to a source is not what the source declares."""
+    """A row, or a table, does not fit the columns that its source declares."""
 
 
 class RowReader:
@@ -82,7 +82,7 @@ class RowReader:
             )
         try:
             parts = [self._of_frame(part) for part in tables(normal(rows, self.clock))]
-        except FrameError as error:
+        except DataFrameError as error:
             raise FeedError(f"{self.source}: {error}") from error
         return self._in_order(pl.concat(parts) if parts else self.of_rows([]))
 

@@ -195,13 +195,13 @@ class SparkPart(Feed):
 
     def _handed(self, handed: DeliveryProgress) -> None:
         """A micro-batch has been handed over, on a thread; Spark commits it when this returns."""
-        from spark_stream.results import Refused  # noqa: PLC0415 - only who uses Spark needs it
+        from spark_stream.results import ExchangeRefused  # noqa: PLC0415 - only who uses Spark needs it
 
         self._on_loop(self._stepped, _Step(handed, self.place))
         with self._space:
             self._space.wait_for(lambda: self.stopped or not self._waits or self._kept >= handed.batch)
             if self.stopped and self._kept < handed.batch:
-                raise Refused(f"micro-batch {handed.batch}: the part has left this peer")
+                raise ExchangeRefused(f"micro-batch {handed.batch}: the part has left this peer")
             self._released = max(self._released, handed.batch)
         self._on_loop(self._changed)
 

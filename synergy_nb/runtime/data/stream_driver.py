@@ -36,7 +36,7 @@ from synergy_nb.events import DataRefused
 from synergy_nb.models.overheads import HOP, SOURCE, Overheads
 from synergy_nb.runtime.data.sources import Feed
 from synergy_nb.runtime.process.running_peer import Runtime
-from synergy_nb.runtime.transport.arenas import ReferenceGone, Shared, grows
+from synergy_nb.runtime.transport.arenas import Shared, StaleReference, grows
 from synergy_nb.runtime.transport.arrivals import LARGE, Arrivals
 
 __all__ = ["SHARED", "STREAM", "StreamDriver"]
@@ -176,7 +176,7 @@ class StreamDriver:
 
     def _not_taken(self, sender: str, error: BaseException) -> None:
         """A frame was damaged, or what it refers to has gone, or cannot be read here: ask for it again."""
-        if isinstance(error, ReferenceGone):
+        if isinstance(error, StaleReference):
             self._shared.failed()
         else:
             self._runtime.record(DataRefused, sender, reason=str(error))

@@ -34,7 +34,7 @@ import msgspec
 
 from synergy_nb.errors import SynergyError
 
-__all__ = ["PRELOAD", "ForkServer", "StartError"]
+__all__ = ["PRELOAD", "ForkServer", "ProcessStartError"]
 
 PRELOAD: Final = (
     "synergy_nb.runtime.process.processes:look_up",
@@ -46,8 +46,8 @@ PRELOAD: Final = (
 HEADER: Final = 4  # bytes of a frame's length
 
 
-class StartError(SynergyError, RuntimeError):
-    """A process could not be started; the text says why."""
+class ProcessStartError(SynergyError, RuntimeError):
+    """A process did not start; the text names the process and the reason."""
 
 
 # -- in the user's process -------------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ class ForkServer:
             Variables to set for the nursery and its children.
         """
         if not hasattr(os, "fork"):
-            raise StartError(f"peer processes need os.fork, which {sys.platform} has not")
+            raise ProcessStartError(f"peer processes need os.fork, which {sys.platform} has not")
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         arguments = (theirs.fileno(), [path or os.getcwd() for path in sys.path], list(preload))  # noqa: PTH109
@@ -127,7 +127,7 @@ class ForkServer:
 
         Raises
         ------
-        StartError
+        ProcessStartError
             If the function raised, the process ended, or the time was over before the report.
         """
         loop = asyncio.get_running_loop()
@@ -144,7 +144,7 @@ class ForkServer:
             if done:
                 return child.ready.result()
         await self.stop(name, grace=0.0)
-        raise StartError(f"process {name!r} was not ready within {timeout:g} s, and no other became ready")
+        raise ProcessStartError(f"process {name!r} was not ready within {timeout:g} s, and no other became ready")
 
     def pid(self, name: str) -> int:
         """Process id of a child that is alive."""
@@ -228,17 +228,17 @@ class ForkServer:
         elif "report" in news:
             _settle(child.ready, news["report"])
         elif "error" in news:
-            _settle(child.ready, StartError(f"process {news['child']!r}: {news['error']}"))
+            _settle(child.ready, ProcessStartError(f"process {news['child']!r}: {news['error']}"))
         else:
             del self._children[news["child"]]
-            _settle(child.ready, StartError(f"process {news['child']!r} ended with exit code {news['exited']}"))
+            _settle(child.ready, ProcessStartError(f"process {news['child']!r} ended with exit code {news['exited']}"))
             _settle(child.exited, news["exited"])
 
     def _lose(self, why: str) -> None:
         self._lost = why
         children, self._children = self._children, {}
         for name, child in children.items():
-            _settle(child.ready, StartError(f"process {name!r}: {why}"))
+            _settle(child.ready, ProcessStartError(f"process {name!r}: {why}"))
             _settle(child.exited, -int(signal.SIGKILL))
 
 

@@ -307,7 +307,7 @@ def start(
     ------
     ValueError
         If an argument makes no sense.
-    StartError
+    ProcessStartError
         If a process did not come up.
     """
     try:

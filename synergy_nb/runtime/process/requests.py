@@ -12,7 +12,7 @@ from synergy_nb.reporting.explanation import Explanation
 
 __all__ = [
     "ApplicationState",
-    "ClusterClosed",
+    "ClosedClusterError",
     "ClusterError",
     "Dropped",
     "Fetch",
@@ -41,23 +41,23 @@ T = TypeVar("T")
 
 
 class ClusterError(SynergyError, RuntimeError):
-    """A cluster or one of its peers cannot do what was asked."""
+    """A cluster, or one of its peers, cannot carry out a request."""
 
 
-class ClusterClosed(ClusterError):
-    """The cluster is closed: it asks no peer any more."""
+class ClosedClusterError(ClusterError):
+    """The cluster has been closed; it sends no requests to peers."""
 
     def __init__(self) -> None:
         super().__init__("the cluster is closed; expected an open one")
 
 
 class NotAdmitted(ClusterError):
-    """No composition of the plan was admitted; the text says which condition failed where.
+    """The peers refused the plan; the text names each condition that failed, and where.
 
     Parameters
     ----------
     reason
-        The conditions that failed, and the parts of the projected delay where that was too long.
+        Conditions that failed, and the parts of the projected delay if it exceeds its limit.
     explanation
         Account of the request, as its peers have it in their journals; None: there is none.
     """

@@ -36,8 +36,9 @@ import pyarrow as pa
 
 from synergy_nb.dataflow.streams.values import Chunk
 from synergy_nb.dataflow.tuples import Batch, Item, Reference, decode, encode, encode_reference
+from synergy_nb.errors import SynergyError
 
-__all__ = ["LEAST", "Arenas", "ReferenceGone", "Shared", "Views", "grows", "machine"]
+__all__ = ["LEAST", "Arenas", "Shared", "StaleReference", "Views", "grows", "machine"]
 
 LEAST: Final = 1 << 16  # bytes of a batch that is shared; of a smaller one, the form on the wire takes less time
 ARENA: Final = 8 << 20  # bytes of an arena
@@ -174,8 +175,8 @@ def _is_text(kind: pl.DataType) -> bool:
     return kind in (pl.String, pl.Binary)
 
 
-class ReferenceGone(ValueError):
-    """What a reference leads to cannot be read: it has gone, or was never there for this peer."""
+class StaleReference(SynergyError, ValueError):
+    """The memory that a reference names cannot be read: it has been freed, or this peer has no access to it."""
 
 
 class _View:
@@ -185,15 +186,15 @@ class _View:
         path = f"/proc/{reference.process}/fd/{reference.number}"
         try:
             if not str(Path(path).readlink()).startswith(f"/memfd:{NAME}"):
-                raise ReferenceGone(f"{path}: expected an arena")
+                raise StaleReference(f"{path}: expected an arena")
             number = os.open(path, os.O_RDONLY)
         except OSError as error:
-            raise ReferenceGone(f"{path}: {error.strerror}; expected an arena") from None
+            raise StaleReference(f"{path}: {error.strerror}; expected an arena") from None
         try:
             fcntl.flock(number, fcntl.LOCK_SH | fcntl.LOCK_NB)  # as long as the memory is mapped
             self.memory = mmap.mmap(number, 0, prot=mmap.PROT_READ)
         except (OSError, ValueError) as error:
-            raise ReferenceGone(f"{path}: {error}; expected an arena") from None
+            raise StaleReference(f"{path}: {error}; expected an arena") from None
         finally:
             os.close(number)
 
@@ -223,7 +224,7 @@ class Views:
         if memory[:TOKEN] != reference.token:
             del self._views[key]
             self._last.pop(reference.process, None)
-            raise ReferenceGone(f"arena {reference.number} of process {reference.process}: it has gone")
+            raise StaleReference(f"arena {reference.number} of process {reference.process}: it has gone")
         if reference.start < ALIGNED or reference.size < 0 or reference.start + reference.size > len(memory):
             raise ValueError(
                 f"reference: bytes {reference.start} to {reference.start + reference.size}; expected some of {ALIGNED} "

@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 from tornado.iostream import BaseIOStream
 
-from synergy_nb.runtime.transport.listening import PIECE, WrongLength, buffer, check
+from synergy_nb.runtime.transport.listening import PIECE, MessageLengthError, buffer, check
 from synergy_nb.runtime.transport.wire import Comm, Frame, Limits
 
 __all__ = ["FramedComm", "framed"]
@@ -56,7 +56,7 @@ class FramedComm:
         ------
         OSError
             If the comm is closed.
-        WrongLength
+        MessageLengthError
             If a message is longer than the link allows.
         ValueError
             If what came is not a list of frames, or does not go on.
@@ -71,8 +71,8 @@ class FramedComm:
                 (size,) = LENGTH.unpack_from(came, at)
                 try:
                     check(size, self._limits.longest)
-                except WrongLength as error:
-                    raise WrongLength(f"a message {error}") from None
+                except MessageLengthError as error:
+                    raise MessageLengthError(f"a message {error}") from None
                 start, end = at + LENGTH.size, at + LENGTH.size + size
                 if end > len(came):
                     if size <= AT_ONCE:

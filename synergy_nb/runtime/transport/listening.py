@@ -35,7 +35,19 @@ from distributed.comm.tcp import TCP, TLS, TCPListener, TLSListener, convert_str
 from distributed.comm.utils import from_frames
 from distributed.system import MEMORY_LIMIT
 
-__all__ = ["PIECE", "BoundedComm", "Bounds", "Reported", "WrongLength", "bound", "buffer", "check", "without_pages"]
+from synergy_nb.errors import SynergyError
+
+__all__ = [
+    "PIECE",
+    "BoundedComm",
+    "Bounds",
+    "MessageLengthError",
+    "Reported",
+    "bound",
+    "buffer",
+    "check",
+    "without_pages",
+]
 
 LENGTH: Final = struct.Struct("Q")  # of a message, and of each frame in it; in the order of the machine, as Dask has it
 AT_ONCE: Final = 10  # refusals that are told of in a row
@@ -97,8 +109,8 @@ class Reported:
         self._tell(address, reason + others)
 
 
-class WrongLength(ValueError):
-    """A length in a message is impossible, or beyond the bounds."""
+class MessageLengthError(SynergyError, ValueError):
+    """A message states a length that is impossible, or that exceeds the bounds."""
 
 
 class _Handshake(msgspec.Struct):
@@ -140,7 +152,7 @@ class BoundedComm(TCP):
             frames = await self._frames(stream, first=first)
             if first:
                 return _handshake(frames)
-        except (WrongLength, TimeoutError, MemoryError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (MessageLengthError, TimeoutError, MemoryError, msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise self._refusal(error, first=first) from None
         except OSError as error:  # the other end has gone
             self.abort()
@@ -164,7 +176,7 @@ class BoundedComm(TCP):
             reason = f"a {what} that {within} within {self._bounds.patience:g} s"
         elif isinstance(error, MemoryError):
             reason = f"a {what} that the memory has no room for"
-        elif isinstance(error, WrongLength):
+        elif isinstance(error, MessageLengthError):
             reason = f"a {what} {error}"
         else:
             reason = f"a {what} that is none: {error}"
@@ -278,11 +290,11 @@ def _taken_apart(message: memoryview) -> tuple[list[memoryview], list[int]]:
     """
     size = message.nbytes
     if size < LENGTH.size:
-        raise WrongLength(f"of {size} bytes; expected at least {LENGTH.size}")
+        raise MessageLengthError(f"of {size} bytes; expected at least {LENGTH.size}")
     (number,) = LENGTH.unpack_from(message)
     most = size // LENGTH.size - 1
     if not 1 <= number <= most:
-        raise WrongLength(f"that says it has {number} frames; expected 1 to {most}, as it has {size} bytes")
+        raise MessageLengthError(f"that says it has {number} frames; expected 1 to {most}, as it has {size} bytes")
     lengths = struct.unpack_from(f"{number}Q", message, LENGTH.size)
     at = LENGTH.size * (1 + number)
     frames: list[memoryview] = []
@@ -290,11 +302,13 @@ def _taken_apart(message: memoryview) -> tuple[list[memoryview], list[int]]:
         if at == size:
             return frames, list(lengths[index:])
         if length > size - at:
-            raise WrongLength(f"that says its frame {index + 1} has {length} bytes; expected at most {size - at}")
+            raise MessageLengthError(
+                f"that says its frame {index + 1} has {length} bytes; expected at most {size - at}"
+            )
         frames.append(message[at : at + length])
         at += length
     if at != size:
-        raise WrongLength(f"of {size} bytes whose frames have {at} bytes")
+        raise MessageLengthError(f"of {size} bytes whose frames have {at} bytes")
     return frames, []
 
 
@@ -303,8 +317,8 @@ def check(size: int, most: int) -> None:
 
     Raises
     ------
-    WrongLength
+    MessageLengthError
         If it is not.
     """
     if size > most:
-        raise WrongLength(f"that says it has {size} bytes; expected at most {most}")
+        raise MessageLengthError(f"that says it has {size} bytes; expected at most {most}")

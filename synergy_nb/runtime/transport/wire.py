@@ -46,15 +46,15 @@ class Shape(Protocol):
 
 
 class LinkDown(SynergyError, ConnectionError):
-    """The link failed while a request was under way."""
+    """A link failed before the answer to a request arrived."""
 
 
 class LinkFull(SynergyError, BufferError):
-    """More bytes are queued on a link, or in one frame, than its bounds allow."""
+    """A frame, or the queue of a link, exceeds its limit in bytes."""
 
 
 class RemoteError(SynergyError, RuntimeError):
-    """The handler of a request failed at the other peer; the text is that of its error."""
+    """The handler of a request failed at the other peer; the text is that of its error there."""
 
 
 class Limits(msgspec.Struct, frozen=True):
