@@ -23,6 +23,7 @@ from synergy_experiments.chapters.accuracy import (
 from synergy_experiments.framework import runner
 from synergy_experiments.framework.measurements import Point
 from synergy_experiments.framework.parameters import Value
+from synergy_experiments.worlds.newcomers import READINGS, impact_of_newcomer
 from synergy_experiments.worlds.projected_delays import (
     BOUND,
     FLOOR,
@@ -182,6 +183,26 @@ def test_what_the_docstring_says_of_bursts() -> None:
     assert short["signature", "found"] < 0.05
 
 
+def test_what_the_docstring_says_of_a_newcomer() -> None:
+    found = values(synthetic("30/10, 5 s", 0.45, 0.3, 1.0, 10.0, 40, 300.0, 3))
+    error = {reading: found[f"transient, {reading}", "impact error"] for reading in READINGS}
+    assert error["signature"] < 0.3
+    assert 2.0 * error["signature"] < error["mean"] < error["maximum"]
+    assert found["mm1, signature", "impact error"] < found["mm1, mean", "impact error"]
+    beside = {reading: found[f"transient, {reading}", "beside bursts: impact error"] for reading in READINGS}
+    assert beside["signature"] < beside["mean"] < beside["maximum"]
+    assert found["transient, mean", "impact at high rate"] < 0.7, "optimistic, where it matters"
+    assert found["transient, maximum", "impact at low rate"] > 3.0
+
+
+def test_a_regular_newcomer_is_the_same_by_all_readings() -> None:
+    streams = [Stream(Arrivals.poisson(20.0), 0.01)] * 2
+    found = values(list(impact_of_newcomer(streams, "x", 2.5, 10.0, 6, 1, 1e9)))
+    for projector in ("mm1", "transient"):
+        ratios = [found[f"{projector}, {reading}", "impact at high rate"] for reading in READINGS]
+        assert ratios == pytest.approx([ratios[0]] * len(ratios), rel=1e-6)
+
+
 def test_what_the_docstring_says_of_unequal_components() -> None:
     found = values(synthetic("300/100, 2.5 s", 0.45, 0.3, 3.0, 10.0, 15, 300.0, 2))
     assert found["mm1", "at high rate"] < 0.9
@@ -280,7 +301,7 @@ def test_patterns_are_reproduced_and_judged() -> None:
     (result,) = runner.reproduce([(C14, setup)], repeat=2)
     checks = {check.name: check for check in result.checks}
     assert checks["segments found, at least 80% before they end"].verdict == "holds"
-    assert len([name for name in checks if name.startswith("beyond the paper")]) == 5
+    assert len([name for name in checks if name.startswith("beyond the paper")]) == 7
     assert {row.metric for row in result.rows if row.metric.startswith("delay")} == {
         "delay, 20/s",
         "delay, 40/10, 2.5 s",

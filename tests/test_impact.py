@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from synergy_nb.algorithms.composition import CompositionConfig
@@ -16,10 +18,15 @@ from tests.simulated import Ring
 WORKERS = ("delay", "sink")
 
 
-def work(cost: str, *, rate: float = 20.0, delay: str | None = None, at: str = "peer-1") -> Plan:
+def work(cost: str, *, rate: float = 20.0, delay: str | None = None, at: str = "peer-1", signature: Any = None) -> Plan:
     """One component that is pinned, so that applications meet there."""
-    stream = source("python", name="n", columns={"v": "float"}, rate=rate, at="peer-0")
+    stream = source("python", name="n", columns={"v": "float"}, rate=rate, at="peer-0", signature=signature)
     return stream.delay(cost, id="work", at=at).sink("out", delay=delay)
+
+
+def paced(cost: str = "10 ms", *, rate: float = 18.0) -> Plan:
+    """The same work on a stream with a pace of its own."""
+    return source("packets", rate=rate, seed=1, count=1000, at="peer-0").delay(cost, id="work", at="peer-1").sink("out")
 
 
 def ring(seed: int, projection: ProjectionConfig | None) -> Ring:
@@ -138,6 +145,63 @@ def test_a_stream_that_is_shared_is_counted_once_and_for_all_who_use_it() -> Non
     report = made.until_decided("c")
     assert report.status == "rejected"
     assert "b: " in report.reason
+
+
+BURSTS = [["1 s", "75/s"], ["9 s", "700 tuples/min"]]
+
+
+def test_a_newcomer_is_projected_by_its_signature() -> None:
+    """Of load 0.18 on average it is bearable; in its bursts, which its plan states, a would take 10 / (1 - 0.95) ms."""
+    for signature, status in ((None, "running"), (BURSTS, "rejected")):
+        made = ring(8, ProjectionConfig())
+        made.submit("peer-2", "a", work("10 ms", delay="150 ms"))  # load 0.2: 12.5 ms of execution
+        made.until_decided("a")
+        made.run(2.0)
+        made.submit("peer-3", "b", work("10 ms", rate=18.0, signature=signature))
+        report = made.until_decided("b")
+        assert report.status == status, report.reason
+        assert ("QoS impact" in report.reason) == (status == "rejected")
+        told = "signature of source, as the plan states: 1 s at 75 tuples/s, 9 s at 11.7 tuples/s"
+        assert (told in str(Explanation("b", made.events("b"), {}))) == (signature is not None)
+
+
+def test_the_signature_of_a_newcomer_comes_from_where_its_stream_was_measured() -> None:
+    made = ring(9, ProjectionConfig())
+    made.submit("peer-2", "a", work("10 ms", delay="150 ms"))
+    made.until_decided("a")
+    made.run(2.0)
+    stream = paced()
+    measured = {"rate": 40.0, "signature": "1:75 9:11.667"}  # only the proportions count: the plan states the rate
+    for name in (stream.stream_name("source"), work("1 ms").stream_name("source")):
+        made.simulation.call("peer-0", made.synergy["peer-0"].streams.profile, name, measured)
+    made.run(2.0)
+    made.submit("peer-3", "b", work("10 ms", rate=18.0))
+    assert made.until_decided("b").status == "running", "a source without a pace has no signature"
+    made.simulation.call("peer-3", made.synergy["peer-3"].requests.stop, "b")
+    made.run(2.0)
+    made.submit("peer-2", "c", stream)
+    report = made.until_decided("c")
+    assert report.status == "rejected"
+    assert "QoS impact" in report.reason
+    explained = Explanation("c", made.events("c"), {})
+    assert explained.to_dict()["signatures"]["source"]["from"] == "as measured before"
+    assert "signature of source, as measured before: 1 s at 75 tuples/s, 9 s at 11.7 tuples/s" in str(explained)
+
+
+def test_who_runs_is_projected_by_what_its_plan_states_until_it_was_measured() -> None:
+    """In its bursts there is no room for another, though there is on average."""
+    made = ring(10, ProjectionConfig())
+    made.submit("peer-2", "a", work("10 ms", rate=18.0, delay="600 ms", signature=BURSTS))
+    assert made.until_decided("a").status == "running"
+    made.run(2.0)
+    made.submit("peer-3", "b", work("11.75 ms"))  # load 0.235: 0.985 with the burst, 0.415 on average
+    report = made.until_decided("b")
+    assert report.status == "rejected"
+    assert "QoS impact" in report.reason
+    even = (Segment(0.0, 5.0, 0.1, 10.0), Segment(5.0, 5.0, 0.12, 12.0))
+    made.simulation.call("peer-1", made.synergy["peer-1"].session.components.observed, ("a", "work"), even)
+    made.submit("peer-3", "c", work("11.75 ms"))
+    assert made.until_decided("c").status == "running"
 
 
 def test_a_load_that_comes_and_goes_counts_at_its_highest() -> None:

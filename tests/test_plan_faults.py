@@ -185,8 +185,8 @@ WRONG: list[tuple[str, Callable[[], Plan], str]] = [
         one("source", (), connector="packets", path="x"),
         (
             "operator 'x', path: 'x'; "
-            "expected a parameter of source of packets (connector, seed, rate, sources, hosts, links, duration, speed, "
-            "count, alpha, zipf, flags, start)"
+            "expected a parameter of source of packets (connector, seed, rate, signature, sources, hosts, links, "
+            "duration, speed, count, alpha, zipf, flags, start)"
         ),
     ),
     (

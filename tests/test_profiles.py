@@ -10,6 +10,7 @@ import pytest
 from distributed import LocalCluster
 
 from synergy_nb import connect_cluster, source
+from synergy_nb.models.signatures import Segment
 from synergy_nb.overlay.published_streams import KEPT
 from synergy_nb.plan.spark_parts import PART
 from synergy_nb.runtime.process import peer_metrics, service
@@ -32,7 +33,7 @@ class Told:
         self.now: dict[str, Measured] = {}
         self.profiles = Profiles(self._tell, self._forget)
 
-    def _tell(self, name: str, measured: Mapping[str, float]) -> None:
+    def _tell(self, name: str, measured: Mapping[str, float | str]) -> None:
         self.all.append((name, dict(measured)))
         self.now[name] = dict(measured)
 
@@ -95,6 +96,34 @@ def test_a_peer_goes_on_telling_of_the_latest() -> None:
     assert list(told.now) == [f"s{number}" for number in range(3, KEPT + 3)]
 
 
+def test_a_stream_whose_rate_goes_up_and_down_is_told_with_its_signature() -> None:
+    def bursts(high: float) -> dict[tuple[str, str], tuple[Segment, ...]]:
+        return {("a", "o"): (Segment(3.0, 2.0, 0.0, high), Segment(5.0, 8.0, 0.0, 25.0))}
+
+    told = Told()
+    component = stats(application="a", operator="o")
+    for _ in range(SETTLED):
+        told.profiles.note([component], bursts(400.0))
+    assert told.now["s"]["signature"] == "2:400 8:25"
+    told.profiles.note([component], bursts(500.0))  # the highest rate is 4.17 times the mean one rather than 4
+    assert len(told.all) == 1
+    told.profiles.note([component], bursts(100.0))
+    assert told.now["s"]["signature"] == "2:100 8:25"
+    told.profiles.note([component], bursts(30.0))  # of no account
+    assert told.now["s"].keys() == {"rate", "cost", "selectivity"}
+    told.profiles.note([component], {})
+    assert len(told.all) == 3
+
+
+def test_few_tuples_at_a_high_rate_are_no_burst() -> None:
+    told = Told()
+    component = stats(application="a", operator="o")
+    segments = (Segment(0.0, 6.0, 0.0, 100.0), Segment(6.0, 0.05, 0.0, 400.0), Segment(6.05, 4.0, 0.0, 100.0))
+    for _ in range(SETTLED):
+        told.profiles.note([component], {("a", "o"): segments})
+    assert "signature" not in told.now["s"]
+
+
 def test_what_a_host_measures_is_what_is_told() -> None:
     async def scenario() -> None:
         pair = Pair(read=reading(300, 1000))
@@ -126,7 +155,7 @@ def test_a_running_peer_keeps_its_profiles_in_the_directory(monkeypatch: pytest.
                 assert isinstance(host, service.Service)
                 told, known = asyncio.Event(), host.synergy.streams.profile
 
-                def profile(name: str, measured: Mapping[str, float]) -> None:
+                def profile(name: str, measured: Mapping[str, float | str]) -> None:
                     known(name, measured)
                     if name == plan.stream_name("filter") and "cost" in measured:
                         told.set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import timeit
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import msgspec
@@ -16,10 +16,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.linalg import expm
 
-from synergy_nb.models.projection import Application, Local, Profiled, ProjectionConfig, impacts, refused
+from synergy_nb.models.projection import LOADS, Application, Local, Profiled, ProjectionConfig, impacts, refused
 from synergy_nb.models.projectors import PROJECTORS, Traffic, execution, kernel, sojourn_times, through
 from synergy_nb.models.queueing import Work, gg1, mm1, pooled, waiting_time
-from synergy_nb.models.signatures import Segment, aggregate
+from synergy_nb.models.signatures import Pattern, Segment, aggregate
 
 Array = npt.NDArray[np.float64]
 MEANS = ("mm1", "mg1", "gg1")
@@ -70,6 +70,51 @@ def test_a_worked_example_of_bursts() -> None:
     assert not impacts([running], asking)[0].acceptable
 
 
+def test_a_worked_example_of_a_newcomer_with_bursts() -> None:
+    """Loads .3 and .1 for 4 and 6 s; the newcomer brings .5 in the last 2 s of ten, .05 before. x = 10 ms / (1 - p):
+
+    ====  ====  ====  =========  =========  ======
+    s     runs  asks  before ms  after ms   δ ms
+    ====  ====  ====  =========  =========  ======
+    4     .3    .05   100 / 7    100 / 6.5   1.099
+    4     .1    .05   100 / 9    100 / 8.5   0.654
+    2     .1    .5    100 / 9    100 / 4    13.889
+    ====  ====  ====  =========  =========  ======
+    """
+    running = Application("a", [Local("o", 0.01, (Segment(90.0, 4.0, 0.3), Segment(94.0, 6.0, 0.1)))], time=0.1)
+    asking = Application("b", [Local("n", 0.01, Pattern((8.0, 2.0), (0.05, 0.5)))], time=0.05)
+    deltas = [0.1 / 6.5 - 0.1 / 7, 0.1 / 8.5 - 0.1 / 9, 0.1 / 4 - 0.1 / 9]
+    a, b = impacts([running], asking)
+    assert a.after == pytest.approx(0.1 + deltas[2])
+    assert a.segment == 2
+    assert b.after == pytest.approx(0.05 + 0.1 / 4 - 0.01)
+    a, _ = impacts([running], asking, ProjectionConfig(segments="mean"))
+    assert a.after == pytest.approx(0.1 + 0.4 * deltas[0] + 0.4 * deltas[1] + 0.2 * deltas[2])
+    # with its maximum load all the time, which is equation 2.11, and with its mean load of .14
+    a, _ = impacts([running], asking, ProjectionConfig(load="maximum"))
+    assert a.after == pytest.approx(0.1 + 0.1 / 2 - 0.1 / 7)
+    a, _ = impacts([running], asking, ProjectionConfig(load="mean"))
+    assert a.after == pytest.approx(0.1 + 0.1 / 5.6 - 0.1 / 7)
+    # where those who run have a constant load, its bursts count all the same; and so do those of what is beside it
+    steady = Application("a", [Local("o", 0.01, 0.3)], time=0.1)
+    assert impacts([steady], asking)[0].after == pytest.approx(0.1 + 0.1 / 2 - 0.1 / 7)
+    more = Application("c", [Local("n", 0.01, 0.2)], time=0.05)
+    found = impacts([running], more, background=Pattern((8.0, 2.0), (0.05, 0.5)))[0]
+    assert found.after == pytest.approx(0.1 + 0.1 / 2 - 0.1 / 4)
+    assert found.segment == 2
+
+
+def test_a_pattern_repeats_itself_in_the_window_or_makes_it_longer() -> None:
+    """Bursts of 30 s are seen though a window has ten seconds; bursts of 2.5 ms count by their mean."""
+    running = [Application("a", [Local("o", 0.01, 0.3)], time=0.1)]
+    for seconds, delta in ((1.0, 0.1 / 2 - 0.1 / 7), (60.0, 0.1 / 2 - 0.1 / 7), (0.005, 0.1 / 6 - 0.1 / 7)):
+        pattern = Pattern((seconds / 2, seconds / 2), (0.0, 0.2) if seconds < 0.1 else (0.0, 0.5))
+        found = impacts(running, Application("b", [Local("n", 0.01, pattern)], time=0.05))
+        assert found[0].after == pytest.approx(0.1 + delta)
+    pattern = Pattern((59.0, 1.0), (0.0, 0.5))
+    assert pattern.profiled == pytest.approx((0.5, 0.5 / 60, 0.0))
+
+
 def test_the_one_that_asks_waits_for_all_that_runs_here() -> None:
     """Its probe has met processing times only: all of the waiting is more."""
     running = Application("a", [Local("o", 0.1, 0.5)], time=1.0)
@@ -107,6 +152,17 @@ def signatures_of(running: Sequence[Application]) -> list[tuple[Segment, ...]]:
     return [load for load in loads if isinstance(load, tuple) and not isinstance(load, Profiled)]
 
 
+def repeated(pattern: Pattern, end: float, window: float) -> tuple[Segment, ...]:
+    """The segments of a pattern, one period after another, so that the last one ends at a time."""
+    periods = math.ceil(window / sum(pattern.seconds))
+    begins = [0.0, *accumulate(pattern.seconds * periods)]
+    start = end - begins[-1]
+    loads = pattern.loads * periods
+    return tuple(
+        Segment(start + one, two - one, load) for one, two, load in zip(begins[:-1], begins[1:], loads, strict=True)
+    )
+
+
 def slow_impact(
     running: Sequence[Application], asking: Application, upstream: Mapping[str, Any], config: ProjectionConfig
 ) -> list[float]:
@@ -116,14 +172,24 @@ def slow_impact(
         if isinstance(local.load, float):
             return local.load
         if isinstance(local.load, Profiled):
-            return float(getattr(local.load, config.load))
-        (segments,) = signatures_of([Application("", [local], time=0.0)])
+            return float(getattr(local.load, "maximum" if config.load == "signature" else config.load))
+        if isinstance(local.load, Pattern) and local in asking.components and config.load != "signature":
+            return float(getattr(Profiled.of(repeated(local.load, 0.0, 1e-3)), config.load))
+        if isinstance(local.load, Pattern):
+            segments = repeated(local.load, end, window)
+        else:
+            (segments,) = signatures_of([Application("", [local], time=0.0)])
         return next(each.load for each in reversed(segments) if each.start <= at)
 
     signed = signatures_of(running)
-    end = max((segments[-1].end for segments in signed), default=config.window)
-    edges = {end - config.window, end}
-    edges |= {s.end for segments in signed for s in segments if end - config.window < s.end < end}
+    end = max((segments[-1].end for segments in signed), default=0.0)
+    counted = [*running, asking] if config.load == "signature" else running
+    loads = [each.load for one in counted for each in one.components]
+    patterns = [load for load in loads if isinstance(load, Pattern)]
+    window = max([config.window, *(sum(each.seconds) for each in patterns)])
+    signed = [*signed, *(repeated(each, end, window) for each in patterns)]
+    edges = {end - window, end}
+    edges |= {s.end for segments in signed for s in segments if end - window < s.end < end}
     spans = list(pairwise(sorted(edges)))
     after: list[float] = []
     for one in (*running, asking):
@@ -179,10 +245,15 @@ def peers(draw: st.DrawFn, bursty: bool) -> tuple[list[Application], Application
                 lengths = draw(st.lists(st.floats(0.5, 8.0), min_size=1, max_size=4))
                 ends = [*(-sum(lengths[k:]) for k in range(len(lengths))), 0.0]
                 load = tuple(Segment(one, two - one, draw(st.floats(0.0, 0.2))) for one, two in pairwise(ends))
+                if draw(st.booleans()):
+                    load = Pattern(tuple(each.length for each in load), tuple(each.load for each in load))
             scv, arrivals = draw(st.floats(0.0, 4.0)), draw(st.floats(0.0, 4.0))
             parts.append(Local(operator, draw(st.floats(0.001, 0.1)), load, scv, arrivals))
         if number == 0:
-            parts = [each._replace(load=Profiled(0.1, 0.05, 0.02)) for each in parts]
+            profiles: list[Any] = [Profiled(0.1, 0.05, 0.02)]
+            if bursty:
+                profiles.append(Pattern((0.6, 1.1, 0.7), (0.1, 0.02, 0.05)))
+            parts = [each._replace(load=draw(st.sampled_from(profiles))) for each in parts]
         found.append(Application(name, parts, upstream, time=draw(st.floats(0.0, 1.0))))
         plans[name] = upstream
     *running, asking = reversed(found)
@@ -195,7 +266,7 @@ def covers_window(running: Sequence[Application], window: float) -> bool:
 
 
 @settings(max_examples=120, deadline=None)
-@given(peers(bursty=False), st.sampled_from(MEANS), st.sampled_from(["maximum", "mean", "minimum"]))
+@given(peers(bursty=False), st.sampled_from(MEANS), st.sampled_from(LOADS))
 def test_regular_traffic_equals_the_twin(
     peer: tuple[list[Application], Application, dict[str, Any]], projector: str, load: str
 ) -> None:
@@ -206,13 +277,20 @@ def test_regular_traffic_equals_the_twin(
 
 
 @settings(max_examples=120, deadline=None)
-@given(peers(bursty=True), st.sampled_from(MEANS), st.sampled_from(["every", "mean", "minimum", "maximum"]))
+@given(
+    peers(bursty=True),
+    st.sampled_from(MEANS),
+    st.sampled_from(["every", "mean", "minimum", "maximum"]),
+    st.sampled_from(LOADS),
+)
 def test_bursty_traffic_equals_the_twin(
-    peer: tuple[list[Application], Application, dict[str, Any]], projector: str, segments: str
+    peer: tuple[list[Application], Application, dict[str, Any]], projector: str, segments: str, load: str
 ) -> None:
     running, asking, plans = peer
-    config = ProjectionConfig(projector=projector, segments=segments, window=1.0)
-    assume(covers_window(running, config.window))
+    config = ProjectionConfig(projector=projector, load=load, segments=segments, window=1.0)
+    loads = [each.load for one in (*running, asking) for each in one.components]
+    window = max([config.window, *(sum(each.seconds) for each in loads if isinstance(each, Pattern))])
+    assume(covers_window(running, window))
     found = [each.after for each in impacts(running, asking, config)]
     expected = slow_impact(running, asking, plans, config)
     assert found == pytest.approx(expected, rel=1e-6)
@@ -348,7 +426,7 @@ def test_components_that_cannot_be_are_refused(local: Local) -> None:
     ("values", "message"),
     [
         ({"projector": "mm2"}, "projector: 'mm2'; expected mm1 or mg1 or gg1 or transient"),
-        ({"load": "average"}, "load: 'average'; expected maximum or mean or minimum"),
+        ({"load": "average"}, "load: 'average'; expected signature or maximum or mean or minimum"),
         ({"segments": "all"}, "segments: 'all'; expected every or mean or minimum or maximum"),
         ({"window": 0.0}, "window: 0.0; expected a positive number of seconds"),
         ({"interval": -1.0}, "interval: -1.0; expected a positive number of seconds"),

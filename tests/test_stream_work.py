@@ -330,3 +330,13 @@ def test_a_load_that_comes_and_goes_has_a_signature() -> None:
     found = component.segments(10.0)
     assert [round(segment.load, 1) for segment in found] == [0.0, 0.4]
     assert abs(found[1].start - 5.0) <= 2 * RESOLUTION
+
+
+def test_a_stream_has_the_signature_of_what_is_made() -> None:
+    component = Component("a", "o", "p", Place("p"), Role.ACTIVE, None, share=Memory().share("a", "o"), measure_s=1.0)
+    for number in range(1, 101):
+        component.departed(1, number / 20)
+    for number in range(1, 1001):
+        component.departed(1, 5.0 + number / 200)
+    assert [round(segment.rate, -1) for segment in component.stream_segments(10.0)] == [20.0, 200.0]
+    assert component.departures.per_second(10.0) == pytest.approx(200.0, rel=0.02)

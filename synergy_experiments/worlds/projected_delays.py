@@ -38,6 +38,8 @@ __all__ = [
     "caught",
     "compare",
     "curves",
+    "executed",
+    "learn",
     "project",
     "run",
     "scores",
@@ -153,14 +155,14 @@ def run(streams: Sequence[Stream], window: float, windows: int, seed: int, false
         Probability of a false alarm of the signatures.
     """
     seconds = window * windows
-    births, delays = _executed(streams, seconds, seed)
-    alone = _executed(streams[:1], seconds, seed)[1][0]
-    learnt = [_learnt(born, each.tau, window, windows, false_alarm) for born, each in zip(births, streams, strict=True)]
+    births, delays = executed(streams, seconds, seed)
+    alone = executed(streams[:1], seconds, seed)[1][0]
+    learnt = [learn(born, each.tau, window, windows, false_alarm) for born, each in zip(births, streams, strict=True)]
     return Run(streams, window, windows, births[0], delays[0], alone, learnt)
 
 
-def _executed(streams: Sequence[Stream], seconds: float, seed: int) -> tuple[list[Array], list[Array]]:
-    """When tuples arrived before a time, and how long they took, by stream."""
+def executed(streams: Sequence[Stream], seconds: float, seed: int) -> tuple[list[Array], list[Array]]:
+    """When the tuples arrived that came within so many seconds, and how long they took, by stream."""
     until = 1.1 * seconds  # so that what came before is done
     keep = max(len(each.arrivals.times) or math.ceil(1.2 * each.arrivals.rate * until) for each in streams) + 1000
     flow = Flow(seed=seed, keep=keep, backlog=seconds)
@@ -177,7 +179,20 @@ def _executed(streams: Sequence[Stream], seconds: float, seed: int) -> tuple[lis
     return births, delays
 
 
-def _learnt(births: Array, tau: float, window: float, windows: int, false_alarm: float) -> Learnt:
+def learn(births: Array, tau: float, window: float, windows: int, false_alarm: float) -> Learnt:
+    """The signature of a stream, learnt from when its tuples arrived, at the end of each window.
+
+    Parameters
+    ----------
+    births
+        Seconds at which tuples arrived, in ascending order.
+    tau
+        Seconds that each takes on average.
+    window, windows
+        Seconds of a window, and number of windows.
+    false_alarm
+        Tuples between false alarms.
+    """
     signature = Signature(window, false_alarm=false_alarm)
     learnt = Learnt([], [], [])
     beats = window / BEATS * np.arange(1, BEATS * windows + 1)

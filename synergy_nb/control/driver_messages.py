@@ -193,10 +193,10 @@ class LoadsMeasured(DriverMessage, frozen=True):
 
 
 class StreamProfiled(DriverMessage, frozen=True):
-    """What was measured of the operator that makes a stream: any of rate, cost and selectivity, by name."""
+    """What was measured of the operator that makes a stream: any of rate, cost, selectivity and signature."""
 
     stream: str
-    measured: dict[str, float]
+    measured: dict[str, float | str]
 
 
 class ProfileExpired(DriverMessage, frozen=True):

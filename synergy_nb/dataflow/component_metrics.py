@@ -15,6 +15,26 @@ __all__ = ["RESOLUTION", "ComponentMetrics"]
 RESOLUTION: Final = 0.25
 
 
+class _Signed:
+    """The signature of what comes in or goes out, with an observation every :data:`RESOLUTION` seconds at most."""
+
+    def __init__(self, now: float) -> None:
+        self._signature = Signature(start=now)
+        self._until, self._tuples = now, 0
+
+    def add(self, tuples: int, now: float, tuple_s: float = 0.0) -> None:
+        """So many tuples more, each of which takes so many seconds."""
+        self._tuples += tuples
+        if now >= self._until + RESOLUTION:
+            self._signature.observe(now, self._tuples, self._tuples * tuple_s)
+            self._until, self._tuples = now, 0
+
+    def segments(self, now: float, tuple_s: float = 0.0) -> tuple[Segment, ...]:
+        """Its segments up to now, the earliest first."""
+        self.add(0, now, tuple_s)
+        return self._signature.segments()
+
+
 class ComponentMetrics:
     """What is measured of a component.
 
@@ -34,8 +54,7 @@ class ComponentMetrics:
         self.stream = ""  # name of its stream
         self.elsewhere = False  # executed by another engine, which says itself what it took
         self.arrivals = Rate(measure_s, now)
-        self._signature = Signature(start=now)  # of the load that arrives
-        self._signed, self._unsigned = now, 0  # until when, and tuples since
+        self._taken, self._given = _Signed(now), _Signed(now)
         self.departures = Rate(measure_s, now)
         self.busy = Rate(measure_s, now)
         self.tuple_s = Ewma()
@@ -53,20 +72,26 @@ class ComponentMetrics:
     def arrived(self, tuples: int, now: float) -> None:
         """``tuples`` have come in that were not there before."""
         self.arrivals.add(tuples, now)
-        self._unsigned += tuples
-        if now >= self._signed + RESOLUTION:
-            self._sign(now)
+        self._taken.add(tuples, now, self._tuple_s)
+
+    def departed(self, tuples: int, now: float) -> None:
+        """``tuples`` of its stream have been made."""
+        self.departures.add(tuples, now)
+        self._given.add(tuples, now)
 
     def segments(self, now: float) -> tuple[Segment, ...]:
         """Its load lately as a signature (section 2.3.4), in cores: segments of constant load, the earliest first."""
-        if now >= self._signed + RESOLUTION:
-            self._sign(now)
-        return self._signature.segments()
+        return self._taken.segments(now, self._tuple_s)
 
-    def _sign(self, now: float) -> None:
+    def stream_segments(self, now: float) -> tuple[Segment, ...]:
+        """The signature of its stream, of rates: its loads are nought, as these are the readers'."""
+        return self._given.segments(now)
+
+    @property
+    def _tuple_s(self) -> float:
+        """Seconds that one more tuple takes, as far as executions tell."""
         cost = self.unit.seconds
-        self._signature.observe(now, self._unsigned, self._unsigned * (self.planned_s if cost is None else cost))
-        self._signed, self._unsigned = now, 0
+        return self.planned_s if cost is None else cost
 
     def executed(self, tuples: int, seconds: float, finished: float) -> None:
         """``tuples`` were executed together within ``seconds``, until ``finished``."""

@@ -109,6 +109,7 @@ from synergy_nb.events.requests import (
     ReservationExpired,
     SharingFound,
     SharingGivenUp,
+    SignaturesFound,
 )
 
 __all__ = [
@@ -192,6 +193,7 @@ __all__ = [
     "SharedStreamMoved",
     "SharingFound",
     "SharingGivenUp",
+    "SignaturesFound",
     "SinkFinished",
     "SinkMeasured",
     "SourceStarted",

@@ -29,6 +29,7 @@ __all__ = [
     "ReservationExpired",
     "SharingFound",
     "SharingGivenUp",
+    "SignaturesFound",
 ]
 
 
@@ -49,6 +50,20 @@ class RequestSubmitted(RequestEvent, frozen=True, gc=False):
     operators: Sequence[str]
     qos: Mapping[str, float]
     scheduling: str = ""
+
+
+class SignaturesFound(RequestEvent, frozen=True, gc=False):
+    """Streams of the plan have rates that go up and down, and its impact is projected by that.
+
+    Parameters
+    ----------
+    stated, measured
+        Source, or operator whose stream runs already, to the segments of its signature, each with seconds and
+        tuples/s: as the plan states it, or as peers have measured it.
+    """
+
+    stated: Mapping[str, Sequence[tuple[float, float]]]
+    measured: Mapping[str, Sequence[tuple[float, float]]]
 
 
 class EnginesChosen(RequestEvent, frozen=True, gc=False):

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
 from synergy_nb.control.graph import Use
 from synergy_nb.control.peer import Peer
-from synergy_nb.events import EnginesChosen
+from synergy_nb.events import EnginesChosen, SignaturesFound
 from synergy_nb.lifecycle.engine_choice import MICRO_BATCH, WHY, Offer, choose
 from synergy_nb.overlay.directory_entries import Entry
-from synergy_nb.overlay.published_streams import PROFILED
 from synergy_nb.plan import Plan
 from synergy_nb.plan.spark_parts import PART, Profile, parts_of, profiled, replace_parts, trusted_profiles
 from synergy_nb.plan.stream_sharing import Provider, is_live, reduced, sharable_points
+from synergy_nb.plan.stream_signatures import Rates, read, signature
 
 __all__ = ["Alternative", "Alternatives", "Found", "sharing_alternative"]
 
 Found: TypeAlias = Mapping[str, tuple[Entry, ...]]
 """What the directory has, by name."""
+
+_NUMBERS: Final = ("rate", "cost", "selectivity")  # of a profile
 
 _uses = msgspec.json.Decoder(tuple[Use, ...])
 
@@ -159,7 +161,19 @@ class Alternatives:
             if shared is not None:
                 ways.append(Alternative(self._on_engines(application, shared.plan, found)[0], shared.shared))
         ways.extend(Alternative(each) for each in self._on_engines(application, plan, found))
+        self._signed(application, plan, ways[0].plan)
         return ways
+
+    def _signed(self, application: str, plan: Plan, profiled_plan: Plan) -> None:
+        """Record the signatures by which impact is projected: of the plan, or of what was measured."""
+        known: tuple[dict[str, Rates], dict[str, Rates]] = {}, {}
+        for name in profiled_plan.sources:
+            rates = signature(profiled_plan, name)
+            if rates:
+                stated = name in plan.operators and bool(signature(plan, name))
+                known[not stated][name] = rates
+        if any(known):
+            self._peer.record(SignaturesFound, application, stated=known[0], measured=known[1])
 
     def bound(self, application: str, plan: Plan) -> Alternative:
         """The way to run a plan with those parts on Spark that it asks for by name, and everything else on peers."""
@@ -194,7 +208,8 @@ def _profiles(entries: Found) -> dict[str, Profile]:
         measured = [entry.attributes for entry in known if "rate" in entry.attributes]
         if measured:
             busiest = max(measured, key=lambda attributes: float(attributes["rate"]))
-            found[name] = Profile(**{field: float(busiest[field]) for field in PROFILED if field in busiest})
+            numbers = {field: float(busiest[field]) for field in _NUMBERS if field in busiest}
+            found[name] = Profile(**numbers, signature=read(busiest.get("signature", "")) or None)
     return found
 
 
@@ -206,9 +221,11 @@ def _unstated(plan: Plan, profiles: Mapping[str, Profile]) -> dict[str, Profile]
         if operator.kind == "sink":
             continue
         stated = operator.kind != "source" or operator.params.get("rate") is not None
+        signed = bool(operator.inputs) or operator.params.get("signature") is not None
         known[name] = Profile(
             rate=None if stated else measured.rate,
             cost=measured.cost if operator.cost is None else None,
             selectivity=measured.selectivity if operator.selectivity is None else None,
+            signature=None if signed else measured.signature,
         )
     return known

@@ -15,8 +15,10 @@ from synergy_nb.lifecycle.engine_choice import Offer
 from synergy_nb.lifecycle.hosted_components import Component, ComponentId, Components
 from synergy_nb.lifecycle.members import Member
 from synergy_nb.models.projection import Application, Impact, Load, Local, ProjectionConfig, impacts, refused
+from synergy_nb.models.signatures import Pattern
 from synergy_nb.plan import Plan
 from synergy_nb.plan.spark_parts import PART
+from synergy_nb.plan.stream_signatures import Rates, arrivals, scaled, together
 
 __all__ = ["Impacts"]
 
@@ -94,8 +96,8 @@ class Impacts:
         if self.config is None:
             return tau, []
         queued = self._queued(plan, operator, tau)
-        background = sum(self._share(plan, each) for each in beside if each != operator)
-        load = self._share(plan, operator) if queued > QUEUED else 0.0
+        background = self._load(plan, [each for each in beside if each != operator])
+        load = self._load(plan, [operator]) if queued > QUEUED else 0.0
         asking = Application(request, [Local(operator, queued, load)], time=so_far + tau, limit=None)
         running = [each for name, each in self.running().items() if name != request]
         projected = impacts(running, asking, self.config, background)
@@ -144,7 +146,7 @@ class Impacts:
             counted = owner == user or (owner not in component.users and user == min(component.users))
             load: Load = 0.0
             if counted:  # a component that several use does its work once
-                load = component.load or self._share(component.plan, operator)
+                load = component.load or self._load(component.plan, [operator])
             parts.append(Local(name, queued, load))
         return Application(user, parts, upstream, time=member.time, limit=member.plan.qos.delay)
 
@@ -153,6 +155,22 @@ class Impacts:
         for tap, uses in member.graph.shared.items():
             if any(use[:2] == component for use in uses):
                 yield tap
+
+    def _load(self, plan: Plan, operators: Sequence[str]) -> Load:
+        """Load of operators together: a pattern where their plan has signatures of what they take in."""
+        total, even = 0.0, 0.0
+        varied: list[Rates] = []
+        for operator in operators:
+            share = self._share(plan, operator)
+            rates = arrivals(plan, operator)
+            total += share
+            if len(rates) > 1 and share > 0.0:
+                varied.append(scaled(rates, share))
+            else:
+                even += share
+        if not varied:
+            return total
+        return Pattern.of([(seconds, load + even) for seconds, load in together(varied)], total)
 
     def _share(self, plan: Plan, operator: str) -> float:
         """Load of an operator, as a share of the time of what executes it."""

@@ -38,12 +38,12 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from synergy_nb.models.projectors import PROJECTORS, SojournTimes, Traffic, sojourn_times
-from synergy_nb.models.signatures import Profiled, Segment, aggregate
+from synergy_nb.models.projectors import PROJECTORS, Amount, SojournTimes, Traffic, sojourn_times
+from synergy_nb.models.signatures import Pattern, Profiled, Segment, aggregate
 
 __all__ = ["Application", "Impact", "Local", "Profiled", "ProjectionConfig", "impacts", "refused"]
 
-LOADS: Final = ("maximum", "mean", "minimum")
+LOADS: Final = ("signature", "maximum", "mean", "minimum")
 SEGMENTS: Final = ("every", "mean", "minimum", "maximum")
 WITHIN: Final = 1.0 + 1e-9  # limits that a projected time may come to: sums are rounded
 
@@ -60,8 +60,9 @@ class ProjectionConfig(msgspec.Struct, frozen=True):
     projector
         ``mm1`` (the dissertation's), ``mg1``, ``gg1`` or ``transient``, see :mod:`synergy_nb.models.projectors`.
     load
-        Load that the components asked for are taken to bring: their ``maximum`` (which errs on the safe side), ``mean``
-        or ``minimum`` profiled one.
+        Load that the components asked for are taken to bring. ``signature``: that of each segment of their signatures,
+        laid over those of the components that run (figure 2.9); a profiled load counts by its maximum. Else the same
+        in all segments: their ``maximum`` (equation 2.11, which errs on the safe side), ``mean`` or ``minimum`` load.
     segments
         Whose projected times have to be acceptable: those in ``every`` segment of the window, or their ``mean``,
         ``minimum`` or ``maximum``.
@@ -85,7 +86,7 @@ class ProjectionConfig(msgspec.Struct, frozen=True):
     """
 
     projector: str = "mm1"
-    load: str = "maximum"
+    load: str = "signature"
     segments: str = "every"
     window: float = 10.0
     confidence: float = 0.0
@@ -106,8 +107,8 @@ class ProjectionConfig(msgspec.Struct, frozen=True):
 
 
 _More: TypeAlias = tuple[float, float]  # seconds more: for each second of processing, and for each component
-Load: TypeAlias = float | Profiled | tuple[Segment, ...]
-"""A load that is known, profiled, or a signature."""
+Load: TypeAlias = float | Profiled | Pattern | tuple[Segment, ...]
+"""A load that is known, profiled, or a signature, with or without a place in time."""
 
 
 class Local(NamedTuple):
@@ -181,11 +182,9 @@ class Application:
         self._traffic: dict[str, Traffic] = {}
         for each in self.components:
             load = each.load
-            if isinstance(load, tuple) and not isinstance(load, Profiled):
+            if _segments(load) is not None:
                 self.signed = True
-                most = max((segment.load for segment in load), default=math.nan)
-            else:
-                most = load.maximum if isinstance(load, Profiled) else load
+            most = _most(load)
             if not (0.0 <= most < math.inf and 0.0 <= each.tau < math.inf and (each.tau or not most)):
                 what = f"application {name!r}, {each.operator!r}: tau {each.tau} s, load {load}"
                 raise ValueError(f"{what}; expected numbers from 0, and a processing time where there is load")
@@ -194,7 +193,7 @@ class Application:
         self.most = _longest(dict.fromkeys(taus, 1.0), upstream or {})  # components here on one path
 
     def traffic(self, policy: str) -> Traffic:
-        """What it has the peer do, signatures and profiles counted by a policy: maximum, mean or minimum."""
+        """What it has the peer do, signatures and profiles counted by a policy: mean, minimum, or else maximum."""
         known = self._traffic.get(policy)
         if known is None:
             parts = (Traffic.of(_count(c.load, policy), c.tau, c.scv, c.scv_arrivals) for c in self.components)
@@ -202,11 +201,24 @@ class Application:
         return known
 
 
+def _segments(load: Load) -> Pattern | tuple[Segment, ...] | None:
+    """The load itself if it is a signature, else None."""
+    return load if isinstance(load, Pattern) or (isinstance(load, tuple) and not isinstance(load, Profiled)) else None
+
+
+def _most(load: Load) -> float:
+    if isinstance(load, Pattern):
+        return max(load.loads, default=math.nan)
+    if isinstance(load, tuple) and not isinstance(load, Profiled):
+        return max((each.load for each in load), default=math.nan)
+    return load.maximum if isinstance(load, Profiled) else load
+
+
 def _count(load: Load, policy: str) -> float:
-    if isinstance(load, tuple):
-        profiled = load if isinstance(load, Profiled) else Profiled.of(load)
-        return profiled.maximum if policy == "maximum" else profiled.mean if policy == "mean" else profiled.minimum
-    return load
+    if not isinstance(load, (Pattern, tuple)):
+        return load
+    profiled = load.profiled if isinstance(load, Pattern) else load if isinstance(load, Profiled) else Profiled.of(load)
+    return profiled.mean if policy == "mean" else profiled.minimum if policy == "minimum" else profiled.maximum
 
 
 def _longest(weights: Mapping[str, float], upstream: Mapping[str, Sequence[str]]) -> float:
@@ -268,7 +280,7 @@ def impacts(
     running: Sequence[Application],
     asking: Application,
     config: ProjectionConfig | None = None,
-    background: float = 0.0,
+    background: Load = 0.0,
 ) -> list[Impact]:
     """Project the impact of executing an application's components here.
 
@@ -282,7 +294,7 @@ def impacts(
         Projector and parameters of the projection.
     background
         Load of the peer that is none of these applications', as a share of its capacity; its tuples are taken to be
-        like theirs.
+        like theirs. A profile or a signature of it counts like that of the application that asks.
 
     Returns
     -------
@@ -291,14 +303,17 @@ def impacts(
         all are infinite.
     """
     config = config or ProjectionConfig()
-    new = asking.traffic(config.load)
     lengths: Array | None = None
-    if True in [each.signed for each in running]:  # at half the time of a generator; this is once a probe
-        lengths, before = _through_window(running, config)
+    by_segment = config.load == "signature"
+    signed = True in [each.signed for each in running]  # at half the time of a generator; this is once a probe
+    if signed or (by_segment and (asking.signed or _segments(background) is not None)):
+        lengths, before, new, beside = _through_window(running, asking, background, config)
     else:
         before = Traffic.together([each.traffic(config.load) for each in running])
-    if background:
-        before, new = _with_background(before, new, background)
+        new = asking.traffic(config.load)
+        beside = _count(background, config.load)
+    if np.any(beside):
+        before, new = _with_background(before, new, beside)
     was = sojourn_times(config.projector, before, lengths)
     spans = config.interval if lengths is None else lengths
     will = sojourn_times(config.projector, before.plus(new), spans, config.confidence, config.interval)
@@ -362,31 +377,49 @@ def _over_segments(values: Array, lengths: Array, policy: str) -> float:
     return float(values.max() if policy == "maximum" else values.min())
 
 
-def _through_window(running: Sequence[Application], config: ProjectionConfig) -> tuple[Array, Traffic]:
-    """Seconds of the segments that signatures have together, and what the peer does in each."""
-    steady: list[Traffic] = []
-    bursty: list[Local] = []
-    signatures: list[tuple[Segment, ...]] = []
+def _through_window(
+    running: Sequence[Application], asking: Application, background: Load, config: ProjectionConfig
+) -> tuple[Array, Traffic, Traffic, Amount]:
+    """Seconds of the segments that all signatures have together, and in each of them what those who run have the peer
+    do, what the one that asks adds, and the load that is nobody's.
+    """
+    by_segment = config.load == "signature"
+    steady: list[Traffic] = []  # of those who run
+    added: list[Traffic] = []
+    bursty: list[Local] = []  # of those who run, and from number ``many`` on of the one that asks
     for application in running:
         if not application.signed:
             steady.append(application.traffic(config.load))
             continue
         for each in application.components:
-            if isinstance(each.load, tuple) and not isinstance(each.load, Profiled):
+            if _segments(each.load) is not None:
                 bursty.append(each)
-                signatures.append(each.load)
             else:
                 steady.append(Traffic.of(_count(each.load, config.load), each.tau, each.scv, each.scv_arrivals))
-    start = max(segments[-1].end for segments in signatures) - config.window
-    pieces = aggregate(signatures, start, config.window, "every")
+    many = len(bursty)
+    for each in asking.components:
+        if by_segment and _segments(each.load) is not None:
+            bursty.append(each)
+        else:
+            added.append(Traffic.of(_count(each.load, config.load), each.tau, each.scv, each.scv_arrivals))
+    loads = [load for each in bursty if (load := _segments(each.load)) is not None]
+    last = _segments(background) if by_segment else None
+    if last is not None:
+        loads.append(last)
+    window = max([config.window, *(load.length for load in loads if isinstance(load, Pattern))])
+    end = max((load[-1].end for load in loads if not isinstance(load, Pattern)), default=0.0)
+    signatures = [load.until(end, window) if isinstance(load, Pattern) else load for load in loads]
+    pieces = aggregate(signatures, end - window, window, "every")
     parts = [
-        Traffic.of(loads, each.tau, each.scv, each.scv_arrivals)
-        for each, loads in zip(bursty, pieces.loads, strict=True)
+        Traffic.of(values, each.tau, each.scv, each.scv_arrivals)
+        for values, each in zip(pieces.loads, bursty, strict=False)  # the last may be the background's
     ]
-    return pieces.lengths, Traffic.together([*steady, *parts])
+    beside: Amount = pieces.loads[-1] if last is not None else _count(background, config.load)
+    before, new = Traffic.together([*steady, *parts[:many]]), Traffic.together([*added, *parts[many:]])
+    return pieces.lengths, before, new, beside
 
 
-def _with_background(before: Traffic, new: Traffic, load: float) -> tuple[Traffic, Traffic]:
+def _with_background(before: Traffic, new: Traffic, load: Amount) -> tuple[Traffic, Traffic]:
     """Add load of which no more is known: tuples like those of the applications that run, or of the one that asks."""
     like = before if np.all(before.load) else new
     if not np.all(like.load):

@@ -48,7 +48,7 @@ import numpy.typing as npt
 
 from synergy_nb.models.queueing import execution_time, waiting_time
 
-__all__ = ["PROJECTORS", "SojournTimes", "Traffic", "execution", "sojourn_times", "through"]
+__all__ = ["PROJECTORS", "Amount", "SojournTimes", "Traffic", "execution", "sojourn_times", "through"]
 
 PROJECTORS: Final = ("mm1", "mg1", "gg1", "transient")
 CLOSE: Final = 1e-4  # loads so close to 1 are taken for that far from it: nothing else is in the way of exact formulas
@@ -146,7 +146,7 @@ def sojourn_times(
 
     Returns
     -------
-    Stay
+    SojournTimes
         Infinite where the load is 1 or more; for ``transient`` where it is so on average over the window.
 
     Notes
@@ -165,7 +165,7 @@ def sojourn_times(
 
     Over one second the mean of what it waits may be four times as long, over an hour hardly longer:
 
-    >>> [round(float(stay("mg1", both, seconds, 0.95).waiting), 3) for seconds in (1.0, 3600.0)]
+    >>> [round(float(sojourn_times("mg1", both, seconds, 0.95).waiting), 3) for seconds in (1.0, 3600.0)]
     [0.39, 0.105]
     """
     found = _mean(projector, traffic, lengths)

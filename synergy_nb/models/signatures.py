@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ import numpy.typing as npt
 
 from synergy_nb.models.change_points import Mark, RateChanges
 
-__all__ = ["Pieces", "Profiled", "Segment", "Signature", "aggregate", "constant"]
+__all__ = ["Pattern", "Pieces", "Profiled", "Segment", "Signature", "aggregate", "constant"]
 
 SEGMENTS: Final = 1024  # of the past, at most
 PIECES: Final = 512
@@ -191,6 +192,67 @@ class Profiled(NamedTuple):
             if below > spared * seconds:
                 break
         return cls(most.load, min(max(work / seconds, least.load), most.load), least.load)
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A signature that has no place in time, as a plan states it or a profile has it; it repeats itself.
+
+    Parameters
+    ----------
+    seconds
+        Lengths of its segments.
+    loads
+        Shares of the peer's capacity, one a segment.
+
+    Examples
+    --------
+    >>> pattern = Pattern.of([(2.0, 400.0), (8.0, 25.0)], 0.2)
+    >>> pattern
+    Pattern(seconds=(2.0, 8.0), loads=(0.8, 0.05))
+    >>> [tuple(each)[:3] for each in pattern.until(100.0, 15.0)]
+    [(80.0, 2.0, 0.8), (82.0, 8.0, 0.05), (90.0, 2.0, 0.8), (92.0, 8.0, 0.05)]
+    """
+
+    seconds: tuple[float, ...]
+    loads: tuple[float, ...]
+
+    @classmethod
+    def of(cls, rates: Iterable[tuple[float, float]], load: float) -> Pattern:
+        """The pattern of a component with this mean load, whose tuples come at these rates.
+
+        Parameters
+        ----------
+        rates
+            Seconds and tuples/s of each segment; at least one of the rates is above 0.
+        load
+            Share of the peer's capacity.
+        """
+        seconds, values = zip(*rates, strict=True)
+        factor = load * sum(seconds) / sum(length * rate for length, rate in zip(seconds, values, strict=True))
+        return cls(seconds, tuple(rate * factor for rate in values))
+
+    @property
+    def length(self) -> float:
+        """Seconds after which it repeats itself."""
+        return sum(self.seconds)
+
+    @property
+    def profiled(self) -> Profiled:
+        """Its maximum, mean and minimum load."""
+        return Profiled.of(self.until(self.length, self.length))
+
+    def until(self, end: float, window: float) -> tuple[Segment, ...]:
+        """Its segments in a window of so many seconds that ends at ``end``; the first may begin before the window."""
+        if window > SEGMENTS * self.length:  # too short to matter: no queue follows it
+            return constant(self.profiled.mean, start=end - window, window=window)
+        found: list[Segment] = []
+        start, after = end, end - window + SHORTEST * window
+        while start > after:
+            for seconds, load in zip(reversed(self.seconds), reversed(self.loads), strict=True):
+                start -= seconds
+                found.append(Segment(start, seconds, load))
+        return tuple(reversed(found))
 
 
 class Pieces(NamedTuple):

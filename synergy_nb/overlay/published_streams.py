@@ -23,8 +23,9 @@ __all__ = ["KEPT", "PROFILED", "PublishedStreams"]
 KEPT: Final = 64  # profiles that a peer goes on telling, the latest ones
 
 #: Attributes of a profile: tuples/s of the stream; of the operator that makes it, seconds of one core for a tuple that
-#: it takes in, and tuples out over tuples in.
-PROFILED: Final = ("rate", "cost", "selectivity")
+#: it takes in, and tuples out over tuples in; of a stream whose rate goes up and down, its signature as a text (see
+#: :func:`synergy_nb.plan.stream_signatures.write`).
+PROFILED: Final = ("rate", "cost", "selectivity", "signature")
 
 Attributes = Mapping[str, str | float | int]
 
@@ -49,7 +50,7 @@ class PublishedStreams:
         self._directory = directory
         self._kept = kept
         self._offers: dict[str, OrderedDict[tuple[str, str], dict[str, str | float | int]]] = {}
-        self._profiles: OrderedDict[str, dict[str, float]] = OrderedDict()
+        self._profiles: OrderedDict[str, dict[str, float | str]] = OrderedDict()
         self._told: dict[str, dict[str, str | float | int]] = {}
 
     def offer(self, name: str, application: str, operator: str, attributes: Attributes | None = None) -> None:
@@ -77,7 +78,7 @@ class PublishedStreams:
             del self._offers[name]
         self._tell(name)
 
-    def profile(self, name: str, measured: Mapping[str, float]) -> None:
+    def profile(self, name: str, measured: Mapping[str, float | str]) -> None:
         """Say what was measured of the operator that makes a stream, in place of what was said before.
 
         Raises

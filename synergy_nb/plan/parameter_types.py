@@ -34,10 +34,12 @@ __all__ = [
     "FACTOR",
     "FLAG",
     "FRACTION",
+    "MOST_SEGMENTS",
     "NAME",
     "ORDER",
     "POSITIVE",
     "RATE",
+    "SIGNATURE",
     "TEXT",
     "TYPES",
     "WINDOW",
@@ -328,6 +330,29 @@ def _order_text(keys: list[str]) -> str:
     return f"[{', '.join(quoted(key.removesuffix(' desc')) + (' desc' * key.endswith(' desc')) for key in keys)}]"
 
 
+#: Segments of the signature of a stream.
+MOST_SEGMENTS: Final = 32
+
+
+def _signature(value: Any) -> list[list[float]]:
+    """Segments of a stream as [seconds, tuples/s], the earliest first."""
+    expected = f"1 to {MOST_SEGMENTS} segments with duration and rate, such as [['2 s', '400/s'], ['8 s', '25/s']]"
+    if not isinstance(value, (list, tuple)) or not 1 <= len(value) <= MOST_SEGMENTS:
+        raise WrongValue(value, expected)
+    segments: list[list[float]] = []
+    for each in value:
+        if not isinstance(each, (list, tuple)) or len(each) != 2:
+            raise WrongValue(each, expected)
+        segments.append([_positive(each[0]), parse_rate(each[1])])
+    if not any(rate > 0.0 for _, rate in segments):
+        raise WrongValue(value, f"{expected}, at least one rate of them above 0")
+    return segments
+
+
+def _write_signature(segments: list[list[float]]) -> list[list[str]]:
+    return [[format_duration(seconds), format_rate(rate)] for seconds, rate in segments]
+
+
 # -- types -----------------------------------------------------------------------------------------------------------
 
 TEXT: Final = ValueType("text", _text, annotation="str")
@@ -347,6 +372,8 @@ DURATION: Final = ValueType("duration", parse_duration, format_duration, "s", le
 POSITIVE: Final = ValueType("duration", _positive, format_duration, "s", least=1e-6)
 FRACTION: Final = ValueType("fraction", parse_fraction, format_fraction, least=0.0, most=1.0)
 RATE: Final = ValueType("rate", _rate, format_rate, "tuples/s", least=0.0)
+#: Segments of seconds and tuples/s.
+SIGNATURE: Final = ValueType("signature", _signature, _write_signature, annotation="Iterable[Sequence[str | float]]")
 FACTOR: Final = ValueType("number", _factor, least=0.0, annotation="float")
 FLAG: Final = ValueType("flag", _flag, annotation="bool")
 

@@ -7,8 +7,9 @@ from typing import Any, Final
 import msgspec
 
 from synergy_nb.plan.catalogue import KINDS, PART, TAP
-from synergy_nb.plan.parameter_types import COLUMN_BYTES
+from synergy_nb.plan.parameter_types import COLUMN_BYTES, SIGNATURE
 from synergy_nb.plan.requirements import check_qos
+from synergy_nb.plan.units import WrongValues
 from synergy_nb.plan.validation import (
     Checked,
     Operator,
@@ -43,6 +44,7 @@ class _Tap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     rate: float
     providers: dict[str, tuple[str, str]]
+    signature: list[tuple[float, float]] | None = None
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
@@ -126,5 +128,10 @@ def _check_tap(operator: Operator, problems: list[Problem]) -> None:
     except msgspec.ValidationError as error:
         problems.append(Problem(operator.id, "params", sorted(operator.params), f"name, rate and providers ({error})"))
         return
+    if tap.signature is not None:
+        try:
+            SIGNATURE.parse(tap.signature)
+        except WrongValues as wrong:
+            problems.append(Problem(operator.id, "signature", tap.signature, str(wrong)))
     if operator.inputs or not tap.providers or not 0.0 <= tap.rate < 1e12:
         problems.append(Problem(operator.id, "providers", sorted(tap.providers), "peers that give a stream, no inputs"))

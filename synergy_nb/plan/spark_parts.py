@@ -136,11 +136,14 @@ class Profile(msgspec.Struct, frozen=True):
         Seconds of one core for a tuple that it takes in.
     selectivity
         Tuples out over tuples in.
+    signature
+        Seconds and tuples/s of the segments of its stream, see :mod:`synergy_nb.plan.stream_signatures`.
     """
 
     rate: float | None = None
     cost: float | None = None
     selectivity: float | None = None
+    signature: tuple[tuple[float, float], ...] | None = None
 
 
 _UNKNOWN: Final = Profile()
@@ -186,8 +189,9 @@ def paced(plan: Plan, operator: str) -> bool:
 def trusted_profiles(plan: Plan, profiles: Mapping[str, Profile]) -> dict[str, Profile]:
     """The measured profiles that admission relies on, by the plan's operators.
 
-    A cost or a selectivity is a property of the operator. A rate is one of the stream, and counts only where the stream
-    has a pace of its own (:func:`paced`): what a replay that nothing holds back could give is no promise.
+    A cost or a selectivity is a property of the operator. A rate or a signature is one of the stream, and counts only
+    where the stream has a pace of its own (:func:`paced`): what a replay that nothing holds back could give is no
+    promise.
 
     Parameters
     ----------
@@ -200,7 +204,8 @@ def trusted_profiles(plan: Plan, profiles: Mapping[str, Profile]) -> dict[str, P
     for name in plan.operators:
         measured = profiles.get(plan.stream_name(name))
         if measured is not None:
-            known[name] = measured if paced(plan, name) else msgspec.structs.replace(measured, rate=None)
+            unpaced = msgspec.structs.replace(measured, rate=None, signature=None)
+            known[name] = measured if paced(plan, name) else unpaced
     return known
 
 
@@ -231,8 +236,11 @@ def profiled(plan: Plan, profiles: Mapping[str, Profile]) -> Plan:
                 selectivity=operator.selectivity if share is None else share,
                 cost=operator.cost if operator.cost is not None else known.cost,
             )
-        elif operator.kind == "source" and known.rate is not None:
-            changed = msgspec.structs.replace(operator, params={**operator.params, "rate": known.rate})
+        elif not operator.inputs:
+            measured = {"rate": known.rate if operator.kind == "source" else None, "signature": _listed(known)}
+            stated = {field: value for field, value in measured.items() if value is not None}
+            if stated:
+                changed = msgspec.structs.replace(operator, params={**operator.params, **stated})
         operators[name] = changed
         if operator.inputs:
             share = changed.selectivity
@@ -245,6 +253,10 @@ def profiled(plan: Plan, profiles: Mapping[str, Profile]) -> Plan:
         plan.qos,
         Checked(operators, {name: plan.schema(name) for name in operators}, {n: plan.window(n) for n in operators}),
     )
+
+
+def _listed(known: Profile) -> list[list[float]] | None:
+    return None if known.signature is None else [list(segment) for segment in known.signature]
 
 
 def spark_load(plan: Plan, operator: str) -> float:

@@ -12,6 +12,7 @@ from typing import Any
 from synergy_nb.plan.catalogue import TAP
 from synergy_nb.plan.operators.sources import is_endless
 from synergy_nb.plan.query_plan import Plan
+from synergy_nb.plan.stream_signatures import signature
 from synergy_nb.plan.validation import Checked, Operator
 
 __all__ = ["TAP", "endless_sources", "is_live", "provider", "reduced", "sharable_points", "taps_of"]
@@ -83,6 +84,9 @@ def reduced(plan: Plan, points: Mapping[str, Mapping[str, Provider]]) -> Plan:
                 "rate": plan.rate(name),
                 "providers": {address: list(provider) for address, provider in sorted(points[name].items())},
             }
+            pattern = signature(plan, name)
+            if pattern:
+                params["signature"] = [list(segment) for segment in pattern]
             operators[name] = Operator(name, TAP, params, (), 0.0, None, None, "peer")
         elif name in needed:
             operators[name] = operator

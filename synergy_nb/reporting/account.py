@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from synergy_nb.events import GraphSelected, ProbeDropped, ReplicaDecided
-from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, counted, seconds, share
+from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, counted, rate, seconds, share
 
 if TYPE_CHECKING:
     from synergy_nb.reporting.explanation import Explanation
@@ -23,7 +23,7 @@ HELD: Final = {
     "degree": "{:g} replicas of each component",
 }
 
-SHOWN: Final = 8  # errors of peers that are told
+SHOWN: Final = 8  # errors of peers, and segments of a signature, that are told
 
 #: How far the search for a place goes (section 2.3.2).
 STAGES: Final = {
@@ -44,6 +44,9 @@ def lines(explanation: Explanation) -> list[str]:
     scheduling = _scheduling(explanation)
     if scheduling:
         told.append(f"  scheduling: {scheduling}")
+    for name, (origin, segments) in explanation.signatures.items():
+        shown = ", ".join(f"{seconds(length)} at {rate(each)}" for length, each in segments[:SHOWN])
+        told.append(f"  signature of {name}, {origin}: {shown}{', ...' if len(segments) > SHOWN else ''}")
     if explanation.engines:
         told.append("  engines:")
         width = max(map(len, explanation.engines))

@@ -139,6 +139,9 @@ class Explanation(Facts):
             "graphs": list(map(_plain, self.graphs)),
             "selected": None if self.selected is None else _plain(self.selected),
             "refused": self.refused,
+            "signatures": {
+                name: {"from": origin, "segments": segments} for name, (origin, segments) in self.signatures.items()
+            },
             "engines": {operator: {"engine": engine, "why": why} for operator, (engine, why) in self.engines.items()},
             "parts": self.parts,
             "sharable": self.sharable,

@@ -42,6 +42,7 @@ from synergy_nb.events import (
     SharedStreamMoved,
     SharingFound,
     SharingGivenUp,
+    SignaturesFound,
     TakenOver,
     TakeoverBegun,
 )
@@ -88,6 +89,9 @@ class Facts:
         Complete component graphs.
     selected : GraphSelected or None
         The graph that was set up.
+    signatures : dict
+        Source, or operator whose stream runs already, to where its signature is from, and seconds and tuples/s of its
+        segments; of streams whose rates go up and down.
     engines : dict
         Operator id to (engine, reason), of operators that might be executed by Spark.
     parts : dict
@@ -154,6 +158,7 @@ class Facts:
         self.dropped: list[ProbeDropped] = []
         self.graphs: list[GraphEvaluated] = []
         self.selected: GraphSelected | None = None
+        self.signatures: dict[str, tuple[str, list[tuple[float, float]]]] = {}
         self.engines: dict[str, tuple[str, str]] = {}
         self.parts: dict[str, list[str]] = {}
         self.changed = ""
@@ -200,6 +205,12 @@ class Facts:
     def _request_submitted(self, event: RequestSubmitted) -> None:
         self._submitted, self._origin = event.time, event.peer
         self.asked, self.scheduling = dict(event.qos), event.scheduling
+
+    @SHOWN.add
+    def _signatures_found(self, event: SignaturesFound) -> None:
+        stated = {name: ("as the plan states", list(rates)) for name, rates in event.stated.items()}
+        measured = {name: ("as measured before", list(rates)) for name, rates in event.measured.items()}
+        self.signatures = stated | measured
 
     @SHOWN.add
     def _engines_chosen(self, event: EnginesChosen) -> None:

@@ -370,7 +370,7 @@ class Component(ComponentMetrics):
             rows += chunk.rows
             self.bytes_out += chunk.size
         self.tuples_out += rows
-        self.departures.add(rows, now)
+        self.departed(rows, now)
         self.log.append(chunks)
 
     def committed(self) -> None:

@@ -16,6 +16,7 @@ from synergy_nb.plan.parameter_types import (
     NAME,
     POSITIVE,
     RATE,
+    SIGNATURE,
     TEXT,
     TYPES,
     ValueType,
@@ -111,6 +112,14 @@ def _connector(value: Any) -> str:
 _EXPECTED_RATE: Final = Parameter(
     RATE, "tuples/s that are expected of it, for admission", None, "1000 tuples/s", named=False
 )
+_SIGNATURE: Final = Parameter(
+    SIGNATURE,
+    "how its rate goes up and down, over and over, for admission: `[['2 s', '400/s'], ['8 s', '25/s']]`; with a `rate` "
+    "only the proportions count",
+    None,
+    "as it was measured before, else a constant rate",
+    named=False,
+)
 _SPEED: Final = "how event time passes: 1 in real time, 10 ten times as fast, 0 as fast as possible"
 
 #: Parameters of a source, by its connector.
@@ -149,10 +158,12 @@ CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
             "none: sorted",
         ),
         "rate": _EXPECTED_RATE,
+        "signature": _SIGNATURE,
     },
     "packets": {
         "seed": Parameter(integer(0), "seed of all randomness: equal parameters, equal packets", 0),
         "rate": Parameter(RATE, "mean packets a second of event time", DEFAULT_RATE),
+        "signature": _SIGNATURE,
         "sources": Parameter(integer(1, 100_000), "ON/OFF sources that are added up", 64),
         "hosts": Parameter(integer(2, 1_000_000), "hosts", 500),
         "links": Parameter(ValueType("names", _links), "names of links, or how many (called A, B, ...)", ["A", "B"]),
@@ -176,6 +187,7 @@ CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
     "peers": {
         "interval": Parameter(POSITIVE, "time between two samples", 1.0),
         "rate": _EXPECTED_RATE._replace(absent="10 tuples an interval"),
+        "signature": _SIGNATURE,
     },
     "python": {
         "name": Parameter(
@@ -200,6 +212,7 @@ CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
             "none: a row that is out of order ends the application",
         ),
         "rate": _EXPECTED_RATE,
+        "signature": _SIGNATURE,
     },
 }
 
@@ -215,6 +228,9 @@ def rate_of(params: Mapping[str, Any]) -> float:
     stated = params.get("rate")
     if stated is not None:
         return float(stated)
+    signature = params.get("signature")
+    if signature:
+        return float(sum(seconds * rate for seconds, rate in signature) / sum(seconds for seconds, _ in signature))
     return 10 / params["interval"] if params.get("connector") == "peers" else DEFAULT_RATE
 
 

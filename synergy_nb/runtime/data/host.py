@@ -477,14 +477,11 @@ class Host:
         now = self._clock()
         return [component.stats(now) for component in self.hosting.components.values()]
 
-    def signatures(self) -> dict[tuple[str, str], tuple[Segment, ...]]:
-        """Loads that come and go, by application and operator: segments of constant load, in cores.
-
-        Components whose load is one segment are left out: what they are promised says as much.
-        """
+    def signatures(self) -> dict[tuple[str, str], tuple[tuple[Segment, ...], tuple[Segment, ...]]]:
+        """By application and operator, the signatures of what a component takes in, in cores, and of its stream."""
         now = self._clock()
-        found = {key: each.segments(now) for key, each in self.hosting.components.items() if each.feeds}
-        return {key: segments for key, segments in found.items() if len(segments) > 1}
+        components = self.hosting.components.items()
+        return {key: (each.segments(now) if each.feeds else (), each.stream_segments(now)) for key, each in components}
 
     def halt(self, application: str) -> None:
         """Measure the sinks of an application for the last time; what reaches them from here on is dropped."""

@@ -285,8 +285,9 @@ class Service:
             or (request := self.synergy.requests.get(stats["application"])) is None
             or request.status in LASTING
         ]
-        self._profiles.note(found)
-        self._loads.measured(self.host.signatures())
+        signatures = self.host.signatures()
+        self._profiles.note(found, {name: made for name, (_, made) in signatures.items()})
+        self._loads.measured({name: taken for name, (taken, _) in signatures.items() if len(taken) > 1})
         return found
 
     def _samples(self) -> list[Row]:

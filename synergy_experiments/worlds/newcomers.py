@@ -1,0 +1,163 @@
+"""Projected beside actual impact of a bursty newcomer on a stream that runs (section 2.3.4), beyond claim C14.
+
+Streams come to one peer, once with a newcomer and once without. What the newcomer adds to the delays of the first
+stream is projected at the end of every window for the next one, segment by segment (equation 2.11), by one of these
+readings of what is known of the newcomer:
+
+=================  ===================================================================================
+mean               its mean load, as if its stream were regular
+maximum            its maximum load in every segment
+signature          its signature, laid over those of the streams that run (figure 2.9)
+signature, moved   the same, but measured at another time: the segments are right, where they begin is chance
+=================  ===================================================================================
+
+Means over the newcomer's segments of high and of low rate are compared, as single differences are mostly chance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from synergy_experiments.framework.measurements import Point
+from synergy_experiments.worlds.projected_delays import LEARNT, Stream, executed, learn
+from synergy_nb.models.projectors import Traffic, sojourn_times
+from synergy_nb.models.signatures import Pattern, Profiled, Segment, aggregate
+
+__all__ = ["READINGS", "impact_of_newcomer", "moved"]
+
+READINGS: Final = ("mean", "maximum", "signature", "signature, moved")
+PROJECTORS: Final = ("mm1", "transient")
+
+Array = npt.NDArray[np.float64]
+
+
+def impact_of_newcomer(
+    streams: Sequence[Stream],
+    x: str,
+    segment: float,
+    window: float,
+    windows: int,
+    seed: int,
+    false_alarm: float,
+    prefix: str = "",
+) -> Iterator[Point]:
+    """Projected over actual impact of the last stream on the first one, by projector and reading.
+
+    Parameters
+    ----------
+    streams
+        Streams that come to the peer, the newcomer last.
+    x
+        Place of the points in a figure.
+    segment
+        Seconds of the newcomer's segments of high and of low rate, which come by turns.
+    window, windows
+        Seconds of a window, and number of windows.
+    seed
+        Seed of arrivals and processing times.
+    false_alarm
+        Tuples between false alarms of the signatures.
+    prefix
+        Beginning of the names of the metrics.
+
+    Yields
+    ------
+    Point
+        ``impact at high rate`` and ``impact at low rate``, projected over actual; ``impact error``, how far these are
+        from 1 on average. Segments in which a projector says that the peer is overloaded are left out.
+    """
+    seconds = window * windows
+    births, delays = executed(streams, seconds, seed)
+    births_before, delays_before = executed(streams[:-1], seconds, seed)
+    since = (LEARNT + 1) * window
+    actual = [
+        _mean(births[0], delays[0], segment, since, half)
+        - _mean(births_before[0], delays_before[0], segment, since, half)
+        for half in (0, 1)
+    ]
+    signatures = [
+        learn(born, each.tau, window, windows, false_alarm).segments for born, each in zip(births, streams, strict=True)
+    ]
+    rng = np.random.default_rng([seed, 14])
+    for reading in READINGS:
+        found: dict[str, list[Array]] = {projector: [] for projector in PROJECTORS}
+        for number in range(LEARNT, windows - 1):
+            known = [each[number] for each in signatures]
+            lengths, before, after = _loads(streams, known, reading, (number + 1) * window, window, rng)
+            middles = (np.arange(round(window / segment)) + 0.5) * segment
+            at = np.minimum(np.searchsorted(np.cumsum(lengths), middles), len(lengths) - 1)
+            for projector in PROJECTORS:
+                found[projector].append(_added(projector, streams[0].tau, before, after, lengths)[at])
+        for projector, values in found.items():
+            rows = np.stack(values)
+            ratios = []
+            for half, rate in enumerate(("high", "low")):
+                projected = rows[:, half::2]
+                projected = projected[np.isfinite(projected)]
+                if len(projected) and actual[half] > 0.0:
+                    ratios.append(float(projected.mean()) / actual[half])
+                    yield Point(x, f"{projector}, {reading}", f"{prefix}impact at {rate} rate", ratios[-1])
+            if ratios:
+                error = sum(abs(ratio - 1.0) for ratio in ratios) / len(ratios)
+                yield Point(x, f"{projector}, {reading}", f"{prefix}impact error", error)
+
+
+def _mean(births: Array, delays: Array, segment: float, since: float, half: int) -> float:
+    """Mean delay of the tuples in the segments of high (0) or of low rate (1), from a time on."""
+    rows = (births >= since) & (np.floor(births / segment + 1e-9).astype(np.int64) % 2 == half)
+    return float(delays[rows].mean()) if rows.any() else math.nan
+
+
+def _loads(
+    streams: Sequence[Stream],
+    signatures: Sequence[tuple[Segment, ...]],
+    reading: str,
+    end: float,
+    window: float,
+    rng: np.random.Generator,
+) -> tuple[Array, Traffic, Traffic]:
+    """Seconds of the segments, and what the peer has to do in each without and with the newcomer."""
+    *running, own = signatures
+    if reading in ("mean", "maximum"):
+        pieces = aggregate(running, end - window, window, "every")
+        loads = [*pieces.loads, np.full(len(pieces.lengths), getattr(Profiled.of(own), reading))]
+    else:
+        pattern = Pattern(tuple(each.length for each in own), tuple(each.load for each in own))
+        if reading == "signature, moved":
+            pattern = moved(pattern, float(rng.uniform(0.0, pattern.length)))
+        pieces = aggregate([*running, pattern.until(end, window)], end - window, window, "every")
+        loads = list(pieces.loads)
+    parts = [Traffic.of(load, each.tau) for load, each in zip(loads, streams, strict=True)]
+    return pieces.lengths, Traffic.together(parts[:-1]), Traffic.together(parts)
+
+
+def _added(projector: str, tau: float, before: Traffic, after: Traffic, lengths: Array) -> Array:
+    """δ of a component in each segment, in seconds; infinite where the peer is overloaded."""
+    was, will = sojourn_times(projector, before, lengths), sojourn_times(projector, after, lengths)
+    with np.errstate(invalid="ignore"):
+        more = np.add(np.subtract(will.stretch, was.stretch) * tau, np.subtract(will.waiting, was.waiting))
+    return np.where(np.isfinite(more), more, math.inf) * np.ones(lengths.shape)
+
+
+def moved(pattern: Pattern, by: float) -> Pattern:
+    """The same pattern, as if it had been measured from so many seconds later on.
+
+    >>> moved(Pattern((2.0, 8.0), (0.8, 0.05)), 3.0)
+    Pattern(seconds=(7.0, 2.0, 1.0), loads=(0.05, 0.8, 0.05))
+    """
+    ahead: list[tuple[float, float]] = []
+    behind: list[tuple[float, float]] = []
+    for seconds, load in zip(pattern.seconds, pattern.loads, strict=True):
+        passed = min(max(by, 0.0), seconds)
+        by -= seconds
+        if passed < seconds:
+            ahead.append((seconds - passed, load))
+        if passed > 0.0:
+            behind.append((passed, load))
+    lengths, loads = zip(*ahead, *behind, strict=True)
+    return Pattern(lengths, loads)
