@@ -446,13 +446,56 @@ def test_a_placement_that_is_given_up_leaves_nothing() -> None:
 
 
 def test_lost_messages_are_sent_again() -> None:
-    world = ring(seed=7)
-    world.simulation.loss = 0.2
-    graph = world.placed("peer-8", diamond(), degree=2)
-    assert len(graph.hosts) < 5
+    """Also to peer-3, where the source has to be: there is no other to ask. No number of times is always enough."""
+    placed = 0
+    for seed in range(20):
+        world = ring(seed=seed)
+        world.simulation.loss = 0.2
+        world.place("peer-8", "r1", diamond(), degree=2)
+        ((graph, _reason),) = world.decided("r1")
+        if graph is not None:
+            assert len(graph.hosts) < 5
+            placed += 1
+        world.simulation.loss = 0.0
+        world.run(31.0)
+        assert world.wrong_books() == [], seed
+    assert placed >= 18
+
+
+def test_a_survey_asks_silent_peers_again_and_measures_the_answered_question() -> None:
+    world = ring(peers=3)
+    surveying = world.placement("peer-0").surveying
+    asked = world.simulation.now
+    found: list[tuple[float, dict[str, Link]]] = []
+
+    def survey(*peers: str, required: tuple[str, ...] = ()) -> None:
+        def done(links: dict[str, Link]) -> None:
+            found.append((world.simulation.now - asked, links))
+
+        world.simulation.call("peer-0", lambda: surveying.ask(peers, done, required))
+
+    world.simulation.loss = 1.0
+    survey("peer-1", "peer-2")
+    world.run(0.5)  # two of three questions are lost
     world.simulation.loss = 0.0
-    world.run(31.0)
-    assert world.wrong_books() == []
+    world.run(0.5)
+    ((after, links),) = found
+    assert after == pytest.approx(2 / 3 + 0.04)
+    assert {name: link.latency for name, link in links.items()} == pytest.approx({"peer-1": 0.01, "peer-2": 0.02}, 0.2)
+
+    found.clear()
+    world.simulation.crash("peer-1")
+    surveying.forget("peer-1")
+    asked = world.simulation.now
+    survey("peer-1")
+    world.run(1.1)
+    ((after, links),) = found
+    assert after == pytest.approx(1.0)
+    assert not links
+    survey("peer-1")
+    assert len(found) == 2  # at once: its silence counts
+    survey("peer-1", required=("peer-1",))
+    assert len(found) == 2  # asked again, as there is no other
 
 
 # -- failure probabilities, domains, targets ---------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from synergy_nb.algorithms.availability.failures import IndependentFailures
@@ -47,12 +47,17 @@ class Link(NamedTuple):
     domains: Mapping[str, float]
 
 
-class _Asked(NamedTuple):
-    waiting: set[str]
-    wanted: tuple[str, ...]
-    sent: float
-    done: Callable[[dict[str, Link]], None]
-    timer: Timer
+class _Asked:
+    """A survey under way; every round of questions has a number of its own, so that an answer tells its round trip."""
+
+    __slots__ = ("done", "rounds", "timer", "waiting", "wanted")
+
+    def __init__(self, waiting: set[str], wanted: tuple[str, ...], done: Callable[[dict[str, Link]], None]) -> None:
+        self.waiting = waiting
+        self.wanted = wanted
+        self.done = done
+        self.rounds: list[int] = []
+        self.timer: Timer | None = None
 
 
 class LinkSurvey(Protocol):
@@ -87,7 +92,7 @@ class LinkSurvey(Protocol):
         self.config = config
         self.own = Link(0.0, math.inf, ledger.cores, failure, dict(domains or {}))
         self._links: dict[str, tuple[float, Link | None]] = {}  # when it was asked, and what it answered
-        self._asked: dict[int, _Asked] = {}
+        self._asked: dict[int, tuple[float, _Asked]] = {}  # when that round was sent, and the survey
         self._number = 0
         self.handlers = {Survey: self._survey, Surveyed: self._surveyed}
 
@@ -95,37 +100,52 @@ class LinkSurvey(Protocol):
         """Begin with numbers that an earlier life of this peer has not used."""
         self._number = int(self.peer.now * 1000)
 
-    def relevant_peers(self, task: Task, operators: Iterable[str], graph: Roles) -> list[str]:
-        """Peers whose links matter for operators: this one, those that have to or may well be chosen, and the nearest.
+    def ask_about(
+        self, task: Task, operators: Sequence[str], graph: Roles, done: Callable[[dict[str, Link]], None]
+    ) -> None:
+        """Find the links that matter for operators, and tell ``done`` of those to peers that answer.
 
-        Which of those that were never measured come first differs from peer to peer.
+        These are peers that have to or may well be chosen, this one, and the nearest of the others. Which of those that
+        were never measured come first differs from peer to peer.
         """
         own = self.peer.address
-        names = list(operators)
-        candidates = {peer for name in names for peer in task.candidates[name]}
-        first = {peer for name in names if len(found := task.for_primary(name)) == 1 for peer in found}
-        first = {own} | first | graph.addresses & candidates
+        candidates = {peer for name in operators for peer in task.candidates[name]}
+        required = {peer for name in operators if len(found := task.for_primary(name)) == 1 for peer in found}
+        first = {own} | required | graph.addresses & candidates
         others = sorted(candidates - first, key=lambda peer: zlib.crc32(f"{own}/{peer}".encode()))
-        return [*sorted(first), *self.latency.nearest(others, self.config.surveyed)]
+        self.ask([*sorted(first), *self.latency.nearest(others, self.config.surveyed)], done, required)
 
-    def ask(self, peers: Iterable[str], done: Callable[[dict[str, Link]], None]) -> None:
-        """Find the links to ``peers``, and tell ``done`` of those that answer; at once if all are known."""
+    def ask(
+        self, peers: Iterable[str], done: Callable[[dict[str, Link]], None], required: Collection[str] = ()
+    ) -> None:
+        """Find the links to ``peers``, and tell ``done`` of those that answer; at once if all are known.
+
+        A peer that does not answer is asked again, ``sends`` times in all, and then not for ``fresh`` seconds, unless
+        it is ``required``.
+        """
         wanted = tuple(dict.fromkeys(peers))
-        now = self.peer.now
-        stale = {
-            peer
-            for peer in wanted
-            if peer != self.peer.address
-            and not self.is_dead(peer)
-            and (peer not in self._links or now - self._links[peer][0] > self.config.fresh)
-        }
+        own = self.peer.address
+        stale = {peer for peer in wanted if peer != own and not self.is_dead(peer) and self._is_stale(peer, required)}
         if not stale:
             done(self._known(wanted))
             return
+        self._send(_Asked(stale, wanted, done))
+
+    def _is_stale(self, peer: str, required: Collection[str]) -> bool:
+        """Whether to ask a peer rather than to count on what it said last."""
+        when, link = self._links.get(peer, (-math.inf, None))
+        return self.peer.now - when > self.config.fresh or (link is None and peer in required)
+
+    def _send(self, asked: _Asked) -> None:
+        """Ask those that have not answered yet."""
+        if len(asked.rounds) == self.config.sends:
+            self._over(asked)
+            return
         self._number += 1
-        timer = self.peer.after(self.config.survey, self._over, self._number)
-        self._asked[self._number] = _Asked(stale, wanted, now, done, timer)
-        for peer in sorted(stale):
+        asked.rounds.append(self._number)
+        asked.timer = self.peer.after(self.config.survey / self.config.sends, self._send, asked)
+        self._asked[self._number] = self.peer.now, asked
+        for peer in sorted(asked.waiting):
             self.peer.send(peer, Survey(self._number))
 
     def took(self, peer: str, bandwidth: float) -> None:
@@ -153,20 +173,22 @@ class LinkSurvey(Protocol):
         self.peer.send(sender, Surveyed(message.number, left, cores, own.failure, dict(own.domains)))
 
     def _surveyed(self, sender: str, message: Surveyed) -> None:
-        asked = self._asked.get(message.number)
+        sent, asked = self._asked.get(message.number, (0.0, None))
         if asked is None or sender not in asked.waiting:
             return
-        self.latency.sample(sender, self.peer.now - asked.sent)
+        self.latency.sample(sender, self.peer.now - sent)
         latency = self.latency.one_way(sender) or 0.0
         link = Link(latency, message.bandwidth, message.cores, message.failure, message.domains)
         self._keep(sender, link)
         asked.waiting.discard(sender)
         if not asked.waiting:
-            self._over(message.number)
+            self._over(asked)
 
-    def _over(self, number: int) -> None:
-        asked = self._asked.pop(number)
-        asked.timer.cancel()
+    def _over(self, asked: _Asked) -> None:
+        if asked.timer is not None:
+            asked.timer.cancel()
+        for number in asked.rounds:
+            del self._asked[number]
         for silent in asked.waiting:
             self._keep(silent, None)
         asked.done(self._known(asked.wanted))

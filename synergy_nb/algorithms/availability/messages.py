@@ -36,8 +36,8 @@ class PlacementConfig(msgspec.Struct, frozen=True):
     discovery
         Allowed for the directory's answer.
     survey, fresh, surveyed
-        Allowed for the answers to a survey of links; how long what it found counts; peers asked at most, the nearest
-        first, beside those that the application uses already.
+        Allowed for the answers to a survey of links, in which a silent peer is asked ``sends`` times; how long what it
+        found counts; peers asked at most, the nearest first, beside those that the application uses already.
     answer, sends
         After which a message without an answer is sent again, and how many times it is sent.
     reservation

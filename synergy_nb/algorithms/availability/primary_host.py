@@ -209,8 +209,7 @@ class PrimaryHost(Protocol):
     # -- steps 1 to 4 --------------------------------------------------------------------------------------------------
 
     def _survey(self, hop: _Hop, operators: Sequence[str]) -> Generator[Wait, Any, dict[str, Link]]:
-        wanted = self.surveying.relevant_peers(hop.task, operators, hop.graph)
-        links: dict[str, Link] = yield partial(self.surveying.ask, wanted)
+        links: dict[str, Link] = yield partial(self.surveying.ask_about, hop.task, operators, hop.graph)
         return links
 
     def _preferred(self, hop: _Hop, name: str, links: Mapping[str, Link]) -> list[str]:

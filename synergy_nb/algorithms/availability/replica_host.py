@@ -152,8 +152,9 @@ class ReplicaHost(Protocol):
         elif operator not in part.evaluating:
             part.evaluating.add(operator)
             names = [operator, *plan.downstream(operator)]
-            wanted = self.surveying.relevant_peers(task, names, message.graph)
-            self.surveying.ask(wanted, lambda links: self._evaluate(sender, message, part, links))
+            self.surveying.ask_about(
+                task, names, message.graph, lambda links: self._evaluate(sender, message, part, links)
+            )
 
     def _evaluate(self, sender: str, message: PlacementRequest, part: _Part, links: Mapping[str, Link]) -> None:
         task, plan = decode_task(message.task)
