@@ -87,10 +87,7 @@ _HEAD: Final = '''\
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from synergy_nb.plan.builder import Stream
+from typing import Any, Self
 
 __all__ = ["Methods"]
 
@@ -100,9 +97,7 @@ class Methods:
 
     __slots__ = ()
 
-    def _then(
-        self, kind: str, others: Sequence[Stream], params: Mapping[str, Any], profile: Mapping[str, Any]
-    ) -> Stream:
+    def _then(self, kind: str, others: Sequence[Self], params: Mapping[str, Any], profile: Mapping[str, Any]) -> Self:
         """The stream of an operator that reads this stream and others."""
         raise TypeError(f"{kind}: {self!r}; expected a stream")
 '''
@@ -155,10 +150,10 @@ def method(each: Declaration) -> str:
         free.append("*")
     arguments = ["self", *free, *keyword]
     comments = any("#" in argument for argument in arguments)
-    lines = [f"    def {each.kind}({', '.join(arguments)}) -> Stream:"]
+    lines = [f"    def {each.kind}({', '.join(arguments)}) -> Self:"]
     if comments or len(lines[0]) > _WIDTH:
         each_line = (one if "#" in one else f"{one}," for one in arguments)
-        lines = [f"    def {each.kind}(", *(f"        {one}" for one in each_line), "    ) -> Stream:"]
+        lines = [f"    def {each.kind}(", *(f"        {one}" for one in each_line), "    ) -> Self:"]
     pairs = [f'"{name}": {value}' for name, value in values.items()]
     called = [f'"{each.kind}"', _others(each), f"{{{', '.join(pairs)}}}", handed]
     call = f"        return self._then({', '.join(called)})"
@@ -176,10 +171,10 @@ def _arguments(each: Declaration) -> tuple[list[str], list[str], dict[str, str],
     values: dict[str, str] = {}
     documented: list[tuple[str, str]] = []
     if most is None:
-        free.append(f"*{each.ports[0]}: Stream")
+        free.append(f"*{each.ports[0]}: Self")
         documented.append((each.ports[0], f"At least {least - 1} more."))
     elif least > 1:
-        free += [f"{port}: Stream" for port in each.ports]
+        free += [f"{port}: Self" for port in each.ports]
         documented += [(port, "The right stream.") for port in each.ports]
     optional = False
     for name, parameter in each.parameters.items():
@@ -209,7 +204,7 @@ def _arguments(each: Declaration) -> tuple[list[str], list[str], dict[str, str],
         default = "" if needed else f" Default: {parameter.default_text}."
         documented.append((label, f"{told[0].upper()}{told[1:]}.{default}"))
     if most is not None and least == 1 and most > 1:
-        keyword += [f"{port}: Stream | None = None" for port in each.ports]
+        keyword += [f"{port}: Self | None = None" for port in each.ports]
         documented += [(port, "Another stream, see above.") for port in each.ports]
     return free, keyword, values, documented
 

@@ -111,9 +111,9 @@ def reason_line(log: str) -> str | None:
 
     Examples
     --------
-    >>> telling_line("10:00 WARN a: b\\n10:01 ERROR c: d\\njava.net.BindException: port taken\\n\\tat x.y(z:1)\\n")
+    >>> reason_line("10:00 WARN a: b\\n10:01 ERROR c: d\\njava.net.BindException: port taken\\n\\tat x.y(z:1)\\n")
     'java.net.BindException: port taken'
-    >>> telling_line("Error: Could not create the Java Virtual Machine.\\nError: A fatal exception has occurred.")
+    >>> reason_line("Error: Could not create the Java Virtual Machine.\\nError: A fatal exception has occurred.")
     'Error: Could not create the Java Virtual Machine.'
     """
     lines = [line.strip() for line in log.splitlines() if line.strip() and not re.match(r"\s+at |\s*\.\.\. \d+", line)]

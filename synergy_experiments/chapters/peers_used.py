@@ -33,7 +33,7 @@ def spread_evenly(components: int, peers: Sequence[str], degree: int, rng: rando
 
     Examples
     --------
-    >>> dealt(2, ["a", "b", "c", "d"], 2, random.Random(1))
+    >>> spread_evenly(2, ["a", "b", "c", "d"], 2, random.Random(1))
     {'o0': ('a', 'd'), 'o1': ('b', 'c')}
     """
     had = dict.fromkeys(peers, 0)

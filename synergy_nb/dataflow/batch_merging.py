@@ -20,7 +20,7 @@ def mergeable(one: float, other: float) -> bool:
 
     Examples
     --------
-    >>> contemporary(10.01, 10.19), contemporary(10.19, 10.21)
+    >>> mergeable(10.01, 10.19), mergeable(10.19, 10.21)
     (True, False)
     """
     return math.floor(one / TOGETHER_BORN) == math.floor(other / TOGETHER_BORN)

@@ -91,7 +91,7 @@ class ExponentialMoments:
 
     Examples
     --------
-    >>> fading = Fading()
+    >>> fading = ExponentialMoments()
     >>> for seconds in (2.0, 0.001, 0.001):
     ...     fading.add(seconds)
     >>> round(fading.mean, 6)

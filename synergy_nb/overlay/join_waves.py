@@ -45,7 +45,7 @@ class JoinWaves:
 
     Examples
     --------
-    >>> waves = Waves(["a", "b", "c", "d"])
+    >>> waves = JoinWaves(["a", "b", "c", "d"])
     >>> while not waves.over:
     ...     wave = waves.next()
     ...     print(wave)

@@ -31,7 +31,7 @@ def quantised(cores: float) -> float:
 
     Examples
     --------
-    >>> level(1.0), round(level(0.42), 3), level(0.001)
+    >>> quantised(1.0), round(quantised(0.42), 3), quantised(0.001)
     (1.0, 0.402, 0.0)
     """
     return STEP ** round(math.log(cores, STEP)) if cores >= LEAST else 0.0

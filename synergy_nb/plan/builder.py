@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from textwrap import fill, indent
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from synergy_nb.errors import user_facing
 from synergy_nb.plan.catalogue import KINDS
@@ -70,7 +70,7 @@ class Stream(Methods):
         self._profile = dict(profile)
         self._rows = rows  # of a source: what it is fed with
 
-    def operator(self, kind: str, *others: Stream, id: str | None = None, **params: Any) -> Stream:  # noqa: A002
+    def operator(self, kind: str, *others: Self, id: str | None = None, **params: Any) -> Self:  # noqa: A002
         """Add an operator of any kind that is declared, your own among them.
 
         Parameters
@@ -86,10 +86,8 @@ class Stream(Methods):
         """
         return self._then(kind, others, params, _given(id=id))
 
-    def _then(
-        self, kind: str, others: Sequence[Stream], params: Mapping[str, Any], profile: Mapping[str, Any]
-    ) -> Stream:
-        return Stream(kind, params, [self, *others], profile)
+    def _then(self, kind: str, others: Sequence[Self], params: Mapping[str, Any], profile: Mapping[str, Any]) -> Self:
+        return type(self)(kind, params, [self, *others], profile)
 
     def sink(
         self, name: str | None = None, *, delay: Any = None, miss_rate: Any = None, throughput: Any = None,

@@ -10,18 +10,17 @@ that none is missing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from synergy_nb.plan.methods import Methods
 from synergy_nb.plan.parameter_types import WINDOW, ValueType
-
-if TYPE_CHECKING:
-    from synergy_nb.plan.builder import Stream
-    from synergy_nb.plan.schemas import Derivation
+from synergy_nb.plan.schemas import Derivation, Schema
 
 __all__ = ["OWN_WINDOW", "REQUIRED", "Declaration", "Example", "Flow", "Parameter", "Replicas"]
 
+S = TypeVar("S", bound=Methods)
 REQUIRED: Final = object()
 _BY_ROWS: Final = "which tuples a window of a number of rows holds depends on their order"
 
@@ -110,6 +109,13 @@ class Replicas(NamedTuple):
     why: str
 
 
+class Drawing(Protocol):
+    """Makes the stream of an operator from two streams."""
+
+    def __call__(self, packets: S, others: S, /) -> S:
+        """Draw the operator up behind ``packets`` and, if it has several inputs, ``others``."""
+
+
 class Example(NamedTuple):
     """A small use of an operator.
 
@@ -127,7 +133,7 @@ class Example(NamedTuple):
         Whether the order of its tuples depends on nothing but the inputs.
     """
 
-    make: Callable[[Stream, Stream], Stream]
+    make: Drawing
     sql: str = ""
     windows: tuple[int, int] | None = None
     ordered: bool = True
@@ -233,9 +239,37 @@ class Declaration(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             return Replicas(False, _BY_ROWS)
         return Replicas(False, self.needs_order) if self.needs_order else Replicas(True, self.agrees)
 
+    def schema(self, it: Derivation, parameters: Mapping[str, Parameter]) -> Schema | None:
+        """The columns of an operator's stream; None if they cannot be known.
+
+        ``it.params`` gets canonical expressions, ``it.window`` the window of the stream, ``it.wrongs`` what is wrong.
+        A mistake that leaves the columns as they are, such as one in a condition, does not hide them from what follows;
+        nor does a mistake in one parameter hide those in others.
+        """
+        if any(schema is None for schema in it.inputs) or (self.inputs[0] and not it.inputs):
+            _check_syntax(it, parameters)
+            return None
+        before = len(it.wrongs)
+        schema = self.columns(it)
+        wrong = {each.field.partition(".")[0] for each in it.wrongs[before:]} | set(it.faulty)
+        return None if wrong & self.shaping else schema
+
     def tuples(self, params: Mapping[str, Any], flow: Flow) -> float:
         """Tuples that come out in a second, where neither profile nor plan says."""
         return flow.taken * self.selectivity if self.given is None else self.given(params, flow)
+
+
+def _check_syntax(it: Derivation, parameters: Mapping[str, Parameter]) -> None:
+    """Without the columns, look at least at the syntax of expressions."""
+    it.inputs = ()
+    for field, parameter in parameters.items():
+        if field not in it.params:
+            continue
+        if parameter.type.name == "condition":
+            it.expression(field, it.params[field])
+        elif parameter.type.name in ("expressions", "calls"):
+            for name, text in it.params[field].items():
+                it.expression(f"{field}.{name}", text, aggregate=parameter.type.name == "calls")
 
 
 #: Window of an operator that takes those of its input where it has any.

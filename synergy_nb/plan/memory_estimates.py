@@ -7,19 +7,37 @@ selectivities. Where either is left open, nothing is refused; peers watch what o
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import Protocol
 
 from synergy_nb.plan.catalogue import KINDS
-from synergy_nb.plan.validation import Operator, PlanError, Problem
-
-if TYPE_CHECKING:
-    from synergy_nb.plan.query_plan import Plan
+from synergy_nb.plan.validation import Operator, PlanError, Problem, QoS
 
 __all__ = ["check_memory", "kept", "on_peers"]
 
 
-def kept(plan: Plan, operator: str) -> float:
+class RatedPlan(Protocol):
+    """The part of a query plan that estimates need; see :class:`~synergy_nb.plan.query_plan.Plan`."""
+
+    @property
+    def operators(self) -> Mapping[str, Operator]:
+        """Operators by id."""
+
+    @property
+    def qos(self) -> QoS:
+        """QoS requirement."""
+
+    def rate(self, operator: str) -> float:
+        """Tuples/s of the operator's stream."""
+
+    def tuple_bytes(self, operator: str) -> float:
+        """Mean bytes of a tuple of the operator's stream."""
+
+    def selectivity(self, operator: str) -> float:
+        """Tuples out of the operator over tuples in."""
+
+
+def kept(plan: RatedPlan, operator: str) -> float:
     """Bytes of the tuples that an operator will keep at a time, as far as stated rates tell; 0 where they do not.
 
     >>> from synergy_nb.plan import source
@@ -36,7 +54,7 @@ def kept(plan: Plan, operator: str) -> float:
     return sum(_density(plan, up) * each * plan.tuple_bytes(up) for up, each in seconds)
 
 
-def check_memory(plan: Plan, operators: Iterable[str], limit: float) -> None:
+def check_memory(plan: RatedPlan, operators: Iterable[str], limit: float) -> None:
     """Check that the tuples which operators will keep fit into their memory.
 
     Parameters
@@ -69,7 +87,7 @@ def check_memory(plan: Plan, operators: Iterable[str], limit: float) -> None:
         raise PlanError(problems)
 
 
-def on_peers(plan: Plan, *, spark: bool) -> list[str]:
+def on_peers(plan: RatedPlan, *, spark: bool) -> list[str]:
     """Operators that are sure to be executed by peers; with ``spark``, whoever composes the plan may choose that."""
     engines = ("peer",) if spark else ("peer", "auto")
     return [name for name, operator in plan.operators.items() if operator.engine in engines]
@@ -80,7 +98,7 @@ def _span(operator: Operator) -> float:
     return KINDS[operator.kind].span(operator.params) if operator.kind in KINDS else 0.0
 
 
-def _horizon(plan: Plan, operator: str) -> float:
+def _horizon(plan: RatedPlan, operator: str) -> float:
     """Seconds of event time that a stream lasts, at most."""
     asked = plan.operators[operator]
     if asked.inputs:
@@ -91,7 +109,7 @@ def _horizon(plan: Plan, operator: str) -> float:
     return min(asked.params.get("duration") or math.inf, count / rate if count and rate else math.inf)
 
 
-def _density(plan: Plan, operator: str) -> float:
+def _density(plan: RatedPlan, operator: str) -> float:
     """Tuples in a second of event time, as far as stated rates and selectivities tell; 0 where they do not."""
     asked = plan.operators[operator]
     if asked.kind not in KINDS or (KINDS[asked.kind].guessed and asked.selectivity is None):

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from synergy_nb.plan.builder import Stream
+from typing import Any, Self
 
 __all__ = ["Methods"]
 
@@ -16,13 +13,11 @@ class Methods:
 
     __slots__ = ()
 
-    def _then(
-        self, kind: str, others: Sequence[Stream], params: Mapping[str, Any], profile: Mapping[str, Any]
-    ) -> Stream:
+    def _then(self, kind: str, others: Sequence[Self], params: Mapping[str, Any], profile: Mapping[str, Any]) -> Self:
         """The stream of an operator that reads this stream and others."""
         raise TypeError(f"{kind}: {self!r}; expected a stream")
 
-    def filter(self, where: str, **profile: Any) -> Stream:
+    def filter(self, where: str, **profile: Any) -> Self:
         """Keeps the tuples for which ```where``` is true (so not those for which it is NULL).
 
         Parameters
@@ -43,7 +38,7 @@ class Methods:
         at: str | None = None,
         engine: str | None = None,
         **named: str,
-    ) -> Stream:
+    ) -> Self:
         """New columns.
 
         What is not named is dropped, but for ``time`` and the bounds of windows, which are kept by themselves.
@@ -62,7 +57,7 @@ class Methods:
             _given(id=id, cost=cost, selectivity=selectivity, at=at, engine=engine),
         )
 
-    def sample(self, fraction: Any, seed: int | None = None, **profile: Any) -> Stream:
+    def sample(self, fraction: Any, seed: int | None = None, **profile: Any) -> Self:
         """About a fraction of the tuples, chosen by their position: the same stream gives the same sample, wherever it
         runs.
 
@@ -77,7 +72,7 @@ class Methods:
         """
         return self._then("sample", (), {"fraction": fraction, "seed": seed}, profile)
 
-    def delay(self, cost: Any, component: str | None = None, **profile: Any) -> Stream:
+    def delay(self, cost: Any, component: str | None = None, **profile: Any) -> Self:
         """Takes a time for every tuple and passes it on unchanged, for experiments.
 
         Parameters
@@ -92,7 +87,7 @@ class Methods:
         """
         return self._then("delay", (), {"cost": cost, "component": component}, profile)
 
-    def union(self, *others: Stream, **profile: Any) -> Stream:
+    def union(self, *others: Self, **profile: Any) -> Self:
         """All tuples of two or more streams with the same columns in the same order, and equal windows.
 
         Parameters
@@ -106,14 +101,14 @@ class Methods:
 
     def join(
         self,
-        other: Stream,
+        other: Self,
         on: str | Iterable[str],
         within: Any,
         suffix: str | None = None,
         *,
         how: str | None = None,
         **profile: Any,
-    ) -> Stream:
+    ) -> Self:
         """Pairs of tuples of two streams with equal columns, whose times are close; ```time``` is the later one.
 
         Windows are kept only by a join on ``window_start`` and ``window_end``.
@@ -150,7 +145,7 @@ class Methods:
         at: str | None = None,
         engine: str | None = None,
         **named: str,
-    ) -> Stream:
+    ) -> Self:
         """One tuple a group and window.
 
         Parameters
@@ -176,7 +171,7 @@ class Methods:
             _given(id=id, cost=cost, selectivity=selectivity, at=at, engine=engine),
         )
 
-    def count(self, name: str | None = None, window: Any = None, **profile: Any) -> Stream:
+    def count(self, name: str | None = None, window: Any = None, **profile: Any) -> Self:
         """The number of tuples of each window, as one tuple.
 
         Parameters
@@ -190,7 +185,7 @@ class Methods:
         """
         return self._then("count", (), {"name": name, "window": window}, profile)
 
-    def sort(self, *by: str, window: Any = None, **profile: Any) -> Stream:
+    def sort(self, *by: str, window: Any = None, **profile: Any) -> Self:
         """Orders the tuples of each window; the remaining columns break ties.
 
         Parameters
@@ -210,9 +205,9 @@ class Methods:
         fraction: Any,
         *,
         by: str | Iterable[str] | None = None,
-        count: Stream | None = None,
+        count: Self | None = None,
         **profile: Any,
-    ) -> Stream:
+    ) -> Self:
         """Keeps the tuples whose column ```value```` is larger than that of more than ````fraction``` of all tuples of
         their window.
 
@@ -239,7 +234,7 @@ class Methods:
             profile,
         )
 
-    def distinct(self, *on: str, window: Any = None, **profile: Any) -> Stream:
+    def distinct(self, *on: str, window: Any = None, **profile: Any) -> Self:
         """The first tuple of each window for each combination of values of some columns.
 
         Parameters
@@ -253,14 +248,7 @@ class Methods:
         """
         return self._then("distinct", (), {"on": list(on) or None, "window": window}, profile)
 
-    def top(
-        self,
-        k: int,
-        *by: str,
-        per: str | Iterable[str] | None = None,
-        window: Any = None,
-        **profile: Any,
-    ) -> Stream:
+    def top(self, k: int, *by: str, per: str | Iterable[str] | None = None, window: Any = None, **profile: Any) -> Self:
         """The first few tuples of each window in the order of some columns; the remaining columns break ties.
 
         Parameters
@@ -287,7 +275,7 @@ class Methods:
         name: str | None = None,
         window: Any = None,
         **profile: Any,
-    ) -> Stream:
+    ) -> Self:
         """A percentile of each window, or of each group within it, as one tuple: the least value that is not exceeded
         by ```fraction``` of the values.
 
@@ -315,7 +303,7 @@ class Methods:
             profile,
         )
 
-    def encrypt(self, *columns: str, key: str, **profile: Any) -> Stream:
+    def encrypt(self, *columns: str, key: str, **profile: Any) -> Self:
         """AES-256-GCM over single values, so that peers in between carry what they cannot read.
 
         Encrypted columns are of type bytes.
@@ -332,7 +320,7 @@ class Methods:
         """
         return self._then("encrypt", (), {"columns": list(columns), "key": key}, profile)
 
-    def decrypt(self, columns: Mapping[str, str], *, key: str, **profile: Any) -> Stream:
+    def decrypt(self, columns: Mapping[str, str], *, key: str, **profile: Any) -> Self:
         """Makes encrypted columns readable again.
 
         Parameters

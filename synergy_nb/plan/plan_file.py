@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import yaml
@@ -34,9 +34,6 @@ from synergy_nb.plan.catalogue import KINDS, parameters_of
 from synergy_nb.plan.naming import NAME, is_name
 from synergy_nb.plan.units import format_duration, format_fraction, format_rate, format_size, format_throughput, nearest
 from synergy_nb.plan.validation import Operator, Problem, QoS
-
-if TYPE_CHECKING:
-    from synergy_nb.plan.query_plan import Plan
 
 __all__ = ["Written", "read", "write"]
 
@@ -293,13 +290,13 @@ def _operator(name: str, spec: dict[str, Any], field: str, problems: list[Proble
 # -- writing ---------------------------------------------------------------------------------------------------------
 
 
-def write(plan: Plan) -> str:
-    """YAML of ``plan``, with units; values that are the defaults are left out."""
-    document: dict[str, Any] = {"format": _FORMAT, "name": plan.name}
-    qos = _qos(plan.qos)
-    if qos:
-        document["qos"] = qos
-    document["operators"] = {name: _spec(operator) for name, operator in plan.operators.items()}
+def write(name: str, qos: QoS, operators: Iterable[Operator]) -> str:
+    """YAML of a plan, with units; values that are the defaults are left out."""
+    document: dict[str, Any] = {"format": _FORMAT, "name": name}
+    required = _qos(qos)
+    if required:
+        document["qos"] = required
+    document["operators"] = {operator.id: _spec(operator) for operator in operators}
     return yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
 
 

@@ -305,7 +305,7 @@ class Plan:
         """YAML of format version 1, with units, that :meth:`from_yaml` reads as an equal plan."""
         from synergy_nb.plan.plan_file import write  # noqa: PLC0415 - peers never read YAML
 
-        return write(self)
+        return write(self.name, self.qos, self.operators.values())
 
     @classmethod
     def from_yaml(cls, text: str) -> Plan:

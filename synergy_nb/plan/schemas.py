@@ -11,13 +11,10 @@ Each declaration (:mod:`synergy_nb.plan.operators`) has its own rule, which work
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from synergy_nb.plan import sql
 from synergy_nb.plan.units import WrongValue, nearest
-
-if TYPE_CHECKING:
-    from synergy_nb.plan.declaration import Declaration, Parameter
 
 __all__ = [
     "IMPLICIT",
@@ -25,7 +22,6 @@ __all__ = [
     "WINDOW_COLUMNS",
     "Derivation",
     "Schema",
-    "derive",
     "equal_windows",
     "is_windowed",
     "own_window",
@@ -121,36 +117,6 @@ class Derivation:
             folded[name.casefold()] = name
             schema[name] = kind
         return schema
-
-
-def derive(derivation: Derivation, declaration: Declaration, parameters: Mapping[str, Parameter]) -> Schema | None:
-    """The schema of the operator's stream; None if it cannot be said.
-
-    ``derivation.params`` gets canonical expressions, ``derivation.window`` the window of the stream, and
-    ``derivation.wrongs`` what is wrong. A mistake that leaves the columns as they are, such as one in a condition, does
-    not hide them from what follows; nor does a mistake in one parameter hide those in others.
-    """
-    unknown = any(schema is None for schema in derivation.inputs)
-    if unknown or (declaration.inputs[0] and not derivation.inputs):
-        _syntax(derivation, parameters)
-        return None
-    before = len(derivation.wrongs)
-    schema = declaration.columns(derivation)
-    wrong = {each.field.partition(".")[0] for each in derivation.wrongs[before:]} | set(derivation.faulty)
-    return None if wrong & declaration.shaping else schema
-
-
-def _syntax(it: Derivation, parameters: Mapping[str, Parameter]) -> None:
-    """Without the columns, look at least at the syntax of expressions."""
-    it.inputs = ()
-    for field, parameter in parameters.items():
-        if field not in it.params:
-            continue
-        if parameter.type.name == "condition":
-            it.expression(field, it.params[field])
-        elif parameter.type.name in ("expressions", "calls"):
-            for name, text in it.params[field].items():
-                it.expression(f"{field}.{name}", text, aggregate=parameter.type.name == "calls")
 
 
 def is_windowed(schema: Mapping[str, str]) -> bool:

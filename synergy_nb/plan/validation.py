@@ -15,7 +15,7 @@ from synergy_nb.plan.engines import ENGINES, off_spark
 from synergy_nb.plan.naming import ID, is_id, suggested_id
 from synergy_nb.plan.operators.sources import CONNECTOR
 from synergy_nb.plan.parameter_types import parse_number
-from synergy_nb.plan.schemas import Derivation, Schema, derive
+from synergy_nb.plan.schemas import Derivation, Schema
 from synergy_nb.plan.units import WrongValue, WrongValues, nearest, parse_duration
 
 __all__ = [
@@ -394,7 +394,7 @@ def _normal(
         cost = params[declaration.cost_from]  # what it is told to take is what it costs
     wrongs: list[WrongValue] = []
     derivation = Derivation(params, streams, windows, wrongs, faulty)
-    schema = derive(derivation, declaration, parameters)
+    schema = declaration.schema(derivation, parameters)
     problems.extend(Problem(name, wrong.field, wrong.value, wrong.expected, wrong.nearest) for wrong in wrongs)
     normal = Operator(name, operator.kind, derivation.params, tuple(operator.inputs), cost, selectivity, at, engine)
     return normal, schema, dict(derivation.window) if derivation.window else None

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from synergy_nb.events import GraphSelected, ProbeDropped, ReplicaDecided
+from synergy_nb.events import GraphSelected, ProbeDropped
 from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, counted, rate, seconds, share
+from synergy_nb.reporting.reasons import Reasons, replica_reason
 
-if TYPE_CHECKING:
-    from synergy_nb.reporting.explanation import Explanation
-
-__all__ = ["counts", "lines", "replica_reason"]
+__all__ = ["counts", "lines"]
 
 # Each requirement as text, with the words that say how it is checked.
 HELD: Final = {
@@ -34,7 +32,7 @@ STAGES: Final = {
 }
 
 
-def lines(explanation: Explanation) -> list[str]:
+def lines(explanation: Reasons) -> list[str]:
     """The account of a request, line by line."""
     took = "" if explanation.setup_s is None else f" (set up in {seconds(explanation.setup_s)})"
     told = [f"{explanation.request}: {explanation.outcome}{took}"]
@@ -143,7 +141,7 @@ def lines(explanation: Explanation) -> list[str]:
     return told
 
 
-def _scheduling(explanation: Explanation) -> str:
+def _scheduling(explanation: Reasons) -> str:
     """The scheduling disciplines that order its tuples, and who says so; empty where nothing is known."""
     if explanation.scheduling:
         return f"{DISCIPLINE_NAMES[explanation.scheduling]}, as the plan asks"
@@ -168,23 +166,6 @@ def _compared(drop: ProbeDropped) -> str:
         over = f", more than {share(drop.tolerated)} over" if drop.tolerated else ""
         return f"{seconds(drop.asked)} asked, {seconds(drop.available)} projected{over}"
     return f"{drop.asked:.4g} asked, {drop.available:.4g} there"
-
-
-def replica_reason(replica: ReplicaDecided) -> str:
-    """Why a replica is where it is."""
-    if replica.candidates == 1:
-        reason = "its only candidate"
-    elif replica.used:
-        reason = "the application uses that peer already"
-    else:
-        reason = "no peer that the application uses could take it; the nearest of the others that could"
-        reason = reason if replica.passed else "the nearest that could"
-    if replica.apart:
-        reason += ", where it can be without a source, a sink or the origin"
-    if replica.latency_s:
-        reason += f", {seconds(replica.latency_s)} away"
-    passed = dict.fromkeys(f"{peer} ({why})" for peer, why in replica.passed)
-    return f"{reason}; passed over: {', '.join(passed)}" if passed else reason
 
 
 def counts(left: Mapping[str, int]) -> str:

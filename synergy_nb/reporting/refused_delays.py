@@ -10,15 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
-from synergy_nb.events import ProbeAccepted
+from synergy_nb.events import GraphEvaluated, ProbeAccepted, ProbeDropped
 from synergy_nb.models.overheads import HOP, LINK, SOURCE, Overhead, Overheads
 from synergy_nb.plan import Plan
 from synergy_nb.reporting.formatting import counted, seconds
-
-if TYPE_CHECKING:
-    from synergy_nb.reporting.explanation import Explanation
 
 __all__ = ["Delay", "refused_delay"]
 
@@ -79,7 +76,16 @@ class Delay(NamedTuple):
         return f"the delay of {seconds(self.total)} up to {self.operator} at {self.at} is about: {said}"
 
 
-def refused_delay(plan: Plan, account: Explanation, measured: Mapping[str, Stages]) -> Delay | None:
+class Account(Protocol):
+    """The account of a request, as far as it concerns delays."""
+
+    asked: dict[str, float]
+    dropped: list[ProbeDropped]
+    accepted: list[ProbeAccepted]
+    graphs: list[GraphEvaluated]
+
+
+def refused_delay(plan: Plan, account: Account, measured: Mapping[str, Stages]) -> Delay | None:
     """The least delay for which a request was refused, in parts; None if no delay was a reason.
 
     Parameters
@@ -113,7 +119,7 @@ def refused_delay(plan: Plan, account: Explanation, measured: Mapping[str, Stage
     return Delay(route[-1], places[-1], limit, total, source, sum(calls), waiting, sum(ways), crossings, rest)
 
 
-def _refused(plan: Plan, account: Explanation) -> tuple[Sequence[str], Sequence[str], float, float] | None:
+def _refused(plan: Plan, account: Account) -> tuple[Sequence[str], Sequence[str], float, float] | None:
     """The path that was refused for its delay farthest from its source; of several, the fastest.
 
     Returns

@@ -41,7 +41,7 @@ def coverage_sentences(replicated: Collection[str], alone: Mapping[str, Collecti
 
     Examples
     --------
-    >>> told(["filter", "sort"], {"a": ["source"], "c": ["sink", "its results"]})
+    >>> coverage_sentences(["filter", "sort"], {"a": ["source"], "c": ["sink", "its results"]})
     'Replicas cover filter, sort. The application ends when a (source) or c (sink, its results) dies.'
     """
     where = " or ".join(f"{peer} ({', '.join(what)})" for peer, what in alone.items())

@@ -238,7 +238,7 @@ def text(readings: JournalSeries, plan: Plan | None = None) -> str:
 
     Examples
     --------
-    >>> print(text(Readings()))
+    >>> print(text(JournalSeries()))
     Cluster of 0 peers: waiting
     Nothing has been heard of any peer yet.
     """

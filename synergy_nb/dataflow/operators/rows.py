@@ -62,7 +62,7 @@ def splitmix64(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
     .. [1] G. Steele, D. Lea, C. Flood. Fast splittable pseudorandom number generators. OOPSLA 2014.
 
-    >>> mix(np.array([0, 1], dtype=np.uint64)).tolist()
+    >>> splitmix64(np.array([0, 1], dtype=np.uint64)).tolist()
     [16294208416658607535, 10451216379200822465]
     """
     z = numbers + np.uint64(0x9E3779B97F4A7C15)

@@ -30,16 +30,16 @@ class CopyHolders:
 
     Examples
     --------
-    >>> keepers = Keepers(["a", "b"])
+    >>> keepers = CopyHolders(["a", "b"])
     >>> keepers.has("a", 3, 100), keepers.number
     (True, -1)
-    >>> keepers.leave_behind("b")
-    >>> keepers.number, sorted(keepers.unfit)
+    >>> keepers.drop("b")
+    >>> keepers.number, sorted(keepers.cannot_take_over)
     (3, ['b'])
     >>> keepers.catch_up("b", 5, 200)
-    >>> keepers.has("b", 5, 180), keepers.number, sorted(keepers.unfit)
+    >>> keepers.has("b", 5, 180), keepers.number, sorted(keepers.cannot_take_over)
     (False, None, ['b'])
-    >>> keepers.has("b", 6, 220), keepers.number, sorted(keepers.unfit)
+    >>> keepers.has("b", 6, 220), keepers.number, sorted(keepers.cannot_take_over)
     (True, 3, [])
     """
 

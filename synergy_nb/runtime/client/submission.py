@@ -24,7 +24,7 @@ def unknown_peers(plan: Any, at: str | None, names: Mapping[str, str]) -> bool:
 def known_peers_phrase(living: Iterable[str]) -> str:
     """Words for the peers that a name may be of.
 
-    >>> a_peer_of(["peer-1", "peer-2"]), a_peer_of([])
+    >>> known_peers_phrase(["peer-1", "peer-2"]), known_peers_phrase([])
     ('a peer that lives: peer-1, peer-2', 'a peer that lives, and none does')
     """
     named = ", ".join(living)

@@ -112,7 +112,7 @@ class WaitingDisplay:
 
     Examples
     --------
-    >>> Telling(lambda: "composing", None).tick()
+    >>> WaitingDisplay(lambda: "composing", None).tick()
     """
 
     def __init__(

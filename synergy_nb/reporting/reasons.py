@@ -1,0 +1,131 @@
+"""The reasons why the operators of a request run where they run, found in the events about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from synergy_nb.events import ReplicaDecided
+from synergy_nb.reporting.facts import Facts
+from synergy_nb.reporting.formatting import seconds
+from synergy_nb.reporting.troubles import Trouble, observers
+from synergy_nb.reporting.uncovered import coverage_sentences
+
+__all__ = ["Reasons", "replica_reason"]
+
+
+class Reasons(Facts):
+    """The :class:`~synergy_nb.reporting.facts.Facts` of one request, and what follows from them."""
+
+    @property
+    def peers(self) -> dict[str, str]:
+        """Component graph λ as it is now: operator to peer; empty where none was set up."""
+        if self._moved:
+            return dict(self._moved)
+        if self.selected is not None:
+            return dict(self.selected.peers)
+        return dict(self.replicated.primaries) if self.replicated is not None else {}
+
+    @property
+    def rule(self) -> str:
+        """Which of the graphs that qualified was set up."""
+        return "least φ" if self.selected is None else self.selected.rule
+
+    def why(self, operator: str) -> str:
+        """Why an operator runs where it runs, in a sentence."""
+        if operator in self._from:
+            return f"it was moved there from {self._from[operator]}"
+        if self.selected is None or self.replicated is not None:
+            placed = {} if self.replicated is None else self.replicated.primaries
+            if placed.get(operator) != self.peers.get(operator):
+                return f"its backup took over from {placed[operator]}"
+            primaries = [each for each in self.replicas if (each.operator, each.role) == (operator, "primary")]
+            return replica_reason(primaries[-1]) if primaries else self.outcome
+        operator = next((name for name, part in self.parts.items() if operator in part), operator)
+        if operator not in self.selected.peers:
+            return "not executed: what follows from it runs already"
+        offering = self.candidates.get(operator, [])
+        if operator in self.shared:
+            of, other = self.shared[operator]
+            return f"its stream runs there already, as {other} of {of}"
+        peer = self.selected.peers[operator]
+        if peer not in offering:
+            return "deployed there, for want of a component elsewhere"
+        if offering == [peer]:
+            return "its only candidate"  # pinned there, a sink, or offered by no other
+        if self.placed:
+            return f"placed there; {len(offering)} peers offer it"
+        probed = sorted({graph.peers[operator] for graph in self.graphs})
+        drops = (f"{drop.at} ({drop.condition})" for drop in self.dropped if drop.operator == operator)
+        failed = dict.fromkeys(drops)  # once, however many paths led there
+        rest = f"; dropped: {', '.join(failed)}" if failed else ""
+        return (
+            f"in the graph of {self.rule}; {len(offering)} peers offer it, {len(probed)} in complete graphs"
+            f" ({', '.join(probed)}){rest}"
+        )
+
+    @property
+    def coverage(self) -> str:
+        """What the replicas cover and what they do not; empty without replicas."""
+        covered = [] if self.replicated is None else list(self.replicated.backups)
+        return coverage_sentences(covered, self.uncovered) if self.uncovered else ""
+
+    def error_line(self, trouble: Trouble) -> str:
+        """An error of peers in a line."""
+        times = f" ({trouble.times} times)" if trouble.times > len(trouble.peers) else ""
+        return f"{observers(trouble.peers, self.names)}: {self.readable(trouble.said)}{times}"
+
+    def where(self, operator: str) -> str:
+        """Where an operator runs: a peer, Spark at a peer, or the peer whose stream is used; empty if nowhere."""
+        part = next((name for name, members in self.parts.items() if operator in members), "")
+        peer = self.peers.get(part or operator, "")
+        if part:
+            return f"{peer}, Spark"
+        if operator in self.shared:
+            return f"{peer}, shared"
+        return peer or (f"within {', '.join(sorted({of for of, _ in self.shared.values()}))}" if self.shared else "")
+
+    def why_replica(self, operator: str, peer: str) -> str:
+        """Why a replica of an operator is at a peer, in a sentence."""
+        for replica in self.replicas:
+            if (replica.operator, replica.at) == (operator, peer):
+                return replica_reason(replica)
+        return f"it has no replica of {operator}"
+
+    @property
+    def impacts(self) -> dict[str, dict[str, Any]]:
+        """What those that ran are projected to take with the chosen graph: by probe, the few nearest their limits.
+
+        ``before`` and ``after`` in seconds, its ``limit``, and the ``operator`` and peer (``at``) that harm it most.
+        """
+        found: dict[str, dict[str, Any]] = {}
+        chosen = {} if self.selected is None else self.selected.peers
+        for probe in self.accepted:
+            if chosen.get(probe.operator) != probe.peer:
+                continue
+            for each in probe.impacts:
+                if each.application not in found or each.after > found[each.application]["after"]:
+                    found[each.application] = {
+                        "before": each.before,
+                        "after": each.after,
+                        "limit": each.limit,
+                        "operator": probe.operator,
+                        "at": probe.peer,
+                    }
+        return found
+
+
+def replica_reason(replica: ReplicaDecided) -> str:
+    """Why a replica is where it is."""
+    if replica.candidates == 1:
+        reason = "its only candidate"
+    elif replica.used:
+        reason = "the application uses that peer already"
+    else:
+        reason = "no peer that the application uses could take it; the nearest of the others that could"
+        reason = reason if replica.passed else "the nearest that could"
+    if replica.apart:
+        reason += ", where it can be without a source, a sink or the origin"
+    if replica.latency_s:
+        reason += f", {seconds(replica.latency_s)} away"
+    passed = dict.fromkeys(f"{peer} ({why})" for peer, why in replica.passed)
+    return f"{reason}; passed over: {', '.join(passed)}" if passed else reason
