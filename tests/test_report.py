@@ -122,7 +122,7 @@ def parsed(page: str) -> Structure:
 def test_it_holds_plan_graph_chart_and_reasons() -> None:
     page = made()
     assert page.count('class="synergy-drawing"') == 3  # the plan, and the graph for wide and for narrow pages
-    assert page.count('class="chart"') == 2
+    assert page.count('class="synergy-chart"') == 2
     text = " ".join(parsed(page).text)
     for operator in asked().operators:
         assert operator in text
@@ -187,7 +187,7 @@ def test_a_rejected_request_is_explained_without_a_graph() -> None:
     page = report(plan, Explanation("r1", events, NAMES), events, title="t")
     text = " ".join(parsed(page).text)
     assert "It does not run: rejected: sort: no component offers 'sort' at peer-2." in text
-    assert 'class="chart"' not in page
+    assert 'class="synergy-chart"' not in page
 
 
 def test_delays_are_those_of_the_application_since_it_began() -> None:
@@ -212,7 +212,7 @@ def test_a_chart_says_its_values_and_keeps_within_its_frame() -> None:
 
 @pytest.mark.parametrize("width", [400.0, 1030.0])
 def test_a_chart_of_one_point_without_a_limit(width: float) -> None:
-    chart = delay_chart([Delay(0.0, 0.01, 0.01, 1)], None, width=width)
+    chart = delay_chart([Delay(0.0, 0.01, 0.01, 1)], None, size=(width, 300.0))
     assert "limit" not in chart
     assert "p50 10 ms" in chart
 

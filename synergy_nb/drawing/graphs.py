@@ -16,12 +16,13 @@ states have a glyph and are named in the tooltip. The SVG brings its own style f
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from html import escape
 from typing import Final, NamedTuple
-from xml.sax.saxutils import escape
 
 import msgspec
 
 from synergy_nb.drawing.layout import Edge, Layout, Place, layered, ranks
+from synergy_nb.drawing.svg import element, label, picture
 
 __all__ = ["STATES", "Node", "Placed", "placed", "svg", "text"]
 
@@ -91,8 +92,8 @@ font-family:system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,san
 .synergy-drawing .box{fill:var(--box);stroke:var(--edge);stroke-width:1.2}
 .synergy-drawing .link{fill:none;stroke:var(--line);stroke-width:1.4}
 .synergy-drawing .head{fill:var(--line)}
-.synergy-drawing .label{fill:var(--ink);font-size:13px;font-weight:600;text-anchor:middle}
-.synergy-drawing .detail,.synergy-drawing .note{fill:var(--soft);font-size:11.5px;text-anchor:middle}
+.synergy-drawing .label{fill:var(--ink);font-size:13px;font-weight:600}
+.synergy-drawing .detail,.synergy-drawing .note{fill:var(--soft);font-size:11.5px}
 .synergy-drawing .note{paint-order:stroke;stroke:var(--box);stroke-width:3px}
 .synergy-drawing .failed .box,.synergy-drawing .dead .box,.synergy-drawing .overloaded .box{stroke:var(--bad);
 stroke-width:2}
@@ -238,32 +239,26 @@ def _linked(
 
 
 def _svg(found: Mapping[str, Node], place: Placed, title: str, notes: Mapping[Edge, str]) -> str:
-    width, height = place.size
-    label = escape(title or "graph", {'"': "&quot;"})
-    extent = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="synergy-drawing" role="img" aria-label="{label}" {extent}>',
-        f"<title>{escape(title or 'graph')}</title><style>{_STYLE}</style>",
-    ]
-    for (upper, lower), (path, head) in place.links.items():
-        parts.append(f'<path class="link" d="{path}"><title>{escape(upper)} to {escape(lower)}</title></path>')
-        parts.append(f'<polygon class="head" points="{head}"/>')
+    parts = []
+    for (upper, lower), (line, head) in place.links.items():
+        parts.append(element("path", "link", _title(f"{upper} to {lower}"), d=line))
+        parts.append(element("polygon", "head", points=head))
     for name, node in found.items():
-        left, top, box_width, box_height = place.boxes[name]
-        x, y = left + box_width / 2, top + box_height / 2
+        left, top, width, height = place.boxes[name]
+        x, y = left + width / 2, top + height / 2 + 4.5 - (8 if node.detail else 0)
         tooltip = "\n".join(part for part in (node.tooltip or node.label, node.detail, node.state) if part)
-        parts.append(f'<g class="node {node.state}"><title>{escape(tooltip)}</title>')
-        corner = f'x="{left:.1f}" y="{top:.1f}"'
-        parts.append(f'<rect class="box" {corner} width="{box_width:.1f}" height="{box_height:.1f}" rx="7"/>')
-        line = y + 4.5 - (8 if node.detail else 0)
-        parts.append(f'<text class="label" x="{x:.1f}" y="{line:.1f}">{escape(_headline(node))}</text>')
-        if node.detail:
-            parts.append(f'<text class="detail" x="{x:.1f}" y="{line + 17:.1f}">{escape(node.detail)}</text>')
-        parts.append("</g>")
+        box = element("rect", "box", x=left, y=top, width=width, height=height, rx="7")
+        detail = label(x, y + 17, node.detail, "detail", anchor="middle") if node.detail else ""
+        headline = label(x, y, _headline(node), "label", anchor="middle")
+        parts.append(element("g", f"node {node.state}", _title(tooltip), box, headline, detail))
     for edge, note in notes.items():
         (x, y), (to_x, to_y) = place.ends[edge]
-        parts.append(f'<text class="note" x="{(x + to_x) / 2:.1f}" y="{(y + to_y) / 2 - 5:.1f}">{escape(note)}</text>')
-    return "\n".join([*parts, "</svg>"])
+        parts.append(label((x + to_x) / 2, (y + to_y) / 2 - 5, note, "note", anchor="middle"))
+    return picture("synergy-drawing", title or "graph", place.size, parts, style=_STYLE)
+
+
+def _title(text: str) -> str:
+    return f"<title>{escape(text)}</title>"
 
 
 def _curve(points: Sequence[tuple[float, float]], *, right: bool) -> str:

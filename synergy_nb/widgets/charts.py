@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from synergy_nb.drawing.svg import element, label, path, picture
 from synergy_nb.events import ApplicationRunning, Event, SinkMeasured, SourceStarted
-from synergy_nb.reporting.formatting import amount, seconds
+from synergy_nb.reporting.formatting import counted, seconds
 
-__all__ = ["Delay", "delay_chart", "delays", "exceeding"]
+__all__ = ["STYLE", "Delay", "chart", "delay_chart", "delays", "exceeding"]
 
 _TOP, _BOTTOM, _LEFT = 16.0, 40.0, 58.0
+#: Style of charts; the page names the colours.
+STYLE: Final = """
+.synergy-chart{font-size:12.5px}.synergy-chart text{fill:var(--soft)}
+.synergy-chart .grid{stroke:var(--grid)}
+.synergy-chart .base,.synergy-chart .tickmark{stroke:var(--soft);stroke-width:.8}
+.synergy-chart .late{fill:var(--late);opacity:.06}.synergy-chart .broken{fill:var(--late);opacity:.25}
+.synergy-chart .limit{stroke:var(--late);stroke-width:1.4;stroke-dasharray:6 4}
+.synergy-chart .limit-label{fill:var(--late);font-weight:600}
+.synergy-chart .event{stroke:var(--soft);stroke-dasharray:2 3}.synergy-chart .event-label{font-size:12px}
+.synergy-chart .band{fill:var(--p99);opacity:.1}
+.synergy-chart polyline{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}
+.synergy-chart polyline.p50{stroke:var(--p50)}.synergy-chart polyline.p99{stroke:var(--p99)}
+.synergy-chart circle.p50{fill:var(--p50)}.synergy-chart circle.p99{fill:var(--p99)}
+.synergy-chart circle{stroke:var(--card);stroke-width:1.4}.synergy-chart circle.reach{fill:transparent;stroke:none}
+.synergy-chart .p50-label{fill:var(--p50);font-weight:650}.synergy-chart .p99-label{fill:var(--p99);font-weight:650}
+"""
 TINY = 1e-9  # seconds that stand for no delay on a logarithmic scale
 _LINE = 15.0  # least distance of two labels, in pixels
 
@@ -90,97 +107,110 @@ def delay_chart(
     limit: float | None,
     *,
     marks: Sequence[tuple[float, str]] = (),
-    width: float = 860.0,
-    height: float = 300.0,
+    size: tuple[float, float] = (860.0, 300.0),
+) -> str:
+    """Chart of what was measured in each interval, with a text for each point; see :func:`chart` for the parameters."""
+    lines = {"p99": [(each.at, each.p99) for each in points], "p50": [(each.at, each.p50) for each in points]}
+    tips = [
+        f"at {at:.1f} s: p50 {seconds(p50)}, p99 {seconds(p99)}, {counted(tuples, 'tuple')}"
+        for at, p50, p99, tuples in points
+    ]
+    return chart(lines, limit, marks=marks, tips=tips, size=size)
+
+
+def chart(
+    lines: Mapping[str, Sequence[tuple[float, float]]],
+    limit: float | None,
+    *,
+    marks: Sequence[tuple[float, str]] = (),
+    tips: Sequence[str] = (),
+    size: tuple[float, float] = (860.0, 300.0),
+    broken: str = "broken",
 ) -> str:
     """Median and 99th percentile of the delay over time, against the limit, on a logarithmic scale.
 
     Parameters
     ----------
-    points
-        In order of time, at least one.
+    lines
+        Points of ``p99`` and ``p50``, at least one each: seconds since the sources started, and the delay in seconds.
     limit
-        Delay limit q_t in seconds, or None.
+        The delay limit q_t in seconds; None: there is none.
     marks
-        Events of the application: seconds since it began, and a word or two for each.
-    width, height
-        In pixels.
+        Events of the application: seconds since the sources started, and a word or two for each.
+    tips
+        Texts that a browser shows for the points, in order; empty: the points are not marked.
+    size
+        Width and height of the chart, in pixels.
+    broken
+        Word for a limit that was exceeded.
     """
+    width, height = size
     narrow = width < 600
-    right = width - (86.0 if narrow else 104.0)
-    bottom = height - _BOTTOM
-    known = [value for point in points for value in (point.p50, point.p99)] + ([limit] if limit else [])
+    right, bottom = width - (86.0 if narrow else 104.0), height - _BOTTOM
+    known = [value for line in lines.values() for _, value in line] + ([limit] if limit else [])
     lowest, highest = max(min(known), 1e-6), max(known)  # a limit is drawn however far the delays are from it
     low = math.floor(math.log10(lowest) - 0.05)
     high = max(math.ceil(math.log10(highest * 1.3)), low + 1)
-    last = max(points[-1].at, 1.0)
+    last = lines["p99"][-1][0]
+    begin = 0.0 if tips else lines["p99"][0][0]  # what came before may be forgotten
+    step = _step(max(last - begin, 1.0), 4 if narrow else 8)
 
     def x(at: float) -> float:
-        return _LEFT + at / last * (right - _LEFT)
+        return _LEFT + (at - begin) / max(last - begin, 1.0) * (right - _LEFT)
 
     def y(delay: float) -> float:
         return bottom - (math.log10(max(delay, 10.0**low)) - low) / (high - low) * (bottom - _TOP)
 
-    summary = f"delay over {seconds(last)}: last p50 {seconds(points[-1].p50)}, last p99 {seconds(points[-1].p99)}"
-    late = [] if limit is None else exceeding([(point.at, point.p99) for point in points], limit)
+    def places(line: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+        return [(x(at), y(value)) for at, value in line]
+
+    ends = {name: line[-1][1] for name, line in lines.items()}
+    late = [] if limit is None else exceeding(lines["p99"], limit)
+    title = ", ".join([f"delay over {seconds(last - begin)}", *(f"last {of} {seconds(ends[of])}" for of in ends)])
+    parts = []
     if limit is not None:
-        summary += f", limit {seconds(limit)}{', which was exceeded' if late else ''}"
-    parts = [f'<svg class="chart" role="img" aria-label="{escape(summary)}" viewBox="0 0 {width:.0f} {height:.0f}">']
-    if limit is not None:
-        parts.append(
-            f'<rect class="late" x="{_LEFT}" y="{_TOP}" width="{right - _LEFT:.1f}" height="{y(limit) - _TOP:.1f}"/>'
-        )
+        title += f", limit {seconds(limit)}{', which was exceeded' if late else ''}"
+        parts.append(element("rect", "late", x=_LEFT, y=_TOP, width=right - _LEFT, height=y(limit) - _TOP))
     for decade in range(low, high + 1):
         at = y(10.0**decade)
-        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{right:.1f}" y1="{at:.1f}" y2="{at:.1f}"/>')
-        parts.append(f'<text class="tick" x="{_LEFT - 8}" y="{at + 4:.1f}" text-anchor="end">'
-                     f"{seconds(10.0**decade)}</text>")  # fmt: skip
-    step = _step(last, 4 if narrow else 8)
-    for index in range(int(last / step + 1e-9) + 1):
+        parts.append(element("line", "grid", x1=_LEFT, x2=right, y1=at, y2=at))
+        parts.append(label(_LEFT - 8, at + 4, seconds(10.0**decade), "tick", anchor="end"))
+    for index in range(math.ceil(begin / step), int(max(last, begin + 1.0) / step + 1e-9) + 1):
         at = x(index * step)
-        parts.append(f'<line class="tickmark" x1="{at:.1f}" x2="{at:.1f}" y1="{bottom:.1f}" y2="{bottom + 4:.1f}"/>')
-        parts.append(f'<text class="tick" x="{at:.1f}" y="{bottom + 17:.1f}" text-anchor="middle">'
-                     f"{index * step:g}</text>")  # fmt: skip
-    middle = (_LEFT + right) / 2
-    parts.append(f'<text class="axis" x="{middle:.1f}" y="{height - 6:.0f}" text-anchor="middle">'
-                 "seconds since the sources started</text>")  # fmt: skip
-    parts.append(f'<line class="base" x1="{_LEFT}" x2="{right:.1f}" y1="{bottom:.1f}" y2="{bottom:.1f}"/>')
+        parts.append(element("line", "tickmark", x1=at, x2=at, y1=bottom, y2=bottom + 4))
+        parts.append(label(at, bottom + 17, f"{index * step:g}", "tick", anchor="middle"))
+    parts.append(label((_LEFT + right) / 2, height - 6, "seconds since the sources started", "axis", anchor="middle"))
+    parts.append(element("line", "base", x1=_LEFT, x2=right, y1=bottom, y2=bottom))
     if limit is not None:
         at = y(limit)
         for stretch in late:
             edge = [(stretch[0][0], limit), *stretch, (stretch[-1][0], limit)]
-            corners = " ".join(f"{x(when):.1f},{y(value):.1f}" for when, value in edge)
-            parts.append(f'<polygon class="broken" points="{corners}"/>')
-        parts.append(f'<line class="limit" x1="{_LEFT}" x2="{right:.1f}" y1="{at:.1f}" y2="{at:.1f}"/>')
-        about = f"{': broken' if late else ''}{'' if narrow else ' (above it, a tuple is late)'}"
-        parts.append(f'<text class="limit-label" x="{_LEFT + 6}" y="{at - 6:.1f}">'
-                     f"limit {seconds(limit)}{about}</text>")  # fmt: skip
-    for when, label in marks:
-        if 0 <= when <= last:
-            at, left = x(when), when <= last / 2
-            parts.append(f'<line class="event" x1="{at:.1f}" x2="{at:.1f}" y1="{_TOP}" y2="{bottom:.1f}"/>')
-            parts.append(f'<text class="event-label" x="{at + (4 if left else -4):.1f}" y="{bottom - 6:.1f}" '
-                         f'text-anchor="{"start" if left else "end"}">{escape(label)}</text>')  # fmt: skip
-    upper = [f"{x(point.at):.1f},{y(point.p99):.1f}" for point in points]
-    lower = [f"{x(point.at):.1f},{y(point.p50):.1f}" for point in points]
-    parts.append(f'<polygon class="band" points="{" ".join([*upper, *reversed(lower)])}"/>')
-    for name, line in (("p99", upper), ("p50", lower)):
-        parts.append(f'<polyline class="{name}" points="{" ".join(line)}"/>')
-    for point in points:
-        said = (f"at {point.at:.1f} s: p50 {seconds(point.p50)}, p99 {seconds(point.p99)}, "
-                f"{amount(point.tuples)} tuple{'' if point.tuples == 1 else 's'}")  # fmt: skip
-        for name, value in (("p99", point.p99), ("p50", point.p50)):
-            spot = f'cx="{x(point.at):.1f}" cy="{y(value):.1f}"'
-            parts.append(f'<g><title>{said}</title><circle class="reach" {spot} r="9"/>'
-                         f'<circle class="{name}" {spot} r="3.2"/></g>')  # fmt: skip
-    ends = {"p99": y(points[-1].p99), "p50": y(points[-1].p50)}
-    if ends["p50"] - ends["p99"] < _LINE:
-        centre = (ends["p50"] + ends["p99"]) / 2
-        ends = {"p99": centre - _LINE / 2, "p50": centre + _LINE / 2}
-    for name, value in (("p99", points[-1].p99), ("p50", points[-1].p50)):
-        parts.append(f'<text class="{name}-label" x="{right + 8:.1f}" y="{ends[name] + 4:.1f}">'
-                     f"{name} {seconds(value)}</text>")  # fmt: skip
-    return "\n".join([*parts, "</svg>"])
+            parts.append(element("polygon", "broken", points=path(places(edge))))
+        parts.append(element("line", "limit", x1=_LEFT, x2=right, y1=at, y2=at))
+        about = f"{f': {broken}' if late else ''}{'' if narrow else ' (above it, a tuple is late)'}"
+        parts.append(label(_LEFT + 6, at - 6, f"limit {seconds(limit)}{about}", "limit-label"))
+    free = -math.inf  # labels are left out where they would be on one another
+    for when, words in marks:
+        if begin <= when <= last:
+            at, room = x(when), 7.0 * len(words) + 8.0
+            parts.append(element("line", "event", x1=at, x2=at, y1=_TOP, y2=bottom))
+            start = at - room if at + room > right else at
+            if start > free:
+                parts.append(label(start + 4, bottom - 6, words, "event-label"))
+                free = start + room
+    parts.append(element("polygon", "band", points=path(places([*lines["p99"], *reversed(lines["p50"])]))))
+    parts += [element("polyline", name, points=path(places(line))) for name, line in lines.items()]
+    for number, tip in enumerate(tips):
+        for name, line in lines.items():
+            ((cx, cy),) = places([line[number]])
+            spots = (element("circle", "reach", cx=cx, cy=cy, r=9), element("circle", name, cx=cx, cy=cy, r=3.2))
+            parts.append(f"<g><title>{escape(tip)}</title>{''.join(spots)}</g>")
+    beside = {name: y(value) for name, value in ends.items()}
+    if beside["p50"] - beside["p99"] < _LINE:
+        centre = (beside["p50"] + beside["p99"]) / 2
+        beside = {"p99": centre - _LINE / 2, "p50": centre + _LINE / 2}
+    parts += [label(right + 8, beside[of] + 4, f"{of} {seconds(ends[of])}", f"{of}-label") for of in ends]
+    return picture("synergy-chart", title, size, parts)
 
 
 def _step(last: float, most: int) -> float:

@@ -20,7 +20,7 @@ from synergy_nb.plan.catalogue import KINDS, parameters_of
 from synergy_nb.reporting.account import counts
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, amount, cell, rate, seconds, share
-from synergy_nb.widgets.charts import Delay, delay_chart, delays
+from synergy_nb.widgets.charts import STYLE, Delay, delay_chart, delays
 from synergy_nb.widgets.journal_series import JournalSeries
 from synergy_nb.widgets.status_text import status_pieces
 
@@ -97,7 +97,7 @@ def report(
     footer
         Last line, such as the version of the program.
     """
-    style = resources.files("synergy_nb.widgets").joinpath("report.css").read_text("utf-8")
+    style = resources.files("synergy_nb.widgets").joinpath("report.css").read_text("utf-8") + STYLE
     events = list(events)
     found = delays(events, explanation.request)
     readings = JournalSeries(explanation.request, explanation.names)
@@ -287,9 +287,10 @@ def _delay_title(plan: Plan, sink: str) -> str:
 
 
 def _delay(plan: Plan, points: Sequence[Delay], marks: Sequence[tuple[float, str]]) -> str:
-    wide = delay_chart(points, plan.qos.delay, marks=marks, width=1030, height=320)
-    narrow = delay_chart(points, plan.qos.delay, marks=marks, width=400, height=280)
-    rows = [(f"{point.at:.1f}", seconds(point.p50), seconds(point.p99), point.tuples) for point in points]
+    wide, narrow = (
+        _inline(delay_chart(points, plan.qos.delay, marks=marks, size=size)) for size in ((1030, 320), (400, 280))
+    )
+    rows = [(f"{each.at:.1f}", seconds(each.p50), seconds(each.p99), each.tuples) for each in points]
     table = Table("", ("second", "p50", "p99", "tuples"), rows)
     return (
         '<p class="about">From the entry of what completed a result to its arrival at the sink, measured there for '

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import Any, Final
 
+from synergy_nb.drawing.svg import element, label, picture
 from synergy_nb.plan import Plan
-from synergy_nb.reporting.formatting import seconds
-from synergy_nb.widgets.charts import exceeding
+from synergy_nb.widgets.charts import STYLE, chart
 from synergy_nb.widgets.journal_series import JournalSeries
 from synergy_nb.widgets.latest_values import Flow
 from synergy_nb.widgets.status_text import shown_flows, status_pieces
@@ -17,14 +16,15 @@ from synergy_nb.widgets.status_text import shown_flows, status_pieces
 __all__ = ["svg", "text"]
 
 WIDTH: Final = 760.0
-LEFT, RIGHT = 62.0, 12.0
+CHART: Final = (WIDTH, 240.0)  # width and height of the chart, in pixels
 POINTS: Final = 240  # of a line in a picture
 SHOWN: Final = 8  # sinks, and of peers twice as many
 _TONES: Final = {"bad": "▲", "good": "✓", "note": "·"}
 
 _STYLE: Final = """
 .synergy-snapshot{--page:#fff;--ink:#16202b;--soft:#55616f;--rule:#dfe4e9;--track:#e9edf1;--good:#146c38;--bad:#b3261e;
---p50:#1f6fbf;--p99:#b8500f;font:13px system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif;
+--p50:#1f6fbf;--p99:#b8500f;--late:var(--bad);
+--grid:var(--rule);font:13px system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif;
 max-width:100%;height:auto;font-variant-numeric:tabular-nums}
 @media (prefers-color-scheme:dark){.synergy-snapshot{--page:#14181d;--ink:#e8edf3;--soft:#a9b4c0;--rule:#333c47;
 --track:#2a323c;--good:#7ddba3;--bad:#ff9a90;--p50:#62a5f0;--p99:#eb9256}}
@@ -35,13 +35,6 @@ max-width:100%;height:auto;font-variant-numeric:tabular-nums}
 .synergy-snapshot .warning{fill:var(--bad);font-size:12px}
 .synergy-snapshot .rule{stroke:var(--rule)}.synergy-snapshot .track{fill:var(--track)}
 .synergy-snapshot .load{fill:var(--p50)}.synergy-snapshot .mark{fill:var(--ink)}
-.synergy-snapshot polyline{fill:none;stroke-width:1.75;stroke-linejoin:round}
-.synergy-snapshot polyline.p50{stroke:var(--p50)}.synergy-snapshot polyline.p99{stroke:var(--p99)}
-.synergy-snapshot .said{font-size:12px;font-weight:600}.synergy-snapshot .said.p50{fill:var(--p50)}
-.synergy-snapshot .said.p99{fill:var(--p99)}
-.synergy-snapshot .broken{fill:var(--bad);opacity:.22}
-.synergy-snapshot .event{stroke:var(--soft);stroke-dasharray:2 3}
-.synergy-snapshot .limit{stroke:var(--bad);stroke-dasharray:6 4}
 """
 
 
@@ -50,42 +43,41 @@ def svg(readings: JournalSeries, plan: Plan | None = None) -> str:
     pieces = status_pieces(readings, plan)
     head = pieces["head"]
     parts = [
-        _text(16, 30, head["title"], "title"),
-        _text(WIDTH - 16, 30, f"{head['glyph']} {head['status']}", head["tone"] if head["tone"] != "note" else "soft",
+        label(16, 30, head["title"], "title"),
+        label(WIDTH - 16, 30, f"{head['glyph']} {head['status']}", head["tone"] if head["tone"] != "note" else "soft",
               anchor="end"),
     ]  # fmt: skip
     y = 50.0
     for line in _wrapped(head["sentence"], 112):
-        parts.append(_text(16, y, line, "soft"))
+        parts.append(label(16, y, line, "soft"))
         y += 17
     flows = [flow for flow in shown_flows(readings) if ("rate", f"{flow.application}/{flow.sink}") in readings.lines]
     rows = [pieces[f"flow:{flow.application}/{flow.sink}"] for flow in flows[:SHOWN]]
     if rows:
         y += 12
         for x, words in ((16, "Sink"), (300, "Delay p50"), (460, "Delay p99"), (610, "Throughput"), (744, "Miss rate")):
-            parts.append(_text(x, y, words, "soft", anchor="start" if x == 16 else "end"))
+            parts.append(label(x, y, words, "soft", anchor="start" if x == 16 else "end"))
         for row in rows:
             y += 20
             of = f" of {row['limit']}" if row["limit"] else ""
             mark = "" if row["within"] is None else "✓ " if row["within"] else "▲ "
             name = row["label"] or row["of"].rpartition("/")[2]
-            parts.append(_text(16, y, f"{row['glyph']} {name}"))
-            parts.append(_text(300, y, row["p50"], anchor="end"))
+            parts.append(label(16, y, f"{row['glyph']} {name}"))
+            parts.append(label(300, y, row["p50"], anchor="end"))
             parts.append(
-                _text(460, y, f"{mark}{row['p99']}{of}", "bad" if row["within"] is False else "", anchor="end")
+                label(460, y, f"{mark}{row['p99']}{of}", "bad" if row["within"] is False else "", anchor="end")
             )
-            parts.append(_text(610, y, row["rate"], anchor="end"))
-            parts.append(_text(744, y, row["miss"], "bad" if row["kept"] is False else "", anchor="end"))
-        parts.append(_rule(y + 10))
+            parts.append(label(610, y, row["rate"], anchor="end"))
+            parts.append(label(744, y, row["miss"], "bad" if row["kept"] is False else "", anchor="end"))
+        parts.append(element("line", "rule", x1=16, x2=WIDTH - 16, y1=y + 10, y2=y + 10))
         y += 14
     for flow in flows[:1] if len(flows) == 1 else []:
-        broken = rows[0]["broken"]
-        drawn, height = _delays(readings, flow, head["zero"], broken, pieces["marks"]["list"])
-        parts.append(f'<g transform="translate(0,{y:.0f})">{drawn}</g>')
-        y += height
+        drawn = _delays(readings, flow, head["zero"], pieces["marks"]["list"], rows[0]["broken"])
+        parts.append(element("g", "", drawn, transform=f"translate(0,{y:.0f})"))
+        y += CHART[1] if drawn else 0.0
     if plan is not None and readings.application is not None:
-        picture, width, height = _plan(readings, plan, pieces, WIDTH - 32)
-        parts.append(f'<g transform="translate({(WIDTH - width) / 2:.0f},{y + 8:.0f})">{picture}</g>')
+        drawn, width, height = _plan(readings, plan, pieces, WIDTH - 32)
+        parts.append(element("g", "", drawn, transform=f"translate({(WIDTH - width) / 2:.0f},{y + 8:.0f})"))
         y += height + 16
     peers = [piece for name, piece in pieces.items() if name.startswith("peer:")]
     for piece in peers[: 2 * SHOWN]:
@@ -93,36 +85,22 @@ def svg(readings: JournalSeries, plan: Plan | None = None) -> str:
         parts += _peer(piece, y)
     if len(peers) > 2 * SHOWN:
         y += 19
-        parts.append(_text(16, y, f"and {len(peers) - 2 * SHOWN} more peers", "soft"))
+        parts.append(label(16, y, f"and {len(peers) - 2 * SHOWN} more peers", "soft"))
     for title, told in (
         ("What happened", [_happened(each) for each in pieces["marks"]["list"]]),
         ("Errors of peers", [f"▲ {_told(each)}" for each in pieces["troubles"]["list"]]),
     ):
         if told:
             y += 26
-            parts.append(_text(16, y, title, "strong"))
+            parts.append(label(16, y, title, "strong"))
         for each in told[-SHOWN:]:
             for words in _wrapped(each, 112):
                 y += 18
-                parts.append(_text(16, y, words, "warning" if each.startswith("▲") else "soft"))
-    height = y + 16
-    label = escape(f"{head['title']}: {head['status']}. {head['sentence']}", quote=True)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="synergy-snapshot" role="img" aria-label="{label}" '
-        f'width="{WIDTH:.0f}" height="{height:.0f}" viewBox="0 0 {WIDTH:.0f} {height:.0f}">'
-        f"<title>{escape(head['title'])}</title><style>{_STYLE}</style>"
-        f'<rect class="page" x="0.5" y="0.5" width="{WIDTH - 1:.0f}" height="{height - 1:.0f}" rx="8"/>'
-        + "\n".join(parts)
-        + "</svg>"
-    )
-
-
-def _text(x: float, y: float, words: str, kind: str = "", *, anchor: str = "start") -> str:
-    return f'<text class="{kind}" x="{x:.0f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
-
-
-def _rule(y: float) -> str:
-    return f'<line class="rule" x1="16" x2="{WIDTH - 16:.0f}" y1="{y:.1f}" y2="{y:.1f}"/>'
+                parts.append(label(16, y, words, "warning" if each.startswith("▲") else "soft"))
+    size = (WIDTH, y + 16)
+    page = element("rect", "page", x=0.5, y=0.5, width=WIDTH - 1, height=size[1] - 1, rx="8")
+    said = f"{head['title']}: {head['status']}. {head['sentence']}"
+    return picture("synergy-snapshot", said, size, [page, *parts], style=_STYLE + STYLE)
 
 
 def _wrapped(words: str, width: int) -> list[str]:
@@ -134,64 +112,21 @@ def _wrapped(words: str, width: int) -> list[str]:
     return lines[:6]
 
 
-def _thinned(times: Sequence[float], values: Sequence[float]) -> list[tuple[float, float]]:
+def _delays(readings: JournalSeries, flow: Flow, zero: float, marks: Sequence[Mapping[str, Any]], broken: str) -> str:
+    """Delay over time against its limit, with what happened meanwhile; empty where nothing was measured."""
+    of = f"{flow.application}/{flow.sink}"
+    lines = {name: _thinned(*readings.line(name, of).points(), zero) for name in ("p99", "p50")}
+    if not lines["p99"]:
+        return ""
+    moments = [(mark["at"] - zero, mark["label"]) for mark in marks if mark["label"]]
+    return chart(lines, flow.limit, marks=moments, size=CHART, broken=broken or "exceeded")
+
+
+def _thinned(times: Sequence[float], values: Sequence[float], zero: float) -> list[tuple[float, float]]:
     """At most :data:`POINTS` points: of equal stretches the greatest."""
-    known = [(at, value) for at, value in zip(times, values, strict=True) if not math.isnan(value)]
+    known = [(at - zero, value) for at, value in zip(times, values, strict=True) if not math.isnan(value)]
     step = math.ceil(len(known) / POINTS) or 1
     return [max(known[start : start + step], key=lambda point: point[1]) for start in range(0, len(known), step)]
-
-
-def _delays(
-    readings: JournalSeries, flow: Flow, zero: float, broken: str, marks: Sequence[Mapping[str, Any]]
-) -> tuple[str, float]:
-    """Delay over time against its limit, logarithmic, with what happened meanwhile; its SVG and height."""
-    of = f"{flow.application}/{flow.sink}"
-    lines = {name: _thinned(*readings.line(name, of).points()) for name in ("p50", "p99")}
-    values = [value for line in lines.values() for _, value in line]
-    if not values:
-        return "", 0.0
-    top, bottom, right = 34.0, 168.0, WIDTH - RIGHT
-    reach = [*values, flow.limit] if flow.limit else values  # a limit is drawn however far the delays are from it
-    low = math.floor(math.log10(max(min(reach), 1e-6)) - 0.05)
-    high = max(math.ceil(math.log10(max(reach) * 1.2)), low + 1)
-    begin, end = lines["p50"][0][0], max(lines["p50"][-1][0], lines["p50"][0][0] + 1.0)
-
-    def y(delay: float) -> float:
-        return bottom - (math.log10(max(delay, 10.0**low)) - low) / (high - low) * (bottom - top)
-
-    def x(at: float) -> float:
-        return LEFT + (at - begin) / (end - begin) * (right - LEFT)
-
-    parts = [_text(16, 20, "Delay", "strong")]
-    for name, value, at in (("p50", flow.p50, right - 126), ("p99", flow.p99, right)):
-        parts.append(_text(at, 20, f"— {name} {seconds(value)}", f"said {name}", anchor="end"))
-    for decade in range(low, high + 1):
-        at = y(10.0**decade)
-        parts.append(f'<line class="rule" x1="{LEFT}" x2="{right}" y1="{at:.1f}" y2="{at:.1f}"/>')
-        parts.append(_text(LEFT - 8, at + 4, seconds(10.0**decade), "soft", anchor="end"))
-    for at, anchor in ((begin, "start"), (end, "end")):
-        parts.append(_text(x(at), bottom + 17, f"{at - zero:,.0f} s", "soft", anchor=anchor))
-    if flow.limit is not None:
-        at = y(flow.limit)
-        for late in exceeding(lines["p99"], flow.limit):
-            points = [f"{x(late[0][0]):.1f},{at:.1f}", *(f"{x(when):.1f},{y(value):.1f}" for when, value in late)]
-            parts.append(f'<polygon class="broken" points="{" ".join([*points, f"{x(late[-1][0]):.1f},{at:.1f}"])}"/>')
-        parts.append(f'<line class="limit" x1="{LEFT}" x2="{right}" y1="{at:.1f}" y2="{at:.1f}"/>')
-        parts.append(_text(LEFT + 6, at - 4, f"limit {seconds(flow.limit)}{f': {broken}' if broken else ''}", "bad"))
-    free = -math.inf  # labels are left out where they would be on one another
-    for mark in marks:
-        if mark["label"] and begin <= mark["at"] <= end:
-            at = x(mark["at"])
-            parts.append(f'<line class="event" x1="{at:.1f}" x2="{at:.1f}" y1="{top}" y2="{bottom}"/>')
-            room = 7.0 * len(mark["label"]) + 8.0
-            start = at - room if at + room > right else at
-            if start > free:
-                parts.append(_text(start + 4, bottom - 5, mark["label"], "soft"))
-                free = start + room
-    for name, line in lines.items():
-        path = " ".join(f"{x(at):.1f},{y(value):.1f}" for at, value in line)
-        parts.append(f'<polyline class="{name}" points="{path}"/>')
-    return "".join(parts), bottom + 28
 
 
 def _plan(readings: JournalSeries, plan: Plan, pieces: Mapping[str, Any], width: float) -> tuple[str, float, float]:
@@ -217,19 +152,19 @@ def _plan(readings: JournalSeries, plan: Plan, pieces: Mapping[str, Any], width:
 def _peer(piece: Mapping[str, Any], y: float) -> list[str]:
     left, right = 150.0, 480.0
     parts = [
-        _text(16, y, piece["name"], "soft" if piece["gone"] else "strong"),
-        f'<rect class="track" x="{left}" y="{y - 9:.1f}" width="{right - left}" height="9" rx="2"/>',
+        label(16, y, piece["name"], "soft" if piece["gone"] else "strong"),
+        element("rect", "track", x=left, y=y - 9, width=right - left, height=9, rx="2"),
     ]
     if piece["load"] is not None:
         wide = min(piece["load"], 1.0) * (right - left)
-        parts.append(f'<rect class="load" x="{left}" y="{y - 9:.1f}" width="{wide:.1f}" height="9" rx="2"/>')
+        parts.append(element("rect", "load", x=left, y=y - 9, width=wide, height=9, rx="2"))
     if piece["promised"] is not None:
         at = left + min(piece["promised"], 1.0) * (right - left)
-        parts.append(f'<rect class="mark" x="{at - 1:.1f}" y="{y - 12:.1f}" width="2" height="15"/>')
+        parts.append(element("rect", "mark", x=at - 1, y=y - 12, width=2, height=15))
     said = f"⊘ {piece['said']}" if piece["gone"] else piece["said"]
-    parts.append(_text(560, y, said, "bad" if piece["gone"] else "", anchor="end"))
+    parts.append(label(560, y, said, "bad" if piece["gone"] else "", anchor="end"))
     if piece["reserved"]:
-        parts.append(_text(744, y, f"{piece['reserved']} promised {piece['about']}", "soft", anchor="end"))
+        parts.append(label(744, y, f"{piece['reserved']} promised {piece['about']}", "soft", anchor="end"))
     return parts
 
 

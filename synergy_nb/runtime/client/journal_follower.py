@@ -21,7 +21,7 @@ from synergy_nb.events import ClusterClosed, Event, PeerAnswers, PeerSilent, dec
 from synergy_nb.events.journal import Journal
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
 from synergy_nb.runtime.client.cluster import Cluster
-from synergy_nb.runtime.process.requests import ClusterError, Follow, Followed, pack, unpack
+from synergy_nb.runtime.process.requests import ClosedClusterError, ClusterError, Follow, Followed, pack, unpack
 from synergy_nb.runtime.transport.link import LinkDown, LinkFull, RemoteError
 
 __all__ = ["Follower", "follow"]
@@ -265,6 +265,8 @@ def follow(cluster: Cluster | AsyncCluster) -> Follower:
 def _follower(cluster: AsyncCluster) -> Follower:
     follower = _FOLLOWERS.get(cluster)
     if follower is None:
+        if cluster.closed:
+            raise ClosedClusterError
 
         def ended(gone: Follower) -> None:
             _FOLLOWERS.pop(cluster, None)

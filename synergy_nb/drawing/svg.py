@@ -1,0 +1,52 @@
+"""SVG as text: elements whose numbers have one decimal, and pictures that need nothing from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
+
+__all__ = ["element", "label", "path", "picture"]
+
+
+def element(tag: str, kind: str, *inside: str, **attributes: float | str) -> str:
+    """An element of a class.
+
+    Parameters
+    ----------
+    tag, kind
+        Name of the element, and its class; empty: it has none.
+    inside
+        Markup inside the element.
+    attributes
+        Numbers, and texts without markup, by the name of their attribute with ``_`` for ``-``.
+
+    Examples
+    --------
+    >>> element("line", "grid", x1=0, x2=10.25)
+    '<line class="grid" x1="0.0" x2="10.2"/>'
+    """
+    given = {"class": kind, **attributes} if kind else attributes
+    said = "".join(
+        f' {name.replace("_", "-")}="{value if isinstance(value, str) else f"{value:.1f}"}"'
+        for name, value in given.items()
+    )
+    return f"<{tag}{said}>{''.join(inside)}</{tag}>" if inside else f"<{tag}{said}/>"
+
+
+def label(x: float, y: float, text: str, kind: str = "", *, anchor: str = "start") -> str:
+    """A line of text; ``anchor`` says which end of it is at ``x``: ``start``, ``middle`` or ``end``."""
+    return element("text", kind, escape(text), x=x, y=y, text_anchor=anchor)
+
+
+def path(points: Iterable[tuple[float, float]]) -> str:
+    """Points of a line, as attributes take them."""
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+
+
+def picture(kind: str, title: str, size: tuple[float, float], parts: Iterable[str], *, style: str = "") -> str:
+    """The whole SVG of a class, with its title for screen readers, and its style if it brings one."""
+    width, height = (f"{extent:.0f}" for extent in size)
+    extent = {"width": width, "height": height, "viewBox": f"0 0 {width} {height}"}
+    inside = [f"<style>{style}</style>" if style else "", *parts]
+    attributes = {"xmlns": "http://www.w3.org/2000/svg", "role": "img", "aria_label": escape(title), **extent}
+    return element("svg", kind, "\n".join(filter(None, inside)), **attributes)
