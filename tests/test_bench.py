@@ -37,6 +37,7 @@ DETAIL = {
     "state": {"keys", "ratio"},
     "takeover": {"tries", "lost", "doubled", "later", "detected", "beyond"},
     "view": {"points", "bytes_an_update", "opening_a_page", "reading_the_journal"},
+    "prediction": {"us", "target", "load"},
     "spark-ready": {"server_s", "session_s"},
     "spark-topk": {"tuples", "equal", "to_plain", "window_alone_on_spark"},
     "spark-delay": {"delays", "window_added_s"},
@@ -113,6 +114,16 @@ def test_a_measurement_on_processes_gives_its_keys(name: str) -> None:
     assert len(result["peers"]) == {"ready": 1, "dataflow": len(ENGINES) + len(RIVALS), "ingest": 2, "feeds": 1}.get(
         name, 0
     )
+
+
+def test_predictions_are_timed_beside_fits() -> None:
+    result = suite.run("prediction", small=True)
+    check(result, "prediction")
+    assert result["value"] > 0
+    assert set(result["detail"]) >= DETAIL["prediction"]
+    (rival,) = result["peers"]
+    check(rival, "statsmodels OLS")
+    assert rival["value"] > 0
 
 
 def test_every_lookup_is_answered_and_short() -> None:
