@@ -191,6 +191,7 @@ def test_moments_equal_those_of_numpy(pairs: list[tuple[float, float]], window: 
     for found, own in ((moments, pairs[-window:]), (everything, pairs)):
         x, y = np.array(own).T
         assert found.count == len(own)
+        assert (found.least_x, found.most_x) == (x.min(), x.max())
         assert found.mean_x == pytest.approx(x.mean(), abs=1e-9)
         assert found.mean_y == pytest.approx(y.mean(), abs=1e-9)
         assert found.xx == pytest.approx(((x - x.mean()) ** 2).sum(), abs=1e-6)

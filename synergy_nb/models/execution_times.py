@@ -199,7 +199,8 @@ class ExecutionTimes:
             math.sqrt(residual / ((count - 2) * moments.xx)),
             count,
             moments.mean_x,
-            *moments.range_x,
+            moments.least_x,
+            moments.most_x,
         )
 
     def predict(self, rate: float, level: float) -> Predicted:

@@ -43,6 +43,8 @@ class PairedMoments:
         Means.
     xx, yy, xy : float
         Sums of squares and of products of the differences to the means.
+    least_x, most_x : float
+        Least and greatest x of the window.
 
     Raises
     ------
@@ -65,8 +67,10 @@ class PairedMoments:
         "_xs",
         "_ys",
         "count",
+        "least_x",
         "mean_x",
         "mean_y",
+        "most_x",
         "window",
         "xx",
         "xy",
@@ -83,11 +87,16 @@ class PairedMoments:
         self._peak_xx = self._peak_yy = 0.0
         self.count = 0
         self.mean_x = self.mean_y = self.xx = self.yy = self.xy = 0.0
+        self.least_x, self.most_x = math.inf, -math.inf
 
     def add(self, x: float, y: float) -> None:
         """Add a pair; of a full window the oldest pair leaves."""
         count = self.count
         dx, dy = x - self.mean_x, y - self.mean_y
+        if x < self.least_x:
+            self.least_x = x
+        if x > self.most_x:
+            self.most_x = x
         if count != self.window:
             self.count = count = count + 1
             self.mean_x += dx / count
@@ -103,6 +112,8 @@ class PairedMoments:
         oldest_x, oldest_y = self._xs.popleft(), self._ys.popleft()
         self._xs.append(x)
         self._ys.append(y)
+        if oldest_x <= self.least_x or oldest_x >= self.most_x:
+            self.least_x, self.most_x = min(self._xs), max(self._xs)
         gone_x, gone_y = oldest_x - self.mean_x, oldest_y - self.mean_y
         step_x, step_y = x - oldest_x, y - oldest_y
         self.mean_x += step_x / count
@@ -138,11 +149,6 @@ class PairedMoments:
     def pairs(self) -> tuple[tuple[float, float], ...]:
         """Pairs of the window, earliest first; none where the window is unbounded."""
         return tuple(zip(self._xs, self._ys, strict=True))
-
-    @property
-    def range_x(self) -> tuple[float, float]:
-        """Least and greatest x of a bounded window that has pairs."""
-        return min(self._xs), max(self._xs)
 
     @property
     def constant_x(self) -> bool:

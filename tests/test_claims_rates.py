@@ -1,0 +1,343 @@
+"""P1 to P3: rates of the monitor's components as a literal count finds them, predictions beside rivals, verdicts."""
+
+from __future__ import annotations
+
+import gzip
+import math
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from synergy_experiments.chapters import find, rates
+from synergy_experiments.chapters.prediction_times import predicting
+from synergy_experiments.chapters.rates import COMBINED, GENERATED, LAST, LITERAL, components, requests, thinned
+from synergy_experiments.framework import runner
+from synergy_experiments.framework.measurements import Measured, Point
+from synergy_experiments.framework.parameters import Value, at_scale
+from synergy_experiments.worlds import rate_forecasters
+from synergy_experiments.worlds.carried_rates import (
+    COMPONENTS,
+    Estimator,
+    Items,
+    Packets,
+    measured_rates,
+    monitored,
+    sampled,
+)
+from synergy_experiments.worlds.rate_forecasters import FORECASTERS, forecast
+from synergy_nb import traces
+from synergy_nb.dataflow.meters import Rate
+from synergy_nb.dataflow.operators import create
+from synergy_nb.dataflow.tuples import Batch
+from synergy_nb.plan import source
+
+PARAMS = {"connector": "packets", "seed": 5, "rate": 40.0, "duration": 60.0, "hosts": 8}
+SECOND = Estimator(1.0)
+HOP = (0.02, 0.001)
+
+
+@pytest.fixture(scope="module")
+def packets() -> Packets:
+    return Packets.of(traces.table(PARAMS), ("source", "destination"), "link = 'B'")
+
+
+@pytest.fixture(scope="module")
+def monitor(packets: Packets) -> dict[str, Items]:
+    return monitored(packets, SECOND, 10.0, 2.0, HOP, np.random.default_rng(1))
+
+
+# -- what arrives ------------------------------------------------------------------------------------------------------
+
+
+def test_results_are_those_of_the_aggregate(packets: Packets, monitor: dict[str, Items]) -> None:
+    """The operator itself gives as many tuples for each window."""
+    stream = source("packets", **{name: value for name, value in PARAMS.items() if name != "connector"}, id="packets")
+    plan = (
+        stream.filter("link = 'B'", id="filter")
+        .aggregate(["source", "destination"], "10 s every 2 s", total="sum(bytes)", id="aggregate")
+        .sink("out")
+    )
+    chosen, windows = create(plan.operators["filter"], plan), create(plan.operators["aggregate"], plan)
+    tables: list[pl.DataFrame] = []
+    for item in traces.read(plan.operators["packets"].params):
+        for passed in chosen.on_batch(0, item) if isinstance(item, Batch) else chosen.on_punctuation(0, item):
+            given = windows.on_batch(0, passed) if isinstance(passed, Batch) else windows.on_punctuation(0, passed)
+            tables += [each.table for each in given if isinstance(each, Batch)]
+    counted = pl.concat(tables).group_by("window_end").len().sort("window_end")
+    ends = counted["window_end"].to_physical().to_numpy() / 1e6
+    sums = dict(zip(ends.tolist(), counted["len"].to_list(), strict=True))
+    found = monitored(packets, SECOND, 10.0, 2.0, (0.0, 0.0), np.random.default_rng(1))["sort"]
+    whole = [number for end, number in sums.items() if 10.0 <= end <= 58.0]
+    assert len(whole) >= 20
+    # windows of the operator end at even seconds of event time, those here from the first packet on
+    assert found.tuples[4:].mean() == pytest.approx(np.mean(whole), rel=0.1)
+    kept = np.flatnonzero(packets.kept)
+    for number, end in enumerate(2.0 * np.arange(1, len(found.times) + 1)):
+        inside = kept[(packets.times[kept] >= end - 10.0) & (packets.times[kept] < end)]
+        assert found.tuples[number] == len(np.unique(packets.pairs[inside]))
+
+
+def test_rates_are_counts_of_the_last_second(packets: Packets, monitor: dict[str, Items]) -> None:
+    items = monitor["project"]
+    for k in (0, 100, 700, len(items.times) - 1):
+        last = (items.times > items.times[k] - 1.0) & (items.times <= items.times[k])
+        assert items.rate[k] == last.sum()
+    compare = monitor["compare"]
+    assert compare.tuples == pytest.approx(monitor["sort"].tuples + 1.0)
+
+
+def test_the_fading_estimator_is_the_platforms(monitor: dict[str, Items]) -> None:
+    times, tuples = monitor["sort"].times, monitor["sort"].tuples
+    found = measured_rates(times, tuples, Estimator(5.0, fading=True))
+    rate = Rate(5.0, float(times[0]))
+    for time, count, value in zip(times, tuples, found, strict=True):
+        rate.add(float(count), float(time))
+        assert value == rate.per_second(float(time))
+
+
+def test_tuples_carry_what_was_measured_when_they_went_through(packets: Packets, monitor: dict[str, Items]) -> None:
+    assert [list(monitor[each].carried) for each in COMPONENTS] == [
+        ["source"],
+        ["filter", "source"],
+        ["project", "filter", "source"],
+        ["aggregate", "project", "filter", "source"],
+        ["aggregate", "project", "filter", "source"],
+        ["sort", "count", "aggregate", "project", "filter", "source"],
+    ]
+    assert (monitor["project"].carried["filter"] == monitor["filter"].rate[packets.kept]).all()
+    assert (monitor["aggregate"].carried["filter"] == monitor["filter"].rate[packets.kept]).all()
+    kept = packets.times[packets.kept]
+    ends = 2.0 * np.arange(1, len(monitor["sort"].times) + 1)
+    trigger = [int(np.flatnonzero(kept >= end)[0]) for end in ends]
+    assert (monitor["sort"].carried["aggregate"] == monitor["aggregate"].rate[trigger]).all()
+    for items in monitor.values():
+        assert (np.diff(items.times) >= 0.0).all(), "hops keep the order"
+
+
+def test_constant_delays_change_no_pair(packets: Packets) -> None:
+    """Pairs by tuple are the same on slow hops: what is paired by the time of day would not be."""
+    near, far = (monitored(packets, SECOND, 10.0, 2.0, (delay, 0.0), np.random.default_rng(1)) for delay in (0.0, 3.0))
+    for component in ("filter", "project", "aggregate"):
+        same = near[component].rate == far[component].rate
+        assert same.mean() > 0.99, "but for rounding of times at the edges of windows"
+        assert (near[component].carried["source"] == far[component].carried["source"]).all()
+
+
+def test_samples_are_so_many_tuples_and_seconds_apart() -> None:
+    times = np.array([0.0, 0.1, 0.2, 0.3, 5.0, 5.1, 5.2, 9.0])
+    items = Items(times, np.array([1.0, 1, 1, 1, 1, 4, 1, 1]), times, {})
+    assert sampled(items, 1).tolist() == list(range(8))
+    assert sampled(items, 2).tolist() == [0, 2, 4, 5, 7]
+    assert sampled(items, 1, 1.0).tolist() == [0, 4, 7]
+    assert sampled(items, 4, 5.0).tolist() == [0, 4]
+    assert sampled(items.at(np.zeros(8, dtype=bool)), 1).tolist() == []
+
+
+# -- how it is scored --------------------------------------------------------------------------------------------------
+
+
+def monitored_errors(every: tuple[int, float] = (75, 1.0)) -> Measured:
+    return Measured([components(GENERATED, SECOND, every, (60.0, 0.4), (0.02, 0.0005), (250.0, 240.0), 5000, 2)])
+
+
+def test_errors_are_those_of_a_literal_count() -> None:
+    """The last value over items between predictions, by loops."""
+    every, most = (50, 0.0), 400
+    found = Measured([components(GENERATED, SECOND, every, (30.0, 0.4), (0.02, 0.0), (100.0, 90.0), most, 2)])
+    table = traces.table({"connector": "packets", "seed": 2, "rate": 100.0, "duration": 90.0, "hosts": 200})
+    given = Packets.of(table, ("source", "destination"), "link = 'B'")
+    items = monitored(given, SECOND, 30.0, 0.4, (0.02, 0.0), np.random.default_rng([2, 31]))["project"]
+    begin = int(np.flatnonzero(items.times >= 31.0)[0])
+    own = items.rate[begin:].tolist()
+    samples = list(range(0, len(own), 50))
+    errors, at = [], []
+    for before, now, after in zip(samples, samples[1:], samples[2:], strict=False):
+        errors += [abs(own[before] - rate) / rate for rate in own[now:after]]
+    for before, now in pairwise(samples):
+        at.append(abs(own[before] - own[now]) / own[now])
+    assert found.mean("project", LAST, "error, count of 1 s, every 50 tuples") == pytest.approx(np.mean(errors))
+    metric = "error at predictions, count of 1 s, every 50 tuples"
+    assert found.mean("project", LAST, metric) == pytest.approx(np.mean(at))
+
+
+def test_what_the_docstring_says_of_the_monitor() -> None:
+    found = monitored_errors()
+    name = "ratio at predictions, count of 1 s, every 75 tuples and 1 s"
+    ratio = {x: found.mean(x, LITERAL, name) for x in COMPONENTS}
+    assert all(value is not None for value in ratio.values())
+    assert (ratio["filter"] or 1.0) < 0.1, "it gets all that the source gives"
+    assert (ratio["sort"] or 0.0) > 2.0, "pairs of a window are correlated with packets by chance"
+    for metric in (name, name.replace(" at predictions", "")):
+        for x in COMPONENTS:
+            assert (found.mean(x, COMBINED, metric) or 9.0) <= 1.02
+    later = name.replace("ratio at predictions", "later half")
+    assert set(found.algorithms(later)) == {LAST, LITERAL, COMBINED, *FORECASTERS}
+
+
+def test_an_error_at_every_tuple_says_nothing() -> None:
+    found = monitored_errors((1, 0.0))
+    error = found.mean("project", LAST, "error, count of 1 s, every tuple")
+    assert error is not None
+    assert error < 0.01, "below what the paper states for its predictions"
+
+
+def test_thinned_streams_are_beside_theory() -> None:
+    found = {each.algorithm: each.value for each in thinned(0.5, 500.0, 1500, 1)}
+    assert found["theory of 3.6: √(1 - p)"] == math.sqrt(0.5)
+    assert found[LITERAL] == pytest.approx(math.sqrt(0.5), rel=0.05)
+    assert found[COMBINED] < 0.8 * found[LITERAL]
+
+
+def test_requests_are_thinned_twice(tmp_path: Path) -> None:
+    path = tmp_path / "nasa-http-requests-per-second.txt.gz"
+    rng = np.random.default_rng(3)
+    counts = rng.poisson(5.0 + 4.0 * np.sin(np.arange(20_000) / 700.0))
+    path.write_bytes(gzip.compress("\n".join(map(str, counts)).encode()))
+    found = {(each.x, each.algorithm): each.value for each in requests(str(path), 60, 300, 1)}
+    assert found["all, 60 s", LITERAL] == 1.0
+    assert found["quarter, 60 s", COMBINED] < 0.7
+    assert found == {(each.x, each.algorithm): each.value for each in requests(str(path), 60, 300, 1)}
+
+
+# -- rivals ------------------------------------------------------------------------------------------------------------
+
+
+def test_forecasters_know_nothing_of_what_comes() -> None:
+    rng = np.random.default_rng(4)
+    own = 100.0 + 20.0 * np.sin(np.arange(200) / 5.0) + rng.normal(0.0, 1.0, 200)
+    carried = {"source": own * 2.0 + rng.normal(0.0, 1.0, 200)}
+    other = own.copy()
+    other[150:] = 7.0
+    for name in FORECASTERS:
+        found = forecast(name, own, carried, 100)
+        assert found.shape == (100,)
+        assert (found >= 0.0).all()
+        assert forecast(name, other, carried, 100)[:50] == pytest.approx(found[:50])
+        error = np.abs(found - own[100:]).mean()
+        assert error <= 1.01 * np.abs(np.diff(own[99:])).mean(), name
+    alone, beside = (np.abs(forecast(each, own, carried, 100) - own[100:]).mean() for each in list(FORECASTERS)[2:])
+    assert beside < alone
+
+
+def test_without_statsmodels_rivals_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rate_forecasters, "installed", lambda: False)
+    assert not [each for each in monitored_errors().rows() if each.metric.startswith("later half")]
+
+
+# -- verdicts ----------------------------------------------------------------------------------------------------------
+
+
+def verdicts(points: list[Point], number: int, **setup: Value) -> dict[str, str]:
+    claim = rates.CLAIMED[number]
+    chosen = {**at_scale(claim.parameters, "quick"), **setup}
+    derived = list(claim.derive(points)) if claim.derive is not None else []
+    return {check.name: check.verdict for check in claim.checks(Measured([[*points, *derived]]), chosen)}
+
+
+@pytest.mark.parametrize(("ratio", "expected"), [(1.02, "holds"), (1.03, "does not hold")])
+def test_the_verdict_on_the_combination_can_fail(ratio: float, expected: str) -> None:
+    found = verdicts([Point("sort", COMBINED, "ratio, count of 1 s, every tuple", ratio)], 0)
+    (verdict,) = [value for name, value in found.items() if "at most 1.02 times" in name]
+    assert verdict == expected
+
+
+def test_verdicts_on_rivals_and_theory_can_fail() -> None:
+    points = [
+        Point("sort", COMBINED, "later half, count of 1 s, every 75 tuples and 1 s", 0.10),
+        Point("sort", "AutoReg", "later half, count of 1 s, every 75 tuples and 1 s", 0.09),
+        Point(0.5, LITERAL, "ratio on thinned streams", 0.9),
+        Point(0.5, COMBINED, "ratio on thinned streams", 0.6),
+    ]
+    found = verdicts(points, 0)
+    assert [value for name, value in found.items() if "statsmodels" in name] == ["does not hold"]
+    thin = {name: value for name, value in found.items() if "thinned" in name}
+    assert list(thin.values()) == ["does not hold", "holds"]
+
+
+def test_the_papers_numbers_are_compared_on_the_papers_kind_of_trace_only() -> None:
+    name = "error, count of 1 s, every tuple"
+    points = [Point(component, LITERAL, name, error) for component, error in rates.PAPER.items()]
+    assert {value for key, value in verdicts(points, 0).items() if key.startswith("error of")} == {"not comparable"}
+    given = verdicts(points, 0, traces=("mine.tcp",))
+    assert {value for key, value in given.items() if key.startswith("error of")} == {"holds"}
+    assert given["the same, mean of the five components"] == "holds"
+    wrong = [point._replace(value=point.value + 0.1) for point in points]
+    failed = verdicts(wrong, 0, traces=("mine.tcp",))
+    assert {value for key, value in failed.items() if key.startswith("error of")} == {"does not hold"}
+
+
+def test_the_verdict_on_rarer_predictions_can_fail() -> None:
+    def points(errors: dict[int, float]) -> list[Point]:
+        found = []
+        for tuples, error in errors.items():
+            how_often = "every tuple" if tuples == 1 else f"every {tuples} tuples"
+            for algorithm, value in ((LITERAL, error), (LAST, 0.2)):
+                found.append(Point("project", algorithm, f"error, count of 1 s, {how_often}", value))
+        return found
+
+    rising = verdicts(points({1: 0.01, 75: 0.154}), 1, traces=("mine.tcp",))
+    assert rising["accuracy lost from every tuple to every 75: project"] == "holds"
+    assert rising["of components that get packets, errors rise as predictions become rarer"] == "holds"
+    falling = verdicts(points({1: 0.3, 75: 0.25}), 1, traces=("mine.tcp",))
+    assert set(falling.values()) >= {"does not hold"}
+    assert falling["there equation 3.6 has a smaller error than the last value at every horizon"] == "does not hold"
+
+
+# -- the claims --------------------------------------------------------------------------------------------------------
+
+SMALL: dict[str, Value] = {"rate": 60.0, "duration": 120.0, "window": 30.0, "most": 800}
+
+
+def test_claims_are_reproduced_on_what_is_generated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rates, "AT_HAND", ())
+    monkeypatch.setattr(rates, "REQUESTS", "lbl-tcp-3")  # which is not at hand
+    first, second = find(["P1", "P2"])
+    chosen = {**SMALL, "estimators": (1.0,), "intervals": 600}
+    found = {result.claim.id: result for result in runner.reproduce([(first, chosen), (second, SMALL)])}
+    assert {row.x for row in found["P1"].rows if row.metric.startswith("error,")} == {*COMPONENTS}
+    verdict = {check.name: check.verdict for check in found["P1"].checks}
+    assert [value for name, value in verdict.items() if "1.02 times" in name] == ["holds"]
+    horizons = {row.x for row in found["P2"].rows if row.metric == f"by horizon, {LITERAL}"}
+    assert horizons == {1.0, 50.0, 75.0, 100.0}
+
+
+def test_a_trace_of_the_user_is_compared(tmp_path: Path) -> None:
+    rng = np.random.default_rng(6)
+    times = np.cumsum(rng.exponential(0.02, 4000))
+    lines = [f"{time:.6f} {k % 7} {k % 3} 1024 80 {100 * (k % 4)}" for k, time in enumerate(times)]
+    (tmp_path / "mine.tcp").write_text("\n".join(lines) + "\n")
+    (claim,) = find(["P1"])
+    chosen: dict[str, Value] = {"traces": (str(tmp_path / "mine.tcp"),), "window": 20.0, "estimators": (1.0,)}
+    (result,) = runner.reproduce([(claim, {**chosen, "intervals": 200})])
+    assert {str(row.x) for row in result.rows if row.metric.startswith("error,")} >= {"filter (mine)", "sort (mine)"}
+    assert all(check.verdict != "not comparable" for check in result.checks if check.name.startswith("error of"))
+
+
+def test_a_prediction_has_a_time() -> None:
+    points = predicting("compare", 3, 200, 1)
+    assert {(point.x, point.metric) for point in points} == {("compare", "time"), ("compare", "time, 99 %")}
+    assert all(point.value > 0.0 for point in points)
+    (claim,) = find(["P3"])
+    names = {check.name for check in claim.checks(Measured([points]), at_scale(claim.parameters, "quick"))}
+    assert "time of a prediction in ms: mean" in names
+
+
+def test_the_verdict_on_times_can_fail() -> None:
+    (claim,) = find(["P3"])
+    for value, expected in ((0.01, "holds"), (5.0, "does not hold")):
+        points = [Point(component, "all three", "time", value) for component in COMPONENTS]
+        checks = list(claim.checks(Measured([points]), at_scale(claim.parameters, "quick")))
+        assert {check.verdict for check in checks if check.name.startswith("time of")} == {expected}
+
+
+def test_the_log_of_a_real_server(real_data: Path) -> None:
+    trace = str(real_data / "sdsc-http.txt.gz")
+    found = Measured([components(trace, SECOND, (75, 1.0), (1200.0, 0.4), (0.02, 0.0005), (0.0, 0.0), 2000, 1)])
+    name = "ratio at predictions, count of 1 s, every 75 tuples and 1 s"
+    for component in ("filter", "project", "aggregate"):
+        ratio = found.mean(f"{component} (sdsc-http)", COMBINED, name)
+        assert ratio is not None
+        assert ratio < 0.5
