@@ -24,6 +24,7 @@ __all__ = [
     "ComponentMoved",
     "ComponentTakenOver",
     "ComponentUndeployed",
+    "CopiesBehind",
     "LateRows",
     "MoveBegun",
     "MoveGivenUp",
