@@ -393,6 +393,7 @@ def test_sinks_are_measured_again_and_again_until_they_end() -> None:
             "operator": "sink", "delay_p50_s": None, "delay_p95_s": None, "delay_p99_s": None,
             "delay_mean_s": None, "delay_max_s": None, "miss_rate": None,
             "limit_s": 2.0, "tuples_per_s": 0.0, "bytes_per_s": 0.0, "tuples": 0, "finished": False,
+            "dropped": {}, "lost": 0.0,
         }  # fmt: skip
         one.carry_out(order)
         await pair.results("a", "app")

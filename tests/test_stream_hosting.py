@@ -331,10 +331,10 @@ def test_a_snapshot_carries_the_order_and_the_causes_that_no_chunk_has_carried()
     peers.emit("m", promise(5, 0))  # a union says nothing before it has promises of all inputs
     peers.later(0.5)
     active = peers.hostings["x"].components["app", "u"]
-    assert [run.upto for run in active.order] == [Point(0, 5)]
+    assert [run.upto for run in active.reading.runs] == [Point(0, 5)]
     state = peers.hostings["y"].roles.copies["app", "u"].state
     assert state is not None
-    assert state.order == tuple(active.order)
+    assert state.order == tuple(active.reading.runs)
     peers.frames.clear()
     peers._do("y", peers.hostings["y"].receive("w", Recall(Output("app", "u", 0, 1), 1), peers.now))
     (answer,) = [frame for _, to, frame in peers.frames if to == "w" and isinstance(frame, Determinants)]
@@ -346,9 +346,9 @@ def test_a_snapshot_carries_the_order_and_the_causes_that_no_chunk_has_carried()
     peers.dead.add("x")
     peers.place("u", HEIR2)
     heir = peers.hostings["y"].components["app", "u"]
-    assert heir.order == list(state.order)
-    assert heir.causes == [upper]
-    assert heir.known == state.end
+    assert heir.reading.runs == list(state.order)
+    assert heir.reading.causes == [upper]
+    assert heir.reading.known == state.end
 
 
 def test_orders_that_came_with_an_input_are_handed_on_with_what_follows_from_it() -> None:
@@ -374,7 +374,7 @@ def test_who_takes_over_reads_in_order_what_was_read_before_a_promise_that_its_c
     peers.dead.add("x")
     peers.place("u", HEIR2)
     peers.later(0.2)
-    assert list(peers.hostings["y"].components["app", "u"].prescribed) == list(first.runs)
+    assert list(peers.hostings["y"].components["app", "u"].reading.prescribed) == list(first.runs)
 
 
 def test_a_prescribed_run_of_which_a_part_has_come_is_begun() -> None:

@@ -78,6 +78,7 @@ def asked(plan: Plan) -> str:
         f"availability {share(qos.availability)}" if qos.availability is not None else "",
         f"{qos.degree} replicas of each component" if qos.degree is not None else "",
         DISCIPLINE_NAMES[qos.scheduling] if qos.scheduling is not None else "",
+        "later tuples are dropped" if qos.overdue == "drop" else "",
     ]
     return ", ".join(filter(None, parts)) or "none asked for"
 
@@ -114,9 +115,10 @@ def show_run(plan: Plan, run: Run, *, explain: bool) -> None:
     rows = [("status", f"{run.status}: {run.reason}" if run.reason else run.status)]
     for sink, record in run.qos.items():
         if record and record.get("delay_p50_s") is not None:
-            limit = (
-                f"; limit {seconds(record['limit_s'])}, {share(record['miss_rate'])} later" if record["limit_s"] else ""
-            )
+            dropped = sum((record.get("dropped") or {}).values())
+            how = f"later or dropped ({counted(dropped, 'tuple')})" if dropped else "later"
+            missed = f"{share(record['miss_rate'])} {how}"
+            limit = f"; limit {seconds(record['limit_s'])}, {missed}" if record["limit_s"] else ""
             where = f" at {sink}" if len(run.qos) > 1 else ""
             delay = f"p50 {seconds(record['delay_p50_s'])}, p99 {seconds(record['delay_p99_s'])}{limit}"
             rows.append((f"delay{where}", delay))

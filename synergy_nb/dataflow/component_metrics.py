@@ -64,6 +64,7 @@ class ComponentMetrics:
         self.queueing = Ewma()
         self.spent_s = 0.0
         self.late = 0
+        self.dropped = 0  # tuples whose deadline had passed
         self.tuples_in = 0
         self.tuples_out = 0
         self.bytes_in = 0
@@ -115,6 +116,7 @@ class ComponentMetrics:
         with what punctuations took; other than in ``processing_s``, what a batch costs beside its tuples is left out.
         It is None where executions do not tell, or another engine executes.
         """
+        executed = self.tuples_in - self.dropped
         return {
             "kind": self.kind,
             "stream": self.stream,
@@ -131,6 +133,7 @@ class ComponentMetrics:
             "memory_bytes": self.share.held,
             "memory_share": self.share.limit if self.share.limit < math.inf else None,
             "late": self.late,
+            "dropped": self.dropped,
             "cost": self._cost(),
-            "selectivity": self.tuples_out / self.tuples_in if self.tuples_in else None,
+            "selectivity": self.tuples_out / executed if executed > 0 else None,
         }

@@ -211,7 +211,8 @@ class SinkMeasured(RequestEvent, frozen=True, gc=False):
     delay_p50_s, delay_p95_s, delay_p99_s, delay_mean_s, delay_max_s
         Delays of the tuples that arrived, in seconds; None if none did.
     miss_rate
-        Share of the tuples that came later than the limit; None without a limit or tuples.
+        Share of the tuples that came later than the limit, or were dropped on their way as their deadline had passed;
+        None without a limit or tuples.
     limit_s
         Limit of the delay in seconds, or None.
     tuples_per_s, bytes_per_s
@@ -220,6 +221,10 @@ class SinkMeasured(RequestEvent, frozen=True, gc=False):
         Number of tuples since the sink began.
     finished
         Whether the end of the stream has arrived.
+    dropped
+        Operator to the number of tuples that it has dropped since the application began, as their deadline had passed.
+    lost
+        Number of results that these would have become at this sink, as others like them have.
     """
 
     operator: str
@@ -234,6 +239,8 @@ class SinkMeasured(RequestEvent, frozen=True, gc=False):
     bytes_per_s: float
     tuples: int
     finished: bool
+    dropped: Mapping[str, int] = {}
+    lost: float = 0.0
 
 
 # -- take-overs and moves --------------------------------------------------------------------------------------------

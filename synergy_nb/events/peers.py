@@ -190,7 +190,9 @@ class ClusterClosed(Event, frozen=True, gc=False):
 class ComponentMeasurements(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """What a peer measured of one component, as :meth:`ComponentMetrics.measurements` names it.
 
-    Seconds, bytes, tuples/s and cores; ``memory_share`` is the most bytes that it may hold, None: no limit.
+    Seconds, bytes, tuples/s and cores; ``memory_share`` is the most bytes that it may hold, None: no limit. ``late``
+    counts tuples that came after a punctuation that had excluded them, ``dropped`` those that were dropped as their
+    deadline had passed.
     """
 
     application: str
@@ -205,6 +207,7 @@ class ComponentMeasurements(msgspec.Struct, frozen=True, gc=False, array_like=Tr
     memory_bytes: int
     memory_share: float | None
     late: int
+    dropped: int = 0
 
 
 class PeerMeasured(Event, frozen=True, gc=False):

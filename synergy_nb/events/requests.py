@@ -44,12 +44,15 @@ class RequestSubmitted(RequestEvent, frozen=True, gc=False):
         What of the QoS requirement Q_ξ is a number, in base units.
     scheduling
         Scheduling discipline that the plan states; empty: it states none.
+    overdue
+        What the plan has become of tuples whose deadline has passed; empty: it states nothing.
     """
 
     plan: str
     operators: Sequence[str]
     qos: Mapping[str, float]
     scheduling: str = ""
+    overdue: str = ""
 
 
 class SignaturesFound(RequestEvent, frozen=True, gc=False):

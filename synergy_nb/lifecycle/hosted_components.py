@@ -66,6 +66,11 @@ class Component:
         self.offered = False
         self.load: tuple[Segment, ...] | None = None
 
+    @property
+    def whole(self) -> bool:
+        """Whether its stream is all that its name says: what drops overdue tuples gives less, and is not shared."""
+        return self.plan.qos.overdue != "drop" or not self.plan.upstream(self.operator)
+
 
 class Components:
     """Which components a peer has, who uses them, and which of their streams others can find.
@@ -163,7 +168,7 @@ class Components:
             return
         for operator in sorted(operators):
             component = self._components.get((application, operator))
-            if component is not None and not component.offered:
+            if component is not None and component.whole and not component.offered:
                 component.offered = True
                 uses = msgspec.json.encode(component.uses).decode()
                 name = component.plan.stream_name(operator)

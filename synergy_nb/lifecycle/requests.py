@@ -115,10 +115,14 @@ class Requests(Mapping[str, Request]):
             raise ValueError("qos.availability: this peer places no replicas; expected none")
         self._make_room()
         request = self._requests[name] = Request(name, plan, decided_by, self._peer.now)
-        scheduling = plan.qos.scheduling or ""
-        operators = list(plan.operators)
         self._peer.record(
-            RequestSubmitted, name, plan=plan.name, operators=operators, qos=plan.qos.numbers, scheduling=scheduling
+            RequestSubmitted,
+            name,
+            plan=plan.name,
+            operators=list(plan.operators),
+            qos=plan.qos.numbers,
+            scheduling=plan.qos.scheduling or "",
+            overdue=plan.qos.overdue or "",
         )
         routes = _count_routes(plan)
         if routes > ROUTES:

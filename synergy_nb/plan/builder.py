@@ -26,6 +26,7 @@ from synergy_nb.plan.catalogue import KINDS
 from synergy_nb.plan.methods import Methods
 from synergy_nb.plan.operators.sources import CONNECTORS
 from synergy_nb.plan.query_plan import Plan
+from synergy_nb.plan.requirements import QOS_FIELDS
 from synergy_nb.plan.units import nearest
 from synergy_nb.plan.validation import Operator, PlanError, Problem, QoS
 
@@ -33,7 +34,6 @@ __all__ = ["Stream", "plan", "source"]
 
 _PROFILE: Final = ("id", "cost", "selectivity", "at", "engine")
 #: Arguments of the method that are no parameters of the operator.
-_OF_SINK: Final = ("delay", "miss_rate", "throughput", "availability", "memory")
 
 
 class Stream(Methods):
@@ -56,7 +56,7 @@ class Stream(Methods):
         rows: Any = None,
     ):
         ports = KINDS[kind].ports if kind in KINDS and KINDS[kind].inputs == (1, 2) else ()
-        valid = (*params, *ports, *(_OF_SINK if kind == "sink" else ()), *_PROFILE)
+        valid = (*params, *ports, *(QOS_FIELDS if kind == "sink" else ()), *_PROFILE)
         for unknown in sorted(set(profile) - set(_PROFILE)):
             near = nearest(unknown, valid)
             hint = f"; did you mean {near!r}?" if near is not None else ""
@@ -91,7 +91,8 @@ class Stream(Methods):
 
     def sink(
         self, name: str | None = None, *, delay: Any = None, miss_rate: Any = None, throughput: Any = None,
-        availability: Any = None, memory: Any = None, scheduling: str | None = None, **profile: Any,
+        availability: Any = None, memory: Any = None, scheduling: str | None = None,
+        overdue: str | None = None, **profile: Any,
     ) -> Plan:  # fmt: skip
         """Make a plan that hands this stream over.
 
@@ -114,6 +115,9 @@ class Stream(Methods):
         scheduling
             Order in which peers execute its tuples: ``"fcfs"``, ``"edf"`` (earliest deadline first) or
             ``"least_slack"``. Default: that of each peer. The last two need ``delay``.
+        overdue
+            What becomes of a tuple that is later than ``delay`` before it is at the sink: ``"keep"``, or ``"drop"``, by
+            which peers do not execute it but count it as missed. Default: it is kept.
         profile
             ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
 
@@ -125,7 +129,7 @@ class Stream(Methods):
         end = Stream("sink", {"name": name}, [self], profile)
         qos = _given(
             delay=delay, miss_rate=miss_rate, throughput=throughput, availability=availability, memory=memory,
-            scheduling=scheduling,
+            scheduling=scheduling, overdue=overdue,
         )  # fmt: skip
         return _built([end], qos, name or "plan")
 
@@ -189,7 +193,8 @@ def plan(*plans: Plan, name: str | None = None, **qos: Any) -> Plan:
     """One plan of several sinks: ``plan(a.sink("x"), b.sink("y"), delay="2 s")``.
 
     Streams that the sinks have in common are in it once. Where ``qos`` says nothing, the strictest requirement among
-    ``plans`` holds; their ``scheduling`` must be the same.
+    ``plans`` holds; their ``scheduling`` and
+    ``overdue`` must be the same.
 
     Raises
     ------
@@ -206,7 +211,7 @@ def plan(*plans: Plan, name: str | None = None, **qos: Any) -> Plan:
     combined: dict[str, Any] = {}
     for field in QoS.__struct_fields__:
         wanted = [value for each in plans if (value := getattr(each.qos, field)) is not None]
-        if field == "scheduling" and field not in qos and len(set(wanted)) > 1:
+        if field in ("scheduling", "overdue") and field not in qos and len(set(wanted)) > 1:
             expected = f"the same of all plans, or one for all of them: plan(..., {field}={wanted[0]!r})"
             raise PlanError([Problem("", f"qos.{field}", " and ".join(dict.fromkeys(wanted)), expected)])
         if wanted:

@@ -17,15 +17,19 @@ from synergy_nb.plan.units import (
 )
 from synergy_nb.plan.validation import Checked, Problem, QoS
 
-__all__ = ["DISCIPLINES", "LEAST_MEMORY", "check_discipline", "check_qos", "check_together"]
+__all__ = ["DISCIPLINES", "LEAST_MEMORY", "OVERDUE", "QOS_FIELDS", "check_discipline", "check_qos", "check_together"]
 
 #: Scheduling disciplines, see :mod:`synergy_nb.dataflow.streams.disciplines`.
 DISCIPLINES: Final = ("fcfs", "edf", "least_slack")
-_QOS_FIELDS: Final = ("delay", "miss_rate", "throughput", "availability", "memory", "scheduling")
+#: What becomes of tuples whose deadline has passed when they would be executed.
+OVERDUE: Final = ("keep", "drop")
+#: Fields of a QoS requirement as plans state them.
+QOS_FIELDS: Final = ("delay", "miss_rate", "throughput", "availability", "memory", "scheduling", "overdue")
 #: Fields that mean nothing without a delay limit: the value that needs none, and why the others do.
 _NEEDS_DELAY: Final[Mapping[str, tuple[str | None, str]]] = {
     "miss_rate": (None, "misses are the tuples that are later than the delay limit"),
     "scheduling": ("fcfs", "deadlines follow from the delay limit"),
+    "overdue": ("keep", "a tuple is overdue when it is later than the delay limit"),
 }
 #: Bytes: an operator without state needs several copies of a batch, which is up to 2 MiB.
 LEAST_MEMORY: Final = 16_000_000
@@ -36,8 +40,8 @@ def check_qos(given: Mapping[str, Any], problems: list[Problem]) -> QoS:
     found: dict[str, Any] = {}
     for name, value in given.items():
         if name not in QoS.__struct_fields__:
-            expected = f"one of the fields {', '.join(_QOS_FIELDS)}"
-            problems.append(Problem("", f"qos.{name}", value, expected, nearest(name, _QOS_FIELDS)))
+            expected = f"one of the fields {', '.join(QOS_FIELDS)}"
+            problems.append(Problem("", f"qos.{name}", value, expected, nearest(name, QOS_FIELDS)))
             continue
         if value is None:
             continue
@@ -57,6 +61,8 @@ def check_qos(given: Mapping[str, Any], problems: list[Problem]) -> QoS:
                 found[name] = parse_number(value, "a number of tuples/s")
             elif name == "scheduling":
                 found[name] = _one_of(value, DISCIPLINES)
+            elif name == "overdue":
+                found[name] = _one_of(value, OVERDUE)
             elif name in ("availability", "degree"):
                 share, degree = parse_availability(f"degree {value}" if name == "degree" else value)
                 if share == 1.0:
@@ -66,7 +72,7 @@ def check_qos(given: Mapping[str, Any], problems: list[Problem]) -> QoS:
                 found[name] = parse_fraction(value)
         except WrongValue as wrong:
             problems.append(Problem("", f"qos.{name}", wrong.value, wrong.expected, wrong.nearest))
-    limited = any(value is not None and nearest(name, _QOS_FIELDS) == "delay" for name, value in given.items())
+    limited = any(value is not None and nearest(name, QOS_FIELDS) == "delay" for name, value in given.items())
     for name, (without, why) in ({} if limited else _NEEDS_DELAY).items():
         if found.get(name) not in (None, without):
             problems.append(Problem("", f"qos.{name}", given[name], f"a delay beside it: {why}"))

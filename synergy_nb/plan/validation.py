@@ -145,6 +145,9 @@ class QoS(msgspec.Struct, frozen=True):
     scheduling
         Discipline by which peers order its tuples, one of :data:`~synergy_nb.plan.requirements.DISCIPLINES`; None: that
         of each peer.
+    overdue
+        What becomes of a tuple whose deadline has passed when it would be executed, one of
+        :data:`~synergy_nb.plan.requirements.OVERDUE`; None: it is kept.
     """
 
     delay: float | None = None
@@ -155,6 +158,7 @@ class QoS(msgspec.Struct, frozen=True):
     degree: int | None = None
     memory: float | None = None
     scheduling: str | None = None
+    overdue: str | None = None
 
     @property
     def numbers(self) -> dict[str, float]:

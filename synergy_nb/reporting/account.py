@@ -66,6 +66,9 @@ def lines(explanation: Reasons) -> list[str]:
     told.extend(
         f"  too late: {counted(rows, 'row')} at {name}, dropped" for name, rows in explanation.late.items() if rows
     )
+    if explanation.drops:
+        lost = [f"{counted(number, 'tuple')} at {name}" for name, number in explanation.overdue.items()]
+        told.append(f"  dropped as their deadline had passed: {', '.join(lost) or 'no tuples'}")
     if explanation.left:
         told.append(f"  degree {explanation.degree} asked; {counts(explanation.left)}")
     told.extend(

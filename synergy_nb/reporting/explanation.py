@@ -32,6 +32,8 @@ class Explanation(Reasons):
             "asked": self.asked,
             "scheduling": self.scheduling,
             "disciplines": self.disciplines,
+            "drops": self.drops,
+            "overdue": self.overdue,
             "setup_s": self.setup_s,
             "candidates": self.candidates,
             "attempts": list(map(_plain, self.attempts)),

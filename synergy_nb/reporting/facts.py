@@ -43,6 +43,7 @@ from synergy_nb.events import (
     SharingFound,
     SharingGivenUp,
     SignaturesFound,
+    SinkMeasured,
     TakenOver,
     TakeoverBegun,
 )
@@ -77,6 +78,10 @@ class Facts:
         QoS requirement Q_ξ, in base units.
     scheduling : str
         Scheduling discipline that its plan states; empty: it states none.
+    drops : bool
+        Whether peers drop tuples whose deadline has passed.
+    overdue : dict
+        Operator to the number of tuples that it has dropped for that reason.
     disciplines : dict
         Scheduling discipline to the peers that execute its operators by it.
     candidates : dict
@@ -152,6 +157,8 @@ class Facts:
         self.names = names
         self.asked: dict[str, float] = {}
         self.scheduling = ""
+        self.drops = False
+        self.overdue: dict[str, int] = {}
         self.disciplines: dict[str, list[str]] = {}
         self.candidates: dict[str, list[str]] = {}
         self.accepted: list[ProbeAccepted] = []
@@ -204,7 +211,7 @@ class Facts:
     @SHOWN.add
     def _request_submitted(self, event: RequestSubmitted) -> None:
         self._submitted, self._origin = event.time, event.peer
-        self.asked, self.scheduling = dict(event.qos), event.scheduling
+        self.asked, self.scheduling, self.drops = dict(event.qos), event.scheduling, event.overdue == "drop"
 
     @SHOWN.add
     def _signatures_found(self, event: SignaturesFound) -> None:
@@ -352,6 +359,11 @@ class Facts:
     @SHOWN.add
     def _late_rows(self, event: LateRows) -> None:
         self.late[event.operator] = event.dropped
+
+    @SHOWN.add
+    def _sink_measured(self, event: SinkMeasured) -> None:
+        for operator, dropped in event.dropped.items():
+            self.overdue[operator] = max(dropped, self.overdue.get(operator, 0))
 
     @SHOWN.add
     def _session_expired(self, event: SessionExpired) -> None:

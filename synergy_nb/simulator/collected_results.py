@@ -9,7 +9,7 @@ import polars as pl
 from synergy_nb.dataflow.meters import DelayHistogram
 from synergy_nb.dataflow.streams.effects import Effect
 from synergy_nb.dataflow.streams.hosting import Hosting
-from synergy_nb.dataflow.streams.values import ORIGIN, Chunk
+from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, Loss
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 
 __all__ = ["Results"]
@@ -31,6 +31,8 @@ class Results:
         Batches and punctuations that were collected.
     delays : DelayHistogram
         End-to-end delays of the tuples that have reached the sink.
+    losses : tuple of Loss
+        What had been dropped by the last chunk that was collected.
     """
 
     def __init__(self, application: str, operator: str, limit: float | None) -> None:
@@ -38,6 +40,7 @@ class Results:
         self.operator = operator
         self.items: list[Item] = []
         self.delays = DelayHistogram(limit)
+        self.losses: tuple[Loss, ...] = ()
         self._upto = ORIGIN
 
     def arrived(self, chunks: Iterable[Chunk], now: float) -> None:
@@ -50,7 +53,7 @@ class Results:
         chunks = hosting.results(self.application, self.operator, self._upto, float("inf"))
         self.items += [chunk.item for chunk in chunks]
         if chunks:
-            self._upto = chunks[-1].end
+            self._upto, self.losses = chunks[-1].end, chunks[-1].losses
         return hosting.collected(self.application, self.operator, self._upto, now)
 
     @property

@@ -142,6 +142,7 @@ class StreamWorld:
         asked = plan.operators[component.operator]
         component.kind, component.discipline = asked.kind, plan.qos.scheduling or ""
         component.limit = math.inf if plan.qos.delay is None else plan.qos.delay
+        component.drops = plan.qos.overdue == "drop"
         return None if asked.kind == "source" else create(asked, plan, wait=lambda _: None)
 
     # -- the director --------------------------------------------------------------------------------------------

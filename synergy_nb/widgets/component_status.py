@@ -151,6 +151,8 @@ def _part(readings: JournalSeries, component: Component) -> dict[str, Any]:
             lines.append(f"{memory} held")
         if stats.late:
             lines.append(f"{counted(stats.late, 'tuple')} came too late")
+        if stats.dropped:
+            lines.append(f"{counted(stats.dropped, 'tuple')} dropped, as their deadline had passed")
     if component.failure:
         lines.append(component.failure)
     run = readings.run(component.application)

@@ -211,14 +211,18 @@ class JournalSeries:
         whole = not first or (run is not None and run.began is not None)  # else its beginning is not in the journal
         number = max(total - flow.tuples, 0) if whole else 0
         flow.tuples = total
+        lost = max(event.lost - flow.lost, 0.0) if whole else 0.0
+        flow.dropped, flow.lost = sum(event.dropped.values()), event.lost
         if event.delay_p50_s is not None and event.delay_p99_s is not None:
-            flow.p50, flow.p99, flow.miss = event.delay_p50_s, event.delay_p99_s, event.miss_rate
+            flow.p50, flow.p99 = event.delay_p50_s, event.delay_p99_s
             self.line("p50", of).append(event.time, event.delay_p50_s)
             self.line("p99", of).append(event.time, event.delay_p99_s)
-            if flow.miss is not None:
-                flow.counted += number
-                flow.missed += number * flow.miss
-                self.line("miss", of).append(event.time, flow.miss)
+        if event.miss_rate is not None or event.delay_p50_s is not None:
+            flow.miss = event.miss_rate
+        if event.miss_rate is not None:
+            flow.counted += number + lost
+            flow.missed += (number + lost) * event.miss_rate
+            self.line("miss", of).append(event.time, event.miss_rate)
         totals = flow.totals
         while len(totals) > 1 and totals[1][0] <= event.time - TRAILING:
             totals.popleft()

@@ -51,7 +51,11 @@ class Component(msgspec.Struct):
 
 
 class Flow(msgspec.Struct):
-    """What one sink measured last: delays and limit in seconds, tuples/s, shares; and sums since it began."""
+    """What one sink measured last: delays and limit in seconds, tuples/s, shares; and sums since it began.
+
+    ``dropped`` counts tuples that were dropped on their way as their deadline had passed, ``lost`` the results that
+    these would have become.
+    """
 
     application: str
     sink: str
@@ -61,14 +65,16 @@ class Flow(msgspec.Struct):
     rate: float | None = None
     miss: float | None = None
     tuples: int = 0
-    counted: int = 0
+    counted: float = 0.0
     missed: float = 0.0
+    dropped: int = 0
+    lost: float = 0.0
     finished: bool = False
     totals: deque[tuple[float, int]] = msgspec.field(default_factory=deque)
 
     @property
     def missed_share(self) -> float | None:
-        """Share of all tuples so far that were later than the limit."""
+        """Share of all tuples so far that were later than the limit, or dropped for that reason."""
         return self.missed / self.counted if self.counted and self.limit is not None else None
 
 

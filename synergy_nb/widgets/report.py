@@ -180,6 +180,7 @@ def _plan(plan: Plan) -> str:
         f"available {share(plan.qos.availability)} of the time" if plan.qos.availability is not None else "",
         f"{plan.qos.degree} replicas of each component" if plan.qos.degree is not None else "",
         DISCIPLINE_NAMES[plan.qos.scheduling] if plan.qos.scheduling is not None else "",
+        "later tuples are dropped" if plan.qos.overdue == "drop" else "",
     ]
     asked = ", ".join(filter(None, wanted)) or "nothing"
     nodes = [

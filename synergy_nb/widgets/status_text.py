@@ -156,7 +156,9 @@ def _sentence(
     if now == "finished":
         took = "" if run.began is None or run.ended is None else f" after {seconds(run.ended - run.began)}"
         late = [flow.missed_share for flow in flows if flow.missed_share is not None]
-        missed = f", {share(max(late))} later than its limit" if late else ""
+        dropped = max((flow.dropped for flow in flows), default=0)
+        how = f"later than its limit or dropped ({counted(dropped, 'tuple')})" if dropped else "later than its limit"
+        missed = f", {share(max(late))} {how}" if late else ""
         return f"Every stream has ended{took}: {counted(results, 'result')}{missed}.", ""
     missing = _missing(readings, shown_peers(readings))
     short = _short(run)
@@ -274,6 +276,7 @@ def _flow(readings: JournalSeries, flow: Flow, plan: Plan | None, *, many: bool)
     broken = "" if within is not False else "exceeded" if kept else "broken"
     fast = None if wanted is None or flow.rate is None or now in ENDED else flow.rate >= wanted
     title = run.plan or flow.application
+    dropped = f", {counted(flow.dropped, 'tuple')} dropped" if flow.dropped else ""
     label = flow.sink if readings.application is not None else f"{title} {flow.sink}".removesuffix(" sink")
     return {
         "label": label if many else "",
@@ -292,8 +295,8 @@ def _flow(readings: JournalSeries, flow: Flow, plan: Plan | None, *, many: bool)
         "miss": share(flow.miss),
         "allowed": share(allowed) if allowed is not None else "",
         "kept": kept,
-        "missed": share(flow.missed_share),
-        "tuples": counted(flow.tuples, "result"),
+        "missed": f"{share(flow.missed_share)}{dropped}",
+        "tuples": f"{counted(flow.tuples, 'result')}{dropped}",
         "limits": {"delay": flow.limit, "miss": allowed, "rate": wanted},
     }
 

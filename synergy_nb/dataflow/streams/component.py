@@ -5,9 +5,10 @@ Theory of operation
 A component takes chunks from its inputs, hands their items to its operator's logic, and appends what that makes to its
 log. Operators keep no positions of a stream: of an output the log's end counts, of an input its merge.
 
-A component with several inputs notes the order in which it reads them, and each chunk carries the order since the
-chunk before. A component that takes another's place *replays*: it reads its inputs in the order that is prescribed,
-up to the last chunk that anybody depends on, and is *free* from there on.
+A component with several inputs notes the order in which it reads them
+(:mod:`~synergy_nb.dataflow.streams.reading_order`), and each chunk carries the order since the chunk before. A
+component that takes another's place *replays*: it reads its inputs in the order that is prescribed, up to the last
+chunk that anybody depends on, and is *free* from there on.
 
 Its *snapshots* are cuts between two executions. Once all who keep copies have one, it is *stable*: the inputs up to
 it will not be asked for again.
@@ -22,7 +23,7 @@ import enum
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 from synergy_nb.dataflow.chunking import coalesce
 from synergy_nb.dataflow.component_metrics import ComponentMetrics
@@ -32,19 +33,18 @@ from synergy_nb.dataflow.streams.copy_holders import CopyHolders
 from synergy_nb.dataflow.streams.deployments import Feed, Place, Role
 from synergy_nb.dataflow.streams.execution import Committed, Engine, Logic, Outcome, Work
 from synergy_nb.dataflow.streams.log import LIMITS, Limits, StreamLog
+from synergy_nb.dataflow.streams.losses import Losses
 from synergy_nb.dataflow.streams.merge import Entry, InOrder
+from synergy_nb.dataflow.streams.reading_order import ReadingOrder
 from synergy_nb.dataflow.streams.values import (
     CLIENT,
     ORIGIN,
     Chunk,
     Cut,
-    Determinant,
     Output,
-    Point,
     Reader,
-    Run,
 )
-from synergy_nb.dataflow.tuples import START, Batch, Item, Punctuation
+from synergy_nb.dataflow.tuples import START, Item, Punctuation
 
 __all__ = ["NOTHING", "Component", "Encoding"]
 
@@ -53,6 +53,8 @@ __all__ = ["NOTHING", "Component", "Encoding"]
 NOTHING: Final = Entry(0, 0.0, Chunk(ORIGIN, ORIGIN, Punctuation(START, 0, 0.0), 0))
 
 
+Together: TypeAlias = Callable[[Chunk, int, int], bool]
+"""Whether a chunk may be executed together with what comes before it, of which tuples and bytes are given."""
 FEW: Final = 64  # tuples of a batch that may be executed without a thread of its own
 
 
@@ -96,6 +98,10 @@ class Component(ComponentMetrics):
         Scheduling discipline of the application; empty: that of the peer.
     remaining : float
         Predicted processing time downstream of it, in seconds a tuple.
+    drops : bool
+        Whether it drops tuples whose deadline has passed when it would execute them.
+    losses : Losses
+        What it and those before it have dropped.
     transit : float
         Predicted time from it to the sink beside that, such as communication, in seconds.
     paused : bool
@@ -130,14 +136,13 @@ class Component(ComponentMetrics):
         self.limit = math.inf
         self.discipline = ""
         self.remaining = self.transit = 0.0
+        self.drops = False
+        self.losses = Losses(operator)
         self.limits = limits
         self.log = StreamLog(limits=limits)
         self._client = Reader(application, operator, CLIENT, peer)  # who collects what it makes, if it is a sink
         self.ports = [InOrder(ORIGIN if feed.application == application else None) for feed in place.inputs]
-        self.order: list[Run] = []  # of what was read since the last chunk
-        self.causes: list[Determinant] = []  # of what was read since the last chunk
-        self.prescribed: deque[Run] = deque()
-        self.free = True  # to read its inputs in any order
+        self.reading = ReadingOrder()
         self.running = False
         self.paused = False
         self.failed = ""
@@ -149,7 +154,6 @@ class Component(ComponentMetrics):
         )
         self.number = -1  # of its last snapshot
         self.stable = ORIGIN  # place in its output that a snapshot on all copies covers
-        self.known = ORIGIN  # place in its output up to which it has heard in which order inputs were read
         self.steps: Iterator[Item | int] | None = None  # of work that is unfinished
         self._cuts: dict[int, Cut] = {}
         self._port = 0  # at which the last work came
@@ -165,8 +169,8 @@ class Component(ComponentMetrics):
 
     @property
     def ordered(self) -> bool:
-        """Whether what it makes depends on the order in which it reads its inputs; another engine notes that itself."""
-        return len(self.ports) > 1 and not self.elsewhere
+        """Whether what it makes depends on what it decides as it reads its inputs; another engine notes that itself."""
+        return (len(self.ports) > 1 or (self.drops and bool(self.ports))) and not self.elsewhere
 
     @property
     def engine(self) -> Engine | None:
@@ -190,8 +194,8 @@ class Component(ComponentMetrics):
         for port, since in zip(self.ports, cut.inputs, strict=True):
             port.received = port.consumed = since
             port.joined = True
-        self.known = cut.end
-        self.order, self.causes = list(cut.order), list(cut.causes)
+        self.reading.begin(cut)
+        self.losses.begin(cut)
 
     # -- execution -----------------------------------------------------------------------------------------------
 
@@ -202,12 +206,12 @@ class Component(ComponentMetrics):
             return None
         if self.steps is not None:
             return self._since
-        run = self._next_run() if self.prescribed else None
+        run = self.reading.next_run(self.ports) if self.reading.prescribed else None
         if run is not None:
             port = self.ports[run.port]
             arrived = port.received.position >= min(run.upto.position, port.consumed.position + 1)
             return (port.queue[0] if port.queue else NOTHING) if arrived else None
-        if not self.free:
+        if not self.reading.free:
             return None
         if len(self.ports) == 1:
             queue = self.ports[0].queue
@@ -221,21 +225,12 @@ class Component(ComponentMetrics):
             return False
         if self.role is not Role.ACTIVE or len(self.ports) != 1 or self.ports[0].queue or self.steps is not None:
             return False
-        return self.free and not self.prescribed and not self.log.blocked
-
-    def _next_run(self) -> Run | None:
-        """The next part of the prescribed order that has not been read yet."""
-        while self.prescribed:
-            run = self.prescribed[0]
-            if not self.ports[run.port].consumed.covers(run.upto):
-                return run
-            self.prescribed.popleft()
-        return None
+        return self.reading.free and not self.reading.prescribed and not self.log.blocked
 
     def take(
         self,
         now: float,
-        together: Callable[[Chunk, int, int], bool] | None = None,
+        together: Together | None = None,
         encode: Callable[[Chunk], None] | None = None,
     ) -> Work:
         """Take what it executes next; only if there is something.
@@ -254,17 +249,33 @@ class Component(ComponentMetrics):
         self.running, self._since = True, first
         if self.steps is not None:
             return Work(self, self._port, [], [], self.log.end, encode)
-        run = self._next_run()
+        run = self.reading.next_run(self.ports)
+        dropped = False
         if run is not None:
-            self._port = run.port
+            self._port, dropped = run.port, run.dropped
             chunks = self.ports[run.port].run(run.upto)
         else:
             self._port = next(number for number, port in enumerate(self.ports) if port.queue and port.queue[0] is first)
-            chunks = self.ports[self._port].first(together)
-        if first is not None:
+            port = self.ports[self._port]
+            dropped = first is not None and self.overdue(first.chunk, now)
+            if dropped:
+                chunks = port.leading(lambda chunk: self.overdue(chunk, now))
+            else:
+                chunks = port.first(self._in_time(together, now))
+        if first is not None and not dropped:
             self.queueing.add(now - first.arrived, max(sum(chunk.rows for chunk in chunks), 1))
-        items = coalesce([chunk.item for chunk in chunks])
-        return Work(self, self._port, chunks, items, self.log.end, encode)
+        items = coalesce([chunk.item for chunk in chunks if not (dropped and chunk.rows)])
+        return Work(self, self._port, chunks, items, self.log.end, encode, dropped=dropped)
+
+    def overdue(self, chunk: Chunk, now: float) -> bool:
+        """Whether it drops the tuples of a chunk, as their deadline has passed."""
+        return self.drops and chunk.rows > 0 and now - chunk.born > self.limit
+
+    def _in_time(self, together: Together | None, now: float) -> Together | None:
+        """What may be executed together, but for tuples that are to be dropped."""
+        if not self.drops or together is None:
+            return together
+        return lambda chunk, rows, size: not self.overdue(chunk, now) and together(chunk, rows, size)
 
     def encoding(self, near: Callable[[str], bool]) -> Encoding:
         """The form in which what it makes is needed.
@@ -294,6 +305,7 @@ class Component(ComponentMetrics):
             "application": self.application,
             "operator": self.operator,
             **self.measurements(now),
+            "thinned": self.losses.thinned,
             "queue_bytes": sum(port.queued for port in self.ports),
             "queue_tuples": sum(entry.chunk.rows for port in self.ports for entry in port.queue),
         }
@@ -321,11 +333,17 @@ class Component(ComponentMetrics):
         self.late += max(outcome.late - self._late, 0)
         self._late = outcome.late
         if work.chunks:
-            self._note(work, port.consumed)
+            if self.ordered:
+                self.reading.note(work, port.consumed)
             port.consume(work.chunks)
-            for chunk in work.chunks:
-                self.causes += chunk.determinants
-                self.unsaved += chunk.size
+            if self.drops:
+                taken = sum(chunk.rows for chunk in work.chunks)
+                self.losses.count(taken, taken if work.dropped else 0)
+                self.dropped += taken if work.dropped else 0
+            if self.drops or self.elsewhere:
+                self.losses.read(work.chunks)
+            self.reading.depends_on(work.chunks)
+            self.unsaved += sum(chunk.size for chunk in work.chunks)
         self.dirty = True
         self.produce(outcome.chunks, outcome.finished)
         if self.elsewhere:
@@ -345,33 +363,21 @@ class Component(ComponentMetrics):
             self.tuples_in += fresh
         self.queueing.add(0.0, max(sum(chunk.rows for chunk in chunks), 1))
 
-    def _note(self, work: Work, place: Point) -> None:
-        if not self.ordered:
-            return
-        for item in work.items:
-            here = Point(item.end_position, place.until) if isinstance(item, Batch) else Point(item.position, item.time)
-            place = place.joined(here)
-            last = self.order[-1] if self.order else None
-            if last is not None and last.port == work.port and last.upto.until == place.until:
-                self.order[-1] = Run(work.port, place)
-            else:
-                self.order.append(Run(work.port, place))
-
     def produce(self, chunks: list[Chunk], now: float) -> None:
         """Append what was made to the log, with the order of inputs that made it."""
         keep = self.ordered and bool(self.keepers.numbers or self.role is Role.FOLLOWER)
+        stream = self.output.stream if keep else None
         rows = 0
         for chunk in chunks:
-            own: tuple[Determinant, ...] = ()
-            if keep:
-                own = (Determinant(self.output.stream, chunk.start, chunk.end, tuple(self.order), self.stable),)
-            chunk.determinants = (*self.causes, *own)
-            self.order, self.causes = [], []
+            self.reading.carry(chunk, stream, self.stable)
             rows += chunk.rows
             self.bytes_out += chunk.size
         self.tuples_out += rows
         self.departed(rows, now)
         self.log.append(chunks)
+        losses = self.losses.carried(self.log.end.position)
+        for chunk in chunks if losses else ():
+            chunk.losses = losses
 
     def committed(self) -> None:
         """See how far another engine is that executes it: inputs are kept from there on, if that is not too much."""
@@ -415,11 +421,16 @@ class Component(ComponentMetrics):
         if self.engine is not None:
             known = self.engine.committed
             self.saving = known.state
-            self._cuts[self.number] = Cut(known.inputs, known.end, (), tuple(self.causes), known.step, self._saved)
+            self._cuts[self.number] = Cut(
+                known.inputs, known.end, (), tuple(self.reading.causes), known.step, self._saved
+            )
             return
         self.saving = SavedState if self.logic is None else self.logic.save
         inputs = tuple(port.consumed for port in self.ports)
-        self._cuts[self.number] = Cut(inputs, self.log.end, tuple(self.order), tuple(self.causes), read=self._saved)
+        order, causes = tuple(self.reading.runs), tuple(self.reading.causes)
+        self._cuts[self.number] = Cut(
+            inputs, self.log.end, order, causes, read=self._saved, taken=self.losses.taken, dropped=self.losses.dropped
+        )
 
     def cut(self, number: int) -> Cut:
         """What a snapshot covers."""
@@ -483,16 +494,3 @@ class Component(ComponentMetrics):
         if self.engine is not None:
             self.engine.kept(cut.step)
         return True
-
-    # -- replay --------------------------------------------------------------------------------------------------
-
-    def prescribe(self, found: Iterable[Determinant]) -> str:
-        """Read inputs in the order of these determinants, and freely from there on; gives what is not known, or ''."""
-        for each in sorted(found, key=lambda one: (one.end, one.start)):
-            if each.end < self.known or (each.end == self.known and each.start < each.end):
-                continue
-            if each.start.position > self.known.position:
-                return f"the order of inputs from position {self.known.position} to {each.start.position} is not known"
-            self.prescribed.extend(each.runs)
-            self.known = each.end
-        return ""

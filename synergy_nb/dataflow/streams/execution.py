@@ -154,6 +154,8 @@ class Work(NamedTuple):
         Makes the encoded form of a chunk; None: what is made stays on this peer.
     then
         Components that execute at once what is made, one after another.
+    dropped
+        Whether the tuples of the chunks are dropped, as their deadline has passed: promises alone are executed.
     """
 
     component: Component
@@ -163,11 +165,12 @@ class Work(NamedTuple):
     end: Point
     encode: Encode | None = None
     then: tuple[Link, ...] = ()
+    dropped: bool = False
 
     @property
     def rows(self) -> int:
-        """Number of tuples that are taken."""
-        return sum(chunk.rows for chunk in self.chunks)
+        """Number of tuples that are executed."""
+        return 0 if self.dropped else sum(chunk.rows for chunk in self.chunks)
 
     @property
     def resumed(self) -> bool:
@@ -187,6 +190,9 @@ class Work(NamedTuple):
         outcome = self._run(clock, window)
         if self.then and outcome.chunks and outcome.error is None:
             link, *others = self.then
+            now = clock() if link.component.drops else 0.0
+            if any(link.component.overdue(chunk, now) for chunk in outcome.chunks):
+                return outcome  # it takes them from its queue, and drops some
             items = coalesce([chunk.item for chunk in outcome.chunks])
             work = Work(link.component, 0, outcome.chunks, items, link.end, link.encode, tuple(others))
             outcome.then = work, work.run(clock, window)

@@ -135,6 +135,8 @@ class State(msgspec.Struct, frozen=True, tag="state"):
         Pieces that come along.
     order, causes
         Order in which inputs were read since the last chunk, and determinants that came with them.
+    taken, dropped
+        Number of tuples that the component had taken, and of those that it had dropped.
     """
 
     output: Output
@@ -148,6 +150,8 @@ class State(msgspec.Struct, frozen=True, tag="state"):
     enclosed: tuple[Piece, ...] = ()
     order: tuple[Run, ...] = ()
     causes: tuple[Determinant, ...] = ()
+    taken: int = 0
+    dropped: int = 0
 
 
 class Want(msgspec.Struct, frozen=True, tag="want"):

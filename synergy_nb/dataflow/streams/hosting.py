@@ -241,7 +241,7 @@ class Hosting:
     def chained(self, work: Work) -> Work:
         """The same work with what may execute at once what it makes; nothing of it is executed otherwise meanwhile."""
         component = work.component
-        if not component.free or component.prescribed:
+        if not component.reading.free or component.reading.prescribed:
             return work
         links = chain(self.components, component, self.peer, self.encoder)
         for link in links:

@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from synergy_nb.dataflow.streams.values import ORIGIN, OVERHEAD, Chunk, Determinant, Point
+from synergy_nb.dataflow.streams.values import ORIGIN, OVERHEAD, Chunk, Determinant, Loss, Point
 from synergy_nb.dataflow.tuples import START, Punctuation
 
 __all__ = ["Entry", "InOrder", "Taken"]
@@ -121,14 +121,14 @@ class InOrder:
         self._promise(start.until, now, sequence, now)
         return True
 
-    def _promise(
-        self, until: int, born: float, sequence: int, now: float, determinants: tuple[Determinant, ...] = ()
-    ) -> bool:
+    def _promise(self, until: int, born: float, sequence: int, now: float, said: Chunk | None = None) -> bool:
+        """Queue a promise if it is new, with what the chunk that said it carries."""
         if until <= self.received.until:
             return False
         position = self.received.position
-        end = Point(position, until)
-        self._put(Chunk(self.received, end, Punctuation(until, position, born), OVERHEAD, determinants), sequence, now)
+        item = Punctuation(until, position, born)
+        carried = ((), ()) if said is None else (said.determinants, said.losses)
+        self._put(Chunk(self.received, Point(position, until), item, OVERHEAD, *carried), sequence, now)
         return True
 
     def _put(self, chunk: Chunk, sequence: int, now: float) -> None:
@@ -155,7 +155,7 @@ class InOrder:
         self.subscribed = True
         promised = self._promise(chunk.start.until, chunk.born, sequence, now)
         if not chunk.rows:
-            fresh = self._promise(chunk.end.until, chunk.born, sequence, now, chunk.determinants)
+            fresh = self._promise(chunk.end.until, chunk.born, sequence, now, chunk)
             return Taken.NEW if fresh or promised else Taken.OLD
         if chunk.end.position <= self.received.position:
             return Taken.NEW if promised else Taken.OLD
@@ -182,6 +182,19 @@ class InOrder:
             rows, size = rows + taken[-1].rows, size + taken[-1].size
         return taken
 
+    def leading(self, passed: Callable[[Chunk], bool]) -> list[Chunk]:
+        """Take out the first chunk that waits, and those behind it up to the first tuples whose deadline is to come.
+
+        Parameters
+        ----------
+        passed
+            Whether the deadline of a chunk has passed.
+        """
+        taken = [self._pop()]
+        while self.queue and (not self.queue[0].chunk.rows or passed(self.queue[0].chunk)):
+            taken.append(self._pop())
+        return taken
+
     def run(self, upto: Point) -> list[Chunk]:
         """Take out the run of a prescribed order that ends at a place, or the tuples of it that have come.
 
@@ -196,11 +209,13 @@ class InOrder:
         born = self.queue[0].chunk.born if self.queue else 0.0
         withheld: Chunk | None = None
         determinants: tuple[Determinant, ...] = ()  # of promises that are left out: what follows depends on them
+        losses: tuple[Loss, ...] = ()  # likewise
         while self.queue and place.position < upto.position:
             chunk = self._pop()
             if not chunk.rows:
                 withheld = chunk
                 determinants += chunk.determinants
+                losses = chunk.losses
                 continue
             if chunk.end.position > upto.position:
                 self._put_back(chunk.since(upto.position))
@@ -212,12 +227,16 @@ class InOrder:
             promise = Punctuation(upto.until, upto.position, born)
             taken.append(Chunk(place, Point(upto.position, upto.until), promise, OVERHEAD))
         while self.queue and not self.queue[0].chunk.rows and self.queue[0].chunk.end.until <= upto.until:
-            determinants += self._pop().determinants
-        if determinants and taken:
-            taken[-1] = msgspec.structs.replace(taken[-1], determinants=taken[-1].determinants + determinants)
+            chunk = self._pop()
+            determinants += chunk.determinants
+            losses = chunk.losses
+        if taken and (determinants or losses):
+            determinants = taken[-1].determinants + determinants
+            taken[-1] = msgspec.structs.replace(taken[-1], determinants=determinants, losses=losses)
         if withheld is not None and withheld.end.until > upto.until:  # it is true, and nobody will say it again
             item = Punctuation(withheld.end.until, upto.position, withheld.born)
-            self._put_back(Chunk(upto, Point(upto.position, withheld.end.until), item, withheld.size))
+            end = Point(upto.position, withheld.end.until)
+            self._put_back(Chunk(upto, end, item, withheld.size, losses=withheld.losses))
         return taken
 
     def overtake(self, upto: Point) -> None:

@@ -133,10 +133,10 @@ class Roles:
         component.set_copy_holders(place.copies)
         hosting.exchange.resubscribe(component)  # what it said as a follower may not have been heard, or been overtaken
         if place.epoch and component.ordered:
-            component.free = False
+            component.reading.free = False
             self.recoveries[key] = Recovery(component)
         elif place.epoch:
-            component.free = True
+            component.reading.free = True
             hosting.effect(Fact("taken_over", *key))
 
     def _made(self, key: Key, place: Place, role: Role, copy: Copy | None) -> Component | None:
@@ -158,7 +158,8 @@ class Roles:
                 pieces = copy.pieces
                 tables = {part.table: tuple(pieces[number] for number in part.pieces) for part in state.parts}
                 hosting.effect(Restore(component, state.head, tables))
-                component.begin(Cut(state.inputs, state.end, state.order, state.causes))
+                counts = {"taken": state.taken, "dropped": state.dropped}
+                component.begin(Cut(state.inputs, state.end, state.order, state.causes, **counts))
         except ValueError as error:
             share.release()
             self._vain[key] = place.epoch, role
@@ -234,7 +235,7 @@ class Roles:
         else:
             follower.log.trim(data.trimmed)
             own = [each for chunk in chunks for each in chunk.determinants if each.stream == data.output.stream]
-            if anew or follower.prescribe(own):
+            if anew or follower.reading.prescribe(own):
                 self._unfollow(key)
         if gap:
             copy.merge.subscribed, copy.retry_at = False, min(copy.retry_at, now + RETRY_S)
@@ -283,8 +284,8 @@ class Roles:
         if place.follower == hosting.peer and place.inputs and not place.elsewhere:
             follower = self._made(key, place, Role.FOLLOWER, copy)
             if follower is not None:
-                follower.free = not follower.ordered
-                follower.prescribe(hosting.orders.of(follower.output.stream))
+                follower.reading.free = not follower.ordered
+                follower.reading.prescribe(hosting.orders.of(follower.output.stream))
                 hosting.exchange.readdress(follower, now)
         if not copy.ready and copy.state.output == copy.output:
             copy.ready = True
@@ -350,8 +351,8 @@ class Roles:
             return
         del self.recoveries[key]
         component = recovery.component
-        reason = component.prescribe(recovery.found)
+        reason = component.reading.prescribe(recovery.found)
         if reason:
             self._hosting.fail(component, reason)
-        component.free = True
+        component.reading.free = True
         self._hosting.effect(Fact("taken_over", *key))

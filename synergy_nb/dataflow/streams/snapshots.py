@@ -232,6 +232,8 @@ class Snapshots:
                 enclosed=tuple(pieces),
                 order=cut.order,
                 causes=cut.causes,
+                taken=cut.taken,
+                dropped=cut.dropped,
             )
             self._hosting.send(reader.peer, state)
         archive.release(reader.peer for reader in self._readers(component))

@@ -47,6 +47,7 @@ __all__ = [
     "Chunk",
     "Cut",
     "Determinant",
+    "Loss",
     "OnLag",
     "Output",
     "Point",
@@ -129,7 +130,7 @@ ORIGIN: Final = Point(0, START)
 
 
 class Run(NamedTuple):
-    """A part of an order of inputs: one port is read up to a place.
+    """A part of an order of inputs: one port is read up to a place, or what comes up to there is dropped.
 
     Parameters
     ----------
@@ -137,10 +138,34 @@ class Run(NamedTuple):
         Number of the input.
     upto
         Place in its stream. A run ends where another port is read, and behind each punctuation.
+    dropped
+        Whether the tuples up to that place were dropped, as their deadline had passed.
     """
 
     port: int
     upto: Point
+    dropped: bool = False
+
+
+class Loss(NamedTuple):
+    """What one component of an application has dropped since the application began.
+
+    Parameters
+    ----------
+    operator
+        Operator of the component.
+    dropped
+        Number of tuples that it has dropped, as their deadline had passed.
+    taken
+        Number of tuples that it has taken from its inputs, those that it dropped among them.
+    made
+        Number of tuples that it has made of the others.
+    """
+
+    operator: str
+    dropped: int
+    taken: int
+    made: int
 
 
 class Determinant(NamedTuple):
@@ -200,7 +225,10 @@ class Reader(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """What a snapshot covers: places of each input and of the output, and what the next chunk has to carry."""
+    """What a snapshot covers: places of each input and of the output, and what the next chunk has to carry.
+
+    ``taken`` and ``dropped`` count tuples as in :class:`Loss`.
+    """
 
     inputs: tuple[Point, ...]
     end: Point
@@ -208,6 +236,8 @@ class Cut(NamedTuple):
     causes: tuple[Determinant, ...]
     step: int = -1  # of another engine
     read: int = 0  # bytes of inputs before it
+    taken: int = 0
+    dropped: int = 0
 
 
 class Chunk(msgspec.Struct, eq=False, gc=False):
@@ -223,6 +253,8 @@ class Chunk(msgspec.Struct, eq=False, gc=False):
         Bytes that count against windows and bounds, the same for all readers.
     determinants
         Orders of inputs that it depends on and that no earlier chunk of the output carries; its own is the last.
+    losses
+        What has been dropped of what it might have been made of, by the component that made it and those before.
     payload
         Its encoded form, which is made once, when the first reader on another peer needs it.
     kept
@@ -235,6 +267,7 @@ class Chunk(msgspec.Struct, eq=False, gc=False):
     item: Item
     size: int
     determinants: tuple[Determinant, ...] = ()
+    losses: tuple[Loss, ...] = ()
     payload: bytes | None = None
     kept: object = None
 

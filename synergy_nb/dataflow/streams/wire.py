@@ -41,7 +41,7 @@ from synergy_nb.dataflow.streams.frames import (
     Want,
 )
 from synergy_nb.dataflow.streams.state_pieces import Part, Piece
-from synergy_nb.dataflow.streams.values import Chunk, Determinant, Output, Point, Reader, Run, encoded
+from synergy_nb.dataflow.streams.values import Chunk, Determinant, Loss, Output, Point, Reader, Run, encoded
 
 __all__ = ["decode", "encode"]
 
@@ -51,12 +51,13 @@ _VERSION: Final = 1
 
 
 class _Chunk(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A chunk without its item: where it begins and ends, its size, its determinants, and the bytes of the item."""
+    """A chunk without its item, of which it has the number of bytes."""
 
     start: Point
     end: Point
     size: int
     determinants: tuple[Determinant, ...]
+    losses: tuple[Loss, ...]
     length: int
 
 
@@ -95,6 +96,8 @@ class _State(msgspec.Struct, frozen=True, tag="state"):
     enclosed: tuple[_Piece, ...]
     order: tuple[Run, ...]
     causes: tuple[Determinant, ...]
+    taken: int
+    dropped: int
 
 
 _Header = _Data | _State | _Supply | Ack | Subscribe | Unsubscribe | Want | Recall | Determinants
@@ -123,7 +126,7 @@ def parts(frame: Frame, *, near: bool = False) -> Iterator[bytes]:
         case Data():
             payloads = [_payload(chunk, near) for chunk in frame.chunks]
             chunks = tuple(
-                _Chunk(chunk.start, chunk.end, chunk.size, chunk.determinants, len(payload))
+                _Chunk(chunk.start, chunk.end, chunk.size, chunk.determinants, chunk.losses, len(payload))
                 for chunk, payload in zip(frame.chunks, payloads, strict=True)
             )
             header = _Data(frame.output, frame.reader, frame.start, chunks, frame.began, frame.trimmed)
@@ -141,6 +144,8 @@ def parts(frame: Frame, *, near: bool = False) -> Iterator[bytes]:
                 enclosed=tuple(map(_outline, frame.enclosed)),
                 order=frame.order,
                 causes=frame.causes,
+                taken=frame.taken,
+                dropped=frame.dropped,
             )
         case Supply():
             payloads = [frame.piece.data]
@@ -214,6 +219,8 @@ def decode(
                 enclosed=enclosed,
                 order=header.order,
                 causes=header.causes,
+                taken=header.taken,
+                dropped=header.dropped,
             )
         case _Supply():
             (piece,) = _pieces((header.piece,), rest)
@@ -251,4 +258,4 @@ def _chunk(outline: _Chunk, item: tuples.Item) -> Chunk:
     if item.position != outline.start.position or outline.end.position - outline.start.position != rows:
         place = f"{outline.start.position} to {outline.end.position}"
         raise ValueError(f"frame: item of {rows} tuples from position {item.position}; expected one from {place}")
-    return Chunk(outline.start, outline.end, item, outline.size, outline.determinants)
+    return Chunk(outline.start, outline.end, item, outline.size, outline.determinants, outline.losses)

@@ -102,6 +102,8 @@ class Application(Synchronous[AsyncApplication]):
         rows = [("status", f"{state.status}: {reason}" if reason else state.status)]
         rows.append(("set up in", duration(state.setup)))
         for sink, record in state.qos.items():
+            dropped = ", ".join(f"{number:,} at {name}" for name, number in (record.get("dropped") or {}).items())
+            rows.extend([("dropped", f"{dropped}, as their deadline had passed")] if dropped else [])
             if record["delay_p50_s"] is None:
                 continue
             limit = "no limit" if record["limit_s"] is None else f"limit {duration(record['limit_s'])}"

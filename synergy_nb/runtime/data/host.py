@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from synergy_nb import events
@@ -19,6 +20,7 @@ from synergy_nb.dataflow.streams.effects import Fact
 from synergy_nb.dataflow.streams.execution import Logic, Outcome, Work
 from synergy_nb.dataflow.streams.hosting import Hosting
 from synergy_nb.dataflow.streams.log import LIMITS, Limits
+from synergy_nb.dataflow.streams.losses import lost_results
 from synergy_nb.dataflow.streams.values import CLIENT, OnLag, Point
 from synergy_nb.dataflow.tuples import Batch, encode
 from synergy_nb.models.overheads import Overheads
@@ -27,7 +29,7 @@ from synergy_nb.plan import Plan
 from synergy_nb.plan.spark_parts import PART
 from synergy_nb.runtime.data.instances import (
     ExecutionContext,
-    downstream_s,
+    configure,
     feed_of,
     logic_of,
     part_of,
@@ -215,14 +217,7 @@ class Host:
         operator = plan.operators.get(name)
         if operator is None:
             raise ValueError(f"operator: {name!r}; expected one of {', '.join(plan.operators)}")
-        component.kind, component.stream = operator.kind, plan.stream_name(name)
-        component.limit = math.inf if plan.qos.delay is None else plan.qos.delay
-        component.discipline = plan.qos.scheduling or ""
-        component.planned_s, component.remaining = plan.processing_time(name), downstream_s(plan, name)
-        component.transit = max(deployment.remaining.get(name, 0.0) - component.remaining, 0.0)
-        component.share.kind = operator.kind
-        if plan.qos.memory is not None:
-            component.share.limit = min(component.share.limit, plan.qos.memory)
+        configure(component, plan, deployment)
         if operator.kind == PART:
             return part_of(operator, component, self._around)
         if operator.kind == "source":
@@ -236,7 +231,9 @@ class Host:
     def _begun(self, component: Component) -> None:
         if component.kind == "sink":
             limit = None if component.limit == math.inf else component.limit
-            self._sinks.add(Sink(component.application, component.operator, limit=limit, now=self._clock()))
+            plan = self._plan(self.hosting.deployments[component.application].plan)
+            lost = partial(lost_results, plan=plan, sink=component.operator)
+            self._sinks.add(Sink(component.application, component.operator, limit=limit, now=self._clock(), lost=lost))
         if isinstance(component.logic, SparkPart) and not component.failed:
             self._driver.feeds[component] = component.logic
             component.logic.prepare(component.log.end)
@@ -366,7 +363,8 @@ class Host:
         if component.kind != "sink":
             return
         sink = self._sinks.get(component.application, component.operator)
-        if sink is None or not sink.arrived(outcome.chunks, outcome.finished):
+        losses = component.losses.carried(component.log.end.position)
+        if sink is None or not sink.arrived(outcome.chunks, outcome.finished, losses):
             return
         self._sinks.measure(sink)  # before anybody hears of the end, and may take the sink away
         self._runtime.record(events.SinkFinished, sink.application, operator=sink.operator)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -16,15 +17,27 @@ from synergy_nb import traces
 from synergy_nb.dataflow.logic import ANYTHING
 from synergy_nb.dataflow.operators import OperatorLogic, create
 from synergy_nb.dataflow.streams.component import Component
+from synergy_nb.dataflow.streams.deployments import Deployment
 from synergy_nb.dataflow.streams.log import Limits
 from synergy_nb.dataflow.streams.values import Point
 from synergy_nb.dataflow.tuples import END, Batch, Punctuation, empty
 from synergy_nb.plan import Operator, Plan
+from synergy_nb.plan.spark_parts import PART
 from synergy_nb.runtime.data.sources import Feed, PeerFeed, PushFeed, Sample, Stream, ThreadFeed
 from synergy_nb.runtime.data.spark_part import SparkPart
 from synergy_nb.runtime.data.spark_servers import SparkHost
 
-__all__ = ["SPAN", "ExecutionContext", "downstream_s", "feed_of", "logic_of", "part_of", "read_paced", "warm"]
+__all__ = [
+    "SPAN",
+    "ExecutionContext",
+    "configure",
+    "downstream_s",
+    "feed_of",
+    "logic_of",
+    "part_of",
+    "read_paced",
+    "warm",
+]
 
 _NOTHING: Final[Mapping[str, Any]] = {"str": "", "bytes": b"", "bool": False}
 PIECES: Final = 16  # pieces of output that would fill the memory of an operator
@@ -84,6 +97,21 @@ class ExecutionContext(msgspec.Struct, frozen=True):
     def most(self) -> int:
         """Bytes of a chunk that a feed gives, at most."""
         return max(self.limits.window // 2, 1)
+
+
+def configure(component: Component, plan: Plan, deployment: Deployment) -> None:
+    """Tell a component what its plan and its deployment say of it: deadlines, scheduling, costs, memory."""
+    name = component.operator
+    kind = plan.operators[name].kind
+    component.kind, component.stream = kind, plan.stream_name(name)
+    component.limit = math.inf if plan.qos.delay is None else plan.qos.delay
+    component.discipline = plan.qos.scheduling or ""
+    component.drops = plan.qos.overdue == "drop" and kind != PART
+    component.planned_s, component.remaining = plan.processing_time(name), downstream_s(plan, name)
+    component.transit = max(deployment.remaining.get(name, 0.0) - component.remaining, 0.0)
+    component.share.kind = kind
+    if plan.qos.memory is not None:
+        component.share.limit = min(component.share.limit, plan.qos.memory)
 
 
 def logic_of(operator: Operator, plan: Plan, component: Component, around: ExecutionContext) -> OperatorLogic:

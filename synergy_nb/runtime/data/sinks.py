@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, TypedDict
 
 from synergy_nb.dataflow.meters import DelayHistogram
-from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, Point
+from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, Loss, Point
 from synergy_nb.dataflow.tuples import END
 from synergy_nb.events import Recorder, SinkMeasured
 
@@ -58,6 +58,8 @@ class Quality(TypedDict):
     bytes_per_s: float
     tuples: int
     finished: bool
+    dropped: dict[str, int]
+    lost: float
 
 
 class Sink:
@@ -71,6 +73,8 @@ class Sink:
         Delay limit in seconds, or None.
     now
         Time at which it begins, in seconds.
+    lost
+        Gives the number of results that dropped tuples would have become.
 
     Attributes
     ----------
@@ -78,7 +82,15 @@ class Sink:
         Place up to which results have been given to some reader.
     """
 
-    def __init__(self, application: str, operator: str, *, limit: float | None, now: float) -> None:
+    def __init__(
+        self,
+        application: str,
+        operator: str,
+        *,
+        limit: float | None,
+        now: float,
+        lost: Callable[[Iterable[Loss]], float] = lambda _: 0.0,
+    ) -> None:
         self.application = application
         self.operator = operator
         self.limit = limit
@@ -93,14 +105,22 @@ class Sink:
         self._recent = DelayHistogram(limit)
         self._bytes = 0
         self._recent_bytes = 0
+        self._lost_of = lost
+        self._losses: tuple[Loss, ...] = ()
+        self._lost_before = 0.0  # until the last interval
         self._first: float | None = None  # when the first tuple that reached it had entered the system
         self._last = now
         self._since = now
 
     @property
     def unmeasured(self) -> bool:
-        """Whether tuples, or the end of the stream, have come since the last interval."""
-        return self._recent.count > 0 or (self.ended and not self.reported)
+        """Whether tuples, or the end of the stream, have come since the last interval, or tuples were dropped."""
+        return self._recent.count > 0 or self._lost > self._lost_before or (self.ended and not self.reported)
+
+    @property
+    def _lost(self) -> float:
+        """Number of results that dropped tuples would have become."""
+        return self._lost_of(self._losses) if self._losses else 0.0
 
     def measure(self, *, rows: int, size: int, born: float, now: float) -> None:
         """``rows`` tuples of ``size`` bytes that entered the system at ``born`` have arrived."""
@@ -114,9 +134,21 @@ class Sink:
         self._first = born if self._first is None else min(self._first, born)
         self._last = now
 
-    def arrived(self, chunks: list[Chunk], now: float) -> bool:
-        """Chunks have reached it; True if the end of the stream is among them."""
+    def arrived(self, chunks: list[Chunk], now: float, losses: tuple[Loss, ...] = ()) -> bool:
+        """Chunks have reached it, or were dropped; True if the end of the stream is among them.
+
+        Parameters
+        ----------
+        chunks
+            What the sink has made of them.
+        now
+            Time in seconds.
+        losses
+            What has been dropped by then, here and before.
+        """
         ends = False
+        if losses and not self.halted:
+            self._losses = losses
         for chunk in chunks:
             if chunk.rows:
                 self.measure(rows=chunk.rows, size=chunk.item.nbytes, born=chunk.born, now=now)  # type: ignore[union-attr]
@@ -163,18 +195,22 @@ class Sink:
     def qos(self) -> Quality:
         """Quality of service since it began: delays in seconds (quantiles within 1 %), shares, tuples/s and bytes/s."""
         seconds = 0.0 if self._first is None else self._last - self._first
-        return self._record(self._delays, self._bytes, seconds)
+        return self._record(self._delays, self._bytes, seconds, self._lost)
 
     def interval(self, now: float) -> Quality:
         """Quality of service since the last call; delays are None if no tuple has arrived."""
         self.reported = self.ended
-        record = self._record(self._recent, self._recent_bytes, now - self._since)
+        lost = self._lost
+        record = self._record(self._recent, self._recent_bytes, now - self._since, lost - self._lost_before)
+        self._lost_before = lost
         self._recent = DelayHistogram(self.limit)
         self._recent_bytes = 0
         self._since = now
         return record
 
-    def _record(self, delays: DelayHistogram, size: int, seconds: float) -> Quality:
+    def _record(self, delays: DelayHistogram, size: int, seconds: float, lost: float) -> Quality:
+        lost, all_lost = max(lost, 0.0), self._lost
+        every = delays.count + lost
         return {
             "operator": self.operator,
             "delay_p50_s": delays.quantile(0.50),
@@ -182,12 +218,14 @@ class Sink:
             "delay_p99_s": delays.quantile(0.99),
             "delay_mean_s": delays.mean,
             "delay_max_s": delays.most,
-            "miss_rate": delays.miss_rate if self.limit is not None else None,
+            "miss_rate": (delays.missed + lost) / every if self.limit is not None and every else None,
             "limit_s": self.limit,
             "tuples_per_s": delays.count / seconds if seconds > 0.0 else 0.0,
             "bytes_per_s": size / seconds if seconds > 0.0 else 0.0,
             "tuples": self._delays.count,
             "finished": self.ended,
+            "dropped": {loss.operator: loss.dropped for loss in self._losses if loss.dropped},
+            "lost": all_lost,
         }
 
 

@@ -356,7 +356,7 @@ class StreamDriver:
             self.occupied
             or work.resumed
             or work.rows >= LIGHT_ROWS
-            or not all(self._light(work.component, c) for c in work.chunks)
+            or not all(self._light(work.component, c) for c in work.chunks if not (work.dropped and c.rows))
         ):
             return False
         return _needs(work) < LIGHT_BYTES

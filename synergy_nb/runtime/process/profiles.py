@@ -93,8 +93,8 @@ class Profiles:
 
 
 def _measured(stats: Mapping[str, Any]) -> Profile:
-    """What there is to tell of one component; nothing if its stream is another operator's."""
-    if stats["kind"] == "sink":
+    """What there is to tell of one component; nothing of another's stream, or of what dropping has left of one."""
+    if stats["kind"] == "sink" or stats.get("thinned"):
         return {}
     measured: Profile = {"rate": stats["output_rate"]}
     if stats["kind"] not in ELSEWHERE:

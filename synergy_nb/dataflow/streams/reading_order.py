@@ -1,0 +1,121 @@
+"""The order in which one component reads its inputs, and which tuples it drops: noted or prescribed. No IO, no clock.
+
+Theory of operation
+-------------------
+What a component makes may depend on more than its inputs: on the order in which it reads several of them, and on which
+tuples it drops because their deadline has passed. Both are decisions that no other peer can know. So the component
+notes them as :class:`~synergy_nb.dataflow.streams.values.Run` values, and each chunk that it makes carries those since
+the chunk before. Who takes its place is prescribed the runs that somebody depends on: it reads and drops as they say,
+and decides freely from there on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from synergy_nb.dataflow.streams.merge import InOrder
+from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, Cut, Determinant, Point, Run, Stream
+from synergy_nb.dataflow.tuples import Batch
+
+if TYPE_CHECKING:
+    from synergy_nb.dataflow.streams.execution import Work
+
+__all__ = ["ReadingOrder"]
+
+
+class ReadingOrder:
+    """What a component has read since its last chunk, and what it still has to read as prescribed.
+
+    Attributes
+    ----------
+    runs : list of Run
+        Parts of its inputs that it has read since its last chunk, in order.
+    causes : list of Determinant
+        Decisions of other components that what it has read since its last chunk depends on.
+    prescribed : deque of Run
+        Parts of its inputs that it has to read next.
+    known : Point
+        Place in its output up to which its decisions are known.
+    free : bool
+        Whether it may decide for itself once nothing is prescribed.
+    """
+
+    def __init__(self) -> None:
+        self.runs: list[Run] = []
+        self.causes: list[Determinant] = []
+        self.prescribed: deque[Run] = deque()
+        self.known = ORIGIN
+        self.free = True
+
+    def begin(self, cut: Cut) -> None:
+        """Go on from a cut."""
+        self.known = cut.end
+        self.runs, self.causes = list(cut.order), list(cut.causes)
+
+    # -- noted ---------------------------------------------------------------------------------------------------
+
+    def note(self, work: Work, place: Point) -> None:
+        """Work has been executed that read one input from a place on."""
+        if work.dropped:
+            position = max(chunk.end.position for chunk in work.chunks)
+            place = Point(max(position, place.position), place.until)
+            self._add(Run(work.port, place, True))
+        for item in work.items:
+            here = Point(item.end_position, place.until) if isinstance(item, Batch) else Point(item.position, item.time)
+            place = place.joined(here)
+            self._add(Run(work.port, place))
+
+    def _add(self, run: Run) -> None:
+        last = self.runs[-1] if self.runs else None
+        same = last is not None and (last.port, last.dropped) == (run.port, run.dropped)
+        if last is not None and same and last.upto.until == run.upto.until:
+            self.runs[-1] = run
+        else:
+            self.runs.append(run)
+
+    def depends_on(self, chunks: Iterable[Chunk]) -> None:
+        """What is made from now on depends on what these chunks depend on."""
+        for chunk in chunks:
+            self.causes += chunk.determinants
+
+    def carry(self, chunk: Chunk, stream: Stream | None, stable: Point) -> None:
+        """Have a new chunk carry what was noted.
+
+        Parameters
+        ----------
+        chunk
+            Chunk that the component has made.
+        stream
+            Stream of the component, whose decisions the chunk is to carry; None: nobody will need them.
+        stable
+            Place in that stream that a snapshot covers on all backups.
+        """
+        own: tuple[Determinant, ...] = ()
+        if stream is not None:
+            own = (Determinant(stream, chunk.start, chunk.end, tuple(self.runs), stable),)
+        chunk.determinants = (*self.causes, *own)
+        self.runs, self.causes = [], []
+
+    # -- prescribed ----------------------------------------------------------------------------------------------
+
+    def next_run(self, ports: Sequence[InOrder]) -> Run | None:
+        """The next part of the prescribed order that has not been read yet."""
+        while self.prescribed:
+            run = self.prescribed[0]
+            if not ports[run.port].consumed.covers(run.upto):
+                return run
+            self.prescribed.popleft()
+        return None
+
+    def prescribe(self, found: Iterable[Determinant]) -> str:
+        """Read inputs as these determinants say, and freely from there on; gives what is not known, or ''."""
+        for each in sorted(found, key=lambda one: (one.end, one.start)):
+            if each.end < self.known or (each.end == self.known and each.start < each.end):
+                continue
+            if each.start.position > self.known.position:
+                return f"the order of inputs from position {self.known.position} to {each.start.position} is not known"
+            self.prescribed.extend(each.runs)
+            self.known = each.end
+        return ""
