@@ -1,6 +1,6 @@
-"""A Synergy peer, put together: kernel, overlay and algorithms (the modules of figure 2.2).
+"""Assembly of a Synergy peer from kernel, overlay, lifecycle and algorithms (the modules of figure 2.2).
 
-Both drivers make their peers here, so what is tested in the simulator is what runs on Dask workers.
+Both drivers create their peers here, so the simulator tests the same peers that run on Dask workers.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from synergy_nb.control.peer import Codec, Peer
 from synergy_nb.driver_port import DriverPort, Parts, SparkSupport
 from synergy_nb.lifecycle.alternatives import Alternatives
 from synergy_nb.lifecycle.decider import Decider, component_name
-from synergy_nb.lifecycle.engine_choice import Offer
+from synergy_nb.lifecycle.engine_choice import SparkOffer
 from synergy_nb.lifecycle.messages import SessionConfig
-from synergy_nb.lifecycle.replica_placement import Replicated
+from synergy_nb.lifecycle.replica_placement import ReplicaPlacement
 from synergy_nb.lifecycle.requests import Requests
-from synergy_nb.lifecycle.resilient_placement import Resilient
+from synergy_nb.lifecycle.resilient_placement import ResilientPlacement
 from synergy_nb.lifecycle.sessions import Session
 from synergy_nb.models.overheads import Overheads
 from synergy_nb.overlay.directory import Directory
@@ -38,29 +38,29 @@ __all__ = ["Machine", "PeerConfig", "SynergyPeer", "prepare"]
 
 
 class PeerConfig(msgspec.Struct, frozen=True):
-    """What a peer has and how it behaves.
+    """Configuration of one peer.
 
     Parameters
     ----------
     name
-        For people; a plan may pin an operator to it (``at=``).
+        Readable name of the peer; a plan may pin an operator to it (``at=``).
     components
         Directory names of the components that it offers.
     cores
-        Processing capacity that it gives, in cores.
+        Processing capacity that it offers, in cores.
     bandwidth
-        Of each incoming virtual link, in bytes/s.
+        Bandwidth of each incoming virtual link, in bytes/s.
     seed
         Seed of the peer's random generator.
     pings
-        Seconds between pings of the failure detector; more where many peers share a machine.
+        Interval between pings of the failure detector, seconds; longer where many peers share a machine.
     composition, session
-        Parameters of the algorithms.
+        Parameters of composition and of sessions.
     placement
-        Those of the placement of replicas; None leaves it out.
+        Parameters of the placement of replicas; None if this peer places none.
     failure, domains
-        What others may know of how this peer fails: its own probability ϕ, one per cent unless somebody knows better,
-        and the domains that it depends on (site, rack; the widest first) with theirs.
+        Probability ϕ that the peer fails on its own, 0.01 unless a better estimate is known; and the failure domains
+        that it depends on (site, rack; the widest first), each with its probability of failure.
     """
 
     name: str = ""
@@ -83,24 +83,26 @@ class PeerConfig(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Machine:
-    """What a driver knows of the machine and the network that a peer is on; where nothing is known, the plans decide.
+    """Measured properties of a peer's machine and network; the defaults use the values that plans state.
 
     Parameters
     ----------
     bandwidth_from
-        Gives the bandwidth of the virtual link from an address, bytes/s; None: what the configuration of the peer says.
+        Function from an address to the bandwidth of the virtual link from it, bytes/s; None for the bandwidth in the
+        configuration of the peer.
     processing
-        Gives the processing time τ of (plan, operator) at this peer, seconds.
+        Function that returns the processing time τ of (plan, operator) at this peer, seconds.
     server
-        Cores of what executes one tuple after the other, see :class:`~synergy_nb.lifecycle.impact.Impacts`.
+        Capacity of the queueing server that executes tuples, cores; see
+        :class:`~synergy_nb.lifecycle.impact.Impacts`.
     overheads
-        Time that items take at this peer beside the processing of their tuples.
+        Measured overheads: time of items at this peer beside the processing of their tuples.
     latency
-        Latencies that probes go by; None: those that the overlay measures.
+        Latencies that probes use; None for those that the overlay measures.
     nearest
-        Gives the addresses of other peers, the nearest first; None: neighbours in the overlay.
+        Function that returns the addresses of other peers, the nearest first; None for neighbours in the overlay.
     supports
-        Says which operators Spark can execute; None: all those of which the plan does not say otherwise.
+        Function that returns the reason why Spark cannot execute an operator; None for what the plan alone shows.
     """
 
     bandwidth_from: Callable[[str], float] | None = None
@@ -118,30 +120,30 @@ class SynergyPeer:
     Parameters
     ----------
     address
-        Where other peers reach it; its identity.
+        Address at which other peers reach it, and its identity.
     config
-        What it has and how it behaves.
+        Configuration of the peer.
     machine
-        What its driver knows of the machine and the network.
+        Measured properties of its machine and network.
     kernel
-        Makes the kernel from the address and the seed, such as one that records.
+        Constructor of the kernel from the address and the seed, such as one that records.
 
     Attributes
     ----------
     peer : Peer
         The kernel that a driver runs.
     requests : Requests
-        The applications that are submitted at this peer.
+        Engine of the applications that were submitted at this peer.
     session : Session
-        The applications in which it takes part.
-    resilient : Resilient
-        Has the driver place plans, and takes its answer.
-    placement : Placement or None
-        Places replicas, if it is not left out.
-    ways : Ways
-        Finds ways to run plans.
+        Sessions of the applications in which it takes part.
+    resilient : ResilientPlacement
+        Decider that has the driver compute placements, and receives the results.
+    placement : PlacementOrigin or None
+        Protocol that places replicas; None if this peer places none.
+    alternatives : Alternatives
+        Finder of the alternatives of plans.
     driver_port : DriverPort
-        Handles what the driver sends.
+        Protocol that handles the messages of the driver.
     """
 
     def __init__(
@@ -187,13 +189,13 @@ class SynergyPeer:
             machine.nearest or self._neighbours,
         )
         self.composition = Composition(peer, self.probing, self.membership, composing)
-        self.resilient = Resilient(peer, self.membership.is_dead, self.composition)
+        self.resilient = ResilientPlacement(peer, self.membership.is_dead, self.composition)
         self.placement = None if config.placement is None else self._placement(config.placement)
         deciders: dict[str, Decider] = {"composed": self.composition, "resilient": self.resilient}
         if self.placement is not None:
-            deciders["replicated"] = Replicated(self.placement, self.composition)
-        self.ways = Alternatives(peer, self.membership.is_dead, composing.sharing, self._offer_of_spark)
-        self.requests = Requests(peer, self.directory, self.session, self.ways, deciders, composing.discovery)
+            deciders["replicated"] = ReplicaPlacement(self.placement, self.composition)
+        self.alternatives = Alternatives(peer, self.membership.is_dead, composing.sharing, self._offer_of_spark)
+        self.requests = Requests(peer, self.directory, self.session, self.alternatives, deciders, composing.discovery)
         parts = Parts(
             self.pastry, self.membership, self.directory, self.loads, self.streams, self.ledger, self.session,
             self.requests, self.resilient, self.probing,
@@ -220,13 +222,13 @@ class SynergyPeer:
             self.config.failure, self.config.domains,
         )  # fmt: skip
 
-    # -- what its parts ask of one another -----------------------------------------------------------------------------
+    # -- functions that its parts are given ----------------------------------------------------------------------------
 
-    def _offer_of_spark(self) -> Offer | None:
+    def _offer_of_spark(self) -> SparkOffer | None:
         return self.driver_port.spark
 
     def _deployed(self, plan: Plan, operator: str) -> None:
-        """Offer a component to everybody that was deployed here for want of others (section 2.3.2)."""
+        """Register a component that was deployed here because no peer offered it (section 2.3.2)."""
         if plan.operators[operator].kind in ("sink", TAP, PART):
             return
         name = component_name(plan, operator)
@@ -235,7 +237,7 @@ class SynergyPeer:
             self.loads.offer(name, {"peer": self.config.name})
 
     def _running(self, component: tuple[str, str]) -> float | None:
-        """Seconds from a source until a tuple is done by a component of this peer, if it is there for others to use."""
+        """Projected time from a source until a tuple leaves a component here, seconds; None if it cannot be shared."""
         found = self.session.components.get(component)
         return found.reached if found is not None and found.offered else None
 
@@ -246,8 +248,8 @@ class SynergyPeer:
 
 
 def prepare() -> None:
-    """Have msgspec look at all message types, which takes longer than all else that makes a peer.
+    """Have msgspec analyse all message types, which is the slowest part of creating a peer.
 
-    It remembers what it has seen with each type, so processes that are forked later need not look again.
+    The result is cached in each type, so processes that are forked later do not repeat the analysis.
     """
     Codec(SynergyPeer("", PeerConfig()).peer.message_types)

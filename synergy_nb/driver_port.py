@@ -9,9 +9,9 @@ from synergy_nb.algorithms.composition import Probing
 from synergy_nb.control import driver_messages as driver
 from synergy_nb.control.ledger import Ledger
 from synergy_nb.control.peer import Peer, Protocol, key_of
-from synergy_nb.lifecycle.engine_choice import Offer
+from synergy_nb.lifecycle.engine_choice import SparkOffer
 from synergy_nb.lifecycle.requests import Requests
-from synergy_nb.lifecycle.resilient_placement import Resilient
+from synergy_nb.lifecycle.resilient_placement import ResilientPlacement
 from synergy_nb.lifecycle.sessions import Session
 from synergy_nb.overlay.directory import Directory
 from synergy_nb.overlay.directory_entries import Entry
@@ -40,7 +40,7 @@ class Parts:
     ledger: Ledger
     session: Session
     requests: Requests
-    resilient: Resilient
+    resilient: ResilientPlacement
     probing: Probing
 
 
@@ -64,7 +64,7 @@ class DriverPort(Protocol):
 
     Attributes
     ----------
-    spark : Offer or None
+    spark : SparkOffer or None
         Spark that the peer can use, as the driver reported it last.
     """
 
@@ -83,7 +83,7 @@ class DriverPort(Protocol):
         self._name = name
         self._bandwidth = bandwidth
         self._supports = supports
-        self.spark: Offer | None = None
+        self.spark: SparkOffer | None = None
         session, copies, streams = parts.session, parts.session.copies, parts.streams
         self.handlers = {
             driver.JoinRing: self._join,
@@ -194,10 +194,10 @@ class DriverPort(Protocol):
     def _spark_offered(self, _driver: str, message: driver.SparkOffered) -> None:
         supports = self._supports
         if supports is None:
-            self.spark = Offer(micro_batch=message.micro_batch)
+            self.spark = SparkOffer(micro_batch=message.micro_batch)
             return
 
         def refuses(plan: Plan, operator: str, inside: Collection[str]) -> str:
             return supports(plan, operator, inside, message.local)
 
-        self.spark = Offer(micro_batch=message.micro_batch, refuses=refuses)
+        self.spark = SparkOffer(micro_batch=message.micro_batch, refuses=refuses)

@@ -9,13 +9,13 @@ import msgspec
 
 from synergy_nb.assembly import PeerConfig, SynergyPeer
 from synergy_nb.control.driver_messages import Answer, OfferComponents, SubmitPlan
-from synergy_nb.control.graph import ComponentGraph, Place, Report, Roles
+from synergy_nb.control.graph import ComponentGraph, PlacementRequest, Report, Roles
 from synergy_nb.control.peer import Peer
 from synergy_nb.dataflow.streams.deployments import Deployment
 from synergy_nb.dataflow.streams.deployments import Place as Where
 from synergy_nb.events import Event
 from synergy_nb.events.application_states import State
-from synergy_nb.lifecycle.alternatives import Found
+from synergy_nb.lifecycle.alternatives import DirectoryEntries
 from synergy_nb.lifecycle.decider import Decided, Refusal
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.overlay.prebuilt_ring import assemble
@@ -40,7 +40,7 @@ class Given:
     def __init__(self) -> None:
         self.answers: list[str] = []
 
-    def decide(self, request: Request, found: Found, decided: Decided) -> None:
+    def decide(self, request: Request, found: DirectoryEntries, decided: Decided) -> None:
         raise AssertionError("it is decided")
 
     def next(self, request: Request, reason: str, decided: Decided) -> None:
@@ -119,7 +119,7 @@ class Ring:
 
     def _carry_out(self, address: str, instruction: object) -> None:
         match instruction:
-            case Place():
+            case PlacementRequest():
                 self.simulation.report(address, decided(instruction))
             case Report():
                 self.reports.setdefault(instruction.application, []).append(instruction)
@@ -158,8 +158,8 @@ class Ring:
         """Set a graph up that nobody has decided on; what comes of that will be in the list."""
         synergy, given = self.synergy[at], Given()
         request = Request(name, plan, "given", self.simulation.now)
-        request.to(State.DECIDING)
-        request.to(State.ESTABLISHING)
+        request.enter(State.DECIDING)
+        request.enter(State.ESTABLISHING)
         synergy.requests._requests[name] = request
         synergy.requests._deciders["given"] = given
         roles = Roles(chosen.peers, dict(backups or {}))

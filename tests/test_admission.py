@@ -17,7 +17,7 @@ from synergy_nb.dataflow.meters import UnitCost
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.deployments import Place, Role
 from synergy_nb.events import GraphSelected
-from synergy_nb.lifecycle.engine_choice import Offer, choose
+from synergy_nb.lifecycle.engine_choice import SparkOffer, choose
 from synergy_nb.models.overheads import HOP, LINK, MEMORY, REFERENCE, SOURCE, Overhead, Overheads, exceeding, quantile
 from synergy_nb.models.projection import Application, Local, ProjectionConfig, impacts, refused
 from synergy_nb.models.signatures import Segment
@@ -220,7 +220,7 @@ def test_a_replay_is_admitted_again_and_again_whatever_was_measured_of_it() -> N
 def test_a_replay_does_not_move_to_spark_for_the_speed_that_it_had_on_peers() -> None:
     """Seen: from some repetition on a replay ran at a thirtieth of its speed, as `auto` had chosen Spark."""
     fast, slow = replay(0.0), replay(1.0)
-    offer = Offer(state_bytes=256e6, cores=1.0)
+    offer = SparkOffer(state_bytes=256e6, cores=1.0)
     assert choose(fast, offer, profiles(fast, 4.5e6)).reasons["aggregate"][0] == "peer"
     assert choose(slow, offer, profiles(slow, 4.5e6)).reasons["aggregate"][0] == "spark"  # it has to bear that rate
 

@@ -233,7 +233,7 @@ def test_a_primary_needs_processing_and_a_backup_none() -> None:
     assert sorted(graph.peers[name] for name in ("o0", "o1")) == ["peer-0", "peer-1"]
     assert any("peer-2" in peers or "peer-3" in peers for peers in graph.backups.values())
     denied = {event.detail["reason"] for event in world.events("r1", ReplicaDenied)}
-    assert any(reason.startswith("processing capacity: 0.0") for reason in denied)
+    assert any(reason.startswith("processing capacity: 0.05 cores needed, 0.0") for reason in denied)
     world.run(2.0)
     assert world.wrong_books() == []
 
@@ -688,7 +688,7 @@ def test_the_journal_tells_why_each_replica_is_where_it_is() -> None:
     assert account.why_replica("o1", "P3") == "the application uses that peer already"
     assert account.why_replica("o2", "P2") == (
         "the application uses that peer already, 10 ms away; passed over: "
-        "P3 (processing capacity: 0.0099 of 0.05 cores left)"
+        "P3 (processing capacity: 0.05 cores needed, 0.0099 left)"
     )
     assert account.why_replica("o2", "P9") == "it has no replica of o2"
     text = str(account)
@@ -731,9 +731,9 @@ def test_what_is_held_counts_beside_what_the_request_holds_already() -> None:
     ledger = Ledger(cores=1.0, bandwidth=1000.0)
     assert ledger.hold("r", "a", 0.6, {("p", "x"): 600.0}) == ""
     assert ledger.hold("r", "a", 0.6, {("p", "x"): 600.0}) == ""  # once
-    assert ledger.hold("r", "b", 0.5, {}) == "processing capacity: 0.4 of 0.5 cores left"
-    assert ledger.hold("r", "b", 0.1, {("p", "x"): 500.0}) == "bandwidth from p: 400 of 500 bytes/s left"
-    assert ledger.hold("other", "b", 0.5, {}) == "processing capacity: 0.4 of 0.5 cores left"
+    assert ledger.hold("r", "b", 0.5, {}) == "processing capacity: 0.5 cores needed, 0.4 left"
+    assert ledger.hold("r", "b", 0.1, {("p", "x"): 500.0}) == "bandwidth from p: 500 bytes/s needed, 400 left"
+    assert ledger.hold("other", "b", 0.5, {}) == "processing capacity: 0.5 cores needed, 0.4 left"
     assert ledger.hold("r", "b", 0.4, {}) == ""
     assert ledger.commit("r", "a", 0.6, {("p", "x"): 600.0}) == ""
     assert ledger.commit("r", "b", 0.4, {}) == ""

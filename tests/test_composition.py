@@ -358,10 +358,10 @@ def confirm(query: Plan, operator: str, consumer: str, attempt: int = 1, **chang
     ("changed", "reason"),
     [
         ({"plan": b"no plan"}, "a plan"),
-        ({"roles": Roles({"o0": "a"})}, "peers: of o0; expected one of each of source, o0, sink"),
+        ({"roles": Roles({"o0": "a"})}, "peers: for the operators o0; expected one for each of source, o0, sink"),
         (
             {"roles": Roles(dict.fromkeys(("source", "o0", "sink", "nonsense"), "a"))},
-            "peers: of source, o0, sink, nonsense",
+            "peers: for the operators source, o0, sink, nonsense",
         ),
         ({"origin": "a"}, "this peer does not lead the application"),
     ],

@@ -10,7 +10,7 @@ import pytest
 from spark_stream.supported import supported
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.dataflow.streams.deployments import Deployment
-from synergy_nb.lifecycle.engine_choice import Offer, choose
+from synergy_nb.lifecycle.engine_choice import SparkOffer, choose
 from synergy_nb.lifecycle.messages import SessionConfig
 from synergy_nb.plan import Plan, PlanError, source
 from synergy_nb.plan.builder import Stream
@@ -39,14 +39,16 @@ def top(engine: str = "spark", delay: str | None = "10 s", speed: float = 1.0, r
 class SparkRing(Ring):
     """Peers that take parts on Spark, which are ready after some time."""
 
-    def __init__(self, peers: int, seed: int, *, takes: float = 1.0, offer: Offer | None = None, **config: Any) -> None:
+    def __init__(
+        self, peers: int, seed: int, *, takes: float = 1.0, offer: SparkOffer | None = None, **config: Any
+    ) -> None:
         self.takes = takes
         components = config.pop("components", WITH_SPARK)
         super().__init__(peers, seed, config=lambda number: PeerConfig(
             name=f"peer-{number}", components=components, seed=seed * 1000 + number, **config
         ))  # fmt: skip
         for each in self.synergy.values():
-            each.driver_port.spark = offer or Offer()
+            each.driver_port.spark = offer or SparkOffer()
 
     def _carry_out(self, address: str, instruction: object) -> None:
         before = set(self.deployed)
@@ -156,7 +158,7 @@ def test_what_cannot_run_on_spark_is_refused_when_the_plan_is_made(stream: Any, 
 
 
 def test_what_is_light_stays_on_peers() -> None:
-    choice = choose(top("auto"), Offer(), {})
+    choice = choose(top("auto"), SparkOffer(), {})
     assert choice.plan == top("auto")
     assert choice.otherwise is None
     assert choice.reasons["aggregate"][0] == "peer"
@@ -165,7 +167,7 @@ def test_what_is_light_stays_on_peers() -> None:
 
 def test_what_holds_more_than_a_peer_should_goes_to_spark_and_may_come_back() -> None:
     plan = top("auto", rate="100000 tuples/s", delay="1 min")
-    choice = choose(plan, Offer(), {})
+    choice = choose(plan, SparkOffer(), {})
     assert parts_of(choice.plan) == {"compare": ["aggregate", "sort", "count", "compare"]}
     assert choice.otherwise == plan
     assert "more than the 256 MB of a peer" in choice.reasons["aggregate"][1]
@@ -178,37 +180,37 @@ def test_what_spark_refuses_is_not_left_to_it() -> None:
     def refuses(plan: Plan, operator: str, inside: Collection[str]) -> str:
         return supported(plan.operators[operator], plan, inside)
 
-    offer = Offer(state_bytes=0.0, refuses=refuses)
+    offer = SparkOffer(state_bytes=0.0, refuses=refuses)
     drawn = traffic.filter("size > 3").sample(0.5).aggregate("size", "1 h", n="count(*)").sink()
     assert parts_of(choose(drawn, offer, {}).plan) == {"aggregate": ["aggregate"]}
     written = traffic.aggregate("size", "1 h", n="max(cast(f AS TEXT))").sink()
     assert not parts_of(choose(written, offer, {}).plan)
-    assert parts_of(choose(written, Offer(state_bytes=0.0), {}).plan)
+    assert parts_of(choose(written, SparkOffer(state_bytes=0.0), {}).plan)
 
 
 def test_a_measured_rate_decides() -> None:
     traffic = source("trace", path="a.parquet", format="parquet", columns={"size": "int"}, speed=1)
     plan = traffic.aggregate("size", "1 h", n="count(*)").sink()
-    assert not parts_of(choose(plan, Offer(), {}).plan)
-    choice = choose(plan, Offer(), {plan.stream_name("source"): Profile(rate=1e6)})
+    assert not parts_of(choose(plan, SparkOffer(), {}).plan)
+    choice = choose(plan, SparkOffer(), {plan.stream_name("source"): Profile(rate=1e6)})
     assert parts_of(choice.plan)
     assert "1,000,000 tuples/s, measured" in choice.reasons["aggregate"][1]
 
 
 def test_a_limit_without_room_for_a_micro_batch_keeps_it_on_peers() -> None:
     plan = top("auto", rate="100000 tuples/s", delay="200 ms")
-    choice = choose(plan, Offer(), {})
+    choice = choose(plan, SparkOffer(), {})
     assert choice.plan == plan
     assert "results must come within 200 ms" in choice.reasons["aggregate"][1]
 
 
 def test_spark_reads_a_trace_itself_where_all_above_may_follow() -> None:
     plan = top("spark", speed=0.0)
-    assert parts_of(choose(plan, Offer(), {}).plan) == {"aggregate": ["source", "filter", "aggregate"]}
+    assert parts_of(choose(plan, SparkOffer(), {}).plan) == {"aggregate": ["source", "filter", "aggregate"]}
     paced = top("spark", speed=1.0)
-    assert parts_of(choose(paced, Offer(), {}).plan) == {"aggregate": ["aggregate"]}
+    assert parts_of(choose(paced, SparkOffer(), {}).plan) == {"aggregate": ["aggregate"]}
     kept = packets().filter("bytes > 9", engine="peer").aggregate("link", "1 min", n="count(*)", engine="spark").sink()
-    assert parts_of(choose(kept, Offer(), {}).plan) == {"aggregate": ["aggregate"]}
+    assert parts_of(choose(kept, SparkOffer(), {}).plan) == {"aggregate": ["aggregate"]}
 
 
 # -- composition and sessions ----------------------------------------------------------------------------------------
@@ -264,9 +266,9 @@ def test_a_part_that_is_never_ready_is_taken_back() -> None:
 def test_a_limit_that_the_measured_micro_batch_breaks_is_refused_with_the_numbers() -> None:
     ring = SparkRing(4, seed=5)
     for each in ring.synergy.values():
-        each.driver_port.spark = Offer(micro_batch=3.0)
+        each.driver_port.spark = SparkOffer(micro_batch=3.0)
     # The origin does not know how slow the others are.
-    ring.synergy["peer-1"].driver_port.spark = Offer(micro_batch=0.1)
+    ring.synergy["peer-1"].driver_port.spark = SparkOffer(micro_batch=0.1)
     ring.submit("peer-1", "r", top(delay="2 s"))
     report = ring.until_decided("r")
     chosen = report.peers.get("aggregate")
@@ -276,7 +278,7 @@ def test_a_limit_that_the_measured_micro_batch_breaks_is_refused_with_the_number
 
 
 def test_where_parts_cannot_be_composed_the_peers_execute_it() -> None:
-    ring = SparkRing(4, seed=6, components=ALL_COMPONENTS, offer=Offer(state_bytes=1.0))  # nobody offers Spark
+    ring = SparkRing(4, seed=6, components=ALL_COMPONENTS, offer=SparkOffer(state_bytes=1.0))  # nobody offers Spark
     plan = top("auto")
     ring.submit("peer-1", "r", plan)
     report = ring.until_decided("r")

@@ -169,7 +169,7 @@ def test_alternatives_of_one_request_hold_no_more_than_there_is() -> None:
     assert ledger.overbooked() is None
     assert ledger.residual_cores("other") == 0.0
     assert ledger.commit("r", "b", 0.6, {}) == ""
-    assert "processing capacity: 0.4 of 0.6" in ledger.commit("r", "a", 0.6, {})
+    assert "processing capacity: 0.6 cores needed, 0.4 left" in ledger.commit("r", "a", 0.6, {})
     assert ledger.residual_cores("other") == pytest.approx(0.4)
 
 
@@ -192,7 +192,7 @@ def test_a_commitment_without_reservation_uses_up_what_the_request_holds_for_oth
     assert ledger.commit("r1", "b", 0.5, {}) == ""
     assert ledger.overbooked() is None
     assert ledger.commit("r2", "a", 0.5, {}) == ""
-    assert "processing capacity: 0 of 0.5" in ledger.commit("r1", "a", 0.5, {})
+    assert "processing capacity: 0.5 cores needed, 0 left" in ledger.commit("r1", "a", 0.5, {})
 
 
 def test_a_commitment_without_reservation_is_decided_by_what_is_left() -> None:

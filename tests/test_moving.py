@@ -14,7 +14,7 @@ from synergy_nb.control.graph import ComponentGraph, Hop
 from synergy_nb.control.peer import Message
 from synergy_nb.dataflow.streams.deployments import Deployment, Role
 from synergy_nb.events import ComponentMoved, MoveBegun, MoveGivenUp
-from synergy_nb.lifecycle.engine_choice import Offer
+from synergy_nb.lifecycle.engine_choice import SparkOffer
 from synergy_nb.lifecycle.messages import Feedback, Follow, Followed, Measured, Moved, SessionConfig
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.spark_parts import replace_parts
@@ -242,7 +242,7 @@ def test_an_origin_of_a_sharer_that_hangs_holds_a_move_up_for_a_lease_at_most(de
     ring.submit("peer-5", "b", by("source"))
     second = ring.until_decided("b").peers
     ring.run(2.0)
-    assert ring.synergy["peer-3"].session.sharers.of("a", "large") == ("b",)
+    assert ring.synergy["peer-3"].session.sharers.sharers_of("a", "large") == ("b",)
     to = next(peer for peer in sorted(ring.synergy) if peer not in {*first.values(), *second.values()})
     ring.simulation.hang("peer-5", 60.0)
     if not dead:  # as far as the origin of the component knows
@@ -310,7 +310,7 @@ def test_a_part_on_spark_moves_as_a_whole_to_a_peer_that_has_spark(operator: str
     refused = move(ring, operator, "peer-4")
     ring.run(5.0)
     assert refused == ["a at peer-4: it has no Spark"]
-    ring.synergy["peer-4"].driver_port.spark = Offer()
+    ring.synergy["peer-4"].driver_port.spark = SparkOffer()
     outcome = move(ring, operator, "peer-4")
     ring.run(5.0)
     assert outcome == [""]
@@ -324,7 +324,7 @@ def test_a_part_on_spark_moves_as_a_whole_to_a_peer_that_has_spark(operator: str
 def test_a_part_whose_source_spark_reads_itself_stays() -> None:
     ring = Sparks(6, seed=1)
     running(ring, asked=counting({"s", "f", "a"}))
-    with pytest.raises(ValueError, match="operator: 'f' is executed on Spark, which reads s itself"):
+    with pytest.raises(ValueError, match="operator: 'f': Spark executes it and reads s itself"):
         ring.synergy["peer-0"].session.move("r", "f", "peer-4", lambda _: None)
 
 
@@ -348,7 +348,7 @@ def test_a_peer_without_capacity_refuses() -> None:
     outcome = move(ring, "o0", "peer-4")
     ring.run(3.0)
     (reason,) = outcome
-    assert reason.startswith("o0 at peer-4: processing capacity: 0.05 of 0.1 cores left")
+    assert reason.startswith("o0 at peer-4: processing capacity: 0.1 cores needed, 0.05 left")
     assert where(ring) == PEERS
     assert roles(ring, "o0") == {"peer-2": Role.ACTIVE}
     assert not ring.synergy["peer-4"].ledger.requests

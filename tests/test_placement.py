@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from synergy_nb.assembly import PeerConfig
-from synergy_nb.control.graph import Place
+from synergy_nb.control.graph import PlacementRequest
 from synergy_nb.events import PlacementComputed
 from synergy_nb.plan import Plan, plan, source
 from synergy_nb.reporting.explanation import Explanation
@@ -83,7 +83,7 @@ def test_peers_that_offer_all_are_needed() -> None:
 
 
 def test_no_capacity_is_one_clear_error() -> None:
-    found = decided(Place("r", 0, example().to_bytes(), {}, {}))
+    found = decided(PlacementRequest("r", 0, example().to_bytes(), {}, {}))
     assert found.reason == "capacities: none; expected at least one peer"
 
 
@@ -97,11 +97,11 @@ def test_placing_can_be_loaded_before_it_is_needed() -> None:
     """In an interpreter of its own, as what is loaded stays loaded."""
     code = (
         "import sys; from synergy_nb.runtime.process.resilient_placement import decided, warm\n"
-        "from synergy_nb.control.graph import Place\n"
+        "from synergy_nb.control.graph import PlacementRequest\n"
         "before = 'numba' in sys.modules; warm(); loaded = set(sys.modules)\n"
         "from synergy_nb.plan import source\n"
         "plan = source('packets').filter('bytes > 9').aggregate('source', '1 s', n='count(*)').sink('a')\n"
-        "found = decided(Place('r', 1, plan.to_bytes(), {'a': 1.0, 'b': 1.0}, {}))\n"
+        "found = decided(PlacementRequest('r', 1, plan.to_bytes(), {'a': 1.0, 'b': 1.0}, {}))\n"
         "print(before, sorted(set(sys.modules) - loaded), sorted(found.roles.peers))\n"
     )
     done = subprocess.run(

@@ -53,11 +53,11 @@ def test_a_record_goes_only_where_the_table_says() -> None:
             each = request()
             each._state = before
             if after in FOLLOWS[before]:
-                each.to(after, "why")
+                each.enter(after, "why")
                 assert (each.state, each.status, each.reason) == (after, STATUS[after], "why")
             else:
                 with pytest.raises(IllegalTransition, match=f"application 'r': {after} after {before}; expected "):
-                    each.to(after)
+                    each.enter(after)
                 assert each.state is before
 
 

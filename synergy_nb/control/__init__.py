@@ -1,1 +1,1 @@
-"""The kernel of a peer, the resources that it holds, and the component graphs that peers decide on."""
+"""The kernel of a peer, the ledger of its resources, and component graphs."""

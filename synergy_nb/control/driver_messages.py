@@ -267,7 +267,7 @@ class SparkOffered(DriverMessage, frozen=True):
 
 
 class PlacementDecided(DriverMessage, frozen=True):
-    """What was decided for :class:`~synergy_nb.control.graph.Place`.
+    """What was decided for :class:`~synergy_nb.control.graph.PlacementRequest`.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""What is decided: component graphs, and what drivers are asked and tell of them.
+"""Component graphs, the probed paths that they are merged from, and two values exchanged with drivers about them.
 
-A *component graph* λ (section 2.2.1) gives each operator of a query plan the peer whose component executes it. A
-*replication graph* ρ (section 4.2) gives each component the peers of its backups.
+A *component graph* λ (section 2.2.1) maps each operator of a query plan to the peer whose component executes it. A
+*replication graph* ρ (section 4.2) maps each component to the peers of its backups.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from synergy_nb.plan.catalogue import TAP
 __all__ = [
     "ComponentGraph",
     "Hop",
-    "Place",
+    "PlacementRequest",
     "Report",
     "Roles",
     "Use",
-    "late",
+    "late_share",
     "merge",
 ]
 
 
 class Roles(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Who executes each operator of a plan, who backs it up, and who follows it: the graphs λ and ρ (section 4.2).
+    """The peer, backups and follower of each operator of a plan: the graphs λ and ρ (section 4.2).
 
     Parameters
     ----------
     peers
         Component graph λ: operator id to the address of the peer that executes it, its primary.
     backups
-        Replication graph ρ: each operator that is replicated, to the addresses of its backups in the order in which
-        they were placed. The output of the primary goes to each of them.
+        Replication graph ρ: replicated operator to the addresses of its backups, in the order in which they were
+        placed. The primary sends its output to each of them.
     followers
-        Operator that is about to move to the address of the peer that follows it there.
+        Operator that is to move to the address of its follower.
     epochs
-        Operator to the number of components that have been in its place before; none where there were none.
+        Operator to the number of its moves and take-overs; operators without any are left out.
 
     Examples
     --------
@@ -67,12 +67,12 @@ class Roles(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     @property
     def hosts(self) -> frozenset[str]:
-        """Peers of replicas; those that only have sources or sinks are none."""
+        """Peers with replicas; peers that only execute operators without backups are not among them."""
         return frozenset(peer for peers in self.replicas.values() for peer in peers)
 
     @property
     def copies(self) -> frozenset[str]:
-        """Peers that back operators up, or follow them."""
+        """Peers with backups or followers."""
         return frozenset({*(peer for peers in self.backups.values() for peer in peers), *self.followers.values()})
 
     @property
@@ -81,44 +81,44 @@ class Roles(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return self.copies | frozenset(self.peers.values())
 
     def at(self, address: str) -> dict[str, str]:
-        """What a peer has: operator id to ``primary`` or ``backup``."""
+        """Roles of a peer: operator id to ``primary`` or ``backup``."""
         found = {name: "primary" for name, peer in self.peers.items() if peer == address}
         return found | dict.fromkeys(self.backed_up(address), "backup")
 
     def backed_up(self, address: str) -> list[str]:
-        """Operators of which a peer has backups."""
+        """Operators with a backup at a peer, sorted."""
         return sorted(operator for operator, peers in self.backups.items() if address in peers)
 
     def merged(self, other: Roles) -> Roles:
-        """What either of two parts of one graph says."""
+        """The union of two parts of one graph."""
         return Roles({**self.peers, **other.peers}, {**self.backups, **other.backups})
 
-    def followed(self, operator: str, peer: str) -> Roles:
-        """The same with an operator that a peer follows; a backup that it had of it is the follower now."""
+    def with_follower(self, operator: str, peer: str) -> Roles:
+        """The same roles with a follower of an operator at a peer; a backup there becomes the follower."""
         backups = self.backups
         if operator in backups:
             backups = {**backups, operator: tuple(each for each in backups[operator] if each != peer)}
         return Roles(self.peers, backups, {operator: peer}, self.epochs)
 
-    def replaced(self, heirs: Mapping[str, str], backups: Mapping[str, tuple[str, ...]]) -> Roles:
-        """The same with operators at other peers, each in its next epoch, without followers."""
-        epochs = {**self.epochs, **{name: self.epochs.get(name, 0) + 1 for name in heirs}}
-        return Roles({**self.peers, **heirs}, dict(backups), {}, epochs)
+    def replaced(self, successors: Mapping[str, str], backups: Mapping[str, tuple[str, ...]]) -> Roles:
+        """The same roles with operators at other peers, each in its next epoch, and without followers."""
+        epochs = {**self.epochs, **{name: self.epochs.get(name, 0) + 1 for name in successors}}
+        return Roles({**self.peers, **successors}, dict(backups), {}, epochs)
 
 
-class Place(msgspec.Struct, frozen=True):
-    """Instruction: decide where the operators of a plan go, and send a :class:`PlacementDecided`.
+class PlacementRequest(msgspec.Struct, frozen=True):
+    """An instruction to the driver: compute a resilient placement of a plan, and send a :class:`PlacementDecided`.
 
     Parameters
     ----------
     request, attempt
-        Id of the request, and number of the attempt that asks.
+        Id of the request, and number of the attempt.
     plan
-        ``Plan.to_bytes()``.
+        Encoded plan (``Plan.to_bytes()``).
     capacities
-        Peer to the cores that it has left.
+        Address of a peer to its free processing capacity, cores.
     pinned
-        Operator to the one peer that it can be on.
+        Operator to its only candidate.
     """
 
     request: str
@@ -129,18 +129,18 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """Tell whoever asked for an application at this peer what has become of it.
+    """An instruction to the driver: report the new state of an application to the client that submitted it.
 
     Parameters
     ----------
     application
         Id of the application.
     status
-        The :class:`~synergy_nb.events.application_states.Status` of the application.
+        New :class:`~synergy_nb.events.application_states.Status` of the application.
     reason
-        One sentence; empty where nothing is to be explained.
+        Sentence that explains the status; empty where no explanation is needed.
     roles
-        Who executes what; empty where nobody does.
+        Peers and backups of each operator; empty before the application runs.
     """
 
     application: str
@@ -160,7 +160,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class Hop(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What a probe learned at one component (step 2).
+    """The measurements of a probe at one component (step 2).
 
     Parameters
     ----------
@@ -169,10 +169,11 @@ class Hop(msgspec.Struct, frozen=True, gc=False, array_like=True):
     peer
         Address of the peer that offers the component.
     capacity
-        Residual processing capacity of the peer for this request, in cores: what is neither committed nor reserved by
-        other requests. The request's own load is not yet taken off.
+        Residual processing capacity of the peer for this request, in cores: capacity that other requests have neither
+        committed nor reserved. The request's own load is not subtracted yet.
     bandwidth
-        Residual bandwidth of the virtual link that the probe came over, in bytes/s, likewise; infinite within a peer.
+        Residual bandwidth of the virtual link over which the probe arrived, in bytes/s, counted in the same way;
+        infinite within a peer.
     processing
         Execution time of a tuple at the component, in seconds: processing, waiting, and the measured overhead.
     transmission
@@ -191,20 +192,21 @@ class Hop(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Use(NamedTuple):
-    """A component that a stream is made by.
+    """A component of one application that produces a stream which another application uses.
 
     Parameters
     ----------
     application, operator
-        Application that had it deployed, and operator.
+        Application that had it deployed, and id of its operator.
     peer
-        Address of the peer that it is on.
+        Address of the peer that executes it.
     epoch
-        Number of components that have been in its place before.
+        Number of its moves and take-overs.
     origin
-        Address of the peer that leads the application, and says where the component goes; empty where it has ended.
+        Address of the peer that leads the application, and reports moves of the component; empty if that application
+        has ended.
     copies
-        Addresses of the peers that back it up, or follow it.
+        Addresses of the peers with backups or a follower.
     """
 
     application: str
@@ -214,18 +216,18 @@ class Use(NamedTuple):
     origin: str = ""
     copies: tuple[str, ...] = ()
 
-    def left_alone(self) -> Use:
-        """The component as it goes on when its application has ended: it stays where it is."""
+    def orphaned(self) -> Use:
+        """The component after the end of its application: without origin and copies."""
         return self._replace(origin="", copies=())
 
 
 class ComponentGraph(msgspec.Struct, frozen=True):
-    """A component graph λ as probes saw it, before it is admitted.
+    """A component graph λ with the measurements of probes, before it is admitted.
 
     Parameters
     ----------
     hops
-        Operator id to the component chosen for it, with what its probe found.
+        Operator id to the component chosen for it, with the measurements of its probe.
     links
         (upstream operator, operator) edge of the plan to (residual bandwidth in bytes/s, transmission time in seconds)
         of the virtual link that carries it; bandwidth is infinite within a peer.
@@ -244,7 +246,7 @@ class ComponentGraph(msgspec.Struct, frozen=True):
         return max(self.reached(plan).values())
 
     def reached(self, plan: Plan) -> dict[str, float]:
-        """Seconds from a source until a tuple is done, by operator: the longest path to it."""
+        """Operator to the time from a source until a tuple leaves it, over the longest path to it, seconds."""
         reached: dict[str, float] = {}
         for operator in plan.operators:
             before = 0.0
@@ -255,10 +257,10 @@ class ComponentGraph(msgspec.Struct, frozen=True):
             reached[operator] = self.hops[operator].processing + before
         return reached
 
-    def kept(self, plan: Plan, late: float | None) -> float:
-        """Seconds that all but a share ``late`` of the tuples keep, on the slowest route.
+    def delay_quantile(self, plan: Plan, late: float | None) -> float:
+        """Delay on the slowest route that at most a share ``late`` of the tuples exceeds, seconds.
 
-        Without a share, or where no hop has a measured variance, this is the end-to-end execution time.
+        If ``late`` is None, or if no hop has a measured variance, this is the end-to-end execution time.
         """
         slowest = self.delay(plan)
         if late is None:
@@ -270,13 +272,12 @@ class ComponentGraph(msgspec.Struct, frozen=True):
         return slowest
 
     def miss_rate(self, plan: Plan, limit: float) -> float:
-        """Projected share of the tuples that take longer than ``limit`` seconds, of the route that loses most.
+        """Projected share of tuples that take longer than ``limit`` seconds, on the route with the largest share.
 
-        Execution times at the components of a route are taken for exponential with their projected means, as those of
-        M/M/1 queues are; transmission takes what was measured.
+        See :func:`late_share` for the distribution that is assumed.
         """
         return max(
-            late(
+            late_share(
                 [self.hops[operator] for operator in route],
                 [self.links[edge][1] for edge in pairwise(route)],
                 plan,
@@ -286,10 +287,10 @@ class ComponentGraph(msgspec.Struct, frozen=True):
         )
 
     def throughput(self, plan: Plan) -> float:
-        """Tuples/s at the sink that gets least, if sources gave as much as the bottleneck of the graph bears.
+        """Rate at the slowest sink, tuples/s, if the sources emitted as fast as the bottleneck of the graph allows.
 
-        It is a bottleneck metric: what a peer or a link has left for the request, over what the request takes there, is
-        least somewhere (section 2.2.2 has additive metrics only).
+        This is a bottleneck metric: the least ratio, over all peers and links, of the residual resources to those that
+        the request needs there (section 2.2.2 has additive metrics only).
         """
         asked: dict[str, float] = {}
         left: dict[str, float] = {}
@@ -336,8 +337,8 @@ class ComponentGraph(msgspec.Struct, frozen=True):
         return phi
 
 
-def late(hops: Sequence[Hop], transmissions: Sequence[float], plan: Plan, limit: float) -> float:
-    """Share of the tuples that take longer than ``limit`` seconds over these hops, in a row.
+def late_share(hops: Sequence[Hop], transmissions: Sequence[float], plan: Plan, limit: float) -> float:
+    """Share of tuples that take longer than ``limit`` seconds over a path of consecutive hops.
 
     Where hops have measured variances, the delay of the path is assumed to be log-normal with their mean and variance;
     otherwise the time at each component is assumed to be exponential, as in M/M/1 queues.
@@ -345,7 +346,7 @@ def late(hops: Sequence[Hop], transmissions: Sequence[float], plan: Plan, limit:
     varies = together(hop.variance for hop in hops)
     if varies > 0.0:
         return exceeding(sum(hop.processing for hop in hops) + sum(transmissions), varies, limit)
-    taps = [hop.processing for hop in hops if plan.operators[hop.operator].kind == TAP]  # they have come all their way
+    taps = [hop.processing for hop in hops if plan.operators[hop.operator].kind == TAP]  # time before the shared stream
     served = [hop.processing for hop in hops if plan.operators[hop.operator].kind != TAP]
     return tandem_tail(0.0, served, limit - sum(transmissions) - sum(taps))
 
@@ -353,22 +354,22 @@ def late(hops: Sequence[Hop], transmissions: Sequence[float], plan: Plan, limit:
 def merge(plan: Plan, paths: Iterable[tuple[Hop, ...]], limit: int = 4096) -> list[ComponentGraph]:
     """Complete component graphs from probed paths (section 2.3.1, step 4).
 
-    Paths over different operators of the plan belong together if they agree on the component of each operator that they
-    share, so the graphs are the natural join of the paths, grouped by the operators that they visit.
+    Paths over different routes of the plan can be merged if they have the same component for each operator that they
+    share. So the graphs are the natural join of the paths, grouped by route.
 
     Parameters
     ----------
     plan
         Query plan ξ.
     paths
-        Each from a source to a sink, one hop an operator.
+        Probed paths from a source to a sink, one hop for each operator.
     limit
-        Partial graphs kept while joining, those of least delay so far.
+        Maximum number of partial graphs during the join; those with the least transmission time are retained.
 
     Returns
     -------
     list of ComponentGraph
-        Without duplicates; empty if some path of the plan has not been probed with success.
+        Distinct graphs; empty if some route of the plan has no probed path.
     """
     groups: dict[tuple[str, ...], list[tuple[Hop, ...]]] = {route: [] for route in plan.routes}
     for path in paths:
@@ -400,7 +401,7 @@ def merge(plan: Plan, paths: Iterable[tuple[Hop, ...]], limit: int = 4096) -> li
 
 
 def _extend(graph: ComponentGraph, path: tuple[Hop, ...]) -> ComponentGraph:
-    """The graph with one more path; where two probes saw the same thing, the worse of what they saw counts."""
+    """The graph extended by one path; of two measurements of the same component or link, the worse counts."""
     hops = dict(graph.hops)
     links = dict(graph.links)
     before: Hop | None = None

@@ -1,8 +1,8 @@
-"""The resources of a peer, and who holds them.
+"""The resources of a peer: capacity, reservations and commitments.
 
-The :class:`Ledger` of a peer is the only place where its processing capacity and the bandwidth of its incoming virtual
-links are taken and given back, so that nothing is promised twice: a *reservation* is transient and expires, a
-*commitment* lasts as long as its application (section 2.3.1, step 2).
+Only the :class:`Ledger` of a peer allocates and releases its processing capacity and the bandwidth of its incoming
+virtual links, so no resource is allocated twice. A *reservation* is transient and expires; a *commitment* lasts until
+its application ends (section 2.3.1, step 2).
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from typing import Final
 
 __all__ = ["ROUNDING", "Ledger"]
 
-RECOUNT: Final = 256  # changes after which sums are taken anew, before what rounding adds up to matters
+RECOUNT: Final = 256  # changes after which sums are computed anew, so that rounding errors do not accumulate
 ROUNDING: Final = 1e-9  # share of a resource by which sums in different orders may differ
 
 Link = tuple[str, str]
-"""Upstream peer and upstream operator: whose stream comes over the virtual link from that peer."""
+"""Upstream peer and upstream operator, whose stream arrives over the virtual link from that peer."""
 
-CORES: Final = ""  # the resource that is no link; links go by the address of the upstream peer
+CORES: Final = ""  # key of the processing capacity; the key of a link is the address of the upstream peer
 
 
 class _Share:
-    """What one request holds on a peer.
+    """The resources that one request holds at a peer.
 
     Attributes
     ----------
     reserved, committed
-        Operator to amounts by (resource, upstream operator); cores have no upstream operator.
+        Operator, then (resource, upstream operator), to the amount; cores have no upstream operator.
     limit
-        Resource to what was left for this request when it last reserved or committed.
+        Resource to the amount that was left for this request when it last reserved or committed.
     """
 
     __slots__ = ("committed", "limit", "reserved")
@@ -42,8 +42,9 @@ class _Share:
     def held(self, resource: str) -> float:
         """Reserved amount of a resource.
 
-        The operators that a request probes on a peer are alternatives as well as parts of one graph, so together they
-        may ask for more than there is. The hold is never more than there was, and covers every graph that fits.
+        Of the operators that a request probes on a peer, some are alternatives and some belong to one graph, so
+        together they may exceed the capacity. The reserved amount is at most the amount that was left, which covers
+        every graph that fits.
         """
         return min(_sum(self.reserved, resource), self.limit.get(resource, 0.0))
 
@@ -53,7 +54,7 @@ def _sum(claims: Mapping[str, Mapping[Link, float]], resource: str) -> float:
 
 
 class Ledger:
-    """Processing capacity of one peer and bandwidth of its incoming virtual links, and who holds them.
+    """Processing capacity of one peer and bandwidth of its incoming virtual links, and the requests that hold them.
 
     Parameters
     ----------
@@ -62,14 +63,15 @@ class Ledger:
     bandwidth
         Bandwidth of each incoming virtual link, in bytes/s.
     bandwidth_from
-        Gives the bandwidth of the virtual link from an upstream peer, where it is not the same for all.
+        Function from the address of an upstream peer to the bandwidth of the link from it, bytes/s; None if all links
+        have the same ``bandwidth``.
     enforce
-        Whether more than there is can be refused; only policies to compare with go without.
+        Whether to refuse requests beyond the capacity; False only for baselines in experiments.
 
     Attributes
     ----------
     on_change : list of callables ()
-        Told when something was promised for good, or given back.
+        Listeners, called after each commitment and each release.
 
     Notes
     -----
@@ -105,34 +107,34 @@ class Ledger:
         self.bandwidth_from = bandwidth_from or (lambda _upstream: bandwidth)
         self.on_change: list[Callable[[], None]] = []
         self._shares: dict[str, _Share] = {}
-        self._holding: dict[str, _Share] = {}  # of these, by request, all that hold reservations, and perhaps others
-        self._promised: dict[str, float] = {}  # by resource, what is committed to all
+        self._holding: dict[str, _Share] = {}  # request to its share, for at least all shares with reservations
+        self._committed: dict[str, float] = {}  # resource to the amount committed to all requests
         self._changes = 0
 
-    # -- what is left --------------------------------------------------------------------------------------------
+    # -- residual resources --------------------------------------------------------------------------------------
 
     def _capacity(self, resource: str) -> float:
         return self.cores if resource == CORES else self.bandwidth_from(resource)
 
     def _residual(self, request: str, resource: str) -> float:
-        left = self._capacity(resource) - self._promised.get(resource, 0.0)
+        left = self._capacity(resource) - self._committed.get(resource, 0.0)
         for other, share in self._holding.items():
             if other != request:
                 left -= share.held(resource)
         return left
 
     def _count(self, claims: Iterable[Mapping[Link, float]], sign: float) -> None:
-        """Add what has been committed, or given back, to what is promised to all."""
+        """Add committed amounts (``sign`` 1) to the totals, or subtract released ones (``sign`` -1)."""
         for claim in claims:
             for (resource, _), amount in claim.items():
-                self._promised[resource] = self._promised.get(resource, 0.0) + sign * amount
+                self._committed[resource] = self._committed.get(resource, 0.0) + sign * amount
         self._changes += 1
         if self._changes >= RECOUNT or not any(share.committed for share in self._shares.values()):
             self._changes = 0
-            self._promised = self._recounted()
+            self._committed = self._recounted()
 
     def _recounted(self) -> dict[str, float]:
-        """What is promised, taken anew from all commitments."""
+        """Resource to the committed amount, computed anew from all commitments."""
         totals: dict[str, float] = {}
         for share in self._shares.values():
             for claim in share.committed.values():
@@ -141,25 +143,25 @@ class Ledger:
         return totals
 
     def residual_cores(self, request: str) -> float:
-        """Residual processing capacity rp for ``request``, in cores: what it holds itself is not taken off."""
+        """Residual processing capacity rp for ``request``, in cores; its own resources are not subtracted."""
         return self._residual(request, CORES) + self._own(request, CORES)
 
     def residual_bandwidth(self, request: str, upstream: str) -> float:
-        """Residual bandwidth rb of the link from ``upstream`` for ``request``, in bytes/s, likewise."""
+        """Residual bandwidth rb of the link from ``upstream`` for ``request``, in bytes/s, counted in the same way."""
         return self._residual(request, upstream) + self._own(request, upstream)
 
     def _own(self, request: str, resource: str) -> float:
-        """What is committed to a request already."""
+        """Amount of a resource that is committed to a request."""
         share = self._shares.get(request)
         return 0.0 if share is None else _sum(share.committed, resource)
 
-    # -- taking and giving back ------------------------------------------------------------------------------------
+    # -- allocation and release ------------------------------------------------------------------------------------
 
     def reserve(self, request: str, operator: str, cores: float, upstream: Link | None, bandwidth: float) -> None:
-        """Hold ``cores`` and, from ``upstream`` (peer, operator), ``bandwidth`` for one operator of a request.
+        """Reserve ``cores`` and, from ``upstream`` (peer, operator), ``bandwidth`` for one operator of a request.
 
-        Probes that reach the same component by other paths add their link and take no cores twice. What is committed
-        to the request already, as the place of a replica was, needs not be held.
+        Probes that reach the same component over other paths add the bandwidth of their link, but no further cores. An
+        operator that is committed already, such as a placed replica, is not reserved again.
         """
         share = self._shares.setdefault(request, _Share())
         if operator in share.committed:
@@ -173,28 +175,29 @@ class Ledger:
             share.limit[upstream[0]] = max(self._residual(request, upstream[0]), 0.0)
 
     def commit(self, request: str, operator: str, cores: float, links: Mapping[Link, float]) -> str:
-        """Promise ``cores`` and, by upstream (peer, operator), bytes/s for good; empty, or the reason why not.
+        """Commit ``cores`` and ``links``; return an empty text, or the reason of a refusal.
 
-        A reservation of the same request and operator is used up. Without one (it has expired, or an earlier graph of
-        the request has used it up), what is left decides.
+        ``links`` maps (upstream peer, upstream operator) to bytes/s. The reservation of the same request and operator
+        becomes the commitment. If there is none (it has expired, or an earlier graph of the request has used it), the
+        residual resources decide.
         """
         share = self._shares.setdefault(request, _Share())
         if operator in share.committed:
             return ""
         share.reserved.pop(operator, None)
-        return self._take(request, share.committed, operator, cores, links, beside=False)
+        return self._allocate(request, share.committed, operator, cores, links, additional=False)
 
     def hold(self, request: str, operator: str, cores: float, links: Mapping[Link, float]) -> str:
-        """Reserve for one operator beside all else that the request holds here; empty, or the reason why not.
+        """Reserve resources for one operator in addition to all that the request holds here; return "" or a reason.
 
-        Unlike those of :meth:`reserve`, its operators are no alternatives: what is held this way can be committed.
+        Unlike with :meth:`reserve`, the operators are not alternatives: all that is held can be committed.
         """
         share = self._shares.setdefault(request, _Share())
         if operator in share.reserved or operator in share.committed:
             return ""
-        return self._take(request, share.reserved, operator, cores, links, beside=True)
+        return self._allocate(request, share.reserved, operator, cores, links, additional=True)
 
-    def _take(
+    def _allocate(
         self,
         request: str,
         claims: dict[str, dict[Link, float]],
@@ -202,31 +205,31 @@ class Ledger:
         cores: float,
         links: Mapping[Link, float],
         *,
-        beside: bool,
+        additional: bool,
     ) -> str:
         share = self._shares[request]
         asked: dict[str, float] = {CORES: cores}
         for (upstream, _), bandwidth in links.items():
             asked[upstream] = asked.get(upstream, 0.0) + bandwidth
         for resource, amount in asked.items():
-            left = self._residual(request, resource) - (share.held(resource) if beside else 0.0)
+            left = self._residual(request, resource) - (share.held(resource) if additional else 0.0)
             if self.enforce and left < amount - ROUNDING * self._capacity(resource):
                 self._tidy(request)
                 if resource == CORES:
-                    return f"processing capacity: {left:.4g} of {amount:.4g} cores left"
-                return f"bandwidth from {resource}: {left:.4g} of {amount:.4g} bytes/s left"
+                    return f"processing capacity: {amount:.4g} cores needed, {left:.4g} left"
+                return f"bandwidth from {resource}: {amount:.4g} bytes/s needed, {left:.4g} left"
         claim = claims[operator] = {(CORES, ""): cores, **links}
         if claims is share.committed:
             self._count([claim], 1.0)
         else:
             self._holding[request] = share
-        for resource in asked:  # of what was not reserved, some was taken from what others left since
+        for resource in asked:  # the request may have got more than it had reserved
             share.limit[resource] = max(self._residual(request, resource), 0.0)
         self._changed()
         return ""
 
     def drop(self, request: str, operator: str) -> None:
-        """Give back what one operator of a request holds."""
+        """Release the resources of one operator of a request."""
         share = self._shares.get(request)
         if share is not None:
             share.reserved.pop(operator, None)
@@ -237,7 +240,7 @@ class Ledger:
             self._changed()
 
     def expire(self, request: str) -> bool:
-        """Drop the reservations of a request; its commitments stay."""
+        """Release the reservations of a request, but not its commitments; return whether there were any."""
         share = self._shares.get(request)
         if share is None or not share.reserved:
             return False
@@ -246,7 +249,7 @@ class Ledger:
         return True
 
     def release(self, request: str) -> bool:
-        """Drop all that a request holds."""
+        """Release all that a request holds; return whether it held anything."""
         share = self._shares.pop(request, None)
         self._holding.pop(request, None)
         if share is not None and share.committed:
@@ -270,7 +273,7 @@ class Ledger:
     @property
     def load(self) -> float:
         """Committed share of the capacity."""
-        return self._promised.get(CORES, 0.0) / self.cores
+        return self._committed.get(CORES, 0.0) / self.cores
 
     @property
     def requests(self) -> frozenset[str]:
@@ -283,7 +286,7 @@ class Ledger:
         return frozenset(request for request, share in self._shares.items() if share.reserved)
 
     def overbooked(self) -> str | None:
-        """Which resource is promised beyond its capacity, or None: the invariant that tests hold."""
+        """Text about a resource that is allocated beyond its capacity, or None; tests check that it is always None."""
         totals = self._recounted()
         for share in self._shares.values():
             for resource in {of for claim in share.reserved.values() for of, _ in claim}:
@@ -292,5 +295,5 @@ class Ledger:
             capacity = self._capacity(resource)
             if taken > capacity * (1.0 + 1e-6):
                 what = "cores" if resource == CORES else f"bytes/s from {resource}"
-                return f"{taken:g} of {capacity:g} {what} promised"
+                return f"{taken:g} of {capacity:g} {what} allocated"
         return None

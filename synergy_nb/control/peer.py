@@ -6,9 +6,9 @@ A :class:`Peer` is a set of :class:`Protocol` objects that share one address, on
 timers and one list of effects. A driver calls ``receive(sender, message, now)`` when a message has arrived and
 ``tick(now)`` when ``next_timer`` is due, and carries out what these return:
 
-* :class:`Send`: put a message on its way to another peer; it may be lost, doubled, late.
+* :class:`Send`: send a message to another peer; it may be lost, duplicated, delayed or reordered.
 * :class:`Instruct`: do something on this machine that a protocol may not do itself (deploy an operator, start a
-  source). What comes of it the driver reports as a message.
+  source). The driver reports the result as a message.
 * :class:`Record`: append an event to the journal.
 
 Nothing here or in a protocol reads a clock, opens a socket or draws from global randomness; ``peer.now`` is the time
@@ -54,7 +54,7 @@ __all__ = [
 ]
 
 P = ParamSpec("P")
-# what msgspec raises for damaged bytes: text that is not UTF-8 and endless nesting have errors of their own
+# errors that msgspec raises for damaged bytes; the last two are for text that is not UTF-8 and for endless nesting
 UNDECODABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 DRIVER: Final = "driver"  # sender of what a peer's own driver sends to it; no peer has such an address
 KEY_DIGITS: Final = 32  # 128 bits in base 16 (section 2.3.3: keys by SHA-1; Pastry's ids have 128 bits)
@@ -92,7 +92,7 @@ class Send(msgspec.Struct, frozen=True, gc=False):
 
 
 class Instruct(msgspec.Struct, frozen=True, gc=False):
-    """Effect: carry out ``instruction`` (a value that the driver knows, as of ``graph.py``) on this peer's machine."""
+    """Effect: have the driver carry out ``instruction`` (such as a deployment) on this peer's machine."""
 
     instruction: msgspec.Struct
 
@@ -115,7 +115,7 @@ class MalformedMessage(SynergyError, ValueError):
 
 
 class Codec:
-    """Messages to bytes and back, without pickle.
+    """Encodes messages as bytes, and decodes them, without pickle.
 
     Parameters
     ----------
@@ -152,9 +152,9 @@ class Codec:
         Raises
         ------
         UnknownMessage
-            If no protocol knows its name.
+            If no protocol knows the name of the message.
         MalformedMessage
-            If its bytes or its fields are not of the declared types; the text names the message and the field.
+            If the bytes or the fields do not have the declared types; the text names the message and the field.
         """
         try:
             message: Message = self._decoder.decode(data)
@@ -182,7 +182,7 @@ class Codec:
 
 
 class Timer:
-    """A pending call; ``cancel()`` makes it never happen."""
+    """A pending call of a function; ``cancel()`` prevents it."""
 
     __slots__ = ("arguments", "callback", "when")
 
@@ -192,16 +192,16 @@ class Timer:
         self.arguments = arguments
 
     def cancel(self) -> None:
-        """Forget the call; harmless if it has already happened."""
+        """Prevent the call; no effect if it has already been made."""
         self.callback = None
 
 
 class Protocol:
-    """Base of what a peer is made of: messages that it understands, and state.
+    """Base of the protocols of a peer: state, and handlers of messages.
 
     A subclass sets ``handlers`` in its ``__init__``: message type to bound method ``(sender, message) -> None``.
-    ``payloads`` are types that only arrive inside its other messages. Protocols reach each other only through what
-    they are given when they are made.
+    ``payloads`` are types that only arrive inside its other messages. Protocols call each other only through objects
+    that their constructors received.
     """
 
     handlers: Mapping[type[Message], Callable[[str, Any], None]]
@@ -212,24 +212,24 @@ class Protocol:
         self.handlers = {}
 
     def start(self) -> None:
-        """Called once, with ``peer.now`` set, when the peer starts."""
+        """Start the protocol; called once, with ``peer.now`` set, when the peer starts."""
 
 
 class Peer:
-    """A peer: protocols, one heap of timers, effects out.
+    """A peer: its protocols, its heap of timers, and the effects of the present call.
 
     Parameters
     ----------
     address
-        Where other peers reach it; its identity. Its key on the ring is ``key_of(address)``.
+        Address at which other peers reach it, and its identity. Its key on the ring is ``key_of(address)``.
     seed
         Seed of its random generator.
 
     Attributes
     ----------
     timers : list
-        Heap of (when, sequence, timer), with those that were cancelled; drivers ask :attr:`next_timer`, and only look
-        here whether there is any.
+        Heap of (due time in seconds, sequence number, timer), including cancelled timers. Drivers use
+        :attr:`next_timer`, and read this list only to see whether it is empty.
 
     Examples
     --------
@@ -280,7 +280,7 @@ class Peer:
         return self._end()
 
     def receive(self, sender: str, message: Message, now: float) -> list[Effect]:
-        """Handle one message; a type that no protocol knows is refused by name in the journal."""
+        """Handle one message; if no protocol knows its type, refuse it and record its name in the journal."""
         if now > self.now:  # _begin and _end written out: this is the simulator's innermost call
             self.now = now
         effects: list[Effect] = []
@@ -295,7 +295,7 @@ class Peer:
         return effects
 
     def tick(self, now: float) -> list[Effect]:
-        """Make the calls of all timers that are due."""
+        """Call the functions of all timers that are due."""
         self._begin(now)
         timers = self.timers
         while timers and timers[0][0] <= now:
@@ -306,14 +306,14 @@ class Peer:
         return self._end()
 
     def call(self, now: float, function: Callable[..., Any], *arguments: Any) -> list[Effect]:
-        """Call into a protocol as another one of the peer does: for tests of one protocol. Drivers send messages."""
+        """Call a method of a protocol, as another protocol of the peer does: for tests only. Drivers send messages."""
         self._begin(now)
         function(*arguments)
         return self._end()
 
     @property
     def next_timer(self) -> float | None:
-        """When ``tick`` is due, or None."""
+        """Time at which ``tick`` is due, seconds; None if no timer is set."""
         timers = self.timers
         while timers and timers[0][2].callback is None:
             heapq.heappop(timers)
@@ -333,7 +333,7 @@ class Peer:
     # -- for protocols -------------------------------------------------------------------------------------------
 
     def add(self, protocol: Protocol) -> Protocol:
-        """Add a protocol; each message type belongs to exactly one."""
+        """Add a protocol; each message type may belong to one protocol only."""
         for kind, handler in protocol.handlers.items():
             if kind in self._handlers:
                 raise ValueError(f"message {kind.__name__} already belongs to another protocol")
@@ -342,14 +342,14 @@ class Peer:
         return protocol
 
     def send(self, to: str, message: Message) -> None:
-        """Send ``message`` to the peer at ``to``; to itself, it is handled at the end of the current call."""
+        """Send ``message`` to the peer at ``to``; a message to this peer is handled at the end of the current call."""
         if to == self.address:
             self._local.append(message)
         else:
             self._effects.append(Send(to, message))
 
     def deliver(self, sender: str, message: Message) -> None:
-        """Hand a message that another protocol unwrapped (a routed one) to the protocol that owns it, now."""
+        """Handle at once a message that another protocol has unwrapped (a routed message)."""
         handler = self._handlers.get(type(message))
         if handler is None:
             self.record(MessageRefused, sender, message=type(message).__name__, reason="unknown message")
@@ -357,15 +357,15 @@ class Peer:
             handler(sender, message)
 
     def instruct(self, instruction: msgspec.Struct) -> None:
-        """Ask the driver to do something on this machine."""
+        """Instruct the driver to do something on this machine."""
         self._effects.append(Instruct(instruction))
 
     def record(self, kind: Callable[Concatenate[float, str, P], Event], /, *fields: P.args, **named: P.kwargs) -> None:
-        """Write an event to the journal: its type, its subject and its own fields; time and peer are added here."""
+        """Record an event in the journal, given its type, subject and own fields; time and peer are added."""
         self._effects.append(Record(kind(self.now, self.address, *fields, **named)))
 
     def after(self, delay: float, callback: Callable[..., None], *arguments: Any) -> Timer:
-        """Call ``callback(*arguments)`` in ``delay`` seconds; ties keep the order in which they were set."""
+        """Call ``callback(*arguments)`` in ``delay`` seconds; timers due together run in the order of setting."""
         timer = Timer(self.now + delay, callback, arguments)
         self._sequence += 1
         heapq.heappush(self.timers, (timer.when, self._sequence, timer))

@@ -1,4 +1,4 @@
-"""Ways to run a plan: from streams that run already (section 2.3.3), with parts on Spark, or by peers alone."""
+"""The alternatives of a plan: from streams that run already (section 2.3.3), with parts on Spark, on peers alone."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import msgspec
 from synergy_nb.control.graph import Use
 from synergy_nb.control.peer import Peer
 from synergy_nb.events import EnginesChosen, SignaturesFound
-from synergy_nb.lifecycle.engine_choice import MICRO_BATCH, WHY, Offer, choose
+from synergy_nb.lifecycle.engine_choice import MICRO_BATCH, WHY, SparkOffer, choose
 from synergy_nb.overlay.directory_entries import Entry
 from synergy_nb.plan import Plan
 from synergy_nb.plan.spark_parts import PART, Profile, parts_of, profiled, replace_parts, trusted_profiles
 from synergy_nb.plan.stream_sharing import Provider, is_live, reduced, sharable_points
 from synergy_nb.plan.stream_signatures import Rates, read, signature
 
-__all__ = ["Alternative", "Alternatives", "Found", "sharing_alternative"]
+__all__ = ["Alternative", "Alternatives", "DirectoryEntries", "sharing_alternative"]
 
-Found: TypeAlias = Mapping[str, tuple[Entry, ...]]
-"""What the directory has, by name."""
+DirectoryEntries: TypeAlias = Mapping[str, tuple[Entry, ...]]
+"""Entries of the directory by name."""
 
 _NUMBERS: Final = ("rate", "cost", "selectivity")  # of a profile
 
@@ -28,14 +28,14 @@ _uses = msgspec.json.Decoder(tuple[Use, ...])
 
 
 class Alternative(NamedTuple):
-    """A plan that gives what was asked for.
+    """One way to run a submitted plan: an equivalent plan, and the streams of other applications that it reads.
 
     Parameters
     ----------
     plan
-        Query plan that is to be run.
+        Query plan that is to be run; a stream of another application stands in it as a tap.
     shared
-        For each of its taps, by the address of a peer that gives the stream: the components that it is made by.
+        Tap, then address of a peer that provides its stream, to the components that produce this stream.
     """
 
     plan: Plan
@@ -43,9 +43,9 @@ class Alternative(NamedTuple):
 
 
 def sharing_alternative(
-    plan: Plan, found: Found, is_dead: Callable[[str], bool], *, everything: bool
+    plan: Plan, found: DirectoryEntries, is_dead: Callable[[str], bool], *, everything: bool
 ) -> Alternative | None:
-    """The plan from its maximum sharable points on; None if no stream that it needs can be shared.
+    """The alternative that starts from the maximum sharable points of a plan; None if it can share no stream.
 
     Parameters
     ----------
@@ -54,9 +54,9 @@ def sharing_alternative(
     found
         Entries of the directory by the names of streams.
     is_dead
-        Whether a peer is known to have died.
+        Function from an address to whether that peer is known to have died.
     everything
-        Whether streams are shared that a later reader gets without their beginning.
+        Whether to share also streams whose beginning a later reader misses.
     """
     providers: dict[str, dict[str, Provider]] = {}
     shared: dict[str, dict[str, tuple[Use, ...]]] = {}
@@ -65,27 +65,27 @@ def sharing_alternative(
         if not _may_share(plan, operator, everything=everything):
             return False
         for entry in found.get(plan.stream_name(operator), ()):
-            made_by = _made_by(entry)
-            if made_by and not any(is_dead(peer) for use in made_by for peer in _needed(use)):
+            producers = _producers(entry)
+            if producers and not any(is_dead(peer) for use in producers for peer in _needed(use)):
                 at = str(entry.attributes["application"]), str(entry.attributes["operator"])
                 providers.setdefault(operator, {})[entry.host] = at
-                shared.setdefault(operator, {})[entry.host] = made_by
+                shared.setdefault(operator, {})[entry.host] = producers
         return operator in providers
 
     points = sharable_points(plan, runs)
     if not points:
         return None
-    way = reduced(plan, {point: providers[point] for point in points})
-    return Alternative(way, {point: shared[point] for point in points if point in way.operators})
+    shared_plan = reduced(plan, {point: providers[point] for point in points})
+    return Alternative(shared_plan, {point: shared[point] for point in points if point in shared_plan.operators})
 
 
 def _needed(use: Use) -> tuple[str, ...]:
-    """Peers that have to agree that a component is used."""
+    """Peers that have to agree to the use of a component: its own, its copies' and its origin."""
     return (use.peer, *use.copies, *((use.origin,) if use.origin else ()))
 
 
 def _may_share(plan: Plan, operator: str, *, everything: bool) -> bool:
-    """Whether a stream is the same whoever asks for it; what a notebook pushes into its own source is not."""
+    """Whether every application would get the same stream; a stream that a notebook pushes itself is never shared."""
     if is_live(plan, operator):
         return True
     return everything and "python" not in _connectors(plan, operator)
@@ -97,8 +97,8 @@ def _connectors(plan: Plan, operator: str) -> set[str]:
     return own.union(*(_connectors(plan, up) for up in plan.upstream(operator)))
 
 
-def _made_by(entry: Entry) -> tuple[Use, ...]:
-    """The components that a stream is made by; empty if the entry does not offer it."""
+def _producers(entry: Entry) -> tuple[Use, ...]:
+    """The components that produce the stream of a directory entry; empty if the entry is malformed or no stream."""
     if not {"application", "operator", "uses"} <= entry.attributes.keys():
         return ()
     try:
@@ -108,27 +108,28 @@ def _made_by(entry: Entry) -> tuple[Use, ...]:
 
 
 class Alternatives:
-    """Which ways there are to run the plans that are submitted at a peer.
+    """Finds the alternatives of the plans that are submitted at a peer.
 
     Parameters
     ----------
     peer
         The peer.
     is_dead
-        Tells whether a peer is known to have died.
+        Function from an address to whether that peer is known to have died.
     sharing
-        Running streams that are used again, as in :class:`~synergy_nb.algorithms.composition.CompositionConfig`.
+        Running streams to share: ``all``, ``live`` or ``off``, see
+        :class:`~synergy_nb.algorithms.composition.CompositionConfig`.
     spark
-        Gives what this peer knows of the Spark that it can use; None: it has none.
+        Function that returns the properties of the Spark server of this peer, or None where it has none.
 
     Attributes
     ----------
     on_parts : list of callables (application)
-        Told of each application for which there is a way with parts on Spark.
+        Listeners, called with each application that has an alternative with parts on Spark.
     """
 
     def __init__(
-        self, peer: Peer, is_dead: Callable[[str], bool], sharing: str, spark: Callable[[], Offer | None]
+        self, peer: Peer, is_dead: Callable[[str], bool], sharing: str, spark: Callable[[], SparkOffer | None]
     ) -> None:
         self._peer = peer
         self._is_dead = is_dead
@@ -137,35 +138,35 @@ class Alternatives:
         self.on_parts: list[Callable[[str], None]] = []
 
     def names(self, plan: Plan) -> set[str]:
-        """Names in the directory by which :meth:`of` finds the ways to run a plan, besides those of its components."""
+        """Names that :meth:`of` needs from the directory, besides the names of the components of the plan."""
         streams = {plan.stream_name(name) for name, each in plan.operators.items() if each.kind != "sink"}
         return streams if self._spark() is None else {*streams, PART}
 
-    def of(self, application: str, plan: Plan, found: Found) -> list[Alternative]:
-        """The ways to run a plan, the preferred one first.
+    def of(self, application: str, plan: Plan, found: DirectoryEntries) -> list[Alternative]:
+        """The alternatives of a plan, the preferred one first.
 
-        They are: from streams that run already, with parts on Spark, and with fewer of these.
+        They are: from streams that run already, with parts on Spark, and with fewer parts on Spark.
 
         Parameters
         ----------
         application
-            Application that asks.
+            Id of the application.
         plan
             Query plan that was submitted.
         found
             Entries of the directory by name.
         """
-        ways: list[Alternative] = []
+        alternatives: list[Alternative] = []
         if self._sharing != "off":
             shared = sharing_alternative(plan, found, self._is_dead, everything=self._sharing == "all")
             if shared is not None:
-                ways.append(Alternative(self._on_engines(application, shared.plan, found)[0], shared.shared))
-        ways.extend(Alternative(each) for each in self._on_engines(application, plan, found))
-        self._signed(application, plan, ways[0].plan)
-        return ways
+                alternatives.append(Alternative(self._on_engines(application, shared.plan, found)[0], shared.shared))
+        alternatives.extend(Alternative(each) for each in self._on_engines(application, plan, found))
+        self._record_signatures(application, plan, alternatives[0].plan)
+        return alternatives
 
-    def _signed(self, application: str, plan: Plan, profiled_plan: Plan) -> None:
-        """Record the signatures by which impact is projected: of the plan, or of what was measured."""
+    def _record_signatures(self, application: str, plan: Plan, profiled_plan: Plan) -> None:
+        """Record the signatures from which impact is projected: stated by the plan, or measured before."""
         known: tuple[dict[str, Rates], dict[str, Rates]] = {}, {}
         for name in profiled_plan.sources:
             rates = signature(profiled_plan, name)
@@ -175,8 +176,8 @@ class Alternatives:
         if any(known):
             self._peer.record(SignaturesFound, application, stated=known[0], measured=known[1])
 
-    def bound(self, application: str, plan: Plan) -> Alternative:
-        """The way to run a plan with those parts on Spark that it asks for by name, and everything else on peers."""
+    def as_requested(self, application: str, plan: Plan) -> Alternative:
+        """The alternative with Spark for the operators that ask for it by name, and peers for all others."""
         named = {name for name, operator in plan.operators.items() if operator.engine == "spark"}
         if not named:
             return Alternative(plan)
@@ -185,8 +186,8 @@ class Alternatives:
         self._chosen(application, parts, dict.fromkeys(sorted(named), ("spark", WHY)))
         return Alternative(parts)
 
-    def _on_engines(self, application: str, plan: Plan, found: Found) -> list[Plan]:
-        """Plans to run in place of one, the preferred one first: with its parts on Spark, and with less on it."""
+    def _on_engines(self, application: str, plan: Plan, found: DirectoryEntries) -> list[Plan]:
+        """Equivalent plans, the preferred one first: with all chosen parts on Spark, and with fewer."""
         profiles = _profiles({name: found.get(name, ()) for name in map(plan.stream_name, plan.operators)})
         choice = choose(profiled(plan, _unstated(plan, profiles)), self._spark(), profiles)
         self._chosen(application, choice.plan, choice.reasons)
@@ -201,8 +202,8 @@ class Alternatives:
                 listener(application)
 
 
-def _profiles(entries: Found) -> dict[str, Profile]:
-    """What hosts have measured of operators, by the names of their streams; where several have, of the busiest."""
+def _profiles(entries: DirectoryEntries) -> dict[str, Profile]:
+    """Measured profiles of operators by stream name; of several hosts, the profile of the one with the highest rate."""
     found: dict[str, Profile] = {}
     for name, known in entries.items():
         measured = [entry.attributes for entry in known if "rate" in entry.attributes]
@@ -214,7 +215,7 @@ def _profiles(entries: Found) -> dict[str, Profile]:
 
 
 def _unstated(plan: Plan, profiles: Mapping[str, Profile]) -> dict[str, Profile]:
-    """What was measured of those operators whose cost, selectivity or rate a plan does not state, by their ids."""
+    """Operator id to those measured values (cost, selectivity, rate of a source) that the plan does not state."""
     known: dict[str, Profile] = {}
     for name, measured in trusted_profiles(plan, profiles).items():
         operator = plan.operators[name]

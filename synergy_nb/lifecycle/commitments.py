@@ -1,8 +1,8 @@
-"""Set-up of an application at those who take part: what is confirmed there is committed and deployed.
+"""Set-up of an application at the peers that take part: they commit and deploy the components that are confirmed.
 
-A component is committed when all its consumers have confirmed it, and then confirms what is upstream of it; a part on
-Spark first when its query runs, as its driver says. Who backs components up, or makes streams that the application
-shares, is told by :class:`Share`.
+When all consumers of a component have confirmed it, its peer commits its resources, deploys it, and confirms its inputs
+(:class:`Confirm`); for a part on Spark it confirms the inputs only after the driver has reported that the query runs.
+Peers with backups or with streams that the application shares receive :class:`Share` instead.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ __all__ = ["Commitments"]
 
 
 class Commitments:
-    """What a peer commits of applications that are set up.
+    """Commits and deploys components at one peer during set-up.
 
     Parameters
     ----------
     peer, changes, impacts
         Parts of the peer that set-up works with.
-    joined
-        Gives the part of this peer in the application of (sender, graph, name of a message), which may be new; None if
+    join
+        Function of (sender, graph, name of a message) that returns the member record, created if it is new, or None if
         the message is refused.
     admit
-        As the origin of other applications, takes note of who shares them; gives a tap and the reason why that cannot
-        be, or empty texts.
+        Function that registers the graph of an application that shares streams led by this peer; returns a tap and the
+        reason of a refusal, or empty texts.
 
     Attributes
     ----------
     on_deploy : list of callables (plan, operator)
-        Told of each component that this peer is to execute.
+        Listeners, called with each component that this peer is to execute.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Commitments:
         peer: Peer,
         changes: GraphChanges,
         impacts: Impacts,
-        joined: Callable[[str, Graph, str], Member | None],
+        join: Callable[[str, Graph, str], Member | None],
         admit: Callable[[Graph], tuple[str, str]],
     ) -> None:
         self.peer = peer
@@ -56,7 +56,7 @@ class Commitments:
         self.components = changes.components
         self.ledger = changes.ledger
         self.impacts = impacts
-        self.joined = joined
+        self.join = join
         self.admit = admit
         self.on_deploy: list[Callable[[Plan, str], None]] = []
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {Confirm: self._confirm, Share: self._share}
@@ -65,7 +65,7 @@ class Commitments:
         graph, address = message.graph, self.peer.address
         tap, refusal = self.admit(graph) if address in graph.shared_owners else ("", "")
         if not refusal and address in graph.addresses:
-            member = self.joined(sender, graph, "Share")
+            member = self.join(sender, graph, "Share")
             if member is None:
                 return
             tap, refusal = self.deploying.lend(member)
@@ -77,7 +77,7 @@ class Commitments:
 
     def _confirm(self, sender: str, message: Confirm) -> None:
         operator = message.operator
-        member = self.joined(sender, message.graph, "Confirm")
+        member = self.join(sender, message.graph, "Confirm")
         if member is None:
             return
         if operator not in member.operators or operator in member.deployed:
@@ -109,7 +109,7 @@ class Commitments:
         for listener in self.on_deploy:
             listener(plan, operator)
         if member.deployed == member.operators:
-            self.ledger.expire(graph.application)  # what was reserved here for graphs that were not chosen
+            self.ledger.expire(graph.application)  # release reservations of graphs that were not chosen
         self.deploying.deploy(graph.application)
         if asked.kind == PART:
             member.preparing.add(operator)
@@ -117,7 +117,7 @@ class Commitments:
             self._confirm_upstream(member, operator)
 
     def ready(self, member: Member, operator: str) -> None:
-        """A part on Spark at this peer takes tuples: what is upstream of it may be confirmed."""
+        """Confirm the inputs of a part on Spark, whose query at this peer now takes tuples."""
         if operator in member.preparing:
             member.preparing.discard(operator)
             self._confirm_upstream(member, operator)

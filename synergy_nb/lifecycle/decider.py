@@ -1,21 +1,21 @@
-"""How it is decided who executes what: one question, and whoever answers it.
+"""The interface of the algorithms that decide which peer executes which operator of a plan.
 
 Theory of operation
 -------------------
-A :class:`Decider` is asked where the components of a plan go, and answers with a :class:`Decision` or a
-:class:`Refusal`, later, when it has heard of other peers. There are three:
+The engine asks a :class:`Decider` for the peers of a plan. The decider exchanges messages with other peers, and calls
+back later with a :class:`Decision` or a :class:`Refusal`. There are three deciders:
 
 ==========  ============================================================  ===========================
-composed    probes find the candidates that serve it best (chapter 2)     ``algorithms/composition``
+composed    probes find the candidates with the best graph (chapter 2)    ``algorithms/composition``
 resilient   ROD proposes a peer for each operator (chapter 3), and        :mod:`.resilient_placement`
-            probes find out whether these can
-replicated  the placement protocol proposes a peer and backups for each   :mod:`.replica_placement`
-            (chapter 4), and probes find out whether these can
+            probes check the proposal
+replicated  the placement protocol proposes a primary and backups for     :mod:`.replica_placement`
+            each operator (chapter 4), and probes check the primaries
 ==========  ============================================================  ===========================
 
-So what is proposed is held to the same conditions as what was found: capacity, bandwidth, the limits of the plan, and
-the projected impact on the applications that run. Relocation will be the fourth: for an application that runs it will
-propose peers as the last two do, and :mod:`synergy_nb.lifecycle.migration` will carry out what was decided.
+So every placement, found or proposed, passes the same checks: capacity, bandwidth, the limits of the plan, and the
+projected impact on the applications that run. Relocation will be the fourth decider: for a running application it will
+propose peers as the last two do, and :mod:`synergy_nb.lifecycle.migration` will carry out its decision.
 """
 
 from __future__ import annotations
@@ -26,24 +26,34 @@ from typing import NamedTuple, Protocol, TypeAlias
 from synergy_nb.control.graph import Roles
 from synergy_nb.control.peer import Peer
 from synergy_nb.events import CandidatesFound
-from synergy_nb.lifecycle.alternatives import Found
+from synergy_nb.lifecycle.alternatives import DirectoryEntries
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.overlay.load_levels import residual_cores
 from synergy_nb.plan import Plan
 from synergy_nb.plan.catalogue import KINDS, TAP
 
-__all__ = ["Answer", "Decided", "Decider", "Decision", "Prober", "Refusal", "component_name", "names", "offers"]
+__all__ = [
+    "Answer",
+    "Decided",
+    "Decider",
+    "Decision",
+    "Prober",
+    "Refusal",
+    "component_name",
+    "component_names",
+    "find_candidates",
+]
 
 
 class Decision(NamedTuple):
-    """Who executes what.
+    """An accepted placement of a plan.
 
     Parameters
     ----------
     roles
         Component graph λ, and replication graph ρ where the plan is replicated.
     reached
-        Operator to the seconds from a source until a tuple is done, as probes found it.
+        Operator to the projected seconds from a source until a tuple leaves the operator.
     """
 
     roles: Roles
@@ -51,98 +61,98 @@ class Decision(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Why nobody executes it.
+    """The answer of a decider that found no placement.
 
     Parameters
     ----------
     reason
-        The conditions that failed, where, with the numbers.
-    again
-        Whether the decider is to be asked once more, with what the directory knows by then.
-    at
-        Addresses of the peers that cannot take on what was to be theirs, or would harm others by that.
+        Conditions that failed, the peers where they failed, and the numbers.
+    retry
+        Whether the engine is to query the directory again and then ask the decider once more.
+    refused_by
+        Addresses of the peers that refused their components for lack of resources or because of the impact on others.
     """
 
     reason: str
-    again: bool = False
-    at: frozenset[str] = frozenset()
+    retry: bool = False
+    refused_by: frozenset[str] = frozenset()
 
 
 Answer: TypeAlias = Decision | Refusal
 Decided: TypeAlias = Callable[[Request, Answer], None]
-"""Takes the answer of a decider."""
+"""Callback that receives the answer of a decider."""
 
 
 class Decider(Protocol):
-    """Decides who executes what."""
+    """An algorithm that decides which peer executes which operator."""
 
-    def decide(self, request: Request, found: Found, decided: Decided) -> None:
-        """Decide on ``request.way``; the answer goes to ``decided``, once for each call.
+    def decide(self, request: Request, found: DirectoryEntries, decided: Decided) -> None:
+        """Decide on ``request.alternative``, and call ``decided`` once with the answer.
 
         Parameters
         ----------
         request
             Request that is to be decided.
         found
-            Entries of the directory by name, of the components of the plan among others.
+            Entries of the directory by name; those of all components of the plan are among them.
         decided
-            Takes the answer.
+            Callback for the answer.
         """
 
     def next(self, request: Request, reason: str, decided: Decided) -> None:
-        """Decide otherwise, as what was decided could not be set up for that reason; the answer goes to ``decided``."""
+        """Decide once more, because set-up of the last decision failed for that reason; call ``decided`` once."""
 
     def established(self, request: Request) -> None:
-        """The last decision was carried out: give back what is held for any other."""
+        """Release what is held for other graphs, because the last decision runs."""
 
     def release(self, request: Request) -> None:
-        """The request was given up or rejected, or its application has ended: give back all that is held for it."""
+        """Release all that is held for a request, because it was stopped or rejected, or its application has ended."""
 
 
 class Prober(Decider, Protocol):
-    """Decides by probes, also for others that have proposed who executes what."""
+    """A decider by probes, which also checks the proposals of other deciders."""
 
     def probe(self, request: Request, proposed: Roles, decided: Decided) -> None:
-        """Have probes find out whether one peer for each operator can serve a request; the answer goes to ``decided``.
+        """Have probes check whether the proposed peers can execute the plan, and call ``decided`` once.
 
         Parameters
         ----------
         request
             Request that is to be decided.
         proposed
-            Who is to execute what, and who is to back it up.
+            Proposed peer of each operator, and proposed backups.
         decided
-            Takes the answer.
+            Callback for the answer.
         """
 
 
 def component_name(plan: Plan, operator: str) -> str:
     """Directory name of the components that can execute an operator: its kind, and for a source its connector.
 
-    A delay that names a component is executed by ``delay:NAME``. All parts on Spark are executed by ``spark``. What
-    gives a running stream is not looked up by such a name.
+    The component of a ``delay`` that names one is ``delay:NAME``. The component of every part on Spark is ``spark``.
+    Taps have no component name.
     """
     asked = plan.operators[operator]
     which = asked.params.get(KINDS[asked.kind].component) if asked.kind in KINDS else None
     return f"{asked.kind}:{which}" if which else asked.kind
 
 
-def names(plan: Plan) -> set[str]:
+def component_names(plan: Plan) -> set[str]:
     """Directory names of the components of a plan."""
     return {component_name(plan, name) for name, each in plan.operators.items() if each.kind != TAP}
 
 
-class Offers(NamedTuple):
-    """What the directory knows for a plan.
+class Candidates(NamedTuple):
+    """The candidates of a plan.
 
     Parameters
     ----------
     candidates
-        Operator to the addresses of the peers that may execute it.
+        Operator to the addresses of the peers that can execute it.
     missing
-        Operator that nobody can execute to the reason.
+        Operator without candidates to the reason.
     free
-        Address to the cores that a peer has left, where the directory knows.
+        Address of a peer to its free cores, for peers whose load the directory knows.
     """
 
     candidates: dict[str, tuple[str, ...]]
@@ -150,23 +160,25 @@ class Offers(NamedTuple):
     free: dict[str, float]
 
 
-def offers(peer: Peer, request: Request, found: Found, is_dead: Callable[[str], bool]) -> Offers:
-    """Find out who may execute each operator of a request, and write it down.
+def find_candidates(
+    peer: Peer, request: Request, found: DirectoryEntries, is_dead: Callable[[str], bool]
+) -> Candidates:
+    """Select the candidates of each operator of a request from the directory's answer, and record them.
 
     Parameters
     ----------
     peer
-        The peer, which has the sinks.
+        The origin, which executes the sinks.
     request
         Request that is to be decided.
     found
         Entries of the directory by name.
     is_dead
-        Tells whether a peer is known to have died.
+        Function from an address to whether that peer is known to have died.
     """
     able: dict[str, tuple[str, ...]] = {}
     missing: dict[str, str] = {}
-    plan = request.way.plan
+    plan = request.alternative.plan
     for operator, asked in plan.operators.items():
         if asked.kind == "sink":
             able[operator] = (peer.address,)
@@ -185,4 +197,4 @@ def offers(peer: Peer, request: Request, found: Found, is_dead: Callable[[str], 
     free = residual_cores(entry for entries in found.values() for entry in entries)
     known = {operator: list(peers) for operator, peers in able.items()}
     peer.record(CandidatesFound, request.name, candidates=known, free=free)
-    return Offers(able, missing, free)
+    return Candidates(able, missing, free)

@@ -1,21 +1,21 @@
-"""What a peer asks of its driver: for each application one deployment, made anew whenever sessions change it.
+"""The instruction of a peer to its driver: one deployment for each application, computed anew when a session changes.
 
 Theory of operation
 -------------------
-A :class:`~synergy_nb.dataflow.streams.deployments.Deployment` says all that a peer is to do for an application. It
-follows from the component graph, from what this peer has committed of it, from whether the application runs, and from
-who shares the streams of its components here. Of the operators of this peer it names only those that are committed, so
-no tuple can meet a component whose inputs are not confirmed.
+A :class:`~synergy_nb.dataflow.streams.deployments.Deployment` describes all that a peer does for an application. It
+follows from the component graph, from the components that this peer has committed, from whether the application runs,
+and from the applications that share its streams. It contains only those operators of this peer that are committed, so
+no tuple can arrive at a component whose inputs are not confirmed.
 
-A tap is no component. Whoever reads it reads the component that makes the stream (``borrowed``), and the peer of that
-component lists these readers (``lent``) from when their application runs. Peers that keep copies of the component know
-the graphs of those who share its stream, too, so whoever takes its place lists the readers at once. All peers of those
-who share may depend on the order in which it reads its inputs (``witnesses``, ``requires``), and say what they know of
-that once they read from where it is (``uses``).
+A tap is not a component. A reader of a tap reads the component that makes the stream (``borrowed``), and the peer of
+that component lists these readers (``lent``) while their application runs. Peers with copies of the component know the
+graphs of the applications that share its stream, too, so a copy that takes over lists the readers at once. The peers of
+these applications may depend on the order in which the component reads its inputs (``witnesses``, ``requires``); they
+report what they know of that order once they read from its present peer (``uses``).
 
-An application that has ended here leaves the components that others share, where components upstream and downstream of
-them are as far as these others need them, and its sinks as long as somebody may collect results. A sink of it reads
-nothing any more, and nobody keeps copies. Where nothing is left, the deployment has no places.
+When an application has ended at this peer, two kinds of its components stay: those that other applications use, and
+sinks whose results have not been collected. Such a sink reads nothing any more, and no copies are kept. When nothing is
+left, the deployment has no places.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from synergy_nb.plan.spark_parts import PART
 
 __all__ = ["EPOCHS", "Deploying", "needed_by", "version_of"]
 
-EPOCHS = 1 << 20  # versions that an attempt has room for
+EPOCHS = 1 << 20  # number of epochs, and so of deployment versions, in one attempt
 
 
 def version_of(graph: Graph) -> int:
-    """Version of the deployments of a graph: a later attempt counts for more than any change of an earlier one."""
+    """Version of the deployments of a graph: ordered by attempt first, by epoch second."""
     return graph.attempt * EPOCHS + graph.epoch
 
 
@@ -51,54 +51,54 @@ def needed_by(graph: Graph) -> set[ComponentId]:
 
 
 class Deploying:
-    """Makes the deployments of one peer, and has its driver carry them out.
+    """Computes the deployments of one peer, and instructs its driver.
 
     Parameters
     ----------
     peer
         The peer.
     components
-        Components of the peer, and who uses each.
+        Components of the peer, and the users of each.
     members
-        Applications in which the peer takes part.
+        Member records of the applications in which the peer takes part, by id.
     """
 
     def __init__(self, peer: Peer, components: Components, members: Mapping[str, Member]) -> None:
         self.peer = peer
         self.components = components
         self.members = members
-        self._told: dict[str, Deployment] = {}  # the last one of each application that has any places
-        self._reads: dict[str, dict[ComponentId, list[Lent]]] = {}  # by application, which streams of others it reads
-        self._lent: dict[ComponentId, dict[str, tuple[Lent, ...]]] = {}  # by stream, who reads it
-        self._shares: dict[str, Graph] = {}  # of those who share streams, the graph by which owners were told
-        self._sharers: dict[str, set[str]] = {}  # by owner of streams, who shares them, directly or not
+        self._instructed: dict[str, Deployment] = {}  # application to its last deployment, if that has any places
+        self._reads: dict[str, dict[ComponentId, list[Lent]]] = {}  # application to the streams of others that it reads
+        self._lent: dict[ComponentId, dict[str, tuple[Lent, ...]]] = {}  # stream to its readers by application
+        self._sharing: dict[str, Graph] = {}  # application that shares streams to its graph, as noted here
+        self._sharers: dict[str, set[str]] = {}  # owner of streams to the applications that share them, even indirectly
 
     def deploy(self, application: str) -> None:
-        """Have the driver do what is to be done for an application, if that has changed."""
-        member, known = self.members.get(application), self._told.get(application)
-        owners = self._share(application, None if member is None or member.ended else member.graph)
+        """Instruct the driver with the deployment of an application, if it has changed."""
+        member, known = self.members.get(application), self._instructed.get(application)
+        owners = self._note_sharing(application, None if member is None or member.ended else member.graph)
         if member is not None and not member.ended:
-            deployment = self._of(member)
+            deployment = self._deployment(member)
         elif known is not None:
-            deployment = self._left(known, frozenset() if member is None else member.deployed)
+            deployment = self._remains(known, frozenset() if member is None else member.deployed)
         else:
             deployment = None
         if deployment is not None and deployment != known and (known is not None or deployment.places):
             if deployment.places:
-                self._told[application] = deployment
+                self._instructed[application] = deployment
             else:
-                del self._told[application]
+                del self._instructed[application]
             self.peer.instruct(deployment)
-            owners |= self._note(deployment)
+            owners |= self._note_reads(deployment)
         for owner in sorted(owners - {application}):
             self.deploy(owner)
 
-    def _share(self, application: str, graph: Graph | None) -> set[str]:
-        """Note whose streams an application shares; gives those for whom that has changed."""
-        before = self._shares.pop(application, None)
+    def _note_sharing(self, application: str, graph: Graph | None) -> set[str]:
+        """Note whose streams an application shares; return the owners for which that has changed."""
+        before = self._sharing.pop(application, None)
         if graph is not None and graph.shared:
-            self._shares[application] = graph
-        if before is graph or (before is None and application not in self._shares):
+            self._sharing[application] = graph
+        if before is graph or (before is None and application not in self._sharing):
             return set()
         owners = {use.application for known in (before, graph) if known is not None for use in known.uses}
         for owner in owners:
@@ -111,11 +111,11 @@ class Deploying:
         return owners
 
     def sharers(self, application: str) -> list[str]:
-        """Applications in which this peer takes part that share streams of another one, directly or not."""
+        """Applications at this peer that share streams of another one, directly or through further streams."""
         return sorted(self._sharers.get(application, ()))
 
-    def _note(self, deployment: Deployment) -> set[str]:
-        """Note which streams of others an application reads; gives whose readers have changed."""
+    def _note_reads(self, deployment: Deployment) -> set[str]:
+        """Note which streams of others an application reads; return the owners whose readers have changed."""
         application = deployment.application
         reads: dict[ComponentId, list[Lent]] = {}
         for operator, place in deployment.places.items() if deployment.running else ():
@@ -135,10 +135,10 @@ class Deploying:
                 del self._lent[maker]
         return {maker[0] for maker in before.keys() | reads.keys() if before.get(maker) != reads.get(maker)}
 
-    # -- what the driver is told -------------------------------------------------------------------------------------
+    # -- computation of deployments ----------------------------------------------------------------------------------
 
-    def _of(self, member: Member) -> Deployment:
-        """The deployment of an application that has not ended here."""
+    def _deployment(self, member: Member) -> Deployment:
+        """The deployment of an application that has not ended at this peer."""
         graph, plan = member.graph, member.plan
         makers = {tap: producer_of(graph, plan, tap) for tap in graph.shared}
         witnesses, requires = self._dependent(graph.application)
@@ -162,15 +162,15 @@ class Deploying:
         )
 
     def _dependent(self, application: str) -> tuple[tuple[str, ...], dict[str, int]]:
-        """Peers that depend on what is made here, as their applications share it; and the versions of these."""
-        graphs = [self._shares[name] for name in self.sharers(application)]
+        """Peers of the applications that share streams of one, and the versions of the graphs of these applications."""
+        graphs = [self._sharing[name] for name in self.sharers(application)]
         peers = {address for graph in graphs for address in graph.addresses}
         return tuple(sorted(peers)), {graph.application: version_of(graph) for graph in graphs}
 
     def _place(self, member: Member, operator: str, makers: Mapping[str, Use | None]) -> Place:
         graph, asked, address = member.graph, member.plan.operators[operator], self.peer.address
         backups, follower = graph.roles.backups.get(operator, ()), graph.roles.followers.get(operator, "")
-        if not member.backed:
+        if not member.backups_committed:
             backups = tuple(peer for peer in backups if peer != address)
         if follower == address and operator not in member.deployed:
             follower = ""
@@ -189,10 +189,10 @@ class Deploying:
             asked.kind == PART,
         )
 
-    def _left(self, known: Deployment, sinks: Collection[str]) -> Deployment:
-        """What stays of an application that has ended here: what others use, and results."""
+    def _remains(self, known: Deployment, sinks: Collection[str]) -> Deployment:
+        """The deployment of an application that has ended here: components that others use, and sinks with results."""
         application = known.application
-        uses = {use[:2]: use for user in self.sharers(application) for use in self._shares[user].uses}
+        uses = {use[:2]: use for user in self.sharers(application) for use in self._sharing[user].uses}
         needed = {operator for owner, operator in uses if owner == application}
         places: dict[str, Place] = {}
         for operator, place in known.places.items():
@@ -214,7 +214,7 @@ class Deploying:
     # -- streams that are shared -------------------------------------------------------------------------------------
 
     def lend(self, member: Member) -> tuple[str, str]:
-        """Let an application use what it shares of this peer; empty texts, or a tap and the reason why it cannot."""
+        """Register an application as a user of this peer's components; return a tap and a reason, or empty texts."""
         graph, address = member.graph, self.peer.address
         for tap, uses in graph.shared.items():
             for use in uses:
@@ -232,14 +232,14 @@ class Deploying:
         return "" if self.components.use(use[:2], application) else "has ended"
 
     def update_sharers(self, owner: str) -> None:
-        """Components of an application are new here: who shares them uses them from now on."""
+        """Register the applications that share streams of an owner as users of its components that are new here."""
         for name in self.sharers(owner):
-            for use in self._shares[name].uses:
+            for use in self._sharing[name].uses:
                 if use.application == owner:
                     self.components.use(use[:2], name)
 
     def owner_has_ended(self, application: str, operator: str) -> str:
-        """An application that has ended and whose components read a stream of this peer for others; or empty."""
+        """An application that has ended but still reads a stream of this peer for other applications; empty if none."""
         gone = (name for name in self._lent.get((application, operator), ()) if self._ended(name))
         return next(gone, "")
 
@@ -248,7 +248,7 @@ class Deploying:
         return member is None or member.ended
 
     def _readers(self, application: str, operator: str, peer: str) -> tuple[Lent, ...]:
-        """Who of other applications reads the stream of a component, if that is of this peer."""
+        """Readers of other applications of the stream of a component, if this peer executes that."""
         found = self._lent.get((application, operator)) if peer == self.peer.address else None
         return tuple(each for name in sorted(found) for each in found[name]) if found else ()
 
@@ -258,13 +258,13 @@ def _borrowed(use: Use) -> Borrowed:
 
 
 def _remaining(reached: Mapping[str, float], plan: Plan) -> dict[str, float]:
-    """Operator to the predicted seconds from it to the sink that is the longest way downstream."""
+    """Operator to the longest predicted time from it to a sink, seconds."""
     found: dict[str, float] = {}
     for operator in reversed(list(plan.operators)):
         if operator in reached:
             here = reached[operator]
-            ways = [reached[down] - here + found[down] for down in plan.downstream(operator) if down in found]
-            found[operator] = max(0.0, *ways) if ways else 0.0
+            paths = [reached[down] - here + found[down] for down in plan.downstream(operator) if down in found]
+            found[operator] = max(0.0, *paths) if paths else 0.0
     return found
 
 

@@ -1,10 +1,11 @@
-"""Which operators of a plan Spark executes: as asked, or, where that is left open, by what they are expected to hold.
+"""Choice of the operators that Spark executes: those that the plan names and, with engine ``auto``, heavy ones.
 
-A peer's operators hold their state in memory and are executed by one thread; on light work they are ten times as fast
-as Spark on the same machine. So ``auto`` chooses Spark only for what a peer would not cope with: an operator with state
-that is expected to hold more than :attr:`Offer.state_bytes`, or to need more cores than a peer gives. What such an
-operator reads goes along if Spark can then read the trace itself; otherwise peers go on filtering for it. A part adds
-the time of a micro-batch to the delay, so where the limit leaves no room for that, peers execute it all the same.
+A peer's operators hold their state in memory, and one thread executes them; on light work they are ten times as fast as
+Spark on the same machine. So ``auto`` chooses Spark only for an operator that is too heavy for a peer: one whose
+expected state exceeds :attr:`SparkOffer.state_bytes`, or which is expected to need more cores than
+:attr:`SparkOffer.cores`. The operators upstream of it go to Spark as well if Spark can then read the trace itself;
+otherwise they stay on peers. A part on Spark adds the time of a micro-batch to the delay, so peers execute the operator
+if the delay limit leaves no room for that.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from synergy_nb.plan.engines import off_spark
 from synergy_nb.plan.spark_parts import Profile, has_state, profiled, replace_parts, trusted_profiles, window_bytes
 from synergy_nb.plan.units import format_duration
 
-__all__ = ["MICRO_BATCH", "Choice", "Offer", "choose"]
+__all__ = ["MICRO_BATCH", "Choice", "SparkOffer", "choose"]
 
 MICRO_BATCH: Final = 0.5  # seconds, on two cores, until a peer has measured its own
 WHY: Final = "asked for by the plan"
@@ -31,20 +32,20 @@ def _refuses(plan: Plan, operator: str, _inside: Collection[str]) -> str:
     return off_spark(asked.kind, asked.params)
 
 
-class Offer(msgspec.Struct, frozen=True):
-    """What a peer knows of the Spark that it can use.
+class SparkOffer(msgspec.Struct, frozen=True):
+    """Properties of the Spark server that a peer can use.
 
     Parameters
     ----------
     micro_batch
-        Time of a micro-batch, in seconds.
+        Time of a micro-batch, seconds.
     state_bytes
-        State that a peer's operator may be expected to hold before it is heavy.
+        Expected state above which an operator is too heavy for a peer, bytes.
     cores
-        Processing that a peer's operator may be expected to need before it is heavy.
+        Expected processing above which an operator is too heavy for a peer, cores.
     refuses
-        Called with a plan, an operator, and the operators that would be in the same part: why Spark cannot execute it,
-        empty if it can. A driver that knows Spark knows more than the plan does.
+        Function of (plan, operator, other operators of the same part) that returns the reason why Spark cannot execute
+        the operator, empty if it can. The driver's function checks more than the plan alone can show.
     """
 
     micro_batch: float = MICRO_BATCH
@@ -54,16 +55,16 @@ class Offer(msgspec.Struct, frozen=True):
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """How a plan is to be composed.
+    """The plan to compose, and the fallback.
 
     Parameters
     ----------
     plan
-        With its parts on Spark as single operators.
+        Plan with each part on Spark as a single operator.
     otherwise
-        What is to be composed if that is not possible: with what ``auto`` left on peers; None where nothing was left.
+        Fallback plan, in which peers execute all that ``auto`` had chosen for Spark; None if ``auto`` chose nothing.
     reasons
-        Operator id to engine and reason, of operators for which there was something to decide.
+        Operator id to engine and reason, for operators with a choice of engine.
     """
 
     plan: Plan
@@ -71,25 +72,25 @@ class Choice(msgspec.Struct, frozen=True):
     reasons: dict[str, tuple[str, str]]
 
 
-def choose(plan: Plan, offer: Offer | None, profiles: Mapping[str, Profile]) -> Choice:
-    """Decide what Spark executes.
+def choose(plan: Plan, offer: SparkOffer | None, profiles: Mapping[str, Profile]) -> Choice:
+    """Choose the operators that Spark executes.
 
     Parameters
     ----------
     plan
         Query plan ξ.
     offer
-        Spark as this peer knows it; None: there is none, and only what is asked for by name is put on it, so that
-        composition finds nobody who offers it, and says so.
+        Properties of the Spark server of this peer; None if it has none. Then only operators that ask for Spark by name
+        are put on it, so that composition rejects the plan for lack of a candidate.
     profiles
-        What was measured of operators, by the names of their streams.
+        Measured profiles of operators by stream name.
 
     Examples
     --------
     >>> from synergy_nb.plan import source
     >>> trace = source("trace", path="a.parquet", format="parquet", columns={"size": "int"}, rate="1000 tuples/s")
     >>> plan = trace.aggregate("size", "1 day", n="count(*)").sink(delay="1 min")
-    >>> choice = choose(plan, Offer(state_bytes=1e8), {})
+    >>> choice = choose(plan, SparkOffer(state_bytes=1e8), {})
     >>> choice.reasons["aggregate"]
     ('spark', 'windows of 1 d hold about 1.38 GB, more than the 100 MB of a peer')
     >>> choice.plan.operators["aggregate"].params["members"]
@@ -103,7 +104,7 @@ def choose(plan: Plan, offer: Offer | None, profiles: Mapping[str, Profile]) -> 
     if not chosen:
         return Choice(plan, None, reasons)
     placed = replace_parts(plan, chosen, offer.micro_batch)
-    if chosen == _with_readable(plan, named, offer):  # all of it was asked for, or feeds what was
+    if chosen == _with_readable(plan, named, offer):  # the plan names these operators, or they feed the named ones
         return Choice(placed, None, reasons)
     rest = _with_readable(plan, named, offer)
     otherwise = replace_parts(plan, rest, offer.micro_batch) if rest else plan
@@ -118,15 +119,17 @@ def choose(plan: Plan, offer: Offer | None, profiles: Mapping[str, Profile]) -> 
 
 
 def _added(placed: Plan) -> float:
-    """Seconds that parts on Spark add on the route that has most of them."""
+    """Longest time that parts on Spark add on any route, seconds."""
     return max(
         sum(placed.processing_time(name) for name in route if placed.operators[name].engine == "spark")
         for route in placed.routes
     )
 
 
-def _on_spark(plan: Plan, offer: Offer, profiles: Mapping[str, Profile]) -> tuple[set[str], dict[str, tuple[str, str]]]:
-    """Operators that Spark executes if the delay allows, and why."""
+def _on_spark(
+    plan: Plan, offer: SparkOffer, profiles: Mapping[str, Profile]
+) -> tuple[set[str], dict[str, tuple[str, str]]]:
+    """Operators that Spark is to execute if the delay limit allows, and the reason for each choice."""
     known = trusted_profiles(plan, profiles)
     measured = profiled(plan, known)
     chosen: set[str] = set()
@@ -153,7 +156,7 @@ def _on_spark(plan: Plan, offer: Offer, profiles: Mapping[str, Profile]) -> tupl
     return together, reasons
 
 
-def _weigh(plan: Plan, name: str, offer: Offer, *, measured_rate: bool) -> tuple[str, str]:
+def _weigh(plan: Plan, name: str, offer: SparkOffer, *, measured_rate: bool) -> tuple[str, str]:
     """Engine and reason for one operator with state."""
     operator = plan.operators[name]
     window = operator.params.get("window") or plan.window(name) or {}
@@ -176,10 +179,10 @@ def _size(size: float) -> str:
     return f"{size:.3g} {unit}"
 
 
-def _with_readable(plan: Plan, chosen: Iterable[str], offer: Offer) -> set[str]:
-    """``chosen`` with what is above it, where all of that may go to Spark, up to sources that Spark can read itself.
+def _with_readable(plan: Plan, chosen: Iterable[str], offer: SparkOffer) -> set[str]:
+    """``chosen`` and all operators upstream of each, if all of these, up to the sources, can go to Spark.
 
-    Each of these must be read by nobody else, so that it becomes part of the same query.
+    No other operator may read these, since they become part of the same query.
     """
     together = set(chosen)
     for name in [each for each in plan.operators if each in together]:
@@ -189,13 +192,13 @@ def _with_readable(plan: Plan, chosen: Iterable[str], offer: Offer) -> set[str]:
     return together
 
 
-def _may_follow(plan: Plan, name: str, within: set[str], offer: Offer) -> bool:
+def _may_follow(plan: Plan, name: str, within: set[str], offer: SparkOffer) -> bool:
     inside = set(plan.downstream(name)) <= within
     return plan.operators[name].engine != "peer" and inside and not offer.refuses(plan, name, within)
 
 
 def _above(plan: Plan, name: str) -> set[str]:
-    """The operator and all that it reads from, directly or not."""
+    """The operator and all operators upstream of it."""
     found: set[str] = set()
     waiting = [name]
     while waiting:

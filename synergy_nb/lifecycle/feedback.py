@@ -1,7 +1,7 @@
-"""Reports of an origin to the peers of its applications once a second: measured execution times, and that it lives.
+"""Feedback (section 2.3.4): an origin sends the measured execution times of its applications once a second.
 
-Feedback (section 2.3.4) is also the lease of a session. The feedback of all applications of an origin goes to a peer in
-one message, so peers exchange as many messages for a thousand applications as for one.
+Feedback is also the lease of a session. One message carries the feedback of many applications to a peer, so the number
+of messages hardly grows with the number of applications.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ from synergy_nb.lifecycle.request import Request
 
 __all__ = ["Feedbacks"]
 
-PAGE: Final = 256  # applications in one message
+PER_MESSAGE: Final = 256  # applications in one message
 
 
 class Feedbacks:
-    """Feedback of the applications of which a peer is the origin.
+    """Sends the feedback of the applications that a peer leads, and expires leases of those in which it takes part.
 
     Parameters
     ----------
     peer
         The peer.
     config
-        Timing of the sessions, with the seconds between two rounds of feedback.
-    owned, members
-        Sessions that the peer leads, and in which it takes part, by application.
+        Time limits and intervals of sessions.
+    led, members
+        Applications that the peer leads, and member records of those in which it takes part, by id.
     components
-        Components of the peer, whose streams others may use once the application is known to run.
+        Components of the peer; their streams are offered from the first feedback on.
     start
-        Called with the peer's part of an application that runs.
+        Function that starts the sources of a member, called with each feedback.
     expire
-        Called with (application, reason) when an application has not been heard of for the time of its lease.
+        Callback with (application, reason) when no feedback has arrived during the lease.
     """
 
     def __init__(
         self,
         peer: Peer,
         config: SessionConfig,
-        owned: Mapping[str, Request],
+        led: Mapping[str, Request],
         members: Mapping[str, Member],
         components: Components,
         start: Callable[[Member], None],
@@ -51,7 +51,7 @@ class Feedbacks:
     ) -> None:
         self._peer = peer
         self._config = config
-        self._owned = owned
+        self._led = led
         self._members = members
         self._components = components
         self._start = start
@@ -62,31 +62,31 @@ class Feedbacks:
     # -- at the origin -----------------------------------------------------------------------------------------------
 
     def begin(self, application: str) -> None:
-        """Send the first feedback of an application now, and more as long as it runs."""
+        """Send the first feedback of an application now, and further feedback while it runs."""
         self._send((application,))
         if self._timer is None:
             self._timer = self._peer.after(self._config.feedback, self._round)
 
     def _round(self) -> None:
-        running = [application for application, owned in self._owned.items() if owned.running]
+        running = [application for application, request in self._led.items() if request.running]
         self._send(running)
         self._timer = self._peer.after(self._config.feedback, self._round) if running else None
 
     def _send(self, applications: Iterable[str]) -> None:
-        news: dict[str, list[Measured]] = {}
+        measurements: dict[str, list[Measured]] = {}
         for application in applications:
-            graph, member = self._owned[application].graph, self._members.get(application)
+            graph, member = self._led[application].graph, self._members.get(application)
             measured = Measured(application, graph.attempt, -1.0 if member is None else member.delay)
             for address in graph.addresses:
-                news.setdefault(address, []).append(measured)
-        for address, told in news.items():
-            for start in range(0, len(told), PAGE):
-                self._peer.send(address, Feedback(tuple(told[start : start + PAGE])))
+                measurements.setdefault(address, []).append(measured)
+        for address, sent in measurements.items():
+            for start in range(0, len(sent), PER_MESSAGE):
+                self._peer.send(address, Feedback(tuple(sent[start : start + PER_MESSAGE])))
 
     # -- at those who take part --------------------------------------------------------------------------------------
 
     def expect(self, member: Member) -> None:
-        """Expect to hear of an application from now on."""
+        """Start the lease of a session at this peer."""
         application = member.graph.application
         member.timer = self._peer.after(self._config.lease, self._check_lease, application)
 
@@ -97,11 +97,11 @@ class Feedbacks:
                 reason = f"no session at {self._peer.address}"
                 self._peer.send(sender, Lost(measured.application, measured.attempt, reason))
                 continue
-            member.heard = self._peer.now
-            self._start(member)  # should the word to begin have been lost
+            member.last_feedback = self._peer.now
+            self._start(member)  # the Begin message may have been lost
             if not member.running:
                 member.running = True
-                self._components.offer(measured.application, member.offered)
+                self._components.offer(measured.application, member.offerable)
             if sender != self._peer.address:
                 member.delay = measured.delay
 
@@ -109,9 +109,9 @@ class Feedbacks:
         member = self._members.get(application)
         if member is None:
             return
-        leads = application in self._owned or member.graph.origin == self._peer.address
-        left = member.heard + self._config.lease - self._peer.now
+        leads = application in self._led or member.graph.origin == self._peer.address
+        left = member.last_feedback + self._config.lease - self._peer.now
         if not leads and left <= 1e-9:
-            self._expire(application, "its origin has not been heard of")
+            self._expire(application, "no feedback of its origin has arrived")
             return
         member.timer = self._peer.after(self._config.lease if leads else left, self._check_lease, application)

@@ -1,12 +1,13 @@
-"""How the graph of an application that runs changes: everybody who takes part learns the new one, and adopts it.
+"""Changes of the graph of a running application: the origin publishes the new graph, and all peers in it adopt it.
 
-A graph's *epoch* counts its changes. The origin says the latest graph more than once (:class:`Moved`), and it does no
-harm when it comes again. Who adopts it promises the links of its components anew where what they read has moved, gives
-back what is no longer here, and has its driver do what the new graph says. A peer that has no part in it leaves.
+The *epoch* of a graph counts its changes. The origin sends the latest graph several times (:class:`Moved`); receiving
+it again has no effect. A peer that adopts a graph commits the links of its components again if their inputs have moved,
+releases components that have moved away, and instructs its driver. A peer without a role in the graph leaves.
 
-A peer that keeps a copy of a shared component joins those who share it by this message. A peer where a shared component
-was stays with them until it hears from its own application that the component is elsewhere: until then it may still be
-the one that others copy, and has to keep what those who share it have not read.
+By this message, a peer with a copy of a shared component joins the applications that share it. A peer that had a shared
+component stays a member of these applications until the graph of the component's own application shows that it has
+moved: until then it may still be the peer that others copy from, and has to retain what the sharing applications have
+not read.
 """
 
 from __future__ import annotations
@@ -23,35 +24,35 @@ from synergy_nb.lifecycle.request import Request
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.plan import Plan
 
-__all__ = ["AGAIN", "GraphChanges"]
+__all__ = ["RESEND_INTERVAL", "GraphChanges"]
 
-AGAIN: Final = 1.0  # seconds until a message is sent again
-TIMES: Final = 3  # times that everybody is told of a graph
+RESEND_INTERVAL: Final = 1.0  # seconds until a message is sent again
+SENDS: Final = 3  # number of times that a graph is sent to every peer
 
 
 class GraphChanges:
-    """Changes of the graphs of applications that a peer leads, and of those in which it takes part.
+    """Publishes changed graphs of the applications that a peer leads, and adopts those of other origins.
 
     Parameters
     ----------
     peer, ledger, membership, deploying
-        Parts of the peer that changes work with.
-    owned, members
-        Applications that it leads, and in which it takes part.
-    joined
-        Gives the part of this peer in the application of (sender, graph, name of a message), which may be new; None if
+        The peer, its resources, its failure detector, and its instructions to the driver.
+    led, members
+        Applications that the peer leads, and member records of those in which it takes part, by id.
+    join
+        Function of (sender, graph, name of a message) that returns the member record, created if it is new, or None if
         the message is refused.
     leave
-        Called with an application of which nothing is at this peer any more.
+        Callback with an application whose components have all moved away from this peer.
 
     Attributes
     ----------
     on_published : list of callables (application)
-        Told of each change of an application that this peer leads.
-    on_settled : list of callables (application)
-        Told when a component of an application that this peer leads has moved, has stayed, or has been taken over.
+        Listeners, called after each published graph of an application that this peer leads.
+    on_change_ended : list of callables (application)
+        Listeners, called when a move (completed or given up) or a take-over in an application of this peer has ended.
     on_joined : list of callables (application)
-        Told of each application that this peer joins because it keeps copies of what that one shares.
+        Listeners, called with each application whose new graph this peer has adopted.
     """
 
     def __init__(
@@ -60,9 +61,9 @@ class GraphChanges:
         ledger: Ledger,
         membership: Membership,
         deploying: Deploying,
-        owned: Mapping[str, Request],
+        led: Mapping[str, Request],
         members: Mapping[str, Member],
-        joined: Callable[[str, Graph, str], Member | None],
+        join: Callable[[str, Graph, str], Member | None],
         leave: Callable[[str], None],
     ) -> None:
         self.peer = peer
@@ -70,78 +71,78 @@ class GraphChanges:
         self.membership = membership
         self.components = deploying.components
         self.deploying = deploying
-        self.owned = owned
+        self.led = led
         self.members = members
-        self.joined = joined
+        self.join = join
         self.leave = leave
         self.on_published: list[Callable[[str], None]] = []
-        self.on_settled: list[Callable[[str], None]] = []
+        self.on_change_ended: list[Callable[[str], None]] = []
         self.on_joined: list[Callable[[str], None]] = []
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {Moved: self._moved}
 
     # -- at the origin -----------------------------------------------------------------------------------------------
 
     def change(self, application: str, graph: Graph) -> None:
-        """Make a graph that of an application which this peer leads, and watch whoever takes part in it."""
-        owned = self.owned[application]
-        before, after = set(owned.graph.watched), set(graph.watched)
-        owned.graph = graph
+        """Replace the graph of an application that this peer leads, and watch the peers of the new graph."""
+        request = self.led[application]
+        before, after = set(request.graph.watched), set(graph.watched)
+        request.graph = graph
         for address in sorted(after - before):
             self.membership.watch(address)
         for address in sorted(before - after):
             self.membership.unwatch(address)
 
     def publish(self, application: str, also: Collection[str] = ()) -> None:
-        """Tell everybody who takes part of the graph of an application, and ``also`` others."""
-        graph = self.owned[application].graph
-        self._publish(application, graph, sorted({*graph.addresses, *also}), TIMES)
+        """Send the graph of an application to all its peers, and to the peers ``also``."""
+        graph = self.led[application].graph
+        self._publish(application, graph, sorted({*graph.addresses, *also}), SENDS)
         for listener in self.on_published:
             listener(application)
 
-    def cancel(self, application: str) -> None:
-        """Nothing of an application that this peer leads is on its way any more."""
-        for listener in self.on_settled:
+    def change_ended(self, application: str) -> None:
+        """Notify the listeners that a move or a take-over in an application of this peer has ended."""
+        for listener in self.on_change_ended:
             listener(application)
 
     def _publish(self, application: str, graph: Graph, addresses: Collection[str], times: int) -> None:
-        owned = self.owned.get(application)
-        if times and owned is not None and owned.graph is graph:
+        request = self.led.get(application)
+        if times and request is not None and request.graph is graph:
             for address in addresses:
                 self.peer.send(address, Moved(graph))
-            self.peer.after(AGAIN, self._publish, application, graph, addresses, times - 1)
+            self.peer.after(RESEND_INTERVAL, self._publish, application, graph, addresses, times - 1)
 
-    # -- at those who take part --------------------------------------------------------------------------------------
+    # -- at members --------------------------------------------------------------------------------------------------
 
     def member_of(self, graph: Graph) -> Member | None:
-        """This peer's part of an application, if the graph is not older than the one that it knows."""
+        """The member record of the graph's application; None if there is none or if it knows a later graph."""
         member = self.members.get(graph.application)
         if member is None or member.graph.attempt != graph.attempt or member.graph.epoch > graph.epoch:
             return None
         return member
 
     def back_up(self, member: Member) -> str:
-        """Promise what backups at this peer take in; empty, or the reason why that cannot be."""
+        """Commit the resources of the backups at this peer; return an empty text, or the reason of a refusal."""
         graph, address = member.graph, self.peer.address
         for operator in graph.roles.backed_up(address):
-            refusal = self._take_in(graph, member.plan, operator)
+            refusal = self._commit_backup_link(graph, member.plan, operator)
             if refusal:
                 return f"backup of {operator} at {address}: {refusal}"
-        member.backed = True
+        member.backups_committed = True
         self.deploying.deploy(graph.application)
         return ""
 
     def commit(self, graph: Graph, plan: Plan, operator: str) -> str:
-        """Promise a component its share, in place of what its backup or an earlier graph took."""
+        """Commit the resources of a component, replacing those of its backup or of an earlier graph."""
         links = {(graph.roles.peers[up], up): plan.bandwidth(up) for up in plan.upstream(operator)}
         remote = {link: bandwidth for link, bandwidth in links.items() if link[0] != self.peer.address}
         self.ledger.drop(graph.application, operator)
         return self.ledger.commit(graph.application, operator, plan.load(operator), remote)
 
     def adopt(self, member: Member, graph: Graph) -> None:
-        """Go over to a graph of an application in which this peer takes part."""
+        """Adopt a graph of an application in which this peer takes part."""
         before, member.graph = member.graph, graph
         application, address = graph.application, self.peer.address
-        member.backed = True  # what it backs up from now on is promised below
+        member.backups_committed = True  # the backups of the new graph are committed below
         member.operators = {name for name, peer in graph.roles.peers.items() if peer == address}
         users: set[str] = set()
         for operator in sorted(member.deployed):
@@ -153,25 +154,25 @@ class GraphChanges:
         backed_up = before.roles.backed_up(address)
         for operator in graph.roles.backed_up(address):
             if operator not in backed_up or before.roles.peers[operator] != graph.roles.peers[operator]:
-                self.keep(member, operator)
+                self.commit_backup(member, operator)
         for operator in backed_up:
             if operator not in member.deployed and address not in graph.roles.backups.get(operator, ()):
-                self.keep(member, operator)
+                self.commit_backup(member, operator)
         followed = {name for name, peer in graph.roles.followers.items() if peer == address}
         member.ready &= followed.union(graph.roles.backed_up(address))
         member.faults = {name: reason for name, reason in member.faults.items() if name in graph.roles.followers}
-        self.components.follow(graph)
+        self.components.update_producers(graph)
         if member.running:
-            self.components.offer(application, member.offered)
+            self.components.offer(application, member.offerable)
         self._share(member, anew=graph.epoch > before.epoch)
         self.deploying.update_sharers(application)
-        self.deploying.deploy(application)  # what has moved has not ended, so who leaves is told where it is now
+        self.deploying.deploy(application)  # before leaving: the driver learns the new peers of moved components
         for user in sorted({application, *users}):
             if user in self.members and self._departs(self.members[user]):
                 self.leave(user)
 
     def _departs(self, member: Member) -> bool:
-        """Whether a peer has no part in an application any more, nor anything that this one may still read."""
+        """Whether this peer has no role in an application any more, and no component that it may still read."""
         graph, address = member.graph, self.peer.address
         if address in graph.addresses or address == graph.origin:
             return False
@@ -184,7 +185,7 @@ class GraphChanges:
         return True
 
     def _share(self, member: Member, *, anew: bool) -> None:
-        """Take the taps that are here now, and use what the application shares here; what has ended is lost."""
+        """Add the taps that are at this peer now, and register as user of shared components; report ended ones."""
         graph, address = member.graph, self.peer.address
         for tap in graph.shared:
             maker = producer_of(graph, member.plan, tap) if tap in member.operators else None
@@ -197,30 +198,30 @@ class GraphChanges:
                 reason = f"{use.operator} of {use.application} at {address} has ended"
                 self.peer.send(graph.origin, Lost(graph.application, graph.attempt, reason, graph.epoch))
 
-    def keep(self, member: Member, operator: str) -> None:
-        """Promise an operator what its backup at this peer takes in, or nothing if it has none."""
+    def commit_backup(self, member: Member, operator: str) -> None:
+        """Commit the link of the backup of an operator at this peer; release the resources if it has no backup here."""
         self.ledger.drop(member.graph.application, operator)
         if self.peer.address in member.graph.roles.backups.get(operator, ()):
-            self._take_in(member.graph, member.plan, operator)
+            self._commit_backup_link(member.graph, member.plan, operator)
 
     def _recommit(self, member: Member, operator: str) -> None:
-        """Promise a component the links from where what it reads now is."""
+        """Commit a component's links again, because its inputs have moved."""
         graph = member.graph
         refusal = self.commit(graph, member.plan, operator)
         if refusal:
             reason = f"{operator} at {self.peer.address}: {refusal}"
             self.peer.send(graph.origin, Lost(graph.application, graph.attempt, reason))
 
-    def _take_in(self, graph: Graph, plan: Plan, operator: str) -> str:
-        """Promise a backup the link over which it hears from what it backs up."""
+    def _commit_backup_link(self, graph: Graph, plan: Plan, operator: str) -> str:
+        """Commit the link from the primary to a backup at this peer."""
         link = graph.roles.peers[operator], operator
         return self.ledger.commit(graph.application, operator, 0.0, {link: plan.bandwidth(operator)})
 
     def _moved(self, sender: str, message: Moved) -> None:
         graph, address = message.graph, self.peer.address
         member = self.member_of(graph)
-        if member is None and graph.application not in self.members and address in graph.spare | graph.sharing:
-            member = self.joined(sender, graph, "Moved")
+        if member is None and graph.application not in self.members and address in graph.lender_copies | graph.lenders:
+            member = self.join(sender, graph, "Moved")
             if member is not None:
                 member.started = True  # the application runs
         if member is not None and not member.ended:

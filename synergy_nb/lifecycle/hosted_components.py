@@ -1,8 +1,9 @@
 """The components of a peer, and the applications that use each: directly, or through a stream that they share.
 
-A component is known by the application that had it deployed and the operator's id in that one's plan. It stays when
-that application ends, as long as another one uses its stream, or a stream that is made of it further downstream; the
-last user that goes takes it away, so that no producer outlives its consumers (section 2.3.3).
+A component is identified by the application that had it deployed and by the operator's id in the plan of that
+application. When this application ends, the component stays while another application uses its stream, or a stream
+derived from it further downstream. It is removed with its last user, so no producer outlives its consumers (section
+2.3.3).
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ class Component:
     operator
         Id of the component's operator in that plan.
     uses
-        All components that make its stream: those upstream of it, wherever they are, and itself.
+        All components that produce its stream, at any peer: those upstream of it, and itself.
     reached
-        Seconds from a source until a tuple is done here, as probes found it.
+        Projected time from a source until a tuple leaves the component, seconds.
     epoch
-        Number of components that have been in its place before.
+        Number of moves and take-overs of the component before this one.
 
     Attributes
     ----------
@@ -50,8 +51,8 @@ class Component:
     offered : bool
         Whether its stream is in the directory.
     load : tuple of Segment or None
-        Its load as a signature of the stream that it takes in, once the driver has measured one; shares of the peer's
-        capacity.
+        Measured load as a signature of the input stream, in shares of the peer's capacity; None before the driver has
+        measured one.
     """
 
     __slots__ = ("epoch", "load", "offered", "operator", "plan", "reached", "users", "uses")
@@ -73,22 +74,22 @@ class Component:
 
 
 class Components:
-    """Which components a peer has, who uses them, and which of their streams others can find.
+    """The components of a peer, the applications that use each, and the streams that the directory offers.
 
     Parameters
     ----------
     peer
         The peer.
     ledger
-        Its resources: a component holds its share as long as it is there.
+        Resources of the peer; a component holds its share until it is removed.
     streams
-        Where streams are offered; None where they are not.
+        Directory of running streams; None where this peer offers none.
 
     Attributes
     ----------
     touched : dict of str to None
-        Applications whose components here, or the users or loads of these, have changed since whoever projects impact
-        last took them out; in the order of the changes.
+        Applications whose components at this peer, or their users or loads, have changed since the projection of impact
+        last cleared this; in the order of the changes.
     """
 
     def __init__(self, peer: Peer, ledger: Ledger, streams: PublishedStreams | None) -> None:
@@ -113,11 +114,11 @@ class Components:
         return self._components.get(component)
 
     def items(self) -> Iterable[tuple[ComponentId, Component]]:
-        """All of them."""
+        """All components by their ids."""
         return self._components.items()
 
     def add(self, graph: Graph, plan: Plan, operator: str) -> None:
-        """Take a component that an application has had deployed here."""
+        """Add a component that an application has deployed at this peer."""
         uses, reached = producers_of(graph, plan, operator), graph.reached.get(operator, 0.0)
         component = Component(plan, operator, uses, reached, graph.roles.epochs.get(operator, 0))
         name = graph.application, operator
@@ -125,17 +126,17 @@ class Components:
         for user in () if before is None else before.users:
             self._used[user].discard(name)
         self._components[name] = component
-        self._join(name, graph.application)
+        self._add_user(name, graph.application)
 
     def use(self, component: ComponentId, application: str) -> bool:
-        """Let an application use a component; False if it is not here."""
+        """Register an application as a user of a component; return False if the component is not at this peer."""
         found = self._components.get(component)
         if found is None:
             return False
-        self._join(component, application)
+        self._add_user(component, application)
         return True
 
-    def _join(self, name: ComponentId, application: str) -> None:
+    def _add_user(self, name: ComponentId, application: str) -> None:
         component = self._components[name]
         if application in component.users:
             return
@@ -144,26 +145,26 @@ class Components:
         self._touch(component)
 
     def _touch(self, component: Component) -> None:
-        """What the users of a component do here has changed; of a stream that they share, one counts the load."""
+        """Mark all users of a component as changed: of users that share a component, only one counts its load."""
         self.touched.update(dict.fromkeys(sorted(component.users)))
 
     def of(self, application: str) -> list[tuple[ComponentId, Component]]:
-        """Components here that an application uses, by their names."""
+        """Components at this peer that an application uses, with their ids."""
         return [(name, self._components[name]) for name in self.used_by(application)]
 
     def used_by(self, application: str) -> list[ComponentId]:
-        """Components here that an application uses."""
+        """Ids of the components at this peer that an application uses, sorted."""
         return sorted(self._used.get(application, ()))
 
     def observed(self, component: ComponentId, load: tuple[Segment, ...]) -> None:
-        """The driver's report of a component's load as a signature; empty where it is as it was promised."""
+        """The driver's report of a component's load as a signature; an empty one if the load is as planned."""
         found = self._components.get(component)
         if found is not None and (load or found.load):
             found.load = load or None
             self._touch(found)
 
     def offer(self, application: str, operators: Iterable[str]) -> None:
-        """Put streams of an application that runs in the directory."""
+        """Publish streams of a running application in the directory."""
         if self.streams is None:
             return
         for operator in sorted(operators):
@@ -175,18 +176,18 @@ class Components:
                 attributes: dict[str, str | float | int] = {"uses": uses, "reached": component.reached}
                 self.streams.offer(name, application, operator, attributes)
 
-    def follow(self, graph: Graph) -> None:
-        """The graph of an application has changed: its components here say what their streams are made by now."""
+    def update_producers(self, graph: Graph) -> None:
+        """Update the producers of the components of an application whose graph has changed."""
         for (owner, operator), component in self.of(graph.application):
             if owner == graph.application:
                 component.epoch = graph.roles.epochs.get(operator, 0)
                 uses = producers_of(graph, component.plan, operator)
                 if uses != component.uses:
                     component.uses = uses
-                    component.offered = False  # it is offered anew, as it is now
+                    component.offered = False  # so that it is published again, with its new producers
 
     def discard(self, application: str, operator: str) -> set[str]:
-        """A component of an application that goes on is no longer here; gives the applications that used it."""
+        """Remove a component that has moved to another peer; return the applications that used it."""
         name = application, operator
         component = self._components.get(name)
         if component is None:
@@ -197,27 +198,27 @@ class Components:
         self._remove(name)
         return component.users
 
-    def leave(self, application: str, keep: Collection[str]) -> set[str]:
-        """An application has gone: components that nobody uses any more go with it.
+    def leave(self, application: str, retained: Collection[str]) -> set[str]:
+        """Unregister an application that has ended, and remove the components without further users.
 
         Parameters
         ----------
         application
-            Application that has gone.
-        keep
-            Operators of it that stay, without their share: results at its sinks.
+            Application that has ended.
+        retained
+            Ids of its sinks that stay because of their results, without their share of resources.
 
         Returns
         -------
         set of str
-            Applications that had the components deployed that it used here.
+            Applications that had deployed the components that it used at this peer.
         """
         self.touched[application] = None
         owners = {application}
         for name in self.used_by(application):
             owner, operator = name
             owners.add(owner)
-            if owner == application and operator in keep:
+            if owner == application and operator in retained:
                 self.ledger.drop(*name)
                 continue
             component = self._components[name]
@@ -226,16 +227,16 @@ class Components:
             if component.users:
                 self._touch(component)
                 if owner == application:
-                    self._leave_alone(application, component)
+                    self._orphan(application, component)
             else:
                 self._remove(name)
         if not self._used.get(application):
             self._used.pop(application, None)
         return owners
 
-    def _leave_alone(self, application: str, component: Component) -> None:
-        """The application of a component has ended, and others go on using it: nobody leads it any more."""
-        uses = (use.left_alone() if use.application == application else use for use in component.uses)
+    def _orphan(self, application: str, component: Component) -> None:
+        """Update a component whose application has ended while others use it: it has no origin any more."""
+        uses = (use.orphaned() if use.application == application else use for use in component.uses)
         component.uses = tuple(sorted(uses))
         if component.offered:
             component.offered = False

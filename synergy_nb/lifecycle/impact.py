@@ -1,8 +1,8 @@
-"""The third condition of step 2 (section 2.3.1): what one more application does to the QoS of those at this peer.
+"""The third condition of step 2 (section 2.3.1): the impact of one more component on the QoS of applications at a peer.
 
-All that is needed is here: the components of the peer and who uses each, the limits q_t and what was measured end to
-end, t̂, by the feedback of their origins. Before the first measurement t̂ is what was projected when the application was
-composed.
+The peer knows all that the projection needs: its components and their users, the delay limits q_t, and the measured
+end-to-end times t̂ from the feedback of the origins. Before the first measurement, t̂ is the time that was projected
+when the application was composed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from synergy_nb.control.ledger import Ledger
-from synergy_nb.lifecycle.engine_choice import Offer
+from synergy_nb.lifecycle.engine_choice import SparkOffer
 from synergy_nb.lifecycle.hosted_components import Component, ComponentId, Components
 from synergy_nb.lifecycle.members import Member
 from synergy_nb.models.projection import Application, Impact, Load, Local, ProjectionConfig, impacts, refused
@@ -22,26 +22,27 @@ from synergy_nb.plan.stream_signatures import Rates, arrivals, scaled, together
 
 __all__ = ["Impacts"]
 
-QUEUED: Final = 1e-9  # seconds: less work than this is none
+QUEUED: Final = 1e-9  # seconds: less queued work than this counts as none
 
 
 class Impacts:
-    """Projected impact of requests on the applications at one peer.
+    """Projects the impact of requests on the applications at one peer.
 
     Parameters
     ----------
     components, members, ledger
-        Of the peer's session.
+        Components, member records and resources of the peer.
     config
-        How impact is projected; None: not at all.
+        Parameters of the projection; None if impact is not projected.
     spark
-        Gives what this peer knows of the Spark that it can use; None: it has none.
+        Function that returns the properties of the Spark server of this peer, or None where it has none.
     processing
-        Gives the processing time τ of (plan, operator) at this peer, seconds.
+        Function that returns the processing time τ of (plan, operator) at this peer, seconds.
     server
-        Cores of what executes one tuple after the other, of which loads are shares; None: all that the peer promises.
-        Live, it is a thread, which does a second of work in a second even where the peer promises a quarter of a core:
-        a tuple then waits for a share λτ of the time, and not for four times as much.
+        Capacity of the queueing server that executes tuples one after the other, cores; loads are shares of it. None
+        for all cores that the peer offers. On live peers it is one thread, which does a second of work in a second even
+        where the peer offers a quarter of a core: a tuple then waits for a share λτ of the time, not for four times as
+        much.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class Impacts:
         members: Mapping[str, Member],
         ledger: Ledger,
         config: ProjectionConfig | None = None,
-        spark: Callable[[], Offer | None] = lambda: None,
+        spark: Callable[[], SparkOffer | None] = lambda: None,
         processing: Callable[[Plan, str], float] = Plan.processing_time,
         server: float | None = None,
     ) -> None:
@@ -64,7 +65,7 @@ class Impacts:
         self._known: dict[str, Application] = {}
 
     def processing(self, plan: Plan, operator: str) -> float:
-        """Processing time τ of a component here, seconds: of a part on Spark by the micro-batches that are measured."""
+        """Processing time τ of a component at this peer, seconds; for a part on Spark, measured micro-batches."""
         asked, offer = plan.operators[operator], self._spark()
         if asked.kind != PART or offer is None:
             return self._processing(plan, operator)
@@ -74,23 +75,23 @@ class Impacts:
     def project(
         self, request: str, plan: Plan, operator: str, beside: Sequence[str], so_far: float
     ) -> tuple[float, list[Impact]]:
-        """Of executing one more operator here.
+        """Project the impact of executing one more operator at this peer.
 
         Parameters
         ----------
         request, plan, operator
-            What asks, and for what.
+            Id of the request, its plan, and the operator.
         beside
-            Operators of the same request that would be here as well.
+            Other operators of the same request that would be executed at this peer.
         so_far
-            Seconds until a tuple of the request comes here.
+            Time from a source until a tuple of the request arrives at this peer, seconds.
 
         Returns
         -------
         float
-            Execution time x of the operator here, waiting included, in seconds.
+            Execution time x of the operator at this peer, waiting included, seconds.
         list of Impact
-            On each application at this peer, but for the request itself.
+            Impact on each application at this peer, except the request itself.
         """
         tau = self.processing(plan, operator)
         if self.config is None:
@@ -104,18 +105,19 @@ class Impacts:
         return projected[-1].after - so_far, projected[:-1]
 
     def refusal(self, member: Member, operator: str) -> str:
-        """What an operator would do to applications here that came first; empty if they bear it.
+        """The reason to refuse an operator because it would harm an application at this peer; empty if it harms none.
 
-        Probes have asked the same, but since then others may have come, and a graph may have more here than one path.
+        Probes have checked this already. But since then other applications may have been admitted, and a graph may
+        place more operators at this peer than the single path that a probe saw.
         """
         name, plan = member.graph.application, member.plan
         victim = refused(self.project(name, plan, operator, sorted(member.deployed), 0.0)[1])
         return "" if victim is None else f"QoS impact on {victim}"
 
     def running(self) -> dict[str, Application]:
-        """Applications with components here, as projection sees them."""
+        """Applications with components at this peer, as inputs of the projection."""
         touched = self._components.touched
-        for user in touched:  # the others are as they were: a set-up costs the same however many run
+        for user in touched:  # only changed applications are updated: set-up costs the same however many run
             here = self._components.of(user) if user in self._members else []
             application = self._application(user, here) if here else None
             if application is not None and application.components:
@@ -124,14 +126,14 @@ class Impacts:
                 self._known.pop(user, None)
         touched.clear()
         for user, application in self._known.items():
-            application.time = self._members[user].time
+            application.time = self._members[user].execution_time
         return self._known
 
     def _application(self, user: str, here: Sequence[tuple[ComponentId, Component]]) -> Application:
         member = self._members[user]
         parts: list[Local] = []
         upstream: dict[str, tuple[str, ...]] = {name: member.plan.upstream(name) for name in member.plan.operators}
-        before: dict[str, str] = {}  # of a tap, the last component that its stream is made by here
+        before: dict[str, str] = {}  # tap to the last component at this peer that produces its stream
         for (owner, operator), component in here:
             queued = self._queued(component.plan, operator, self.processing(component.plan, operator))
             if queued <= QUEUED:
@@ -145,10 +147,10 @@ class Impacts:
                     before[tap] = name
             counted = owner == user or (owner not in component.users and user == min(component.users))
             load: Load = 0.0
-            if counted:  # a component that several use does its work once
+            if counted:  # a component with several users does its work once
                 load = component.load or self._load(component.plan, [operator])
             parts.append(Local(name, queued, load))
-        return Application(user, parts, upstream, time=member.time, limit=member.plan.qos.delay)
+        return Application(user, parts, upstream, time=member.execution_time, limit=member.plan.qos.delay)
 
     @staticmethod
     def _taps(member: Member, component: ComponentId) -> Iterator[str]:
@@ -173,12 +175,12 @@ class Impacts:
         return Pattern.of([(seconds, load + even) for seconds, load in together(varied)], total)
 
     def _share(self, plan: Plan, operator: str) -> float:
-        """Load of an operator, as a share of the time of what executes it."""
+        """Load of an operator, as a share of the capacity of the queueing server."""
         return plan.load(operator) / (self._ledger.cores if self.server is None else self.server)
 
     @staticmethod
     def _queued(plan: Plan, operator: str, tau: float) -> float:
-        """Seconds that a tuple keeps others waiting: of a part on Spark its share of a micro-batch, not all of it."""
+        """Work that a tuple adds to the queue, seconds; a tuple for Spark adds its share of a micro-batch only."""
         if plan.operators[operator].kind != PART:
             return tau
         rate = plan.input_rate(operator)

@@ -1,15 +1,16 @@
-"""Copies of components that could not take over: whoever finds that out tells the origin, which then prefers others.
+"""Copies of components that cannot take over: peers report them to the origin, which prefers other copies.
 
 Theory of operation
 -------------------
-A component does not wait for a copy of which nothing is heard: inputs that the copy would need may be let go, and from
-then on it could not take over, until it has a snapshot that was made later (:mod:`synergy_nb.dataflow.streams`). The
-peer of the component says so to the origin, and again when that is over. A peer that keeps a copy may find out, too,
-that it could not go on: its Spark cannot reach the checkpoint of a part. The origin tells both in its journal, has
-other backups take over where there are any, and does not end a move before its follower is fit.
+A component does not wait for a silent copy. It may discard inputs that this copy would need; from then on the copy
+cannot take over, until it has a later snapshot (:mod:`synergy_nb.dataflow.streams`). The peer of the component reports
+this to the origin (:class:`~synergy_nb.lifecycle.messages.CopiesLag`), and reports again when it is over. The peer of a
+copy reports, too, if its copy cannot take over, for example because its Spark server cannot reach the checkpoint of a
+part. The origin records both in its journal, prefers other backups for a take-over, and completes a move only when the
+follower can take over.
 
-What is said is numbered and said more than once, since messages may be lost, doubled and overtaken. Of who executes a
-component no more, and keeps no copy of it, nothing counts.
+Reports are numbered and sent several times, since messages may be lost, duplicated or reordered. The origin ignores
+reports of peers that neither execute the component nor keep a copy of it any more.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 
 from synergy_nb.control.peer import Message, Peer
 from synergy_nb.events import CopiesBehind
-from synergy_nb.lifecycle.graph_changes import AGAIN, TIMES
+from synergy_nb.lifecycle.graph_changes import RESEND_INTERVAL, SENDS
 from synergy_nb.lifecycle.members import Member
 from synergy_nb.lifecycle.messages import CopiesLag
 from synergy_nb.lifecycle.request import Request
@@ -28,48 +29,47 @@ __all__ = ["LaggingCopies"]
 
 
 class LaggingCopies:
-    """What is known of the copies of components: of those at this peer, and of the applications that it leads.
+    """Reports copies that cannot take over, and collects such reports of the applications that a peer leads.
 
     Parameters
     ----------
     peer
         The peer.
-    owned, members
-        Applications that it leads, and in which it takes part.
+    led, members
+        Applications that the peer leads, and member records of those in which it takes part, by id.
 
     Attributes
     ----------
     on_ready : list of callables (member, operator)
-        Told of each copy here from which the peer could go on.
+        Listeners, called with each copy at this peer that can take over.
     on_failed : list of callables (member, operator, reason)
-        Told of each follower here from which it could not.
+        Listeners, called with each follower at this peer that cannot, and the reason.
     """
 
-    def __init__(self, peer: Peer, owned: Mapping[str, Request], members: Mapping[str, Member]) -> None:
+    def __init__(self, peer: Peer, led: Mapping[str, Request], members: Mapping[str, Member]) -> None:
         self.peer = peer
-        self.owned = owned
+        self.led = led
         self.members = members
         self.on_ready: list[Callable[[Member, str], object]] = []
         self.on_failed: list[Callable[[Member, str, str], object]] = []
-        self._said: dict[tuple[str, str], CopiesLag] = {}  # by application and operator
+        self._sent: dict[tuple[str, str], CopiesLag] = {}  # (application, operator) to the last report
         self._number = 0
-        self._heard: dict[
-            str, dict[tuple[str, str], CopiesLag]
-        ] = {}  # by application of this peer: operator and sender
+        # application that this peer leads, then (operator, sender), to the last report
+        self._received: dict[str, dict[tuple[str, str], CopiesLag]] = {}
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {CopiesLag: self._behind}
 
-    # -- at those who take part --------------------------------------------------------------------------------------
+    # -- at members --------------------------------------------------------------------------------------------------
 
     def ready(self, application: str, operator: str) -> None:
-        """The driver's report that it could go on with a component of which it keeps a backup, or that it follows."""
+        """The driver's report that its backup or follower of a component could take over."""
         member = self.members.get(application)
         if member is not None:
-            self._say(member, operator, {})
+            self._report(member, operator, {})
             for listener in self.on_ready:
                 listener(member, operator)
 
     def failed(self, application: str, operator: str, reason: str) -> None:
-        """The driver's report that it could not go on with a component of which this peer keeps a copy."""
+        """The driver's report that this peer's copy of a component cannot take over."""
         member = self.members.get(application)
         if member is None:
             return
@@ -78,61 +78,61 @@ class LaggingCopies:
                 listener(member, operator, reason)
         else:
             member.ready.discard(operator)
-            self._say(member, operator, {self.peer.address: reason})
+            self._report(member, operator, {self.peer.address: reason})
 
     def behind(self, application: str, operator: str, peers: Mapping[str, str]) -> None:
-        """The driver's report of which copies of a component here could not go on, and why; none: all could."""
+        """The driver's report of the copies that cannot take over from a component of this peer, and the reasons."""
         member = self.members.get(application)
         if member is not None:
-            self._say(member, operator, dict(peers))
+            self._report(member, operator, dict(peers))
 
-    def _say(self, member: Member, operator: str, peers: dict[str, str]) -> None:
-        """Tell the origin, if that is news."""
+    def _report(self, member: Member, operator: str, peers: dict[str, str]) -> None:
+        """Report to the origin, if the report differs from the last one."""
         graph, key = member.graph, (member.graph.application, operator)
-        said = self._said.get(key)
-        if peers == ({} if said is None else said.peers):
+        sent = self._sent.get(key)
+        if peers == ({} if sent is None else sent.peers):
             return
         self._number += 1
-        message = self._said[key] = CopiesLag(graph.application, graph.attempt, operator, self._number, peers)
-        self._repeat(key, message, TIMES)
+        message = self._sent[key] = CopiesLag(graph.application, graph.attempt, operator, self._number, peers)
+        self._repeat(key, message, SENDS)
 
     def _repeat(self, key: tuple[str, str], message: CopiesLag, times: int) -> None:
         member = self.members.get(key[0])
-        if self._said.get(key) is not message:
+        if self._sent.get(key) is not message:
             return
         if member is None or member.ended or member.graph.attempt != message.attempt:
-            del self._said[key]
+            del self._sent[key]
         elif times:
             self.peer.send(member.graph.origin, message)
-            self.peer.after(AGAIN, self._repeat, key, message, times - 1)
+            self.peer.after(RESEND_INTERVAL, self._repeat, key, message, times - 1)
 
     # -- at the origin -----------------------------------------------------------------------------------------------
 
     def cannot_take_over(self, application: str, operator: str) -> dict[str, str]:
-        """Peers whose copy of a component could not take over, as far as is known, and why."""
-        roles = self.owned[application].graph.roles
+        """Peers whose copy of a component cannot take over, according to the reports, to the reasons."""
+        roles = self.led[application].graph.roles
         active, copies = roles.peers[operator], {*roles.backups.get(operator, ()), roles.followers.get(operator, "")}
         found: dict[str, str] = {}
-        for (name, sender), message in self._heard.get(application, {}).items():
+        for (name, sender), message in self._received.get(application, {}).items():
             if name == operator and sender in (active, *copies):
                 found |= {peer: reason for peer, reason in message.peers.items() if peer in copies}
         return found
 
     def _behind(self, sender: str, message: CopiesLag) -> None:
         application, operator = message.application, message.operator
-        for name in [name for name in self._heard if name not in self.owned]:
-            del self._heard[name]
-        owned = self.owned.get(application)
-        if owned is None or owned.graph.attempt != message.attempt or operator not in owned.graph.roles.peers:
+        for name in [name for name in self._received if name not in self.led]:
+            del self._received[name]
+        request = self.led.get(application)
+        if request is None or request.graph.attempt != message.attempt or operator not in request.graph.roles.peers:
             return
-        heard = self._heard.setdefault(application, {})
-        known = heard.get((operator, sender))
+        received = self._received.setdefault(application, {})
+        known = received.get((operator, sender))
         if known is not None and known.number >= message.number:
             return
         before = self.cannot_take_over(application, operator)
-        heard[operator, sender] = message
+        received[operator, sender] = message
         now = self.cannot_take_over(application, operator)
         if now != before:
-            backups = owned.graph.roles.backups.get(operator, ())
+            backups = request.graph.roles.backups.get(operator, ())
             asked, left = 1 + len(backups), 1 + len(set(backups) - set(now))
             self.peer.record(CopiesBehind, application, operator=operator, asked=asked, left=left, peers=now)

@@ -1,4 +1,4 @@
-"""What a peer remembers of an application in which it takes part."""
+"""The record of an application at a peer that takes part in it, and look-ups in component graphs."""
 
 from __future__ import annotations
 
@@ -13,18 +13,30 @@ __all__ = ["Member", "deployment_of", "plan_of", "producer_of", "producers_of"]
 
 
 class Member:
-    """This peer's part of an application."""
+    """The record of an application at a peer that takes part in it (a member of its session).
+
+    Parameters
+    ----------
+    graph
+        Component graph of the application, as the peer knows it.
+    plan
+        Plan of the graph.
+    address
+        Address of the peer.
+    now
+        Time from which the lease of the session counts, seconds.
+    """
 
     __slots__ = (
-        "awaited",
-        "backed",
+        "awaited_sharers",
+        "backups_committed",
         "confirmed",
         "delay",
         "deployed",
         "ended",
         "faults",
         "graph",
-        "heard",
+        "last_feedback",
         "operators",
         "plan",
         "preparing",
@@ -41,51 +53,53 @@ class Member:
         self.operators = {operator for operator, peer in graph.roles.peers.items() if peer == address}
         self.confirmed: dict[str, set[str]] = {}
         self.deployed: set[str] = set()
-        self.preparing: set[str] = set()  # of these, parts on Spark that are not ready
-        self.awaited: dict[str, tuple[str, ...]] = {}  # by operator that is followed here, who shares its stream
-        self.ready: set[str] = set()  # operators whose copy here could take over
-        self.faults: dict[str, str] = {}  # operators that are followed here in vain, and why
-        self.delay = -1.0
-        self.projected = max(graph.reached.values(), default=0.0)  # t̂ in seconds, as probes found it
-        self.backed = False  # whether its backups here are committed
-        self.started = False  # sources here emit
-        self.running = False
-        self.ended = False  # nothing but results is left of it here
-        self.heard = now
+        self.preparing: set[str] = set()  # deployed parts on Spark that are not ready yet
+        self.awaited_sharers: dict[
+            str, tuple[str, ...]
+        ] = {}  # operator followed here to the applications that share its stream
+        self.ready: set[str] = set()  # operators whose copy at this peer could take over
+        self.faults: dict[str, str] = {}  # operators whose follower at this peer has failed, to the reason
+        self.delay = -1.0  # measured t̂, seconds; negative if none was measured yet
+        self.projected = max(graph.reached.values(), default=0.0)  # t̂ in seconds, as probes projected it
+        self.backups_committed = False  # whether its backups at this peer are committed
+        self.started = False  # whether its sources at this peer emit
+        self.running = False  # whether feedback has arrived
+        self.ended = False  # whether only results are left at this peer
+        self.last_feedback = now
         self.timer: Timer | None = None
 
     @property
-    def time(self) -> float:
-        """End-to-end execution time t̂ in seconds: measured, or until then as it was projected."""
+    def execution_time(self) -> float:
+        """End-to-end execution time t̂, seconds: the measured one, or the projected one before any measurement."""
         return self.delay if self.delay >= 0.0 else self.projected
 
     @property
-    def offered(self) -> list[str]:
-        """Operators here whose streams others may use; no follower."""
+    def offerable(self) -> list[str]:
+        """Operators that this peer executes and whose streams others may share."""
         here = self.operators & self.deployed
         return [operator for operator in here if self.plan.operators[operator].kind not in ("sink", TAP)]
 
 
 def plan_of(graph: Graph) -> Plan:
-    """The plan of a component graph; ValueError where they do not belong together."""
+    """The plan of a component graph; raise ValueError if the peers or taps of the graph are not those of the plan."""
     plan = Plan.from_bytes(graph.plan)
     if graph.roles.peers.keys() != plan.operators.keys():
         known, wanted = ", ".join(graph.roles.peers), ", ".join(plan.operators)
-        raise ValueError(f"peers: of {known}; expected one of each of {wanted}")
+        raise ValueError(f"peers: for the operators {known}; expected one for each of {wanted}")
     if graph.shared.keys() != set(taps_of(plan)):
-        raise ValueError(f"shared: {', '.join(graph.shared)}; expected what each tap of the plan is made by")
+        raise ValueError(f"shared: {', '.join(graph.shared)}; expected the producers of each tap of the plan")
     return plan
 
 
 def producer_of(graph: Graph, plan: Plan, tap: str) -> Use | None:
-    """The component that makes the stream of a tap; its name stays when it moves."""
+    """The component whose output is the stream of a tap; its name does not change when it moves."""
     makers = {(application, operator) for application, operator in plan.operators[tap].params["providers"].values()}
     found = [use for use in graph.shared[tap] if use[:2] in makers]
     return next((use for use in found if use.peer == graph.roles.peers[tap]), None)
 
 
 def deployment_of(graph: Graph, operator: str) -> Use:
-    """Where a component of an application is, who keeps copies of it, and who says where it goes."""
+    """The present peer, epoch, copies and origin of a component."""
     roles = graph.roles
     follower = roles.followers.get(operator)
     copies = (*roles.backups.get(operator, ()), *(() if follower is None else (follower,)))
@@ -93,7 +107,7 @@ def deployment_of(graph: Graph, operator: str) -> Use:
 
 
 def producers_of(graph: Graph, plan: Plan, operator: str) -> tuple[Use, ...]:
-    """All components that the stream of an operator is made by, those of other applications among them."""
+    """All components that produce the stream of an operator, including those of other applications."""
     found: set[Use] = set()
     waiting = [operator]
     while waiting:

@@ -1,4 +1,4 @@
-"""What sessions send, and their times."""
+"""The messages of sessions, the component graph that they carry, and the time limits of sessions."""
 
 from __future__ import annotations
 
@@ -35,20 +35,21 @@ __all__ = [
 
 
 class Graph(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What a confirmation carries: an application, and who does what for it.
+    """A component graph: an application, and the roles of all peers in it.
 
     Parameters
     ----------
     application, attempt, origin
-        Id of the application, number of the try to set it up, and the peer that leads it.
+        Id of the application, number of the attempt to set it up, and address of the peer that leads it.
     plan
-        ``Plan.to_bytes()`` of what is composed: streams of others that it uses stand in it as taps.
+        Encoded plan (``Plan.to_bytes()``) that is composed; streams of other applications stand in it as taps.
     roles
-        Who executes what, who backs it up, and who follows it. A tap is where the component is that makes its stream.
+        Peer, backups and follower of each operator. The peer of a tap is the peer of the component that makes its
+        stream.
     shared
-        Tap to the components of other applications that its stream is made by.
+        Tap to all components of other applications that produce its stream.
     reached
-        Operator to the seconds from a source until a tuple is done, as probes found it.
+        Operator to the projected seconds from a source until a tuple leaves the operator.
     epoch
         Number of changes of this graph since the application began.
     """
@@ -63,21 +64,21 @@ class Graph(msgspec.Struct, frozen=True, gc=False, array_like=True):
     epoch: int = 0
 
     def changed(self, roles: Roles, **others: Any) -> Graph:
-        """The next graph of the application."""
+        """The next graph of the application, one epoch later."""
         return msgspec.structs.replace(self, roles=roles, epoch=self.epoch + 1, **others)
 
     @property
-    def beside(self) -> set[str]:
-        """Peers that do something for the application besides executing its components."""
-        return self.sharing | self.spare | self.roles.copies
+    def helpers(self) -> set[str]:
+        """Peers with backups, followers or shared components of the application."""
+        return self.lenders | self.lender_copies | self.roles.copies
 
     @property
     def addresses(self) -> list[str]:
-        """Every peer that takes part."""
-        return sorted({*self.roles.peers.values(), *self.beside})
+        """Addresses of all peers that take part, sorted."""
+        return sorted({*self.roles.peers.values(), *self.helpers})
 
-    def at(self, address: str) -> list[str]:
-        """What of it is at a peer, for people."""
+    def components_at(self, address: str) -> list[str]:
+        """Readable names of the components at a peer that the application uses."""
         own = sorted(
             operator for operator, peer in self.roles.peers.items() if peer == address and operator not in self.shared
         )
@@ -86,32 +87,32 @@ class Graph(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     @property
     def uses(self) -> list[Use]:
-        """All components of other applications that this one uses."""
+        """All components of other applications that this one uses, sorted."""
         return sorted({use for uses in self.shared.values() for use in uses})
 
     @property
-    def sharing(self) -> set[str]:
+    def lenders(self) -> set[str]:
         """Peers with components of other applications that this one uses."""
         return {use.peer for uses in self.shared.values() for use in uses}
 
     @property
-    def spare(self) -> set[str]:
+    def lender_copies(self) -> set[str]:
         """Peers that back up or follow components of other applications that this one uses."""
         return {peer for uses in self.shared.values() for use in uses for peer in use.copies}
 
     @property
     def shared_owners(self) -> set[str]:
-        """Origins of the other applications whose components this one uses, as far as these have not ended."""
+        """Origins of the other applications whose components this one uses; without applications that have ended."""
         return {use.origin for uses in self.shared.values() for use in uses if use.origin}
 
     @property
     def watched(self) -> list[str]:
-        """Every peer whose death the origin has to know of."""
+        """Addresses of all peers that the origin watches, sorted."""
         return sorted({*self.addresses, *self.shared_owners})
 
 
 class Confirm(Message, frozen=True):
-    """Commit ``operator``, on behalf of its consumer ``consumer`` (empty for a sink)."""
+    """Commit and deploy ``operator``, whose consumer ``consumer`` (empty for a sink) is deployed."""
 
     graph: Graph
     operator: str
@@ -119,19 +120,18 @@ class Confirm(Message, frozen=True):
 
 
 class Share(Message, frozen=True):
-    """Keep, as long as an application runs, what it uses of others at the receiver, and its backups there.
+    """Retain, while an application runs, the shared components that it uses at the receiver, and commit its backups.
 
-    The origin of an application of which components are used says from then on where these are.
+    A receiver that is the origin of a shared component reports from then on where that component moves.
     """
 
     graph: Graph
 
 
 class Confirmed(Message, frozen=True):
-    """A source of the application and everything downstream of it is deployed.
+    """The source ``operator`` of the application and everything downstream of it is deployed.
 
-    Where ``operator`` is the sender's address: what the application uses of others there, and its backups, will stay,
-    and it will be told where that goes.
+    As the answer to :class:`Share`, ``operator`` is the sender's address: the sender has done all that was asked.
     """
 
     application: str
@@ -140,7 +140,7 @@ class Confirmed(Message, frozen=True):
 
 
 class Refused(Message, frozen=True):
-    """A peer cannot keep its part of the graph."""
+    """The sender cannot commit a component, a backup or a shared stream of the graph."""
 
     application: str
     attempt: int
@@ -149,14 +149,14 @@ class Refused(Message, frozen=True):
 
 
 class Begin(Message, frozen=True):
-    """Let the sources at this peer emit."""
+    """Start the sources at the receiver."""
 
     application: str
     attempt: int
 
 
 class Measured(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Measured end-to-end execution time t̂ of an application in seconds; negative: none measured yet."""
+    """Measured end-to-end execution time t̂ of an application in seconds; negative if none was measured yet."""
 
     application: str
     attempt: int
@@ -164,13 +164,13 @@ class Measured(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Feedback(Message, frozen=True, gc=False):
-    """Measurements of the applications of which the sender is the origin, and the lease of their sessions."""
+    """Measurements of the applications that the sender leads; each renews the lease of its session."""
 
     measured: tuple[Measured, ...]
 
 
 class End(Message, frozen=True):
-    """Take the application back."""
+    """End the session of an application, and release what it holds."""
 
     application: str
     attempt: int
@@ -178,9 +178,9 @@ class End(Message, frozen=True):
 
 
 class Lost(Message, frozen=True):
-    """A component failed, or a peer no longer has the session.
+    """A component has failed, or the sender has no session of the application.
 
-    ``epoch`` is that of the graph that cannot be kept, or negative: it is about any.
+    ``epoch`` is the epoch of the graph that cannot go on; a negative one stands for every graph of the attempt.
     """
 
     application: str
@@ -190,14 +190,14 @@ class Lost(Message, frozen=True):
 
 
 class TakeOver(Message, frozen=True):
-    """Execute ``operator`` from now on, whose backup the receiver has."""
+    """Make the receiver's backup of ``operator`` active."""
 
     graph: Graph
     operator: str
 
 
 class TookOver(Message, frozen=True):
-    """The sender executes ``operator`` from now on, or cannot: ``refusal`` says why."""
+    """The sender executes ``operator`` from now on; or ``refusal`` is the reason why it cannot."""
 
     application: str
     epoch: int
@@ -206,9 +206,9 @@ class TookOver(Message, frozen=True):
 
 
 class Follow(Message, frozen=True):
-    """Follow ``operator``, which is to move to the receiver; or let it be followed, where the receiver executes it.
+    """Start a follower of ``operator``, which is to move to the receiver; or agree to it, if the receiver executes it.
 
-    The follower is not ready before it knows the graphs of ``sharers``, who read the stream of the component.
+    The follower is not ready before it knows the graphs of ``sharers``, the applications that share the stream.
     """
 
     graph: Graph
@@ -217,7 +217,7 @@ class Follow(Message, frozen=True):
 
 
 class Followed(Message, frozen=True):
-    """The sender follows ``operator`` or lets it be followed, and is ``ready`` to take its place, or refuses."""
+    """The answer to :class:`Follow`: the sender agrees, and its follower may be ``ready``; or it refuses."""
 
     application: str
     attempt: int
@@ -228,22 +228,22 @@ class Followed(Message, frozen=True):
 
 
 class Moved(Message, frozen=True):
-    """Components are elsewhere from now on, or followed by others."""
+    """The graph of a running application has changed; the receiver adopts the new one."""
 
     graph: Graph
 
 
 class CopiesLag(Message, frozen=True):
-    """Some copies of ``operator`` could not take over, as the sender knows, who executes it or keeps one.
+    """A report to the origin that copies of ``operator`` cannot take over; the sender executes it or keeps a copy.
 
     Parameters
     ----------
     application, attempt, operator
-        Component, and which try to set its application up.
+        Id of the application, number of the attempt to set it up, and id of the operator.
     number
-        Number that grows with what the sender says of it: the latest counts.
+        Sequence number of the sender's reports; the origin uses the report with the highest one.
     peers
-        Addresses of these copies, and why each could not; empty if all that the sender spoke of could again.
+        Address of each such copy to the reason; empty if all copies that the sender reported can take over again.
     """
 
     application: str
@@ -254,18 +254,18 @@ class CopiesLag(Message, frozen=True):
 
 
 class ProducersMoved(Message, frozen=True):
-    """Tell the origin of an application that shares streams of ``owner`` where the components of that are.
+    """A report of the present peers of the components of ``owner``, to the origin of an application that shares some.
 
     Parameters
     ----------
     application, attempt
-        Application that shares, and which try to set it up.
+        Application that shares streams, and number of the attempt to set it up.
     owner, epoch
         Application whose components these are, and the epoch of its graph.
     uses
-        All components of the owner that are not sinks.
+        All components of the owner except sinks and taps, with their peers and copies.
     ended
-        Whether the owner has ended: what is shared of it stays where it is.
+        Whether the owner has ended: its shared components then stay at their peers, without copies.
     """
 
     application: str
@@ -277,7 +277,7 @@ class ProducersMoved(Message, frozen=True):
 
 
 class ProducersFollowed(Message, frozen=True):
-    """The graph of an application that shares streams of ``owner`` is as the sender was told at ``epoch``."""
+    """The acknowledgement of :class:`ProducersMoved`: the sender has applied the report of ``epoch``."""
 
     application: str
     attempt: int
@@ -286,20 +286,20 @@ class ProducersFollowed(Message, frozen=True):
 
 
 class SessionConfig(msgspec.Struct, frozen=True):
-    """Times of sessions, in seconds.
+    """Time limits and intervals of sessions.
 
     Parameters
     ----------
     setup
-        From the first confirmation to the last answer of a source.
+        Time limit from the first confirmation to the last answer of a source, seconds.
     feedback
-        Between two feedback messages.
+        Interval between two feedback messages, seconds.
     lease
-        Without feedback, after which a peer takes a session for abandoned.
+        Time without feedback after which a peer leaves a session, seconds.
     prepare
-        Allowed in addition to these, during set-up, for the parts on Spark to get ready.
+        Additional time limit of set-up and lease while parts on Spark start, seconds.
     moving
-        Allowed for the follower of a component that moves until it can take its place.
+        Time limit for the follower of a moving component to become ready, seconds.
     """
 
     setup: float = 3.0
@@ -309,5 +309,5 @@ class SessionConfig(msgspec.Struct, frozen=True):
     moving: float = 60.0
 
     def preparation(self, plan: Plan) -> float:
-        """Seconds more that the set-up of a plan may take."""
+        """Additional time limit for the set-up of a plan, seconds."""
         return self.prepare if any(each.kind == PART for each in plan.operators.values()) else 0.0

@@ -1,24 +1,28 @@
-"""How a component moves to another peer while its application runs.
+"""Migration: a component moves to another peer while its application runs.
 
 Theory of operation
 -------------------
-A move is a take-over without a death. The origin asks the peer that a component goes to, and the one where it is
-(:class:`Follow`), with a graph in which the component has a *follower*. The peer that it goes to joins the session,
-commits what the component takes there, and has its driver follow; the other one agrees.
-Both answer (:class:`Followed`). Then everybody learns the graph with the follower, which executes what the component
-executes and sends nothing. When its driver says that it could go on alone, the origin makes it the component: everybody
-learns a graph with the component at its new peer, one epoch later, and the old peer gives its share back.
+A move is a take-over without a death.
 
-A part on Spark has nobody who follows it, as Spark keeps its state: the peer that it goes to keeps a copy, which says
-where that is, and its driver says so when it could go on there.
+1. The origin sends :class:`Follow`, with a graph in which the component has a *follower*, to the new peer and to the
+   old one. The new peer joins the session, commits the resources of the component, and has its driver start a follower;
+   the old peer agrees. Both answer :class:`Followed`.
+2. The origin publishes this graph to all members. The follower executes what the component executes and sends nothing.
+3. When its driver reports that the follower could go on alone, the new peer answers :class:`Followed` with ``ready``.
+   The origin then publishes a graph, one epoch later, in which the new peer executes the component, and the old peer
+   releases its resources.
 
-Questions are asked again every second. Where a peer refuses, does not answer, or the follower is not ready in time, the
-follower is taken back, with one more change of the graph, and whoever asked is told why. So it is where a peer dies;
-only if that is the peer where the component was, and nobody has a backup of it, the follower is asked whether it is
-ready, and takes over if it is.
+A part on Spark has no follower that executes it, as Spark holds its state. The new peer has a copy instead, which holds
+the location of that state; its driver reports when the part could go on there.
 
-Others may share the stream of the component. The follower is not ready before it knows their graphs, and so who reads;
-their origins hear where it is when it is there (:mod:`~synergy_nb.lifecycle.shared_streams`).
+The origin sends unanswered messages again every second. If a peer refuses, does not answer, or the follower is not
+ready in time, the origin gives the move up: it publishes a graph without the follower, and returns the reason to the
+client. It does the same if a peer dies, with one exception: if the old peer dies and no backup of the component lives,
+the origin asks the follower whether it is ready, and has it take over if it is.
+
+Other applications may share the stream of the component. The follower is not ready before it knows their graphs, which
+name its readers. The origins of these applications learn the new peer after the move
+(:mod:`~synergy_nb.lifecycle.shared_streams`).
 """
 
 from __future__ import annotations
@@ -31,7 +35,7 @@ import msgspec
 from synergy_nb.control.peer import Message, Peer, Timer
 from synergy_nb.events import ComponentMoved, MoveBegun, MoveGivenUp
 from synergy_nb.events.application_states import State
-from synergy_nb.lifecycle.graph_changes import AGAIN, GraphChanges
+from synergy_nb.lifecycle.graph_changes import RESEND_INTERVAL, GraphChanges
 from synergy_nb.lifecycle.members import Member
 from synergy_nb.lifecycle.messages import End, Follow, Followed, Graph, Moved, SessionConfig
 from synergy_nb.lifecycle.request import Request
@@ -42,7 +46,7 @@ from synergy_nb.plan.spark_parts import PART, part_of, parts_of
 
 __all__ = ["Migrations"]
 
-UNREPEATABLE = ("python", "peers")  # connectors of sources that give nothing twice
+UNREPEATABLE = ("python", "peers")  # connectors of sources that cannot be read again
 
 
 class _Move:
@@ -64,43 +68,44 @@ class _Move:
 
     def __init__(self, before: Graph, operator: str, to: str, began: float, moved: Callable[[str], None]) -> None:
         self.before = before
-        self.graph = before.changed(before.roles.followed(operator, to))
+        self.graph = before.changed(before.roles.with_follower(operator, to))
         self.operator = operator
         self.old = before.roles.peers[operator]
         self.to = to
         self.began = began
         self.moved = moved
-        self.waiting = {self.old, to}  # who has not agreed
-        self.following = False  # everybody is told of the follower
-        self.orphaned = False  # the component is gone, and its follower is asked whether it is ready
+        self.waiting = {self.old, to}  # peers that have not agreed
+        self.following = False  # whether the graph with the follower has been published
+        self.orphaned = False  # whether the old peer has died, and the follower is asked whether it is ready
         self.timer: Timer | None = None
 
 
 class Migrations:
-    """Moves in the applications that a peer leads, and in those in which it takes part.
+    """Leads the moves in applications of this peer, and runs followers at this peer.
 
     Parameters
     ----------
     peer, membership, changes
-        Parts of the peer that moves work with.
+        The peer, its failure detector, and the protocol for changed graphs.
     config
-        Times.
-    owned
-        Applications that it leads.
-    joined
-        Gives the part of this peer in the application of (sender, graph, name of a message), which may be new; None if
-        the message is too late.
-    harm
-        What an operator of a member would do to applications here that came first; empty if they bear it.
+        Time limits and intervals of sessions.
+    led
+        Applications that the peer leads, by id.
+    join
+        Function of (sender, graph, name of a message) that returns the member record, created if it is new, or None if
+        the message is refused.
+    impact_refusal
+        Function of (member, operator) that returns the reason why the operator would harm an application at this peer;
+        empty if it harms none.
     spark
-        Whether this peer has Spark.
-    lost
-        Called with (application, address) where a peer has died: lets others take over, or ends the application; gives
-        whether it goes on.
+        Function that returns whether this peer has a Spark server.
+    handle_death
+        Function of (application, address of a dead peer) that has backups take over or ends the application; returns
+        whether the application goes on.
     sharers
-        Gives the applications that share the stream of (application, operator), a component that this peer leads.
-    unfit
-        Gives the peers whose copy of (application, operator) could not take its place at the moment.
+        Function of (application, operator) that returns the applications that share the operator's stream.
+    cannot_take_over
+        Function of (application, operator) that returns the peers whose copy cannot take over at present.
     """
 
     def __init__(
@@ -109,25 +114,25 @@ class Migrations:
         membership: Membership,
         changes: GraphChanges,
         config: SessionConfig,
-        owned: Mapping[str, Request],
-        joined: Callable[[str, Graph, str], Member | None],
-        harm: Callable[[Member, str], str],
+        led: Mapping[str, Request],
+        join: Callable[[str, Graph, str], Member | None],
+        impact_refusal: Callable[[Member, str], str],
         spark: Callable[[], bool],
-        lost: Callable[[str, str], bool],
+        handle_death: Callable[[str, str], bool],
         sharers: Callable[[str, str], tuple[str, ...]],
-        unfit: Callable[[str, str], Collection[str]],
+        cannot_take_over: Callable[[str, str], Collection[str]],
     ) -> None:
         self.peer = peer
         self.membership = membership
         self.changes = changes
         self.config = config
-        self.owned = owned
-        self.joined = joined
-        self.harm = harm
+        self.led = led
+        self.join = join
+        self.impact_refusal = impact_refusal
         self.spark = spark
-        self.lost = lost
+        self.handle_death = handle_death
         self.sharers = sharers
-        self.unfit = unfit
+        self.cannot_take_over = cannot_take_over
         self._moves: dict[str, _Move] = {}
         changes.on_joined.append(self._shared)
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {
@@ -139,14 +144,14 @@ class Migrations:
 
     def move(self, application: str, operator: str, to: str, moved: Callable[[str], None]) -> None:
         """Move a component, see :meth:`~synergy_nb.lifecycle.sessions.Session.move`."""
-        owned = self.owned.get(application)
-        if owned is None or not owned.running:
+        request = self.led.get(application)
+        if request is None or not request.running:
             raise ValueError(f"application: {application!r}; expected one that runs and was submitted at this peer")
-        if owned.state is State.TAKING_OVER:
+        if request.state is State.TAKING_OVER:
             raise ValueError(
                 f"application: {application!r}; a peer of it has died; expected that others have taken over"
             )
-        graph = owned.graph
+        graph = request.graph
         operator = _component(Plan.from_bytes(graph.plan), operator)
         if to == graph.roles.peers[operator]:
             raise ValueError(f"to: {to!r}; {operator} is there already; expected another peer")
@@ -157,82 +162,82 @@ class Migrations:
             raise ValueError(
                 f"operator: {operator!r}; {other.operator} is moving to {other.to}; expected one at a time"
             )
-        owned.to(State.MOVING)
+        request.enter(State.MOVING)
         move = self._moves[application] = _Move(graph, operator, to, self.peer.now, moved)
         self.peer.record(MoveBegun, application, operator=operator, at=move.old, to=to, epoch=move.graph.epoch)
         self.membership.watch(to)
-        self._limit(application, move, self.config.setup)
-        self._ask(application, move)
+        self._set_timeout(application, move, self.config.setup)
+        self._resend(application, move)
 
-    def _limit(self, application: str, move: _Move, seconds: float) -> None:
-        """Give up a move that has not come further after so long."""
+    def _set_timeout(self, application: str, move: _Move, seconds: float) -> None:
+        """Limit the present step of a move to that many seconds."""
         if move.timer is not None:
             move.timer.cancel()
-        move.timer = self.peer.after(seconds, self._too_late, application, move)
+        move.timer = self.peer.after(seconds, self._timed_out, application, move)
 
-    def _ask(self, application: str, move: _Move) -> None:
-        """Ask those who have not agreed, or the follower whether it is ready; now and every so often."""
+    def _resend(self, application: str, move: _Move) -> None:
+        """Send Follow to the peers that have not agreed, or else to the follower, now and once every interval."""
         if self._moves.get(application) is move:
             for address in sorted(move.waiting or {move.to}):
-                self._say(application, move, address)
-            self.peer.after(AGAIN, self._ask, application, move)
+                self._send_follow(application, move, address)
+            self.peer.after(RESEND_INTERVAL, self._resend, application, move)
 
-    def _say(self, application: str, move: _Move, address: str) -> None:
+    def _send_follow(self, application: str, move: _Move, address: str) -> None:
         sharers = () if move.orphaned else self.sharers(application, move.operator)
         self.peer.send(address, Follow(move.graph, move.operator, sharers))
 
     def _followed(self, sender: str, message: Followed) -> None:
         application = message.application
-        owned, move = self.owned.get(application), self._moves.get(application)
-        if owned is None:
-            if sender != self.peer.address:  # whose results stay
+        request, move = self.led.get(application), self._moves.get(application)
+        if request is None:
+            if sender != self.peer.address:  # at the origin itself, the sinks retain their results
                 self.peer.send(sender, End(application, message.attempt, "it has ended"))
-        elif move is None or (owned.graph.attempt, move.graph.epoch) != (message.attempt, message.epoch):
-            self.peer.send(sender, Moved(owned.graph))  # it may not know that the move has been given up
+        elif move is None or (request.graph.attempt, move.graph.epoch) != (message.attempt, message.epoch):
+            self.peer.send(sender, Moved(request.graph))  # the sender may not know that the move has been given up
         elif message.refusal:
             self.give_up(application, f"{move.operator} at {sender}: {message.refusal}")
         elif move.orphaned:
             if sender == move.to:
-                self._inherit(application, move, ready=message.ready)
+                self._take_over(application, move, ready=message.ready)
         elif not move.following:
             move.waiting.discard(sender)
             if not move.waiting:
-                self._begin(application, move)
-        elif sender == move.to and message.ready and sender not in self.unfit(application, move.operator):
-            self._finish(application, move)
+                self._publish_follower(application, move)
+        elif sender == move.to and message.ready and sender not in self.cannot_take_over(application, move.operator):
+            self._complete(application, move)
 
-    def _begin(self, application: str, move: _Move) -> None:
-        """Tell everybody of the follower."""
+    def _publish_follower(self, application: str, move: _Move) -> None:
+        """Publish the graph with the follower."""
         move.following = True
         self.changes.change(application, move.graph)
         self.changes.publish(application)
-        self._limit(application, move, self.config.moving)
-        self._say(application, move, move.to)
+        self._set_timeout(application, move, self.config.moving)
+        self._send_follow(application, move, move.to)
 
-    def _finish(self, application: str, move: _Move) -> None:
-        """The follower is ready: make it the component."""
+    def _complete(self, application: str, move: _Move) -> None:
+        """Complete a move: publish the graph in which the new peer executes the component."""
         self._conclude(application, move)
         graph, operator = move.graph, move.operator
         backups = dict(move.before.roles.backups)
-        if operator in backups:  # where it moves to a backup of its own, the two change places
+        if operator in backups:  # if it moves to the peer of one of its backups, the old peer gets that backup
             backups[operator] = tuple(move.old if peer == move.to else peer for peer in backups[operator])
         graph = graph.changed(graph.roles.replaced({operator: move.to}, backups))
         self.changes.change(application, graph)
         self.changes.publish(application, (move.old,))
         self._record_moved(application, move)
-        self.peer.instruct(self.owned[application].report())
+        self.peer.instruct(self.led[application].report())
         move.moved("")
-        self.changes.cancel(application)
+        self.changes.change_ended(application)
 
     def _record_moved(self, application: str, move: _Move) -> None:
-        seconds, peers = self.peer.now - move.began, self.owned[application].roles.peers
+        seconds, peers = self.peer.now - move.began, self.led[application].roles.peers
         self.peer.record(
             ComponentMoved, application, operator=move.operator, at=move.old, to=move.to, seconds=seconds, peers=peers
         )
 
     def _conclude(self, application: str, move: _Move) -> None:
-        """A move has ended, in one way or another, and its application goes on."""
-        self.owned[application].to(State.RUNNING)
+        """Remove a move that is completed or given up; its application runs on."""
+        self.led[application].enter(State.RUNNING)
         self._forget(application, move)
 
     def _forget(self, application: str, move: _Move) -> None:
@@ -242,7 +247,7 @@ class Migrations:
             move.timer.cancel()
 
     def give_up(self, application: str, reason: str) -> None:
-        """Take the follower back: the component stays where it is."""
+        """Give a move up: publish a graph without the follower; the component stays at its peer."""
         move = self._moves[application]
         self._conclude(application, move)
         self.changes.change(application, msgspec.structs.replace(move.before, epoch=move.graph.epoch + 1))
@@ -250,32 +255,32 @@ class Migrations:
         self.peer.record(MoveGivenUp, application, operator=move.operator, to=move.to, reason=reason)
         move.moved(reason)
         if move.orphaned:
-            self.lost(application, move.old)
-        self.changes.cancel(application)
+            self.handle_death(application, move.old)
+        self.changes.change_ended(application)
 
-    def _too_late(self, application: str, move: _Move) -> None:
+    def _timed_out(self, application: str, move: _Move) -> None:
         if self._moves.get(application) is move:
             silent = " and ".join(sorted(move.waiting))
             waited = f"{silent} did not answer" if silent else f"{move.operator} at {move.to} was not ready"
             self.give_up(application, f"{waited} in time")
 
     def died(self, application: str, address: str) -> bool:
-        """A peer has died. True if what is to be done about it is decided when the follower has answered."""
-        move, graph = self._moves.get(application), self.owned[application].graph
+        """Handle the death of a peer of a moving component; return False if take-over has still to handle it."""
+        move, graph = self._moves.get(application), self.led[application].graph
         if move is None or address not in {*graph.addresses, move.to}:
             return False
         dead = self.membership.is_dead
         alone = all(dead(peer) for peer in move.before.roles.backups.get(move.operator, ()))
         if address == move.old and move.following and alone and not dead(move.to):
             move.orphaned = True
-            self._limit(application, move, self.config.setup)
-            self._say(application, move, move.to)
+            self._set_timeout(application, move, self.config.setup)
+            self._send_follow(application, move, move.to)
             return True
         self.give_up(application, f"peer {address} died")
-        return application not in self.owned
+        return application not in self.led
 
-    def _inherit(self, application: str, move: _Move, *, ready: bool) -> None:
-        """Where the component was, the peer has died: let its follower take over, if it can."""
+    def _take_over(self, application: str, move: _Move, *, ready: bool) -> None:
+        """Have the follower take over from its dead primary if it is ready; else give the move up."""
         if not ready:
             self.give_up(application, f"peer {move.old} died before {move.operator} at {move.to} was ready")
             return
@@ -284,62 +289,64 @@ class Migrations:
         roles = msgspec.structs.replace(move.before.roles, backups=backups)
         graph = msgspec.structs.replace(move.before, roles=roles, epoch=move.graph.epoch)
         self.changes.change(application, graph)
-        if self.lost(application, move.old):
+        if self.handle_death(application, move.old):
             self._record_moved(application, move)
             move.moved("")
         else:
             move.moved(f"peer {move.old} died")
 
     def end(self, application: str) -> None:
-        """An application has ended, and with it its move."""
+        """Cancel the move of an application that has ended."""
         move = self._moves.get(application)
         if move is not None:
             self._forget(application, move)
-            if move.to not in {*move.before.addresses, self.peer.address}:  # who have been told
+            if move.to not in {*move.before.addresses, self.peer.address}:  # these receive End from the session
                 self.peer.send(move.to, End(application, move.graph.attempt, "it has ended"))
             move.moved("the application has ended")
 
-    # -- at those who take part --------------------------------------------------------------------------------------
+    # -- at members --------------------------------------------------------------------------------------------------
 
     def _follow(self, sender: str, message: Follow) -> None:
         graph, operator = message.graph, message.operator
         known = self.changes.members.get(graph.application)
         if known is not None and (known.graph.attempt, known.graph.epoch) > (graph.attempt, graph.epoch):
-            return  # it is late
+            return  # this peer knows a later graph
         if graph.roles.peers[operator] == self.peer.address:
-            member, refusal = known, self._let_go(known, graph, operator)
+            member, refusal = known, self._agree(known, graph, operator)
         else:
-            member = self.joined(sender, graph, "Follow")
+            member = self.join(sender, graph, "Follow")
             if member is not None:
-                member.awaited[operator] = message.sharers
-            refusal = "it has no part in the application" if member is None else self._take(member, graph, operator)
+                member.awaited_sharers[operator] = message.sharers
+            refusal = (
+                "it has no part in the application" if member is None else self._start_follower(member, graph, operator)
+            )
         self._answer(sender, graph, operator, member, refusal)
 
     def _answer(self, origin: str, graph: Graph, operator: str, member: Member | None, refusal: str) -> None:
         ready = member is not None and operator in member.ready
         if member is not None:
-            ready = ready and all(name in self.changes.members for name in member.awaited.get(operator, ()))
+            ready = ready and all(name in self.changes.members for name in member.awaited_sharers.get(operator, ()))
         self.peer.send(origin, Followed(graph.application, graph.attempt, graph.epoch, operator, ready, refusal))
 
-    def _let_go(self, member: Member | None, graph: Graph, operator: str) -> str:
-        """Agree that a component here moves; empty, or why it cannot."""
+    def _agree(self, member: Member | None, graph: Graph, operator: str) -> str:
+        """Agree to the move of a component at this peer; return an empty text, or the reason of a refusal."""
         component = self.changes.components.get((graph.application, operator))
         if member is None or member.ended or component is None:
-            return "it is not there"
+            return "this peer does not execute it"
         reader = self.changes.deploying.owner_has_ended(graph.application, operator)
         if reader:
-            return f"its stream is read by {reader}, which has ended and goes on for others"
+            return f"{reader} reads its stream; {reader} has ended, and its components run on for other applications"
         self.changes.adopt(member, graph)
         return ""
 
-    def _take(self, member: Member, graph: Graph, operator: str) -> str:
-        """Follow a component that is to move here; empty, or why that cannot be."""
+    def _start_follower(self, member: Member, graph: Graph, operator: str) -> str:
+        """Start a follower of a component that is to move here; return an empty text, or the reason of a refusal."""
         if member.plan.operators[operator].kind == PART and not self.spark():
             return "it has no Spark"
         if operator not in member.deployed:
-            refusal = self.harm(member, operator) or self.changes.commit(graph, member.plan, operator)
+            refusal = self.impact_refusal(member, operator) or self.changes.commit(graph, member.plan, operator)
             if refusal:
-                self.changes.keep(member, operator)
+                self.changes.commit_backup(member, operator)
                 return refusal
             member.deployed.add(operator)
             self.changes.components.add(graph, member.plan, operator)
@@ -348,20 +355,20 @@ class Migrations:
         return member.faults.get(operator, "")
 
     def ready(self, member: Member, operator: str) -> None:
-        """The driver of this peer can go on with what it follows or backs up, should it have to."""
+        """The driver's report that its follower or backup of a component could take over."""
         member.ready.add(operator)
         if member.graph.roles.followers.get(operator) == self.peer.address:
             self._answer(member.graph.origin, member.graph, operator, member, "")
 
     def _shared(self, application: str) -> None:
-        """This peer knows one more of those who share what it follows."""
+        """Answer the origins of the followers here whose stream an application shares that this peer now knows."""
         for use in self.changes.members[application].graph.uses if application in self.changes.members else ():
             member = self.changes.members.get(use.application)
             if member is not None and member.graph.roles.followers.get(use.operator) == self.peer.address:
                 self._answer(member.graph.origin, member.graph, use.operator, member, "")
 
     def failed(self, member: Member, operator: str, reason: str) -> bool:
-        """Tell the origin that a follower here has failed, which harms nobody; False if it is none."""
+        """Report to the origin that a follower here has failed; return False if the operator has no follower here."""
         if member.graph.roles.followers.get(operator) != self.peer.address:
             return False
         member.faults[operator] = reason
@@ -370,7 +377,7 @@ class Migrations:
 
 
 def _component(plan: Plan, operator: str) -> str:
-    """The component that executes an operator of a plan; raises ValueError, in words for people, unless it can move."""
+    """The component that executes an operator of a plan; raise ValueError with the reason if it cannot move."""
     what = f"operator: {operator!r}"
     for name, members in parts_of(plan).items():
         if operator in (name, *members):
@@ -379,16 +386,16 @@ def _component(plan: Plan, operator: str) -> str:
             if read:
                 own = ", ".join(read)
                 expected = f"expected another operator, or a plan with engine 'peer' for {own}"
-                raise ValueError(f"{what} is executed on Spark, which reads {own} itself; {expected}")
+                raise ValueError(f"{what}: Spark executes it and reads {own} itself; {expected}")
             return name
     asked = plan.operators.get(operator)
     if asked is None:
         may = [name for name, each in plan.operators.items() if each.kind not in ("sink", TAP)]
         raise ValueError(f"{what}; expected one of {', '.join(may)}")
     if asked.kind == "sink":
-        raise ValueError(f"{what} is a sink, and stays where its results are collected; expected another operator")
+        raise ValueError(f"{what} is a sink, which stays at the origin; expected another operator")
     if asked.kind == TAP:
-        raise ValueError(f"{what} is a stream that another application makes; expected an operator of this one")
+        raise ValueError(f"{what} is a stream of another application; expected an operator of this application")
     connector = asked.params.get("connector")
     if asked.kind == "source" and connector in UNREPEATABLE:
         raise ValueError(f"{what} is a source that cannot be read again ({connector}); expected another operator")

@@ -1,9 +1,9 @@
-"""Placement of replicas: a protocol proposes primaries and backups (section 4.4), and probes find out about the former.
+"""Placement of replicas: a protocol proposes primaries and backups (section 4.4), and probes check the primaries.
 
-The protocol promises what the replicas take as it goes, under the id of the application. Probes find that as the
-application's own, so they tell what it would have beside others, what its tuples would take from end to end, and what
-it would do to the applications that run. If a peer refuses, all that was promised is given back, and the replicas are
-placed once more, without that peer.
+While the protocol runs, it commits the resources of the replicas under the id of the application. Probes count these
+resources as the application's own. So they check the bandwidth and delay that it gets beside others, and its impact on
+the applications that run. If a peer refuses, the protocol releases everything and places the replicas once more without
+that peer.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 from synergy_nb.control.graph import Roles
-from synergy_nb.lifecycle.alternatives import Found
+from synergy_nb.lifecycle.alternatives import DirectoryEntries
 from synergy_nb.lifecycle.decider import Answer, Decided, Prober, Refusal, component_name
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.overlay.directory_entries import Entry
 from synergy_nb.plan import Plan
 
-__all__ = ["Placements", "Replicated"]
+__all__ = ["Placements", "ReplicaPlacement"]
 
 
 class Placements(Protocol):
-    """What places replicas."""
+    """The placement protocol, as this decider uses it."""
 
     def submit(
         self,
@@ -32,26 +32,26 @@ class Placements(Protocol):
         *,
         degree: int | None,
         target: float | None,
-        found: Found | None,
+        found: DirectoryEntries | None,
     ) -> None:
-        """Place the replicas of an application; ``placed`` is given them, or the reason why there are none."""
+        """Place the replicas of an application; call ``placed`` with them, or with None and the reason."""
 
     def graph(self, request: str) -> Roles | None:
-        """A placement that stands."""
+        """The committed placement of a request; None if there is none."""
 
     def release(self, request: str) -> bool:
-        """Give back a placement, or give it up."""
+        """Release a committed placement, or abort one that is being negotiated."""
 
 
-class Replicated:
-    """Decides so that an application stays available.
+class ReplicaPlacement:
+    """The decider that gives an application the availability that its plan asks for.
 
     Parameters
     ----------
     placements
-        Proposes primaries and backups.
+        Placement protocol, which proposes primaries and backups.
     probes
-        Find out whether the primaries can execute it.
+        Prober that checks the primaries.
     """
 
     def __init__(self, placements: Placements, probes: Prober) -> None:
@@ -59,11 +59,11 @@ class Replicated:
         self._probes = probes
         self._refused: dict[str, Refusal] = {}  # by request, why its first placement was not admitted, and where
 
-    def decide(self, request: Request, found: Found, decided: Decided) -> None:
-        """Place the replicas of a request, unless they are, and probe the primaries."""
-        plan = request.way.plan
+    def decide(self, request: Request, found: DirectoryEntries, decided: Decided) -> None:
+        """Place the replicas of a request, unless they are placed already, and have probes check the primaries."""
+        plan = request.alternative.plan
         standing = self._placements.graph(request.name)
-        if standing is not None:  # probes were lost, or its own limit is exceeded: this is one more round of them
+        if standing is not None:  # the last round of probes failed without a refusal by a peer: probe once more
             self._probe(request, standing, decided)
             return
         before = self._refused.get(request.name)
@@ -76,7 +76,7 @@ class Replicated:
 
         qos = plan.qos
         target = qos.availability if qos.degree is None else None
-        offered = found if before is None else _elsewhere(plan, found, before.at)
+        offered = found if before is None else _without_avoided(plan, found, before.refused_by)
         try:
             self._placements.submit(request.name, plan, placed, degree=qos.degree, target=target, found=offered)
         except ValueError as error:
@@ -86,7 +86,7 @@ class Replicated:
         backups = {name: peers for name, peers in placed.backups.items() if peers}
 
         def probed(request: Request, answer: Answer) -> None:
-            if isinstance(answer, Refusal) and answer.again and answer.at:  # it may be admitted elsewhere
+            if isinstance(answer, Refusal) and answer.retry and answer.refused_by:  # other peers may admit it
                 self._refused[request.name] = answer
                 self._placements.release(request.name)
             decided(request, answer)
@@ -94,22 +94,22 @@ class Replicated:
         self._probes.probe(request, Roles(placed.peers, backups), probed)
 
     def next(self, request: Request, reason: str, decided: Decided) -> None:
-        """Refuse what could not be set up: its peers have given back what was promised."""
+        """Refuse the request, because set-up failed and its peers have released their commitments."""
         decided(request, Refusal(reason))
 
     def established(self, request: Request) -> None:
-        """What was placed runs; the placement stands until it has ended."""
+        """Have the prober release what it holds for other graphs; the placement stays committed until the end."""
         self._probes.established(request)
 
     def release(self, request: Request) -> None:
-        """Give the placement back, and what probes have reserved."""
+        """Release the placement and the reservations of probes."""
         self._refused.pop(request.name, None)
         self._probes.release(request)
         self._placements.release(request.name)
 
 
-def _elsewhere(plan: Plan, found: Found, avoided: Collection[str]) -> Found:
-    """What the directory has, without peers that are avoided, unless an operator has to be there or nobody else can."""
+def _without_avoided(plan: Plan, found: DirectoryEntries, avoided: Collection[str]) -> DirectoryEntries:
+    """Directory entries without avoided peers, except where an operator is pinned there or has no other candidate."""
     pinned: dict[str, set[Any]] = {}
     for name, operator in plan.operators.items():
         pinned.setdefault(component_name(plan, name), set()).add(operator.at)

@@ -1,4 +1,4 @@
-"""The one record of an application, at the peer where it was submitted: from then until it is forgotten."""
+"""The one record of an application, at its origin, from its submission until the origin discards it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Request"]
 
 
 class Request:
-    """What was asked for, what was decided, and how it fares.
+    """A submitted plan, the decision about it, and its state.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ class Request:
     plan
         Query plan that was submitted.
     decided_by
-        Name of the decider that says where its components go.
+        Name of the decider that chooses the peers of its components.
     now
         Time of the submission, seconds.
 
@@ -34,23 +34,25 @@ class Request:
     began : float or None
         Time at which its sources were started, seconds.
     reason : str
-        Why it has ended; empty where nothing is to be explained.
+        Reason of its end; empty where no reason is known or needed.
     on_spark : bool
-        Whether a way to run it that was found has parts on Spark.
-    ways : list of Way or None
-        Ways to run it that have not been tried, the preferred one first; None until it is known which there are.
-    way : Way
-        Way to run it that is being tried, or is taken.
+        Whether at least one alternative that was found has parts on Spark.
+    alternatives : list of Alternative or None
+        Alternatives that have not been tried, the preferred one first; None until the directory has answered.
+    alternative : Alternative
+        Alternative that is being tried, or that runs.
     unconfirmed : set of str
-        During set-up, the sources that have not been confirmed, and the peers that have not agreed to do more for the
-        application than to execute its components.
+        During set-up, the ids of the sources that have not been confirmed, and the addresses of the helpers (peers with
+        backups or shared streams) that have not confirmed.
     timer : Timer or None
-        Limits the time of the set-up.
+        Timer that limits the set-up.
     """
 
     __slots__ = (
         "_graph",
         "_state",
+        "alternative",
+        "alternatives",
         "began",
         "decided_by",
         "name",
@@ -60,8 +62,6 @@ class Request:
         "submitted",
         "timer",
         "unconfirmed",
-        "way",
-        "ways",
     )
 
     def __init__(self, name: str, plan: Plan, decided_by: str, now: float) -> None:
@@ -72,8 +72,8 @@ class Request:
         self.began: float | None = None
         self.reason = ""
         self.on_spark = False
-        self.ways: list[Alternative] | None = None
-        self.way = Alternative(plan)
+        self.alternatives: list[Alternative] | None = None
+        self.alternative = Alternative(plan)
         self.unconfirmed: set[str] = set()
         self.timer: Timer | None = None
         self._state = State.DISCOVERING
@@ -81,16 +81,16 @@ class Request:
 
     @property
     def state(self) -> State:
-        """The state of the application; :meth:`to` changes it."""
+        """The state of the application; :meth:`enter` changes it."""
         return self._state
 
-    def to(self, state: State, reason: str = "") -> None:
-        """Go over to another state.
+    def enter(self, state: State, reason: str = "") -> None:
+        """Change to another state.
 
         Raises
         ------
         IllegalTransition
-            If it may not follow the present one.
+            If that state may not follow the present one.
         """
         check(self.name, self._state, state)
         self._state = state
@@ -98,17 +98,17 @@ class Request:
 
     @property
     def status(self) -> Status:
-        """The state as people are told of it."""
+        """The state as notebooks and reports show it."""
         return STATUS[self._state]
 
     @property
     def running(self) -> bool:
-        """Whether it runs, though its graph may be about to change."""
+        """Whether the application runs; its graph may be changing."""
         return self._state in RUNS
 
     @property
     def graph(self) -> Graph:
-        """The graph that is set up, or runs."""
+        """The component graph that is being set up, or that runs."""
         if self._graph is None:
             raise ValueError(f"application: {self.name!r}; expected one that has been decided")
         return self._graph
@@ -119,12 +119,12 @@ class Request:
 
     @property
     def roles(self) -> Roles:
-        """Who executes what, for each operator of the plan that was submitted; empty before the application runs."""
+        """The peers of each operator of the submitted plan; empty before the application runs."""
         if self.began is None:
             return Roles()
         graph = self.graph
         return msgspec.structs.replace(graph.roles, peers=expanded(Plan.from_bytes(graph.plan), graph.roles.peers))
 
     def report(self) -> Report:
-        """What the driver is told of it."""
+        """The report of its state for the driver."""
         return Report(self.name, self.status.value, self.reason, self.roles)

@@ -1,14 +1,17 @@
-"""The applications of one origin, from submission to their end: the engine that all of them go through.
+"""The engine that takes every submitted plan of one origin from its submission to its end.
 
 Theory of operation
 -------------------
-``submit`` makes the record of a request. The directory is asked, once, who offers what the plan needs and which of its
-streams run; from that follow the ways to run the plan (:mod:`~synergy_nb.lifecycle.alternatives`). A decider says who
-executes what on the first way (:mod:`~synergy_nb.lifecycle.decider`), and the session sets that up
-(:mod:`~synergy_nb.lifecycle.sessions`). Where a graph cannot be set up, the decider is asked for the next one; where it
-has none, it may ask for one more look at the directory, or the next way is tried; where there is none left, the request
-is rejected with the reasons. What may follow what is in :mod:`synergy_nb.events.application_states`, and is checked at
-each step.
+1. :meth:`Requests.submit` creates the record of the request. State *discovering*.
+2. The engine asks the directory, once, which peers offer the components of the plan and which of its streams run.
+3. The answer gives the alternatives, the preferred one first (:mod:`~synergy_nb.lifecycle.alternatives`).
+4. A decider chooses the peers for the first alternative (:mod:`~synergy_nb.lifecycle.decider`). State *deciding*.
+5. The session sets the chosen graph up (:mod:`~synergy_nb.lifecycle.sessions`). State *establishing*, then *running*.
+6. If the set-up fails, the engine asks the decider for its next graph. If the decider has none, it may ask the engine
+   to query the directory again; otherwise the engine tries the next alternative, or, if none is left, rejects the
+   request with the reasons.
+
+:mod:`synergy_nb.events.application_states` lists which state may follow which; every change of state is checked.
 """
 
 from __future__ import annotations
@@ -19,8 +22,8 @@ from typing import Final
 from synergy_nb.control.peer import Peer
 from synergy_nb.events import ENDINGS, EnginesChanged, RequestSubmitted, SharingFound, SharingGivenUp
 from synergy_nb.events.application_states import ENDED, UNDECIDED, State
-from synergy_nb.lifecycle.alternatives import Alternative, Alternatives, Found
-from synergy_nb.lifecycle.decider import Answer, Decider, Decision, names
+from synergy_nb.lifecycle.alternatives import Alternative, Alternatives, DirectoryEntries
+from synergy_nb.lifecycle.decider import Answer, Decider, Decision, component_names
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.lifecycle.sessions import Session
 from synergy_nb.overlay.directory import Directory
@@ -28,29 +31,29 @@ from synergy_nb.plan import Plan
 from synergy_nb.plan.placement_modes import check_placement, replicates
 from synergy_nb.plan.spark_parts import parts_of
 
-__all__ = ["REMEMBERED", "Requests"]
+__all__ = ["MAX_RETAINED", "Requests"]
 
-ROUTES: Final = 256  # of a plan, from sources to sinks: each is probed, and splits that join again double them
-REMEMBERED: Final = 1000  # requests; of more, those that ended first are forgotten, and their results
+MAX_ROUTES: Final = 256  # routes of a plan from sources to sinks: each is probed, and a split that joins doubles them
+MAX_RETAINED: Final = 1000  # requests; beyond that, the oldest ended ones are discarded together with their results
 
 
 class Requests(Mapping[str, Request]):
-    """The requests that were submitted at a peer, by their ids, in the order of submission.
+    """The requests that were submitted at a peer, by id, in the order of submission.
 
     Parameters
     ----------
     peer
         The peer.
     directory
-        Knows who offers what.
+        Directory of components and streams.
     session
-        Sets graphs up, keeps what runs, and ends it.
-    ways
-        Finds the ways to run a plan.
+        Session protocol, which sets graphs up, renews their leases and ends them.
+    alternatives
+        Finder of the alternatives of a plan.
     deciders
-        Decide who executes what: ``composed``, ``resilient``, and ``replicated`` where this peer places replicas.
+        Deciders by name: ``composed``, ``resilient``, and ``replicated`` where this peer places replicas.
     discovery
-        Time allowed for an answer of the directory, seconds.
+        Time limit for an answer of the directory, seconds.
     """
 
     def __init__(
@@ -58,18 +61,18 @@ class Requests(Mapping[str, Request]):
         peer: Peer,
         directory: Directory,
         session: Session,
-        ways: Alternatives,
+        alternatives: Alternatives,
         deciders: Mapping[str, Decider],
         discovery: float,
     ) -> None:
         self._peer = peer
         self._directory = directory
         self._session = session
-        self._ways = ways
+        self._alternatives = alternatives
         self._deciders = dict(deciders)
         self._discovery = discovery
         self._requests: dict[str, Request] = {}
-        ways.on_parts.append(self._on_parts)
+        alternatives.on_parts.append(self._on_parts)
         session.on_established.append(self._established)
         session.on_ended.append(self._ended)
 
@@ -84,13 +87,13 @@ class Requests(Mapping[str, Request]):
 
     @property
     def undecided(self) -> frozenset[str]:
-        """Requests of which it is not decided whether they run."""
+        """Ids of the requests that neither run nor have ended."""
         return frozenset(name for name, each in self._requests.items() if each.state in UNDECIDED)
 
-    # -- what is asked for -------------------------------------------------------------------------------------------
+    # -- submission --------------------------------------------------------------------------------------------------
 
     def submit(self, name: str, plan: Plan, placement: str = "composed") -> None:
-        """Decide on a plan, and run it; the driver is told what becomes of it.
+        """Decide on a plan, and run it; the driver receives a report of each change of its state.
 
         Parameters
         ----------
@@ -99,12 +102,12 @@ class Requests(Mapping[str, Request]):
         plan
             Query plan to run.
         placement
-            How its components find their peers, where it does not ask for replicas: ``composed`` or ``resilient``.
+            Decider of a plan that does not ask for replicas: ``composed`` or ``resilient``.
 
         Raises
         ------
         ValueError
-            If the id is in use, or if the plan cannot be placed in that way by this peer.
+            If the id is in use, or if this peer cannot place the plan with that decider.
         """
         check_placement(plan, placement)
         known = self._requests.get(name)
@@ -113,7 +116,7 @@ class Requests(Mapping[str, Request]):
         decided_by = "replicated" if replicates(plan) else placement
         if decided_by not in self._deciders:
             raise ValueError("qos.availability: this peer places no replicas; expected none")
-        self._make_room()
+        self._discard_ended()
         request = self._requests[name] = Request(name, plan, decided_by, self._peer.now)
         self._peer.record(
             RequestSubmitted,
@@ -125,15 +128,17 @@ class Requests(Mapping[str, Request]):
             overdue=plan.qos.overdue or "",
         )
         routes = _count_routes(plan)
-        if routes > ROUTES:
-            self._reject(request, f"{routes} routes lead from its sources to its sinks; at most {ROUTES} can be probed")
+        if routes > MAX_ROUTES:
+            self._reject(
+                request, f"{routes} routes lead from its sources to its sinks; at most {MAX_ROUTES} can be probed"
+            )
             return
-        if decided_by != "composed":  # who proposes where components go decides on all of them
-            request.ways, request.way = [], self._ways.bound(name, plan)
+        if decided_by != "composed":  # the other deciders place every operator of the plan, so nothing is shared
+            request.alternatives, request.alternative = [], self._alternatives.as_requested(name, plan)
         self._discover(request)
 
     def stop(self, name: str) -> bool:
-        """End a request, whatever its state, and forget its results; False if it is unknown or has ended before."""
+        """End a request in any state and discard its results; return False if it is unknown or had ended before."""
         request = self._requests.get(name)
         if request is None:
             return False
@@ -144,17 +149,17 @@ class Requests(Mapping[str, Request]):
             self._end(request, State.STOPPED, "")
             return True
         if request.state is State.FINISHED:
-            request.to(State.STOPPED)
+            request.enter(State.STOPPED)
         return stopped
 
     def collected(self, name: str) -> None:
-        """Forget the results of an application that has finished: whoever asked for them has them all."""
+        """Discard the results of a finished application, which the client has fetched completely."""
         if self._requests[name].state is State.FINISHED:
             self._session.stop(name)
 
-    def _make_room(self) -> None:
-        """Forget requests that have ended, to have room for one more."""
-        while len(self._requests) >= REMEMBERED:
+    def _discard_ended(self) -> None:
+        """Discard the oldest ended requests until there is room for one more."""
+        while len(self._requests) >= MAX_RETAINED:
             ended = next((name for name, each in self._requests.items() if each.status in ENDED), None)
             if ended is None:
                 return
@@ -164,24 +169,24 @@ class Requests(Mapping[str, Request]):
     # -- discovering -------------------------------------------------------------------------------------------------
 
     def _discover(self, request: Request) -> None:
-        """Ask who offers the components of the plan, and at first what is needed to know the ways to run it."""
-        wanted = names(request.way.plan)
-        if request.ways is None:
-            wanted |= self._ways.names(request.plan)
+        """Look up the components of the plan and, the first time, all names that its alternatives depend on."""
+        wanted = component_names(request.alternative.plan)
+        if request.alternatives is None:
+            wanted |= self._alternatives.names(request.plan)
         self._directory.lookup(sorted(wanted), lambda found: self._discovered(request, found), self._discovery)
 
-    def _discovered(self, request: Request, found: Found | None) -> None:
+    def _discovered(self, request: Request, found: DirectoryEntries | None) -> None:
         if self._requests.get(request.name) is not request or request.state is not State.DISCOVERING:
-            return  # given up meanwhile
+            return  # the request has ended meanwhile
         if found is None:
             self._reject(request, "the directory did not answer in time")
             return
-        if request.ways is None:
-            request.way, *request.ways = self._ways.of(request.name, request.plan, found)
-            if request.way.shared:
-                points = {tap: sorted(hosts) for tap, hosts in request.way.shared.items()}
+        if request.alternatives is None:
+            request.alternative, *request.alternatives = self._alternatives.of(request.name, request.plan, found)
+            if request.alternative.shared:
+                points = {tap: sorted(hosts) for tap, hosts in request.alternative.shared.items()}
                 self._peer.record(SharingFound, request.name, points=points)
-        request.to(State.DECIDING)
+        request.enter(State.DECIDING)
         self._decider(request).decide(request, found, self._decided)
 
     def _on_parts(self, name: str) -> None:
@@ -193,27 +198,27 @@ class Requests(Mapping[str, Request]):
         return self._deciders[request.decided_by]
 
     def _decided(self, request: Request, answer: Answer) -> None:
-        """A decider has answered."""
+        """Act on the answer of the decider."""
         if self._requests.get(request.name) is not request or request.state is not State.DECIDING:
-            return  # given up meanwhile
+            return  # the request has ended meanwhile
         if isinstance(answer, Decision):
-            request.to(State.ESTABLISHING)
+            request.enter(State.ESTABLISHING)
             self._session.establish(request, answer.roles, answer.reached)
-        elif answer.again:
-            request.to(State.DISCOVERING)
+        elif answer.retry:
+            request.enter(State.DISCOVERING)
             self._discover(request)
-        elif request.ways:
-            self._go_another_way(request, request.ways, answer.reason)
+        elif request.alternatives:
+            self._try_next_alternative(request, request.alternatives, answer.reason)
         else:
             self._reject(request, answer.reason)
 
-    def _go_another_way(self, request: Request, ways: list[Alternative], reason: str) -> None:
-        given_up, request.way = request.way, ways.pop(0)
+    def _try_next_alternative(self, request: Request, alternatives: list[Alternative], reason: str) -> None:
+        given_up, request.alternative = request.alternative, alternatives.pop(0)
         if given_up.shared:
             self._peer.record(SharingGivenUp, request.name, reason=reason)
         else:
-            self._peer.record(EnginesChanged, request.name, reason=reason, parts=parts_of(request.way.plan))
-        request.to(State.DISCOVERING)
+            self._peer.record(EnginesChanged, request.name, reason=reason, parts=parts_of(request.alternative.plan))
+        request.enter(State.DISCOVERING)
         self._discover(request)
 
     def _reject(self, request: Request, reason: str) -> None:
@@ -221,27 +226,27 @@ class Requests(Mapping[str, Request]):
         self._end(request, State.REJECTED, reason)
 
     def _end(self, request: Request, state: State, reason: str) -> None:
-        """End a request of which nothing has been set up."""
-        request.to(state, reason)
+        """End a request that holds nothing at any peer."""
+        request.enter(state, reason)
         self._peer.record(ENDINGS[request.status], request.name, reason=reason)
         self._peer.instruct(request.report())
 
-    # -- set up, and ended -------------------------------------------------------------------------------------------
+    # -- reports of the session --------------------------------------------------------------------------------------
 
     def _established(self, request: Request, refusal: str) -> None:
-        """The session runs, or cannot be set up for the reason that is given."""
+        """Tell the decider that its graph runs, or ask it for the next graph because set-up was refused."""
         if refusal:
             self._decider(request).next(request, refusal, self._decided)
         else:
             self._decider(request).established(request)
 
     def _ended(self, request: Request) -> None:
-        """An application that was set up has ended."""
+        """Have the decider release what it holds for an application that has ended."""
         self._decider(request).release(request)
 
 
 def _count_routes(plan: Plan) -> int:
-    """How many paths lead from a source to a sink, without following each."""
+    """Number of routes from a source to a sink, counted without enumerating them."""
     count: dict[str, int] = {}
     for operator in plan.operators:
         count[operator] = sum(count[upstream] for upstream in plan.upstream(operator)) or 1

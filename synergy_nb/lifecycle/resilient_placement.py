@@ -1,6 +1,7 @@
-"""Resilient placement: the driver decides by ROD (chapter 3), and probes find out whether the peers can.
+"""ResilientPlacement placement: the driver computes a placement by ROD (chapter 3), and probes check it.
 
-It takes seconds where compiled code is loaded first, so the driver does it beside all else, and tells.
+ROD can take seconds, since compiled code may have to be loaded first. So the driver computes it in the background and
+calls :meth:`ResilientPlacement.placed` with the result.
 """
 
 from __future__ import annotations
@@ -8,27 +9,27 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from synergy_nb.control.driver_messages import PlacementDecided
-from synergy_nb.control.graph import Place
+from synergy_nb.control.graph import PlacementRequest
 from synergy_nb.control.peer import Peer
 from synergy_nb.events import PlacementComputed
-from synergy_nb.lifecycle.alternatives import Found
-from synergy_nb.lifecycle.decider import Decided, Prober, Refusal, offers
+from synergy_nb.lifecycle.alternatives import DirectoryEntries
+from synergy_nb.lifecycle.decider import Decided, Prober, Refusal, find_candidates
 from synergy_nb.lifecycle.request import Request
 
-__all__ = ["Resilient"]
+__all__ = ["ResilientPlacement"]
 
 
-class Resilient:
-    """Decides so that an application withstands the largest set of rates of its sources.
+class ResilientPlacement:
+    """The decider that maximises the set of source rates that an application withstands.
 
     Parameters
     ----------
     peer
-        The peer, whose driver places.
+        The peer, whose driver computes placements.
     is_dead
-        Tells whether a peer is known to have died.
+        Function from an address to whether that peer is known to have died.
     probes
-        Find out whether the peers that were proposed can execute it.
+        Prober that checks the proposed peers.
     """
 
     def __init__(self, peer: Peer, is_dead: Callable[[str], bool], probes: Prober) -> None:
@@ -38,9 +39,9 @@ class Resilient:
         self._asked: dict[str, tuple[int, Request, Decided]] = {}
         self._number = 0
 
-    def decide(self, request: Request, found: Found, decided: Decided) -> None:
-        """Have the driver place, among the peers that can take on every operator which is not tied to its place."""
-        known = offers(self._peer, request, found, self._is_dead)
+    def decide(self, request: Request, found: DirectoryEntries, decided: Decided) -> None:
+        """Have the driver compute a placement on the peers that are candidates of every operator that is not pinned."""
+        known = find_candidates(self._peer, request, found, self._is_dead)
         if known.missing:
             decided(request, Refusal("; ".join(known.missing.values())))
             return
@@ -54,13 +55,15 @@ class Resilient:
         capacities = {peer: free[peer] for peer in sorted({*able, *pinned.values()}) if free.get(peer, 0.0) > 0.0}
         self._number += 1
         self._asked[request.name] = self._number, request, decided
-        self._peer.instruct(Place(request.name, self._number, request.way.plan.to_bytes(), capacities, pinned))
+        self._peer.instruct(
+            PlacementRequest(request.name, self._number, request.alternative.plan.to_bytes(), capacities, pinned)
+        )
 
     def placed(self, answer: PlacementDecided) -> None:
-        """The driver's answer to :class:`~synergy_nb.control.graph.Place`."""
+        """Have probes check the placement that the driver has computed."""
         number, request, decided = self._asked.get(answer.request, (0, None, None))
         if request is None or decided is None or number != answer.attempt:
-            return  # given up meanwhile
+            return  # the request has ended meanwhile
         del self._asked[answer.request]
         if answer.reason:
             decided(request, Refusal(answer.reason))
@@ -71,14 +74,14 @@ class Resilient:
         self._probes.probe(request, answer.roles, decided)
 
     def next(self, request: Request, reason: str, decided: Decided) -> None:
-        """Decide again, as what was placed could not be set up for that reason."""
+        """Ask the prober for its next graph, because set-up of the last one failed for that reason."""
         self._probes.next(request, reason, decided)
 
     def established(self, request: Request) -> None:
-        """What was placed runs."""
+        """Have the prober release what it holds for other graphs."""
         self._probes.established(request)
 
     def release(self, request: Request) -> None:
-        """Give back what is reserved, and hear no more of it."""
+        """Release the reservations of probes, and ignore a placement that is still being computed."""
         self._asked.pop(request.name, None)
         self._probes.release(request)

@@ -3,20 +3,23 @@
 Theory of operation
 -------------------
 *Set-up* (section 2.3.1, step 5). The origin v_s confirms the sinks; each peer that has been confirmed by all consumers
-of an operator commits its reservation, has it deployed, and confirms the operator's own inputs, so no tuple can meet a
-component that is not there. A source that has been confirmed says so to the origin; when all have, the origin starts
-them. A peer that cannot keep its promise refuses, and the origin takes the whole graph back.
+of an operator commits its reservation, deploys the component, and confirms the operator's own inputs. So no tuple can
+arrive at a component that does not exist yet. The peer of a confirmed source reports to the origin
+(:class:`Confirmed`); when all sources are confirmed, the origin starts them (:class:`Begin`). A peer that cannot commit
+refuses (:class:`Refused`), and the origin ends the session at all peers.
 
-*Sharing* (section 2.3.3). A tap of the plan stands for a stream of another application. Its producers on all peers are
-told that one more application uses them (:class:`Share`) before anything starts; a component goes when its last user
-has gone (:mod:`synergy_nb.lifecycle.hosted_components`), whoever had it deployed. Streams are offered once they run.
+*Sharing* (section 2.3.3). A tap of the plan stands for a stream of another application. Before anything starts, the
+origin informs the peers of all producers of that stream that one more application uses them (:class:`Share`). A
+component is removed when its last user has ended (:mod:`synergy_nb.lifecycle.hosted_components`), even if the
+application that had it deployed ended earlier. The directory offers a stream from when its application runs.
 
-*Keeping* (section 2.3.4). The origin, where the sinks are, sends the measured end-to-end execution time t̂ to all
+*Lease* (section 2.3.4). The origin, where the sinks are, sends the measured end-to-end execution time t̂ to all
 peers of the graph once a second (:mod:`synergy_nb.lifecycle.feedback`), and watches them through the failure detector.
-This feedback is also the lease of the session: a peer that hears none for a while gives its share back.
+This feedback is also the lease of the session: a peer that receives none during the lease releases what it holds.
 
-*End.* An application that has ended is taken back everywhere, but for the results at the sinks of one that was not
-stopped; a late message of it is refused by name.
+*End.* The origin ends a session at all peers (:class:`End`), and each releases what it holds. The results at the sinks
+stay until they are fetched, unless the application was stopped. Late messages of an ended attempt are refused, and the
+journal records them.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from synergy_nb.control.peer import Peer, Protocol
 from synergy_nb.events.application_states import State
 from synergy_nb.lifecycle.commitments import Commitments
 from synergy_nb.lifecycle.deploying import Deploying, needed_by
-from synergy_nb.lifecycle.engine_choice import Offer
+from synergy_nb.lifecycle.engine_choice import SparkOffer
 from synergy_nb.lifecycle.feedback import Feedbacks
 from synergy_nb.lifecycle.graph_changes import GraphChanges
 from synergy_nb.lifecycle.hosted_components import Components
@@ -62,7 +65,7 @@ from synergy_nb.plan.stream_sharing import provider
 
 __all__ = ["Session"]
 
-MEMORY = 4096  # ended sessions that a peer remembers, to refuse their late messages by name
+ENDED_SESSIONS = 4096  # ended sessions that a peer remembers, so as to refuse their late messages
 
 
 class Session(Protocol):
@@ -75,30 +78,30 @@ class Session(Protocol):
     ledger
         Ledger of the peer's resources.
     membership
-        Failure detector: the origin watches its peers, they watch the origin.
+        Failure detector, by which the origin watches its peers, and they watch the origin.
     config
-        Times.
+        Time limits and intervals of sessions.
     streams
-        Where streams are offered to others; None where they are not.
+        Directory of running streams that others may share; None where this peer offers none.
     spark
-        Gives what this peer knows of the Spark that it can use; None: it has none.
+        Function that returns the properties of the Spark server of this peer, or None where it has none.
     projection, processing, server
-        How impact is projected, see :class:`~synergy_nb.lifecycle.impact.Impacts`.
+        Parameters of the projection of impact, see :class:`~synergy_nb.lifecycle.impact.Impacts`.
 
     Attributes
     ----------
     components : Components
-        What this peer executes, and for whom.
+        Components of this peer, and the applications that use each.
     impacts : Impacts
-        Projects what more would do to applications here.
-    copies : Copies
-        What this peer knows of copies of components, for the driver to report.
+        Projection of the impact of one more component on the applications at this peer.
+    copies : LaggingCopies
+        Copies of components that cannot take over, as drivers have reported them.
     commitments : Commitments
-        What this peer commits of applications that are set up.
+        Components that this peer commits during set-up.
     on_established : list of callables (request, refusal)
-        Told of each request that runs, with an empty text, or that could not be set up, with the reason.
+        Listeners, called with each request that runs and an empty text, or whose set-up failed and the reason.
     on_ended : list of callables (request)
-        Told of each application of this origin that has run, or was about to, and has ended.
+        Listeners, called with each application of this origin that has ended after its set-up.
     """
 
     def __init__(
@@ -108,7 +111,7 @@ class Session(Protocol):
         membership: Membership,
         config: SessionConfig | None = None,
         streams: PublishedStreams | None = None,
-        spark: Callable[[], Offer | None] = lambda: None,
+        spark: Callable[[], SparkOffer | None] = lambda: None,
         projection: ProjectionConfig | None = None,
         processing: Callable[[Plan, str], float] = Plan.processing_time,
         server: float | None = None,
@@ -121,33 +124,37 @@ class Session(Protocol):
         self.on_established: list[Callable[[Request, str], None]] = []
         self.on_ended: list[Callable[[Request], None]] = []
         self._members: dict[str, Member] = {}
-        self._owned: dict[str, Request] = {}
-        self._over: Latest[tuple[int, float]] = Latest(MEMORY)  # by application, attempt and epoch that are over here
+        self._led: dict[str, Request] = {}
+        self._ended_attempts: Latest[tuple[int, float]] = Latest(
+            ENDED_SESSIONS
+        )  # by application, attempt and epoch that are over here
         self.feedbacks = Feedbacks(
-            peer, self.config, self._owned, self._members, self.components, self._start, self._expire
+            peer, self.config, self._led, self._members, self.components, self._start, self._expire
         )
         membership.on_dead.append(self._peer_died)
         self.impacts = Impacts(self.components, self._members, ledger, projection, spark, processing, server)
         self.deploying = Deploying(peer, self.components, self._members)
         self.changes = GraphChanges(
-            peer, ledger, membership, self.deploying, self._owned, self._members, self._joined, self._depart
+            peer, ledger, membership, self.deploying, self._led, self._members, self._join, self._depart
         )
-        self.copies = LaggingCopies(peer, self._owned, self._members)
-        common = peer, membership, self.changes, self.config, self._owned
-        self.takeovers = TakeOvers(*common, self._cannot_go_on, awaits=self._awaits, unfit=self.copies.cannot_take_over)
+        self.copies = LaggingCopies(peer, self._led, self._members)
+        common = peer, membership, self.changes, self.config, self._led
+        self.takeovers = TakeOvers(
+            *common, self._fail, recoverable=self._recoverable, cannot_take_over=self.copies.cannot_take_over
+        )
         self.moves = Migrations(
             *common,
-            self._joined,
+            self._join,
             self.impacts.refusal,
             lambda: spark() is not None,
             self._peer_lost,
             sharers=self._shared_by,
-            unfit=self.copies.cannot_take_over,
+            cannot_take_over=self.copies.cannot_take_over,
         )
         self.copies.on_ready.append(self.moves.ready)
         self.copies.on_failed.append(self.moves.failed)
-        self.sharers = SharedStreams(*common, self.moves, self._cannot_go_on)
-        self.commitments = Commitments(peer, self.changes, self.impacts, self._joined, self.sharers.admit)
+        self.sharers = SharedStreams(*common, self.moves, self._fail)
+        self.commitments = Commitments(peer, self.changes, self.impacts, self._join, self.sharers.admit)
         self.handlers = {
             Confirmed: self._source_confirmed,
             Refused: lambda _, message: self._setup_failed(message.application, message.attempt, message.reason),
@@ -163,41 +170,41 @@ class Session(Protocol):
             **self.sharers.handlers,
         }
 
-    def _awaits(self, application: str) -> bool:
-        return self.sharers.awaits(application)
+    def _recoverable(self, application: str) -> bool:
+        return self.sharers.recoverable(application)
 
     def _shared_by(self, application: str, operator: str) -> tuple[str, ...]:
-        return self.sharers.of(application, operator)
+        return self.sharers.sharers_of(application, operator)
 
     # -- for requests and the driver ---------------------------------------------------------------------------------
 
     def establish(self, request: Request, roles: Roles, reached: dict[str, float]) -> None:
-        """Set the session of a request up, from this peer as its origin.
+        """Set up the session of a request, with this peer as its origin.
 
         Parameters
         ----------
         request
             Request that was decided.
         roles
-            Who executes what of ``request.way``, and who backs it up.
+            Peers and backups of each operator of ``request.alternative``.
         reached
             Operator to the seconds from a source until a tuple is done, as probes found it.
         """
-        application, plan = request.name, request.way.plan
-        attempt = self._over.get(application, (0, 0.0))[0] + 1
-        shared = {tap: hosts[roles.peers[tap]] for tap, hosts in request.way.shared.items()}
+        application, plan = request.name, request.alternative.plan
+        attempt = self._ended_attempts.get(application, (0, 0.0))[0] + 1
+        shared = {tap: hosts[roles.peers[tap]] for tap, hosts in request.alternative.shared.items()}
         graph = request.graph = Graph(
             application, attempt, self.peer.address, plan.to_bytes(), roles, shared=shared, reached=reached
         )
-        self._owned[application] = request
-        request.unconfirmed = {*plan.sources, *graph.beside, *graph.shared_owners}
+        self._led[application] = request
+        request.unconfirmed = {*plan.sources, *graph.helpers, *graph.shared_owners}
         seconds = self.config.setup + self.config.preparation(plan)
         request.timer = self.peer.after(
             seconds, self._setup_failed, application, attempt, "no answer from every source in time"
         )
         for address in graph.watched:
             self.membership.watch(address)
-        for address in sorted(graph.beside | graph.shared_owners):
+        for address in sorted(graph.helpers | graph.shared_owners):
             self.peer.send(address, Share(graph))
         for sink in plan.sinks:
             self.peer.send(roles.peers[sink], Confirm(graph, sink, ""))
@@ -210,9 +217,9 @@ class Session(Protocol):
 
     def finished(self, application: str) -> None:
         """The driver's report that every sink of an application has seen the end of its streams."""
-        owned = self._owned.get(application)
-        if owned is not None and owned.running:
-            self._close(application, State.FINISHED, "", keep_sinks=True)
+        request = self._led.get(application)
+        if request is not None and request.running:
+            self._end_application(application, State.FINISHED, "", keep_sinks=True)
 
     def component_ready(self, application: str, operator: str) -> None:
         """The driver's report that a part on Spark takes tuples."""
@@ -230,17 +237,17 @@ class Session(Protocol):
         to
             Address of the peer that it moves to.
         moved
-            Called once with what came of it: an empty text, or the reason why the component stays where it is.
+            Callback for the result: an empty text after the move, or the reason why the component was not moved.
 
         Raises
         ------
         ValueError
-            If the component cannot move, or not there, or not now.
+            If the component cannot move at all, to that peer, or at present.
         """
         self.moves.move(application, operator, to, moved)
 
     def component_failed(self, application: str, operator: str, reason: str) -> None:
-        """The driver's report that an operator cannot go on at this peer."""
+        """The driver's report that a component has failed at this peer."""
         member = self._members.get(application)
         if member is not None and self.moves.failed(member, operator, reason):
             return
@@ -255,16 +262,19 @@ class Session(Protocol):
             self.peer.send(graph.origin, Lost(graph.application, graph.attempt, text))
 
     def reader_failed(self, application: str, operator: str, reader: str, reason: str) -> None:
-        """The driver's report that a consumer holds up those who share its component's stream."""
+        """The driver's report that a slow consumer blocks the other applications that share a stream.
+
+        The consumer fails, if its own application is the only one that needs it.
+        """
         others = self.components[application, operator].users - {application}
         needed = {each for user in others for each in needed_by(self._members[user].graph)}
         if others and (application, reader) not in needed:
             self.component_failed(application, reader, reason)
 
     def stop(self, application: str) -> bool:
-        """End an application of this origin, or forget the results of one that has finished; False if unknown."""
-        if application in self._owned:
-            self._close(application, State.STOPPED, "")
+        """End an application of this origin, or discard the results of a finished one; return False if unknown."""
+        if application in self._led:
+            self._end_application(application, State.STOPPED, "")
             return True
         member = self._members.get(application)
         if member is not None and member.graph.origin == self.peer.address:
@@ -280,7 +290,7 @@ class Session(Protocol):
     @property
     def led(self) -> frozenset[str]:
         """Applications of which this peer is the origin."""
-        return frozenset(self._owned)
+        return frozenset(self._led)
 
     def graph(self, application: str) -> Graph | None:
         """The component graph of an application in which this peer takes part."""
@@ -294,106 +304,106 @@ class Session(Protocol):
 
     # -- set-up ------------------------------------------------------------------------------------------------------
 
-    def _refuse(self, application: str, what: str, sender: str, reason: str) -> None:
+    def _record_outdated(self, application: str, what: str, sender: str, reason: str) -> None:
         self.peer.record(events.MessageOutdated, application, message=what, sender=sender, reason=reason)
 
-    def _joined(self, sender: str, graph: Graph, what: str) -> Member | None:
-        """This peer's part of the application that a message is about; None if it is refused."""
+    def _join(self, sender: str, graph: Graph, what: str) -> Member | None:
+        """The member record for the graph of a message, created if it is new; None if the message is refused."""
         application = graph.application
         member = self._members.get(application)
-        over = self._over.get(application, (0, 0.0))
+        over = self._ended_attempts.get(application, (0, 0.0))
         if (graph.attempt, graph.epoch) <= over or (member is not None and graph.attempt < member.graph.attempt):
-            self._refuse(application, what, sender, "stale attempt")
+            self._record_outdated(application, what, sender, "stale attempt")
             return None
-        if graph.origin == self.peer.address and application not in self._owned:  # it has ended, or this peer restarted
-            self._refuse(application, what, sender, "this peer does not lead the application")
+        if graph.origin == self.peer.address and application not in self._led:  # it has ended, or this peer restarted
+            self._record_outdated(application, what, sender, "this peer does not lead the application")
             return None
         if member is None or member.graph.attempt < graph.attempt:
             try:
                 plan = plan_of(graph)
             except ValueError as error:
-                self._refuse(application, what, sender, str(error))
+                self._record_outdated(application, what, sender, str(error))
                 return None
             if member is not None:
                 self._leave(application, "a later attempt")
-            heard = self.peer.now + self.config.preparation(plan)
-            member = self._members[application] = Member(graph, plan, self.peer.address, heard)
+            last_feedback = self.peer.now + self.config.preparation(plan)
+            member = self._members[application] = Member(graph, plan, self.peer.address, last_feedback)
             self.feedbacks.expect(member)
             if graph.origin != self.peer.address:
                 self.membership.watch(graph.origin)
         return member
 
     def _source_confirmed(self, sender: str, message: Confirmed) -> None:
-        owned = self._owned.get(message.application)
-        if owned is None or owned.running or owned.graph.attempt != message.attempt:
+        request = self._led.get(message.application)
+        if request is None or request.running or request.graph.attempt != message.attempt:
             return
-        owned.unconfirmed.discard(message.operator)
-        if owned.unconfirmed:
+        request.unconfirmed.discard(message.operator)
+        if request.unconfirmed:
             return
-        if owned.timer is not None:
-            owned.timer.cancel()
-        owned.to(State.RUNNING)
-        owned.began = self.peer.now
-        graph = owned.graph
+        if request.timer is not None:
+            request.timer.cancel()
+        request.enter(State.RUNNING)
+        request.began = self.peer.now
+        graph = request.graph
         plan = Plan.from_bytes(graph.plan)
         for address in sorted({graph.roles.peers[source] for source in plan.sources}):
             self.peer.send(address, Begin(graph.application, graph.attempt))
-        self.feedbacks.begin(graph.application)  # from it, all know that the application runs
-        peers = owned.roles.peers
+        self.feedbacks.begin(graph.application)  # the first feedback informs all peers that the application runs
+        peers = request.roles.peers
         shared = {tap: list(provider(plan.operators[tap], graph.roles.peers[tap]) or ()) for tap in graph.shared}
         uses = {tap: [use[:3] for use in made] for tap, made in graph.shared.items()}
         self.peer.record(events.ApplicationRunning, graph.application, peers=peers, shared=shared, uses=uses)
-        self.peer.instruct(owned.report())
+        self.peer.instruct(request.report())
         for listener in self.on_established:
-            listener(owned, "")
+            listener(request, "")
         self.sharers.resume(graph.application)
 
     def _begin(self, sender: str, message: Begin) -> None:
         member = self._members.get(message.application)
         if member is None or member.graph.attempt != message.attempt:
-            self._refuse(message.application, "Begin", sender, "no such session")
+            self._record_outdated(message.application, "Begin", sender, "no such session")
             self.peer.send(sender, Lost(message.application, message.attempt, f"no session at {self.peer.address}"))
             return
         self._start(member)
 
     def _start(self, member: Member) -> None:
-        """Start the sources here, and give those who share streams theirs, once."""
+        """Start the sources at this peer, and the streams that it shares; later calls have no effect."""
         if not member.started:
             member.started = True
             self.deploying.deploy(member.graph.application)
 
     def _setup_failed(self, application: str, attempt: int, reason: str) -> None:
-        owned = self._owned.get(application)
-        if owned is None or owned.graph.attempt != attempt or owned.running:
+        request = self._led.get(application)
+        if request is None or request.graph.attempt != attempt or request.running:
             return
         self.peer.record(events.SetupFailed, application, attempt=attempt, reason=reason)
-        self._take_back(owned, reason)
-        owned.to(State.DECIDING)
+        self._end_session(request, reason)
+        request.enter(State.DECIDING)
         for listener in self.on_established:
-            listener(owned, reason)
+            listener(request, reason)
 
-    # -- keeping -----------------------------------------------------------------------------------------------------
+    # -- while it runs -----------------------------------------------------------------------------------------------
 
     def _lost(self, sender: str, message: Lost) -> None:
-        owned = self._owned.get(message.application)
-        if owned is None or 0 <= message.epoch < owned.graph.epoch or sender not in owned.graph.addresses:
-            return  # what was there has moved elsewhere
-        self._cannot_go_on(message.application, message.attempt, message.reason)
+        request = self._led.get(message.application)
+        if request is None or 0 <= message.epoch < request.graph.epoch or sender not in request.graph.addresses:
+            return  # the message is about an earlier graph: the component has moved since
+        self._fail(message.application, message.attempt, message.reason)
 
-    def _cannot_go_on(self, application: str, attempt: int, reason: str) -> None:
-        owned = self._owned.get(application)
-        if owned is None or owned.graph.attempt != attempt:
+    def _fail(self, application: str, attempt: int, reason: str) -> None:
+        request = self._led.get(application)
+        if request is None or request.graph.attempt != attempt:
             return
-        if owned.running:
-            self._close(application, State.FAILED, reason, keep_sinks=True)
+        if request.running:
+            self._end_application(application, State.FAILED, reason, keep_sinks=True)
         else:
             self._setup_failed(application, attempt, reason)
 
     def _peer_died(self, address: str) -> None:
-        for application in list(self._owned):
+        for application in list(self._led):
             if not self.moves.died(application, address):
                 self._peer_lost(application, address)
-            if application in self._owned:
+            if application in self._led:
                 self.sharers.died(application, address)
         for application, member in list(self._members.items()):
             if member.graph.origin == address:
@@ -401,29 +411,29 @@ class Session(Protocol):
                 self._leave(application, "its origin died")
 
     def _peer_lost(self, application: str, address: str) -> bool:
-        """Let others take over what of an application was on a dead peer, or end it; gives whether it goes on."""
-        graph = self._owned[application].graph
+        """Have backups take over the components at a dead peer, or end the application; return whether it goes on."""
+        graph = self._led[application].graph
         if address in graph.addresses and not self.takeovers.begin(application, address):
-            self._cannot_go_on(application, graph.attempt, f"peer {address} died ({', '.join(graph.at(address))})")
-        return application in self._owned
+            self._fail(application, graph.attempt, f"peer {address} died ({', '.join(graph.components_at(address))})")
+        return application in self._led
 
     # -- end ---------------------------------------------------------------------------------------------------------
 
-    def _close(self, application: str, state: State, reason: str, *, keep_sinks: bool = False) -> None:
-        owned = self._owned[application]
-        owned.to(state, reason)
-        self.peer.record(events.ENDINGS[owned.status], application, reason=reason)
-        self._take_back(owned, reason or owned.status, keep_sinks=keep_sinks)
-        self.peer.instruct(owned.report())
+    def _end_application(self, application: str, state: State, reason: str, *, keep_sinks: bool = False) -> None:
+        request = self._led[application]
+        request.enter(state, reason)
+        self.peer.record(events.ENDINGS[request.status], application, reason=reason)
+        self._end_session(request, reason or request.status, keep_sinks=keep_sinks)
+        self.peer.instruct(request.report())
         for listener in self.on_ended:
-            listener(owned)
+            listener(request)
 
-    def _take_back(self, owned: Request, reason: str, *, keep_sinks: bool = False) -> None:
-        graph = owned.graph
+    def _end_session(self, request: Request, reason: str, *, keep_sinks: bool = False) -> None:
+        graph = request.graph
         application = graph.application
-        if owned.timer is not None:
-            owned.timer.cancel()
-        del self._owned[application]
+        if request.timer is not None:
+            request.timer.cancel()
+        del self._led[application]
         self.takeovers.end(application)
         self.moves.end(application)
         for address in graph.watched:
@@ -434,32 +444,32 @@ class Session(Protocol):
         if application in self._members:
             self._leave(application, reason, keep_sinks=keep_sinks)
         else:
-            self._over.raise_to(application, (graph.attempt, math.inf))
+            self._ended_attempts.raise_to(application, (graph.attempt, math.inf))
         self.sharers.ended(graph)
 
     def _end(self, sender: str, message: End) -> None:
-        self.sharers.gone(message.application, message.attempt)
+        self.sharers.sharer_ended(message.application, message.attempt)
         member = self._members.get(message.application)
         if member is None:
-            self._over.raise_to(message.application, (message.attempt, math.inf))
+            self._ended_attempts.raise_to(message.application, (message.attempt, math.inf))
             self.ledger.expire(message.application)
         elif member.graph.attempt <= message.attempt:
             self._leave(message.application, message.reason)
 
     def _expire(self, application: str, reason: str) -> None:
-        """The origin of an application is not there any more; what is heard of a later graph is news again."""
+        """Leave an application whose lease has expired; messages about a later graph let this peer join again."""
         member = self._members[application]
         self.peer.record(events.SessionExpired, application, origin=member.graph.origin)
         self._leave(application, reason, until=member.graph.epoch)
 
     def _depart(self, application: str) -> None:
-        """Nothing of an application is here any more; it may come back."""
-        self._leave(application, "what was here of it has moved", until=self._members[application].graph.epoch)
+        """Leave an application whose components have all moved away; a later graph lets this peer join again."""
+        self._leave(application, "its components here have moved", until=self._members[application].graph.epoch)
 
     def _leave(self, application: str, reason: str, *, keep_sinks: bool = False, until: float = math.inf) -> None:
-        """Give back all that this peer holds for an application; results may stay at its sinks.
+        """Release all that this peer holds for an application, except the results at its sinks if ``keep_sinks``.
 
-        Messages about the epochs ``until`` this one are refused from then on.
+        From then on, messages about this attempt are refused up to and including the epoch ``until``.
         """
         member = self._members[application]
         sinks = frozenset(member.plan.sinks) if keep_sinks else frozenset()
@@ -475,7 +485,7 @@ class Session(Protocol):
             if member.graph.origin != self.peer.address:
                 self.membership.unwatch(member.graph.origin)
             del self._members[application]
-            self._over.raise_to(application, (member.graph.attempt, until))
+            self._ended_attempts.raise_to(application, (member.graph.attempt, until))
         for owner in sorted(owners):
             self.deploying.deploy(owner)
         self.peer.record(events.SessionLeft, application, reason=reason)

@@ -1,16 +1,17 @@
-"""Streams that others share may move, or be taken over: their readers follow.
+"""Shared streams: when a component that other applications use moves or is taken over, these applications follow.
 
 Theory of operation
 -------------------
-The origin of an application knows who shares its streams: their origins say so before they start
-(:class:`~synergy_nb.lifecycle.messages.Share`), unless what they ask for has moved meanwhile. Whenever its
-graph changes, it tells these origins where its components are, and who keeps copies of them (:class:`ProducersMoved`),
-until they have heard (:class:`ProducersFollowed`). Each of them makes a graph of its own of that, and everybody who
-takes part in it learns it: the readers read from the new place, and the peers of components and copies know who reads.
+Call the application that makes a stream its *owner*, and an application that reads it a *sharer*. Before a sharer
+starts, its origin sends :class:`~synergy_nb.lifecycle.messages.Share` to the origin of the owner, which registers it,
+or refuses if the component has moved meanwhile. Whenever the owner's graph changes, its origin sends the new peers of
+its components, and of their copies, to the origins of all sharers (:class:`ProducersMoved`), until they acknowledge
+(:class:`ProducersFollowed`). Each of these derives the next graph of the sharer and publishes it. So readers read from
+the new peer, and the peers of components and copies know their readers.
 
-A peer dies that has a shared component: whoever shares it waits for the origin to say where it goes, as long as a lease
-lasts. That origin ends, or dies: what others share of its application goes on where it is, without copies, and can
-neither move nor be taken over.
+If the peer of a shared component dies, the sharers wait up to the time of a lease for the owner's origin to report a
+new peer. If the owner ends or its origin dies, the shared components go on at their peers, without copies; then they
+can neither move nor be taken over.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from synergy_nb.control.graph import Use
 from synergy_nb.control.peer import Message, Peer
 from synergy_nb.events import SharedStreamMoved
 from synergy_nb.events.application_states import State
-from synergy_nb.lifecycle.graph_changes import AGAIN, GraphChanges
+from synergy_nb.lifecycle.graph_changes import RESEND_INTERVAL, GraphChanges
 from synergy_nb.lifecycle.members import deployment_of, producer_of
 from synergy_nb.lifecycle.messages import End, Graph, ProducersFollowed, ProducersMoved, SessionConfig
 from synergy_nb.lifecycle.migration import Migrations
@@ -35,13 +36,13 @@ from synergy_nb.plan.catalogue import TAP
 
 __all__ = ["SharedStreams"]
 
-GONE: Final = -1  # epoch of an answer: who shares has ended
+SHARER_ENDED: Final = -1  # epoch in an acknowledgement: the sharer has ended
 CHANGING: Final = (State.TAKING_OVER, State.MOVING)
 DEAD: Final = 1 << 60  # later than any epoch: the origin has died
 
 
 class _Sharer:
-    """An application that shares streams of one that this peer leads."""
+    """An application that shares streams of an application that this peer leads."""
 
     __slots__ = ("attempt", "operators", "origin")
 
@@ -52,20 +53,20 @@ class _Sharer:
 
 
 class SharedStreams:
-    """Who shares streams of the applications that a peer leads, and what becomes of the streams that these share.
+    """Reports moved components to the origins of sharers, and follows those that the applications of a peer share.
 
     Parameters
     ----------
     peer, membership, changes
-        Parts of the peer that sharing works with.
+        The peer, its failure detector, and the protocol for changed graphs.
     config
-        Times.
-    owned
-        Applications that it leads.
+        Time limits and intervals of sessions.
+    led
+        Applications that the peer leads, by id.
     moves
-        Moves of the applications that it leads.
-    lost
-        Called with (application, attempt, reason) when an application that this peer leads cannot go on.
+        Moves in the applications that the peer leads.
+    fail
+        Callback with (application, attempt, reason) when an application that this peer leads cannot go on.
     """
 
     def __init__(
@@ -74,159 +75,160 @@ class SharedStreams:
         membership: Membership,
         changes: GraphChanges,
         config: SessionConfig,
-        owned: Mapping[str, Request],
+        led: Mapping[str, Request],
         moves: Migrations,
-        lost: Callable[[str, int, str], None],
+        fail: Callable[[str, int, str], None],
     ) -> None:
         self.peer = peer
         self.membership = membership
         self.changes = changes
         self.config = config
-        self.owned = owned
+        self.led = led
         self.moves = moves
-        self.lost = lost
-        self._sharers: dict[str, dict[str, _Sharer]] = {}  # by application of this peer, who shares it
-        self._told: dict[str, tuple[Use, ...]] = {}  # what they were told last
-        self._unheeded: dict[
-            tuple[str, str], ProducersMoved
-        ] = {}  # by who shares and owner, what may not have been heard
-        self._heard: dict[str, dict[str, int]] = {}  # by application of this peer and owner, the epoch of what it heard
-        self._later: dict[
-            str, dict[str, tuple[str, ProducersMoved]]
-        ] = {}  # the same, what it heard too early, and of whom
+        self.fail = fail
+        self._sharers: dict[str, dict[str, _Sharer]] = {}  # owner that this peer leads to its sharers
+        self._reported: dict[str, tuple[Use, ...]] = {}  # owner to the components in its last report
+        self._unacknowledged: dict[tuple[str, str], ProducersMoved] = {}  # (sharer, owner) to the report
+        self._applied: dict[str, dict[str, int]] = {}  # sharer that this peer leads, then owner, to the reported epoch
+        # sharer that this peer leads, then owner, to the sender and the report that cannot be applied yet
+        self._deferred: dict[str, dict[str, tuple[str, ProducersMoved]]] = {}
         changes.on_published.append(self._published)
-        changes.on_settled.append(self.resume)
+        changes.on_change_ended.append(self.resume)
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {
-            ProducersMoved: self._elsewhere,
-            ProducersFollowed: self._heeded,
+            ProducersMoved: self._producers_moved,
+            ProducersFollowed: self._acknowledged,
         }
 
-    # -- at the origin of what is shared -----------------------------------------------------------------------------
+    # -- at the origin of the owner ----------------------------------------------------------------------------------
 
     def admit(self, graph: Graph) -> tuple[str, str]:
-        """Take note of an application that shares streams of this peer's; a tap and why that cannot be, or nothing."""
+        """Register a sharer of applications of this peer; return a tap and the reason of a refusal, or empty texts."""
         for tap, uses in graph.shared.items():
             for use in uses:
-                owned = self.owned.get(use.application) if use.origin == self.peer.address else None
-                if owned is not None and (owned.state in CHANGING or deployment_of(owned.graph, use.operator) != use):
+                request = self.led.get(use.application) if use.origin == self.peer.address else None
+                if request is not None and (
+                    request.state in CHANGING or deployment_of(request.graph, use.operator) != use
+                ):
                     return tap, f"{tap}: {use.operator} of {use.application} moves"
         for application in sorted({use.application for use in graph.uses if use.origin == self.peer.address}):
-            if application in self.owned:
-                self._told[application] = self._uses(application)
+            if application in self.led:
+                self._reported[application] = self._uses(application)
                 self._sharers.setdefault(application, {})[graph.application] = _Sharer(graph, application)
         return "", ""
 
-    def of(self, application: str, operator: str) -> tuple[str, ...]:
-        """Applications that use a component of one that this peer leads."""
+    def sharers_of(self, application: str, operator: str) -> tuple[str, ...]:
+        """Applications that use a component of an application that this peer leads."""
         sharers = self._sharers.get(application, {})
         return tuple(sorted(name for name, each in sharers.items() if operator in each.operators))
 
-    def gone(self, application: str, attempt: int) -> None:
-        """An application has ended, and shares nothing any more."""
+    def sharer_ended(self, application: str, attempt: int) -> None:
+        """Unregister a sharer that has ended."""
         for owner, sharers in self._sharers.items():
             found = sharers.get(application)
             if found is not None and found.attempt <= attempt:
                 del sharers[application]
-                self._unheeded.pop((application, owner), None)
+                self._unacknowledged.pop((application, owner), None)
 
     def ended(self, graph: Graph) -> None:
         """An application of this peer has ended: it shares nothing, and what others share of it goes on by itself."""
         application = graph.application
-        self._later.pop(application, None)
-        self._heard.pop(application, None)
-        self._told.pop(application, None)
+        self._deferred.pop(application, None)
+        self._applied.pop(application, None)
+        self._reported.pop(application, None)
         for name, each in sorted(self._sharers.pop(application, {}).items()):
-            self._tell(each, ProducersMoved(name, each.attempt, application, graph.epoch + 1, (), ended=True))
+            self._report(each, ProducersMoved(name, each.attempt, application, graph.epoch + 1, (), ended=True))
         for address in sorted(graph.shared_owners - {self.peer.address, *graph.addresses}):
             self.peer.send(address, End(application, graph.attempt, "it has ended"))
-        self.gone(application, graph.attempt)
+        self.sharer_ended(application, graph.attempt)
 
     def _uses(self, application: str) -> tuple[Use, ...]:
-        """Where the components of an application are that others may use."""
-        graph = self.owned[application].graph
+        """The components of an application that others may use, with their present peers and copies."""
+        graph = self.led[application].graph
         operators = Plan.from_bytes(graph.plan).operators.items()
         return tuple(deployment_of(graph, name) for name, each in operators if each.kind not in ("sink", TAP))
 
     def _published(self, application: str) -> None:
-        """Everybody learns a new graph of an application of this peer."""
+        """Report the present components of an application, whose graph has changed, to its sharers."""
         sharers = self._sharers.get(application)
         uses = self._uses(application) if sharers else ()
-        if not sharers or uses == self._told.get(application):
+        if not sharers or uses == self._reported.get(application):
             return
-        self._told[application] = uses
-        epoch = self.owned[application].graph.epoch
+        self._reported[application] = uses
+        epoch = self.led[application].graph.epoch
         for name, each in sorted(sharers.items()):
-            self._tell(each, ProducersMoved(name, each.attempt, application, epoch, uses, ended=False))
+            self._report(each, ProducersMoved(name, each.attempt, application, epoch, uses, ended=False))
 
-    def _tell(self, sharer: _Sharer, message: ProducersMoved) -> None:
+    def _report(self, sharer: _Sharer, message: ProducersMoved) -> None:
         key = message.application, message.owner
-        self._unheeded[key] = message
-        self._say(sharer.origin, key, message, self.peer.now + self.config.lease)
+        self._unacknowledged[key] = message
+        self._send_until_acknowledged(sharer.origin, key, message, self.peer.now + self.config.lease)
 
-    def _say(self, origin: str, key: tuple[str, str], message: ProducersMoved, until: float) -> None:
-        """Say it now and every so often, until it is heard or nobody is there."""
-        if self._unheeded.get(key) is not message:
+    def _send_until_acknowledged(
+        self, origin: str, key: tuple[str, str], message: ProducersMoved, until: float
+    ) -> None:
+        """Send a report now and once every interval, until it is acknowledged, the receiver dies, or time is up."""
+        if self._unacknowledged.get(key) is not message:
             return
         if self.peer.now > until or self.membership.is_dead(origin):
-            del self._unheeded[key]
+            del self._unacknowledged[key]
             self._sharers.get(message.owner, {}).pop(message.application, None)
             return
         self.peer.send(origin, message)
-        self.peer.after(AGAIN, self._say, origin, key, message, until)
+        self.peer.after(RESEND_INTERVAL, self._send_until_acknowledged, origin, key, message, until)
 
-    def _heeded(self, sender: str, message: ProducersFollowed) -> None:
+    def _acknowledged(self, sender: str, message: ProducersFollowed) -> None:
         key = message.application, message.owner
-        said = self._unheeded.get(key)
-        if said is not None and said.attempt == message.attempt and message.epoch in (GONE, said.epoch):
-            del self._unheeded[key]
+        sent = self._unacknowledged.get(key)
+        if sent is not None and sent.attempt == message.attempt and message.epoch in (SHARER_ENDED, sent.epoch):
+            del self._unacknowledged[key]
         sharers = self._sharers.get(message.owner, {})
         found = sharers.get(message.application)
-        if message.epoch == GONE and found is not None and found.attempt == message.attempt:
+        if message.epoch == SHARER_ENDED and found is not None and found.attempt == message.attempt:
             del sharers[message.application]
 
-    # -- at the origin of who shares ---------------------------------------------------------------------------------
+    # -- at the origin of the sharer ---------------------------------------------------------------------------------
 
-    def _elsewhere(self, sender: str, message: ProducersMoved) -> None:
+    def _producers_moved(self, sender: str, message: ProducersMoved) -> None:
         application, owner = message.application, message.owner
-        owned = self.owned.get(application)
-        if owned is None or owned.graph.attempt != message.attempt:
-            self._answer(sender, message, GONE)
+        request = self.led.get(application)
+        if request is None or request.graph.attempt != message.attempt:
+            self._answer(sender, message, SHARER_ENDED)
             return
-        if message.epoch < self._heard.setdefault(application, {}).get(owner, 0):
+        if message.epoch < self._applied.setdefault(application, {}).get(owner, 0):
             return
-        self._heard[application][owner] = message.epoch
-        graph = _told(owned.graph, message)
+        self._applied[application][owner] = message.epoch
+        graph = _next_graph(request.graph, message)
         if graph is None:
             self._answer(sender, message, message.epoch)
             return
-        places = {use[:4] for use in owned.graph.uses}
-        moves = [use for use in graph.uses if use[:4] not in places]
-        if owned.state is State.MOVING and moves:
+        known = {use[:4] for use in request.graph.uses}
+        moves = [use for use in graph.uses if use[:4] not in known]
+        if request.state is State.MOVING and moves:
             self.moves.give_up(
                 application, f"{moves[0].operator} of {owner}, which it shares, is at {moves[0].peer} now"
             )
-            if application not in self.owned:
+            if application not in self.led:
                 return
-            graph = _told(owned.graph, message)
-        if owned.state is not State.RUNNING or graph is None:
-            self._later.setdefault(application, {})[owner] = sender, message
+            graph = _next_graph(request.graph, message)
+        if request.state is not State.RUNNING or graph is None:
+            self._deferred.setdefault(application, {})[owner] = sender, message
             return
         self._follow(application, graph)
         self._answer(sender, message, message.epoch)
-        if not self.awaits(application):
-            self._bereft(application)
+        if not self.recoverable(application):
+            self._fail_if_dead(application)
 
     def _answer(self, sender: str, message: ProducersMoved, epoch: int) -> None:
         if sender:
             self.peer.send(sender, ProducersFollowed(message.application, message.attempt, message.owner, epoch))
 
     def _follow(self, application: str, graph: Graph) -> None:
-        """Make a graph that of an application of this peer, of which streams that it shares are elsewhere."""
-        before = self.owned[application].graph
+        """Replace and publish the graph of an application of this peer, whose shared streams have moved."""
+        before = self.led[application].graph
         self.changes.change(application, graph)
         self.changes.publish(application, set(before.addresses) - set(graph.addresses))
         was = {use[:2]: use.peer for use in before.uses}
-        peers = self.owned[application].roles.peers
+        peers = self.led[application].roles.peers
         uses = {tap: [use[:3] for use in made] for tap, made in graph.shared.items()}
         for use in graph.uses:
             at = was.get(use[:2], use.peer)
@@ -242,55 +244,55 @@ class SharedStreams:
                     uses=uses,
                 )
         if graph.roles.peers != before.roles.peers:
-            self.peer.instruct(self.owned[application].report())
+            self.peer.instruct(self.led[application].report())
 
     def resume(self, application: str) -> None:
-        """An application of this peer may be changed: heed what came too early."""
-        for sender, message in self._later.pop(application, {}).values():
-            self._elsewhere(sender, message)
+        """Apply the reports that were deferred while the graph of an application was changing."""
+        for sender, message in self._deferred.pop(application, {}).values():
+            self._producers_moved(sender, message)
 
     def died(self, application: str, address: str) -> None:
-        """A peer has died: if it led what an application of this peer shares, that has ended."""
-        graph = self.owned[application].graph
+        """Treat the owners of shared streams as ended if a dead peer led them."""
+        graph = self.led[application].graph
         for owner in sorted({use.application for use in graph.uses if use.origin == address}):
-            self._elsewhere("", ProducersMoved(application, graph.attempt, owner, DEAD, (), ended=True))
+            self._producers_moved("", ProducersMoved(application, graph.attempt, owner, DEAD, (), ended=True))
 
-    def awaits(self, application: str) -> bool:
-        """Whether all that an application of this peer shares is there, or may be taken over."""
-        graph = self.owned[application].graph
+    def recoverable(self, application: str) -> bool:
+        """Whether every component that an application of this peer shares lives, or may be taken over."""
+        graph = self.led[application].graph
         dead = self.membership.is_dead
         lost = [use for use in graph.uses if dead(use.peer)]
         for use in lost:
             if not use.origin or dead(use.origin) or all(dead(peer) for peer in use.copies):
                 return False
         if lost:
-            self.peer.after(self.config.lease, self._waited, application, graph.attempt, lost)
+            self.peer.after(self.config.lease, self._check_lost, application, graph.attempt, lost)
         return True
 
-    def _waited(self, application: str, attempt: int, lost: Collection[Use]) -> None:
-        """By now somebody must have said where what was lost is."""
-        owned = self.owned.get(application)
-        if owned is None or owned.graph.attempt != attempt:
+    def _check_lost(self, application: str, attempt: int, lost: Collection[Use]) -> None:
+        """End an application if no report has named a new peer for the components that it lost."""
+        request = self.led.get(application)
+        if request is None or request.graph.attempt != attempt:
             return
-        if {use[:4] for use in lost} & {use[:4] for use in owned.graph.uses}:
-            self._bereft(application)
+        if {use[:4] for use in lost} & {use[:4] for use in request.graph.uses}:
+            self._fail_if_dead(application)
 
-    def _bereft(self, application: str) -> None:
-        """End an application of this peer if peers have died that have what it shares."""
-        graph = self.owned[application].graph
+    def _fail_if_dead(self, application: str) -> None:
+        """End an application of this peer if the peer of a component that it shares has died."""
+        graph = self.led[application].graph
         dead = sorted({use.peer for use in graph.uses if self.membership.is_dead(use.peer)})
         if dead:
-            self.lost(application, graph.attempt, f"peer {dead[0]} died ({', '.join(graph.at(dead[0]))})")
+            self.fail(application, graph.attempt, f"peer {dead[0]} died ({', '.join(graph.components_at(dead[0]))})")
 
 
-def _told(graph: Graph, message: ProducersMoved) -> Graph | None:
-    """The next graph of an application that was told where what it shares is; None if it is there already."""
+def _next_graph(graph: Graph, message: ProducersMoved) -> Graph | None:
+    """The next graph of a sharer after a report; None if the report changes nothing."""
     now = {use[:2]: use for use in message.uses}
 
     def follow(use: Use) -> Use:
         if use.application != message.owner:
             return use
-        return use.left_alone() if message.ended else now.get(use[:2], use)
+        return use.orphaned() if message.ended else now.get(use[:2], use)
 
     shared = {tap: tuple(sorted(follow(use) for use in uses)) for tap, uses in graph.shared.items()}
     if all(set(shared[tap]) == set(uses) for tap, uses in graph.shared.items()):

@@ -1,19 +1,19 @@
-"""What a session does when a peer dies that executes replicated components: their backups take over (section 4.2).
+"""Take-over: when a peer with replicated components dies, their backups become active (section 4.2).
 
 Theory of operation
 -------------------
-Every component that has backups is replicated passively: the backups' peers keep what the primary emits and, from time
-to time, the state that it had then. When the failure detector declares a peer dead, the origin gives each component
-that was there to the first of its backups that lives and is fit (:class:`TakeOver`). That peer commits the resources,
-has its driver make the backup active, and says so (:class:`TookOver`). When all have, everybody who takes part learns
-the new graph (:mod:`~synergy_nb.lifecycle.graph_changes`). Messages are sent more than once, and do no harm when they
-come again.
+Every component with backups is replicated passively: the peers of its backups retain what the primary emits and
+periodic snapshots of its state. When the failure detector declares a peer dead, the origin chooses, for each component
+at that peer, the first backup that lives and can take over, and sends its peer :class:`TakeOver`. That peer commits the
+resources, has its driver make the backup active, and answers :class:`TookOver`. When all backups have answered, the
+origin publishes the new graph to all members (:mod:`~synergy_nb.lifecycle.graph_changes`). Messages are sent several
+times; receiving one again has no effect.
 
-A component that is replaced begins an epoch of its stream, so readers know whom to listen to. A death while a take-over
-is under way begins the next one from the graph that was being set up. An application ends, by name, when a component
-has no backup left, when a backup cannot take over, or when that takes too long; sources, sinks and the origin have no
-backups. Who shares a stream of another application waits for the origin of that one
-(:mod:`~synergy_nb.lifecycle.shared_streams`).
+The new primary begins a new epoch of its stream, so readers can tell its output from that of the old one. If another
+peer dies during a take-over, the next take-over starts from the graph that was being set up. An application fails, with
+a reason, when a component has no backup left, when a backup refuses, or when the take-over exceeds its time limit.
+Sources, sinks and the origin have no backups. An application that shares a stream waits for the origin of the
+application that produces it (:mod:`~synergy_nb.lifecycle.shared_streams`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 from synergy_nb.control.peer import Message, Peer, Timer
 from synergy_nb.events import TakenOver, TakeoverBegun
 from synergy_nb.events.application_states import State
-from synergy_nb.lifecycle.graph_changes import AGAIN, GraphChanges
+from synergy_nb.lifecycle.graph_changes import RESEND_INTERVAL, GraphChanges
 from synergy_nb.lifecycle.messages import Graph, Lost, SessionConfig, TakeOver, TookOver
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.overlay.membership import Membership
@@ -33,7 +33,7 @@ __all__ = ["TakeOvers"]
 
 
 class _Pending:
-    """A take-over that is under way."""
+    """A take-over that is under way: the operators whose backups have not answered, and the time limit."""
 
     __slots__ = ("operators", "timer")
 
@@ -43,22 +43,23 @@ class _Pending:
 
 
 class TakeOvers:
-    """Take-overs of the applications that a peer leads, and of those in which it takes part.
+    """Leads the take-overs in applications of this peer, and makes backups at this peer active.
 
     Parameters
     ----------
     peer, membership, changes
-        Parts of the peer that take-overs work with.
+        The peer, its failure detector, and the protocol for changed graphs.
     config
-        Times.
-    owned
-        Applications that it leads.
-    lost
-        Called with (application, attempt, reason) when an application that this peer leads cannot go on.
-    awaits
-        Tells whether all that an application of this peer shares of others is there, or may be taken over by these.
-    unfit
-        Gives the peers whose copy of (application, operator) could not take over: they do where there is no other.
+        Time limits and intervals of sessions.
+    led
+        Applications that the peer leads, by id.
+    fail
+        Callback with (application, attempt, reason) when an application that this peer leads cannot go on.
+    recoverable
+        Function of an application that returns whether every component that it shares lives or may be taken over.
+    cannot_take_over
+        Function of (application, operator) that returns the peers whose copy cannot take over; such a copy is chosen
+        only if there is no other.
     """
 
     def __init__(
@@ -67,121 +68,120 @@ class TakeOvers:
         membership: Membership,
         changes: GraphChanges,
         config: SessionConfig,
-        owned: Mapping[str, Request],
-        lost: Callable[[str, int, str], None],
-        awaits: Callable[[str], bool],
-        unfit: Callable[[str, str], Collection[str]],
+        led: Mapping[str, Request],
+        fail: Callable[[str, int, str], None],
+        recoverable: Callable[[str], bool],
+        cannot_take_over: Callable[[str, str], Collection[str]],
     ) -> None:
         self.peer = peer
         self.membership = membership
         self.changes = changes
         self.config = config
-        self.owned = owned
-        self.lost = lost
-        self.awaits = awaits
-        self.unfit = unfit
+        self.led = led
+        self.fail = fail
+        self.recoverable = recoverable
+        self.cannot_take_over = cannot_take_over
         self._pending: dict[str, _Pending] = {}
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {
             TakeOver: self._take_over,
-            TookOver: self._taken,
+            TookOver: self._took_over,
         }
 
     # -- at the origin -----------------------------------------------------------------------------------------------
 
     def begin(self, application: str, address: str) -> bool:
-        """Have the backups of what was on a dead peer take over; False if not all of it has any that lives."""
-        owned = self.owned[application]
-        graph = owned.graph
-        if not owned.running or not self.awaits(application):
+        """Have backups take over the components of a dead peer; return False if some component has no living backup."""
+        request = self.led[application]
+        graph = request.graph
+        if not request.running or not self.recoverable(application):
             return False
         dead = self.membership.is_dead
         alive = {name: tuple(each for each in peers if not dead(each)) for name, peers in graph.roles.backups.items()}
         moved: dict[str, str] = {}
         for operator, peer in graph.roles.peers.items():
-            if dead(peer) and operator not in graph.shared:  # those who share it wait for its own origin
+            if dead(peer) and operator not in graph.shared:  # a shared component is taken over by its own origin
                 if not alive.get(operator):
                     return False
-                unfit = self.unfit(application, operator)
+                unfit = self.cannot_take_over(application, operator)
                 moved[operator], *rest = sorted(alive[operator], key=unfit.__contains__)
                 alive[operator] = tuple(rest)
         if not moved and alive == graph.roles.backups:
             return True
         graph = graph.changed(graph.roles.replaced(moved, alive))
         pending = self._pending.pop(application, None)
-        if pending is not None:  # what it was to move is in the graph already, and may have to be asked for again
+        if pending is not None:  # the graph contains the unanswered take-overs already; their peers are asked again
             pending.timer.cancel()
             moved.update((name, graph.roles.peers[name]) for name in pending.operators if name not in moved)
-        owned.to(State.TAKING_OVER)
+        request.enter(State.TAKING_OVER)
         self.changes.change(application, graph)
         self.peer.record(TakeoverBegun, application, dead=address, operators=moved, epoch=graph.epoch)
-        timer = self.peer.after(self.config.setup, self._too_late, application, graph.epoch)
+        timer = self.peer.after(self.config.setup, self._timed_out, application, graph.epoch)
         self._pending[application] = _Pending(set(moved), timer)
-        self._ask(application, graph)
-        self._settle(application)
+        self._request(application, graph)
+        self._complete_if_all(application)
         return True
 
-    def _ask(self, application: str, graph: Graph) -> None:
-        """Ask all backups that have not taken over yet, now and every so often."""
-        pending, owned = self._pending.get(application), self.owned.get(application)
-        if pending is not None and owned is not None and owned.graph.epoch == graph.epoch:
+    def _request(self, application: str, graph: Graph) -> None:
+        """Send TakeOver to all backups that have not answered, now and once every interval."""
+        pending, request = self._pending.get(application), self.led.get(application)
+        if pending is not None and request is not None and request.graph.epoch == graph.epoch:
             for operator in sorted(pending.operators):
                 self.peer.send(graph.roles.peers[operator], TakeOver(graph, operator))
-            self.peer.after(AGAIN, self._ask, application, graph)
+            self.peer.after(RESEND_INTERVAL, self._request, application, graph)
 
-    def _taken(self, sender: str, message: TookOver) -> None:
+    def _took_over(self, sender: str, message: TookOver) -> None:
         pending = self._pending.get(message.application)
-        owned = self.owned.get(message.application)
-        if pending is None or owned is None or owned.graph.epoch != message.epoch:
+        request = self.led.get(message.application)
+        if pending is None or request is None or request.graph.epoch != message.epoch:
             return
         if message.refusal:
-            self.lost(message.application, owned.graph.attempt, message.refusal)
+            self.fail(message.application, request.graph.attempt, message.refusal)
             return
         pending.operators.discard(message.operator)
-        self._settle(message.application)
+        self._complete_if_all(message.application)
 
-    def _settle(self, application: str) -> None:
-        """Tell everybody, once all backups have taken over."""
+    def _complete_if_all(self, application: str) -> None:
+        """Publish the new graph if all backups have taken over."""
         pending = self._pending[application]
         if pending.operators:
             return
         pending.timer.cancel()
         del self._pending[application]
-        self.owned[application].to(State.RUNNING)
-        graph = self.owned[application].graph
+        self.led[application].enter(State.RUNNING)
+        graph = self.led[application].graph
         peers, backups = graph.roles.peers, graph.roles.backups
         self.changes.publish(application)
         self.peer.record(TakenOver, application, peers=peers, backups=backups, epoch=graph.epoch)
-        self.peer.instruct(self.owned[application].report())
-        self.changes.cancel(application)
+        self.peer.instruct(self.led[application].report())
+        self.changes.change_ended(application)
 
-    def _too_late(self, application: str, epoch: int) -> None:
-        owned, pending = self.owned.get(application), self._pending.get(application)
-        if owned is not None and pending is not None and owned.graph.epoch == epoch:
+    def _timed_out(self, application: str, epoch: int) -> None:
+        request, pending = self.led.get(application), self._pending.get(application)
+        if request is not None and pending is not None and request.graph.epoch == epoch:
             del self._pending[application]
-            silent = ", ".join(f"{name} at {owned.graph.roles.peers[name]}" for name in sorted(pending.operators))
-            self.lost(application, owned.graph.attempt, f"backups did not take over in time: {silent}")
+            silent = ", ".join(f"{name} at {request.graph.roles.peers[name]}" for name in sorted(pending.operators))
+            self.fail(application, request.graph.attempt, f"backups did not take over in time: {silent}")
 
     def end(self, application: str) -> None:
-        """An application has ended: nobody is to take over anything of it any more."""
+        """Cancel the take-over of an application that has ended."""
         pending = self._pending.pop(application, None)
         if pending is not None:
             pending.timer.cancel()
 
-    # -- at those who take part --------------------------------------------------------------------------------------
+    # -- at members --------------------------------------------------------------------------------------------------
 
     def _take_over(self, sender: str, message: TakeOver) -> None:
         graph, operator, address = message.graph, message.operator, self.peer.address
         known = self.changes.members.get(graph.application)
         if known is not None and (known.graph.attempt, known.graph.epoch) > (graph.attempt, graph.epoch):
-            return  # it is late
+            return  # this peer knows a later graph
         member = self.changes.member_of(graph)
         if member is None or member.ended:
             self.peer.send(sender, Lost(graph.application, graph.attempt, f"no session at {address}"))
             return
         refusal = ""
-        for name in sorted(
-            name for name, peer in graph.roles.peers.items() if peer == address
-        ):  # none loses its backup
+        for name in sorted(name for name, peer in graph.roles.peers.items() if peer == address):
+            # all operators of the graph at this peer: adopting it would discard the backups of those left out
             if name not in member.deployed and not refusal:
                 refusal = self.changes.commit(graph, member.plan, name)
                 if refusal:

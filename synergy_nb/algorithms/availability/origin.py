@@ -55,7 +55,7 @@ from synergy_nb.events import (
     PlacementSubmitted,
     ReplicasLost,
 )
-from synergy_nb.lifecycle.alternatives import Found
+from synergy_nb.lifecycle.alternatives import DirectoryEntries
 from synergy_nb.lifecycle.decider import component_name
 from synergy_nb.overlay.directory import Directory
 from synergy_nb.overlay.latency import Latency
@@ -188,7 +188,7 @@ class PlacementOrigin(Protocol):
         *,
         degree: int | None = None,
         target: float | None = None,
-        found: Found | None = None,
+        found: DirectoryEntries | None = None,
     ) -> None:
         """Place the replicas of an application.
 
@@ -231,7 +231,7 @@ class PlacementOrigin(Protocol):
         names = {component_name(plan, name) for name, each in plan.operators.items() if each.kind != "sink"}
         self.directory.lookup(sorted(names), lambda entries: self._discovered(pending, entries), self.config.discovery)
 
-    def _discovered(self, pending: _Pending, found: Found | None) -> None:
+    def _discovered(self, pending: _Pending, found: DirectoryEntries | None) -> None:
         if self._pending.get(pending.request) is not pending:
             return
         if found is None:

@@ -28,8 +28,8 @@ from synergy_nb.events import (
     ProbeDropped,
     ProbingEnded,
 )
-from synergy_nb.lifecycle.alternatives import Found
-from synergy_nb.lifecycle.decider import Decided, Decision, Refusal, offers
+from synergy_nb.lifecycle.alternatives import DirectoryEntries
+from synergy_nb.lifecycle.decider import Decided, Decision, Refusal, find_candidates
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.overlay.membership import Membership
 
@@ -67,12 +67,12 @@ class Composition(Protocol):
 
     # -- for the engine of requests ----------------------------------------------------------------------------------
 
-    def decide(self, request: Request, found: Found, decided: Decided) -> None:
+    def decide(self, request: Request, found: DirectoryEntries, decided: Decided) -> None:
         """Decide by probes which of the candidates that the directory knows execute a request."""
-        pending, plan = self._begin(request, decided), request.way.plan
-        known = offers(self.peer, request, found, self.membership.is_dead)
+        pending, plan = self._begin(request, decided), request.alternative.plan
+        known = find_candidates(self.peer, request, found, self.membership.is_dead)
         lacking = {operator for operator in known.missing if not deployable(plan, operator)}
-        if known.missing and (lacking or request.ways or self.config.deployment == "off"):
+        if known.missing and (lacking or request.alternatives or self.config.deployment == "off"):
             self._refuse(pending, "; ".join(known.missing.values()))
             return
         if known.missing:
@@ -114,18 +114,18 @@ class Composition(Protocol):
         if pending is None:
             pending = self._pending[request.name] = Pending(request, decided)
         pending.decided = decided
-        if pending.way is not request.way:
-            pending.way = request.way
+        if pending.alternative is not request.alternative:
+            pending.alternative = request.alternative
             pending.round = 0
         pending.probed.clear()
         return pending
 
-    def _refuse(self, pending: Pending, reason: str, *, again: bool = False) -> None:
+    def _refuse(self, pending: Pending, reason: str, *, retry: bool = False) -> None:
         """Answer that no graph was found; what was reserved is not wanted for another try."""
-        if pending.attempt and (again or pending.of.ways):
+        if pending.attempt and (retry or pending.of.alternatives):
             self._free(pending)
         at = frozenset(drop.at for drop in pending.dropped if drop.condition not in ALONG)
-        pending.decided(pending.of, Refusal(reason, again, at))
+        pending.decided(pending.of, Refusal(reason, retry, at))
 
     # -- step 1 ------------------------------------------------------------------------------------------------------
 
@@ -276,7 +276,7 @@ class Composition(Protocol):
             peers=graph.peers,
             phi=phi,
             delay_s=graph.delay(plan),
-            kept_s=graph.kept(plan, late),
+            kept_s=graph.delay_quantile(plan, late),
             late=late,
             rule=self.config.rule,
         )
@@ -286,15 +286,15 @@ class Composition(Protocol):
     def _again(self, pending: Pending, reason: str) -> None:
         """Ask for another round with more probes, or new components; or refuse, with what stood in the way."""
         why = reason or pending.summary()
-        way, ways = pending.of.way, pending.of.ways
+        alternative, alternatives = pending.of.alternative, pending.of.alternatives
         self.peer.record(AttemptFailed, pending.request, attempt=pending.attempt, reason=why)
-        if not pending.stage and pending.round < (1 if way.shared else self.config.attempts):
-            self._refuse(pending, why, again=True)
-        elif ways:
+        if not pending.stage and pending.round < (1 if alternative.shared else self.config.attempts):
+            self._refuse(pending, why, retry=True)
+        elif alternatives:
             self._refuse(pending, why)
         elif pending.proposed is None and self._widen(pending):
             pending.why = pending.why or why
-            self._refuse(pending, why, again=True)
+            self._refuse(pending, why, retry=True)
         else:
             again = pending.why not in ("", why)
             self._refuse(pending, f"{pending.why}; with new components: {why}" if again else why)

@@ -31,6 +31,7 @@ class Pending:
     """
 
     __slots__ = (
+        "alternative",
         "attempt",
         "decided",
         "deploy",
@@ -48,7 +49,6 @@ class Pending:
         "total",
         "tried",
         "unqualified",
-        "way",
         "why",
     )
 
@@ -56,7 +56,7 @@ class Pending:
         self.of = of
         self.decided = decided
         self.proposed: Roles | None = None  # by others
-        self.way: Alternative | None = None  # that these rounds are about
+        self.alternative: Alternative | None = None  # alternative that these rounds of probes compose
         self.attempt = 0  # rounds of probes so far: peers know them by number
         self.round = 0  # of the present way
         self.stage = 0  # of deployment
@@ -80,8 +80,8 @@ class Pending:
 
     @property
     def plan(self) -> Plan:
-        """The plan that is to be composed: the present way to run what was asked for."""
-        return self.of.way.plan
+        """The plan that is to be composed: that of the present alternative of the request."""
+        return self.of.alternative.plan
 
     def summary(self) -> str:
         """Which conditions failed where, most frequent first."""
@@ -139,7 +139,7 @@ def failing(plan: Plan, graph: ComponentGraph, late: float | None, phi: float, t
     """
     asked = plan.qos
     if asked.delay is not None:
-        delay = graph.kept(plan, late if asked.miss_rate is None else None)
+        delay = graph.delay_quantile(plan, late if asked.miss_rate is None else None)
         if exceeds(delay, asked.delay, tolerated):
             return f"delay {delay:.4g} s exceeds {asked.delay:g} s{_by_more_than(tolerated)} (2.2)"
     if not math.isfinite(phi):

@@ -24,7 +24,7 @@ from synergy_nb.algorithms.composition.messages import (
     decode_request,
 )
 from synergy_nb.algorithms.composition.probe_results import exceeds
-from synergy_nb.control.graph import Hop, late
+from synergy_nb.control.graph import Hop, late_share
 from synergy_nb.control.ledger import ROUNDING, Ledger
 from synergy_nb.control.peer import Peer, Protocol, Timer
 from synergy_nb.events import MessageOutdated, MessageRefused, ProbeAccepted, ProjectedImpact, ReservationExpired
@@ -245,7 +245,7 @@ class Probing(Protocol):
                 return dropped("delay", limit, kept, tolerated=tolerated_excess)
         if limit is not None and plan.qos.miss_rate is not None:
             path = (*probe.path, hop)
-            missed = late(path, [each.transmission for each in path], plan, limit)
+            missed = late_share(path, [each.transmission for each in path], plan, limit)
             if missed > plan.qos.miss_rate:
                 return dropped("miss rate", plan.qos.miss_rate, missed)
         victim = refused(impacts)

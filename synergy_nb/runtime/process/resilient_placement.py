@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from synergy_nb.control.driver_messages import PlacementDecided
-from synergy_nb.control.graph import Place, Roles
+from synergy_nb.control.graph import PlacementRequest, Roles
 from synergy_nb.plan import Plan, source
 
 __all__ = ["decided", "warm"]
 
 
-def decided(order: Place) -> PlacementDecided:
-    """Place a plan as an order asks for; takes seconds where code is compiled for the first time."""
+def decided(order: PlacementRequest) -> PlacementDecided:
+    """Compute the placement that a request asks for; takes seconds where code is compiled for the first time."""
     from synergy_nb.algorithms.resilience import place  # noqa: PLC0415 - importing SciPy and Numba takes a second or more
 
     try:
@@ -25,4 +25,4 @@ def decided(order: Place) -> PlacementDecided:
 def warm() -> None:
     """Load the libraries and compiled functions that placing needs, by placing a dummy plan."""
     plan = source("packets").filter("bytes > 0").sink("none")
-    decided(Place("", 0, plan.to_bytes(), {"a": 1.0, "b": 1.0}, {}))
+    decided(PlacementRequest("", 0, plan.to_bytes(), {"a": 1.0, "b": 1.0}, {}))

@@ -18,7 +18,7 @@ import msgspec
 
 from synergy_nb.assembly import PeerConfig, SynergyPeer
 from synergy_nb.control import driver_messages as driver
-from synergy_nb.control.graph import Place, Report
+from synergy_nb.control.graph import PlacementRequest, Report
 from synergy_nb.control.peer import Peer
 from synergy_nb.events import LateRows, PeerTrouble, encode_events
 from synergy_nb.events.application_states import LASTING, UNDECIDED
@@ -171,7 +171,7 @@ class Service:
         self.measuring = PeerMetrics(runtime, lambda: (synergy.ledger.cores, synergy.ledger.load), self._at_work)
         if PART in synergy.config.components:
             runtime.on_start.append(self._spark_reports.publish)
-            synergy.ways.on_parts.append(lambda _application: self._notify())  # a Spark server may be needed
+            synergy.alternatives.on_parts.append(lambda _application: self._notify())  # a Spark server may be needed
         synergy.pastry.on_joined.append(self._notify)
         synergy.directory.on_confirmed.append(self._notify)
         operations: dict[str, Callable[[bytes], Any]] = {
@@ -212,7 +212,7 @@ class Service:
             self._notify()
         elif isinstance(instruction, driver.Answer | driver.HostsLookedUp):
             self._commands.answered(instruction)
-        elif isinstance(instruction, Place):
+        elif isinstance(instruction, PlacementRequest):
             self._keep(self.runtime.loop.create_task(self._place(instruction)))
         else:
             self.host.carry_out(instruction)
@@ -298,7 +298,7 @@ class Service:
         previous, self._counters = self._counters, read_counters()
         return sample(previous, self._counters, pings)
 
-    async def _place(self, order: Place) -> None:
+    async def _place(self, order: PlacementRequest) -> None:
         self.runtime.report(await asyncio.to_thread(decided, order))
 
     async def _warm(self, payload: bytes) -> bytes:
