@@ -172,7 +172,7 @@ def _arguments(each: Declaration) -> tuple[list[str], list[str], dict[str, str],
     documented: list[tuple[str, str]] = []
     if most is None:
         free.append(f"*{each.ports[0]}: Self")
-        documented.append((each.ports[0], f"At least {least - 1} more."))
+        documented.append((each.ports[0], f"Other streams, at least {least - 1}."))
     elif least > 1:
         free += [f"{port}: Self" for port in each.ports]
         documented += [(port, "The right stream.") for port in each.ports]

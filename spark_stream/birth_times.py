@@ -22,7 +22,7 @@ class BirthTimes:
     Attributes
     ----------
     oldest
-        When what was read last, or before that, was born; what is not of a window is as old as that.
+        Birth time of the oldest tuples that were read last; rows without a window have this age.
     """
 
     def __init__(self, now: float) -> None:

@@ -65,7 +65,7 @@ class Checkpoint:
     name
         Name of the query at this peer, which tells it from what it was at others.
     since
-        How far the query was at another peer.
+        Progress of the query at another peer.
     epoch
         Number of peers that had the query before.
     server
@@ -76,9 +76,9 @@ class Checkpoint:
     Attributes
     ----------
     where : str
-        Where it is; empty before :meth:`open`.
+        Folder or URL of the checkpoint; empty before :meth:`open`.
     former : tuple of str
-        Where it was on other servers.
+        Folders or URLs of its checkpoints on other servers.
     folder : pathlib.Path or None
         Folder of the query on this machine.
     """
@@ -218,9 +218,9 @@ def copied(checkpoint: str, destination: str, batch: int) -> str:
     Parameters
     ----------
     checkpoint
-        Where it is.
+        Folder or URL of the checkpoint.
     destination
-        Where the copy goes; what is there already is removed.
+        Folder or URL of the copy; files that exist there are removed.
     batch
         Number of the last micro-batch that counts, of which Spark has the offsets and may have committed it.
     """

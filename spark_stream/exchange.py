@@ -73,7 +73,7 @@ class Exchange:
     on_committed
         Called when inputs are needed no longer up to a later place than before.
     since
-        What the exchange had handed over that this one takes the place of.
+        Deliveries of the exchange that this one replaces.
 
     Attributes
     ----------

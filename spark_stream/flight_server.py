@@ -43,7 +43,7 @@ class FlightServer(fl.FlightServerBase):  # type: ignore[misc]
     host
         Address that it is reached at.
     token
-        That who calls has to show.
+        Token that clients have to present.
     exchange
         Gives what is kept for a query, by its name.
     """

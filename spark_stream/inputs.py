@@ -24,9 +24,9 @@ class Port(NamedTuple):
     number
         Number of the port.
     columns
-        With their types.
+        Columns of the stream with their types.
     files
-        That Spark reads itself, if it does.
+        Files that Spark reads itself, or None.
     layout
         Layout of these files.
     """
@@ -46,7 +46,7 @@ class Port(NamedTuple):
         tap
             Number of the reader.
         options
-            Of source and sink, see :mod:`spark_stream.sources`.
+            Options of source and sink, see :mod:`spark_stream.sources`.
         """
         from pyspark.sql.connect import functions as sf  # noqa: PLC0415 - imports Spark
 

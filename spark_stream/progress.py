@@ -20,13 +20,13 @@ class Progress(msgspec.Struct, frozen=True):
     batch
         Number of the micro-batch.
     rows
-        That it has read.
+        Number of rows that it has read.
     seconds
-        That it took.
+        Seconds that it took.
     rate
         Rows/s that it could have read: ``rows / seconds``.
     state_rows, state_bytes
-        That the query holds now.
+        Rows and bytes of state that the query holds now.
     watermark
         Event time in microseconds that it went by; ``START`` where it goes by none.
     late

@@ -70,9 +70,9 @@ class Part(msgspec.Struct, frozen=True):
     Parameters
     ----------
     application
-        That it belongs to.
+        Id of its application.
     operator
-        Its exit, whose stream is the result.
+        Exit of the part, whose stream is the result.
     plan
         The plan as a whole, as it was asked for.
     members
@@ -132,7 +132,7 @@ class PartQuery:
     on_committed
         Called when inputs are needed no longer up to a later place than before.
     since
-        How far the query was at another peer, with which this one goes on; None: it is a new one.
+        Progress of the query at another peer, from which this one continues; None for a new query.
     epoch
         Number of peers that had the query before.
     server

@@ -79,7 +79,7 @@ class Results:
     arrange
         Puts the rows of a micro-batch in order; by default they are put in the order of their event times.
     since
-        What had been handed over before.
+        Deliveries before this exchange.
 
     Attributes
     ----------

@@ -33,13 +33,13 @@ class Resumption(msgspec.Struct, frozen=True):
     handed
         Results that it has handed over.
     inputs
-        Of each input from peers, the offset that Spark has committed, and the place from which on it is still needed.
+        Offset that Spark has committed, and position from which on tuples are still needed, for each input from peers.
     server
         Name of the Spark server that executes it.
     checkpoint
-        Where its checkpoint is, a folder or a URL; empty if it has none yet.
+        Folder or URL of its checkpoint; empty if it has none yet.
     former
-        Where its checkpoints on other servers were.
+        Folders or URLs of its checkpoints on other servers.
     """
 
     name: str

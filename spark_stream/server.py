@@ -50,11 +50,11 @@ class Endpoint(NamedTuple):
     Parameters
     ----------
     url
-        As ``sc://127.0.0.1:40123``.
+        URL of the server, such as ``sc://127.0.0.1:40123``.
     token
-        That it wants to be shown; none if it asks for none.
+        Token that clients have to present; empty if the server requires none.
     folder
-        Where queries may keep their checkpoints, each in a folder of its own; none for a server elsewhere.
+        Folder for the checkpoints of queries, each in a folder of its own; empty for a server on another machine.
     """
 
     url: str
@@ -70,9 +70,9 @@ class Event(NamedTuple):
     kind
         ``ready``; ``died``: it is being started again; ``failed``: it could not be started, or has died too often.
     detail
-        Why, and what to do; for ``ready`` the URL.
+        Reason and remedy; the URL for ``ready``.
     seconds
-        For ``ready``, since it was started.
+        Seconds since the start, for ``ready``.
     """
 
     kind: str
@@ -94,7 +94,7 @@ class Server:
     timeout
         Seconds until it must take sessions.
     directory
-        Where its folder is made; by default where temporary files go.
+        Directory in which its folder is made; by default that of temporary files.
     runtime
         The Java to use; by default the one that :func:`spark_stream.java.find` finds.
     on_event
@@ -103,7 +103,7 @@ class Server:
     Attributes
     ----------
     pid : int or None
-        Of the Java process, while there is one.
+        Process id of Java while it runs.
     """
 
     def __init__(

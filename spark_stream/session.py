@@ -42,8 +42,8 @@ def connect(
         The endpoint of a :class:`~spark_stream.server.Server`, or the URL of a server elsewhere,
         ``sc://host:port``.
     token
-        That the server wants to be shown, where neither the endpoint nor the URL has it. It goes to servers on
-        other machines only through TLS.
+        Token that the server requires, where neither the endpoint nor the URL has it. It goes to servers on other
+        machines only through TLS.
     timeout
         Seconds until the session must be open.
     settings
@@ -95,7 +95,7 @@ def disconnect(session: SparkSession, timeout: float = 2.0) -> None:
     Parameters
     ----------
     session
-        That :func:`connect` gave; one that has ended already is left alone.
+        Session from :func:`connect`; one that has ended already is ignored.
     timeout
         Seconds that the server gets to release what it keeps for the session.
     """

@@ -98,9 +98,9 @@ def java_options(major: int, folder: Path, heap: str = HEAP) -> list[str]:
     major
         Release of Java.
     folder
-        Of the server; all temporary files go there.
+        Folder of the server; all temporary files go there.
     heap
-        Its greatest size, as ``-Xmx`` takes it.
+        Maximum size of the heap, as ``-Xmx`` takes it.
     """
     options = [
         f"-Xmx{heap}",
@@ -131,9 +131,9 @@ def server_settings(folder: Path, port: int, cores: int = CORES) -> dict[str, st
     Parameters
     ----------
     folder
-        Of the server; all files go there.
+        Folder of the server; all files go there.
     port
-        That it takes sessions on, at 127.0.0.1.
+        Port for sessions, at 127.0.0.1.
     cores
         Tasks that run at once.
     """

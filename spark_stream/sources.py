@@ -93,7 +93,7 @@ class Reader(DataSourceStreamReader):
     Parameters
     ----------
     options
-        As the table above says.
+        Options of the table above.
     """
 
     def __init__(self, options: dict[str, str]) -> None:
@@ -146,7 +146,7 @@ class Writer(DataSourceStreamArrowWriter):
     Parameters
     ----------
     options
-        As the table above says.
+        Options of the table above.
     """
 
     def __init__(self, options: dict[str, str]) -> None:

@@ -42,7 +42,7 @@ class Offset(NamedTuple):
     position
         Rows of the stream received so far; of files, files handed out.
     time
-        Of the last punctuation among them, in microseconds; ``START`` before the first.
+        Event time of the last punctuation among them, microseconds; ``START`` before the first.
     turn
         Counts the times that Spark was asked to go on without anything new.
     """

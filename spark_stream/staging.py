@@ -45,9 +45,9 @@ class Staged(NamedTuple):
     Parameters
     ----------
     path
-        Where it is.
+        Path of the file.
     time
-        That no row of a later file is earlier than, in microseconds; ``END`` for the last.
+        Event time that no row of a later file precedes, microseconds; ``END`` for the last.
     temporary
         Whether it is to be deleted when it was read.
     """
@@ -83,7 +83,7 @@ def direct(operator: Operator, columns: Mapping[str, str]) -> tuple[Staged, Layo
     operator
         The source.
     columns
-        Of its stream, with their types.
+        Columns of the stream with their types.
     """
     params = operator.params
     if params["connector"] != "trace" or params["format"] != "parquet" or params.get("lateness") is not None:
@@ -118,7 +118,7 @@ def convert(operator: Operator, folder: Path, *, numbered: bool = False) -> Iter
     operator
         A source with connector ``trace`` or ``packets``.
     folder
-        Where they are written.
+        Folder of the converted files.
     numbered
         Whether rows keep their position in the stream, in a column ``_position``.
 
@@ -158,7 +158,7 @@ class Files:
     Parameters
     ----------
     folder
-        Where the folders of the taps are made.
+        Folder that holds the folders of the taps.
     taps
         Readers.
 
@@ -167,7 +167,7 @@ class Files:
     low
         Time that files cover which have been read for sure, by the tap that has come farthest.
     first
-        Where readers begin.
+        Offset from which readers begin.
     """
 
     def __init__(self, folder: Path, *, taps: int = 1) -> None:

@@ -19,14 +19,14 @@ def watch(what: Application | Cluster | AsyncApplication | AsyncCluster) -> QoSV
     Parameters
     ----------
     what
-        What ``Cluster.submit`` gave, or a cluster; also those of coroutines, on their event loop.
+        Application or cluster to show; also those of coroutines, on their event loop.
 
     Returns
     -------
     QoSView
-        As the last value of a notebook's cell it shows delay against its limit, throughput, miss rate, the load of
-        peers, and the plan over them, and goes on showing them. ``to_text()`` and ``to_svg()`` give the same as it is
-        now; ``close()`` ends it.
+        View of delay against its limit, throughput, miss rate, the load of peers, and the plan over them. As the last
+        value of a notebook's cell it is displayed and updated. ``to_text()`` and ``to_svg()`` return its present state;
+        ``close()`` ends it.
 
     Raises
     ------

@@ -21,6 +21,8 @@ from pathlib import Path
 import networkx as nx
 import pytest
 
+from tests.parameter_lines import described, fault
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "synergy_nb"
 SPARK = "spark_stream"  # the data path on Spark: a package of its own, and a layer of the same house
@@ -81,7 +83,6 @@ LONGEST_MODULE = 500  # lines
 SAY_NOTHING = {"util", "utils", "common", "helper", "helpers", "misc", "manager", "managers"}
 # Written with a hyphen, as this file must not hold them itself. The second are ordinary words of code, not of comments.
 UNFINISHED = re.compile(r"\b(TO-DO|FIX-ME|XX-X|HA-CK|NotImpl-ementedError)\b".replace("-", ""))
-FRAGMENT = re.compile(r" +(Of|Those|What|Whose|How|Its|Theirs)( [a-z]+){0,4}[.;,]?")
 BUILT_IN_ERRORS = {
     name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, Exception)
 }
@@ -403,12 +404,12 @@ def _ancestors(owner: ast.ClassDef, seen: frozenset[str] = frozenset()) -> set[s
 
 
 def parameters_name_things(module: Module) -> Iterator[str]:
-    """A line about a parameter names the thing and its unit: "Seed of the samples", not "Of the samples"."""
+    """The description of a parameter names a thing and its unit: "Seed of the samples", not "Of the samples"."""
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            for line in (ast.get_docstring(node) or "").splitlines():
-                if FRAGMENT.fullmatch(line):
-                    yield f"{line.strip()!r} names nothing"
+            for name, text in described(ast.get_docstring(node) or ""):
+                if found := fault(text):
+                    yield f"{getattr(node, 'name', 'module')}, {name}: {text[:60]!r} {found}"
 
 
 RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
@@ -479,6 +480,47 @@ def test_every_error_is_documented() -> None:
     listed = [name for line in lines if line.startswith("| ") for name in re.findall(r"`(\w+)`", line.split("|")[1])]
     errors = [name for name, node in _classes().items() if ERROR_BASE in {name, *_ancestors(node)}]
     assert sorted(listed) == sorted(name for name in errors if not name.startswith("_"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Of the samples, in tuples.",
+        "Those that run.",
+        "For each operator the peer.",
+        "As in the plan.",
+        "What was measured.",
+        "Whose load it is.",
+        "How many there are; 2 by default.",
+        "Its rate in tuples/s.",
+        "None: there is no limit. Seconds otherwise.",
+        "True: wait for the end.",
+        "In pixels.",
+        "That :func:`connect` gave.",
+        "One of :data:`POLICIES`.",
+        "All of them, and others.",
+    ],
+)
+def test_a_description_without_a_thing_is_found(text: str) -> None:
+    docstring = f"Do it.\n\nParameters\n----------\nvalue\n    {text}\n\nNotes\n-----\nOf no interest.\n"
+    assert [(name, bool(fault(each))) for name, each in described(docstring)] == [("value", True)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Seed of the samples.",
+        "Limit of the end-to-end delay, seconds; None: no limit.",
+        "Whether to wait for the end.",
+        "All peers of the cluster.",
+        "``composed`` or ``resilient``.",
+        "Bytes that a reader may be\n    behind.",
+        "Pinned operators: id to peer.",
+    ],
+)
+def test_a_description_of_a_thing_is_not(text: str) -> None:
+    docstring = f"Do it.\n\nReturns\n-------\nint\n    {text}\nstr\n    Name of the thing.\n"
+    assert [(name, fault(each)) for name, each in described(docstring)] == [("int", ""), ("str", "")]
 
 
 def test_tests_never_sleep() -> None:

@@ -171,7 +171,7 @@ def arrange(rows: pl.DataFrame) -> pl.DataFrame:
     Parameters
     ----------
     rows
-        What Spark gave for one or more micro-batches of a stream that was left with ``ordered=True``.
+        Rows of one or more micro-batches, from a stream that was left with ``ordered=True``.
     """
     order = rows.get_column(ORDER)
     plain = rows.drop(ORDER)

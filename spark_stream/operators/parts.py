@@ -50,7 +50,7 @@ def apply(
     plan
         Gives the schemas of its streams.
     inputs
-        Its input streams, as :func:`~spark_stream.operators.enter` and this function give them.
+        Input streams of the part, as :func:`~spark_stream.operators.enter` and this function return them.
     inside
         Operators of the plan that are executed in the same query.
     keys

@@ -66,7 +66,7 @@ class Windowed(NamedTuple):
         Parameters
         ----------
         rows
-            With the window by which they were grouped.
+            Rows with the window by which they were grouped.
         columns
             Column to SQL, of all that is no time and no bound of a window.
         order

@@ -59,7 +59,7 @@ def over_all_limits(pairs: Iterable[tuple[float, float]], guard_band: float = 0.
     Parameters
     ----------
     pairs
-        For each plan the seconds that were projected, and the seconds that were measured.
+        Projected seconds and measured seconds, for each plan.
     guard_band
         Share by which a projected delay may exceed a limit before the plan is refused.
 

@@ -36,11 +36,11 @@ class Engine(msgspec.Struct, frozen=True):
     Parameters
     ----------
     name, system
-        What it is called, and the distribution that it needs.
+        Name of the engine, and the distribution that it needs.
     form
         The form of the file that it reads: ``"parquet"`` or ``"csv"``.
     how
-        What a reader must know about it.
+        Remarks for readers of the results.
     variable
         The environment variable that names a Python which has the engine; empty if this one always has it.
     jvm

@@ -37,9 +37,9 @@ class Rival(msgspec.Struct, frozen=True):
     Parameters
     ----------
     name, system
-        Of this way, and the distribution that it needs.
+        Name of this system, and the distribution that it needs.
     how
-        What a reader must know about it.
+        Remarks for readers of the results.
     share
         Leading share of the data that it is run on, so that slow ways take no minutes.
     run

@@ -67,9 +67,9 @@ def run(name: str, *, small: bool = False) -> dict[str, Any]:
     Parameters
     ----------
     name
-        One of :data:`NAMES`.
+        Name of the benchmark, an element of :data:`NAMES`.
     small
-        In a tiny size, to see that it works; the numbers mean nothing then.
+        Whether to run in a tiny size, as a check; the numbers mean nothing then.
 
     Returns
     -------

@@ -48,9 +48,9 @@ def with_communication(operators: int, inputs: int, nodes: int, ratio: float, se
     Parameters
     ----------
     operators, inputs, nodes
-        Of the graph, and nodes of equal capacity.
+        Numbers of operators and inputs of the graph, and of nodes of equal capacity.
     ratio
-        Of what a tuple costs to send to what it costs to process.
+        Ratio of the cost of sending a tuple to that of processing it.
     seed
         Seed of all random draws.
     """

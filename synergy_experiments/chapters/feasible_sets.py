@@ -53,9 +53,9 @@ def compared(
     Parameters
     ----------
     x
-        Where in the figure.
+        Coordinate on the horizontal axis of the figure.
     operators, inputs, nodes
-        Of the graph, and nodes of equal capacity.
+        Numbers of operators and inputs of the graph, and of nodes of equal capacity.
     error
         Level e of the error of costs and selectivities that placements are made with.
     draws

@@ -72,9 +72,9 @@ class Workload(NamedTuple):
     query
         Query plan.
     times
-        When packets come to each of its sources, in seconds since statistics were taken.
+        Arrival times of packets at each of its sources, seconds since statistics were taken.
     seconds
-        Of the trace, since then.
+        Seconds of the trace since then.
     rates
         Statistics: intervals x sources, packets/s.
     """
@@ -103,7 +103,7 @@ def workload(
     streams
         Sub-streams.
     cores
-        That all aggregates take together, on average.
+        Cores that all aggregates use together, on average.
     seed
         Seed of all random draws.
     """
@@ -137,17 +137,17 @@ def replayed(
     multiplier
         Multiplier of the rate.
     trace, streams
-        As for :func:`workload`.
+        Arguments of :func:`workload`.
     generated
-        Its ``rate``, ``duration``, ``collected`` and ``width``.
+        Parameters ``rate``, ``duration``, ``collected`` and ``width`` of the generated trace.
     peers
         Number of peers, of one core each.
     load
-        Of all peers together at the rate of the trace.
+        Load of all peers together at the rate of the trace.
     memory
         Seconds of work that may wait at a peer.
     algorithms
-        That are compared.
+        Algorithms that are compared.
     seed
         Seed of all random draws.
     """

@@ -55,9 +55,9 @@ def penalties(operators: int, inputs: int, nodes: int, bounds: int, drawn: str, 
     Parameters
     ----------
     operators, inputs, nodes
-        Of the graph, and nodes of equal capacity.
+        Numbers of operators and inputs of the graph, and of nodes of equal capacity.
     bounds
-        How many points B there are.
+        Number of points B.
     drawn
         ``volume``: evenly over the ideal set; ``distance``: with distances from the ideal hyperplane that are even
         between none and that of the origin.

@@ -48,7 +48,7 @@ def executed(plan: Plan, items: Iterable[Item]) -> Iterator[tuple[str, Item]]:
     Parameters
     ----------
     plan
-        With one source.
+        Plan with one source.
     items
         Items that the source gives.
     """

@@ -39,7 +39,7 @@ def beside_optimum(
     Parameters
     ----------
     graph
-        Its number, of which with the seed all of it follows.
+        Number of the graph; it and the seed determine all random choices.
     operators_max
         Most operators.
     inputs

@@ -70,20 +70,20 @@ class Panel:
     Parameters
     ----------
     metric
-        What is drawn: rows of this metric.
+        Metric of the rows that are drawn.
     ylabel
-        With the unit.
+        Label of the vertical axis, with the unit.
     kind
         ``lines`` over numbers, ``bars`` over groups, ``curves``: many points without markers, or ``points``: markers
         without lines.
     factor
-        From the unit of the rows to that of the axis.
+        Factor from the unit of the rows to that of the axis.
     bounds
         Horizontal lines, such as a limit, in the unit of the rows; with their labels.
     logarithmic
         Whether the vertical axis is.
     xlabel
-        Of this panel alone; that of the figure by default.
+        Label of the horizontal axis of this panel; that of the figure by default.
     """
 
     metric: str
@@ -106,9 +106,9 @@ class Claim:
     source
         Section and figure.
     says
-        What the paper says, with its numbers.
+        Statement of the paper, with its numbers.
     parameters
-        Of the set-up, by name.
+        Parameters of the set-up, by name.
     cells
         All cells of a set-up.
     checks
@@ -144,13 +144,13 @@ class Result:
     Parameters
     ----------
     claim
-        Which.
+        Claim that was reproduced.
     setup
-        Its parameters, with ``seed``, ``repeat`` and ``scale``.
+        Parameters of the set-up, with ``seed``, ``repeat`` and ``scale``.
     rows, checks
-        What was measured, and what follows.
+        Measured rows, and the checks of the claim.
     seconds
-        That the repetitions took, over all processes.
+        Seconds that the repetitions took, over all processes.
     """
 
     claim: Claim

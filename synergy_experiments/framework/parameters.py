@@ -55,9 +55,9 @@ class Parameter:
     Parameters
     ----------
     about
-        What it is, with its unit.
+        Meaning of the parameter, with its unit.
     quick, paper
-        Its values at the two scales.
+        Values at the two scales.
     read
         The value that a text stands for; raises :class:`~synergy_nb.plan.units.WrongValue` for one that stands for
         none.

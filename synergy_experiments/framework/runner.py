@@ -58,7 +58,7 @@ def reproduce(
     repeat
         Repetitions, each from a seed of its own; the claim's own number at this scale if not given.
     processes
-        How many measure at the same time.
+        Number of processes that measure at the same time.
     progress
         Is told how far it is.
     """

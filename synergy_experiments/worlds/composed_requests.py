@@ -114,7 +114,7 @@ class Composed:
     scenario
         Scenario that is simulated.
     seed
-        Of the network, the requests, the peers and the tuples. Policies meet the same ones.
+        Seed of the network, the requests, the peers and the tuples. All policies get the same ones.
 
     Attributes
     ----------

@@ -61,11 +61,11 @@ def monitored(
     Parameters
     ----------
     multiplier, trace, rate, streams, peers, load, memory, algorithms, seed
-        As for the simulated :func:`~synergy_experiments.chapters.latencies.replayed`.
+        Arguments of the simulated :func:`~synergy_experiments.chapters.latencies.replayed`.
     collected
         First seconds of the trace, from which statistics are taken.
     seconds
-        That what follows is replayed for, at the multiple.
+        Seconds of the replay at the multiple.
     """
     parts = substreams(packets_of(trace, rate, collected + seconds * multiplier, seed), streams, seed)
     stated = [part.filter(pl.col("since") < collected)["since"].to_numpy() for part in parts]
@@ -118,11 +118,11 @@ def measured_live(query: Plan, peers: int, seconds: float, memory: float, seed: 
     Parameters
     ----------
     query
-        With every operator pinned to one of the peers, and sources that end.
+        Query with every operator pinned to one of the peers, and sources that end.
     peers
         Number of peers, ``peer-1`` and so on, of one core each.
     seconds
-        That its sources take.
+        Seconds that its sources take.
     memory
         Seconds of work that may wait at a peer; beyond, it is overloaded.
     seed

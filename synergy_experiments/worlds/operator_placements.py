@@ -50,7 +50,7 @@ def place_by(
     Parameters
     ----------
     algorithm
-        One of :data:`ALGORITHMS`, or ``max_rate``.
+        Name of the algorithm, an element of :data:`ALGORITHMS`, or ``max_rate``.
     model
         Loads and streams.
     capacity

@@ -60,11 +60,11 @@ def substreams(packets: pl.DataFrame, count: int, seed: int) -> list[pl.DataFram
     Parameters
     ----------
     packets
-        With the columns time, source, destination and bytes; ``since`` (:func:`packets_of`) is kept.
+        Packets with the columns time, source, destination and bytes; ``since`` (:func:`packets_of`) is kept.
     count
         Number of parts.
     seed
-        Of which source belongs to which.
+        Seed of the assignment of sources to streams.
 
     Raises
     ------
@@ -165,7 +165,7 @@ def assignments(
     Parameters
     ----------
     query
-        By :func:`monitoring_plan`.
+        Query of :func:`monitoring_plan`.
     capacities
         Peer to its cores.
     rates

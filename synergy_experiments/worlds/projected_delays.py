@@ -64,7 +64,7 @@ class Stream(NamedTuple):
     Parameters
     ----------
     arrivals
-        When tuples come.
+        Arrival times of tuples, seconds.
     tau
         Mean of their exponential processing times, seconds.
     """
@@ -80,11 +80,11 @@ class Learnt:
     Parameters
     ----------
     segments
-        Its signature at the end of each window, by window.
+        Segments of its signature at the end of each window, by window.
     scv
-        And how variable it was within segments.
+        Squared coefficient of variation within segments.
     changes
-        When changes were found, and where they were placed.
+        Times at which changes were found, and times at which they were placed.
     """
 
     segments: list[tuple[Segment, ...]]
@@ -103,7 +103,7 @@ class Run:
     window, windows
         Seconds, and how many.
     births, delays
-        Of the tuples of the first stream, in the order of their arrival.
+        Birth times and delays of the tuples of the first stream, in the order of their arrival.
     alone
         The delays where nothing else is executed.
     learnt

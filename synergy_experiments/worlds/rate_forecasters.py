@@ -31,7 +31,7 @@ def forecast(name: str, rates: Array, carried: Mapping[str, Array], fitted: int)
     Parameters
     ----------
     name
-        One of :data:`FORECASTERS`.
+        Name of the forecaster, an element of :data:`FORECASTERS`.
     rates
         Own rates, tuples/s.
     carried

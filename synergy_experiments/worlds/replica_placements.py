@@ -68,11 +68,11 @@ class Requests:
     Parameters
     ----------
     peers, components, degree
-        Their numbers, and the replication degree ϱ.
+        Numbers of peers and of components, and the replication degree ϱ.
     load
         Share of all processing capacity that the primaries of all applications take together.
     stream
-        Of each stream, bytes/s.
+        Rate of each stream, bytes/s.
     delays
         Path of a matrix of measured round-trip times; empty for the transit-stub network of 1500 routers.
     equal
@@ -120,13 +120,13 @@ def application(components: int, load: float, stream: float, source_at: str, sin
     Parameters
     ----------
     components
-        Their number.
+        Number of components.
     load
-        Of each component, cores.
+        Load of each component, cores.
     stream
-        Of each stream, bytes/s; each branch has half.
+        Rate of each stream, bytes/s; each branch has half.
     source_at, sink_at
-        Where its source and its sink are.
+        Peers of its source and of its sink.
     """
     rate = stream / VALUE
     cost = load / rate
@@ -175,9 +175,9 @@ def placements(given: Requests, algorithm: str, seed: int) -> Mapping[str, Roles
     given
         Peers and requests.
     algorithm
-        One of :data:`ALGORITHMS`.
+        Name of the algorithm, an element of :data:`ALGORITHMS`.
     seed
-        Of the network, the requests and all choices. Algorithms meet the same requests.
+        Seed of the network, the requests and all choices. All algorithms get the same requests.
 
     Examples
     --------
@@ -268,7 +268,7 @@ class PlacementCost:
     peers : dict
         Address to peer.
     found : dict
-        What was placed, by the peer that submitted it; None where that failed.
+        Placements by the peer that submitted the request; None where it failed.
     """
 
     def __init__(self, met: World, seed: int) -> None:

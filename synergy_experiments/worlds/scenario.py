@@ -36,18 +36,18 @@ class Scenario:
     workload
         Components and requests.
     peers
-        Their number.
+        Number of peers.
     delays
         Path of a matrix of measured round-trip times; empty for the transit-stub network of 1500 routers.
     equal
         Whether all peers have one core, instead of capacities from discrete classes.
     policy
-        One of :data:`~synergy_nb.algorithms.composition.POLICIES`.
+        Name of the policy, an element of :data:`~synergy_nb.algorithms.composition.POLICIES`.
     ratio, at_least, budget, choice, objective, tolerance
-        Of :class:`~synergy_nb.algorithms.composition.CompositionConfig`, for the policies that probe.
+        Parameters of :class:`~synergy_nb.algorithms.composition.CompositionConfig`, for the policies that probe.
     deployment
-        Where components go that are missing or that no candidate can take on: a rule of
-        :class:`~synergy_nb.algorithms.composition.CompositionConfig`, by default nowhere; empty for the policy's own.
+        Rule of :class:`~synergy_nb.algorithms.composition.CompositionConfig` for the peers of components that are
+        missing or that no candidate can take on, by default none; empty for the policy's own.
     pings
         Seconds between pings of the failure detector. No peer fails here, and with the half second that peers have in
         earnest two of three messages are pings.
@@ -110,11 +110,11 @@ class Served:
     Parameters
     ----------
     request
-        Which.
+        Request that was served.
     status, reason
         ``running`` or ``rejected``, and why.
     plan, peers
-        What was set up: the plan, reduced where streams are shared, and its component graph λ.
+        Plan that was set up, reduced where streams are shared, and its component graph λ.
     discovery, setup
         Virtual seconds that it waited for the directory, in all attempts; and until it ran.
     phi
@@ -173,15 +173,15 @@ class Outcome:
     served
         Each request, in the order of arrival.
     probes
-        That peers have processed.
+        Number of probes that peers have processed.
     messages
-        Of all kinds, beyond what the overlay would have sent without requests.
+        Number of messages of all kinds, beyond those that the overlay would have sent without requests.
     events
         Messages received and wake-ups in the kernel.
     component_tuples
         Executed in the flow simulator.
     loads
-        Of all peers, while tuples were counted: work that came as a share of the time.
+        Loads of all peers while tuples were counted: arriving work as a share of the time.
     virtual
         Seconds of virtual time from the first request to the end of composition.
     """

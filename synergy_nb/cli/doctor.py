@@ -35,7 +35,7 @@ class Finding(NamedTuple):
     found
         Text that tells what there is.
     advice
-        What to do; empty if it is good.
+        Remedy; empty if nothing is wrong.
     """
 
     name: str

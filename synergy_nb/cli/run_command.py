@@ -56,13 +56,13 @@ class Run(msgspec.Struct, frozen=True):
     Parameters
     ----------
     application, status, reason
-        Which; ``finished``, ``failed`` or ``stopped``; and why.
+        Id of the application; ``finished``, ``failed`` or ``stopped``; and the reason.
     peers, placement, setup_s, seconds
-        How many peers there are, operator to peer, seconds of the set-up and from there to the end.
+        Number of peers, operator to peer, seconds of the set-up, and seconds from then to the end.
     sinks, qos
-        What came out of each sink, and what it measured.
+        Results of each sink, and its QoS measurements.
     explanation, events
-        Why it ran where it ran; its journal.
+        Reasons for the placement; the journal of the application.
     """
 
     application: str
@@ -138,7 +138,7 @@ def check(plan: Plan, *, peers: int | None, keys: Mapping[str, bytes]) -> None:
     plan
         A valid plan.
     peers
-        How many will be started on this machine; None: they are elsewhere, and so are files.
+        Number of peers that will be started on this machine; None if peers, and so files, are on other machines.
     keys
         Secrets by name.
 

@@ -83,7 +83,7 @@ class SubmitPlan(DriverMessage, frozen=True):
     plan
         Query plan, as ``Plan.to_bytes()`` gives it.
     placement
-        How components find their peers: ``composed`` or ``resilient``.
+        Algorithm that finds peers for components: ``composed`` or ``resilient``.
     number
         Number of the command.
     """
@@ -274,11 +274,11 @@ class PlacementDecided(DriverMessage, frozen=True):
     request, attempt
         Id of the request, and number of the attempt that asked.
     roles
-        Who is to execute what; empty if there is no way to place the plan.
+        Peers that are to execute each operator; empty if the plan cannot be placed.
     ratio
         Feasible set as a share of the ideal one.
     text, reason
-        Where the placement fails first, and why there is none, for people.
+        Account of the peer that is overloaded first, and the reason if there is no placement, for people.
     """
 
     request: str

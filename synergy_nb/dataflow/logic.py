@@ -21,10 +21,10 @@ class SavedState(NamedTuple):
     Parameters
     ----------
     head
-        What is small: how far it is.
+        Small part of the state, such as positions.
     tables
-        What may be large. A number stands for the same table in all that one instance saves, so whoever has a table
-        need not be given it again.
+        Tables of the state, by number. One instance uses a number for the same table in all of its snapshots, so a copy
+        that has a table does not receive it again.
     """
 
     head: bytes = b""

@@ -42,11 +42,12 @@ class Input(msgspec.Struct, frozen=True):
     Parameters
     ----------
     name
-        For people.
+        Name of the input for people.
     connector, params
         Connector and parameters of the source.
     tuples, start, seconds
-        Of the whole stream: how many, event time of the first in seconds since 1970, and event time from first to last.
+        Number of tuples of the whole stream, event time of the first in seconds since 1970, and seconds of event time
+        from first to last.
     real
         Whether it was measured rather than generated.
     pair

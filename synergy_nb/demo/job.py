@@ -50,7 +50,7 @@ class Killed(msgspec.Struct, frozen=True):
     peer
         The one that was killed, ``operators`` ran on it.
     application, reason
-        What failed, and why.
+        Id of the application that failed, and the reason.
     detected_s
         Seconds from the kill until the application was reported failed.
     recomposed
@@ -71,11 +71,11 @@ class OnSpark(msgspec.Struct, frozen=True):
     Parameters
     ----------
     operators, peer
-        What Spark executed, and the peer that hosts that part.
+        Operators that Spark executed, and the peer that hosts that part.
     setup_s
         Seconds from submission to the start of the source, in which the server and its session were started.
     seconds
-        From there to the end at the sink.
+        Seconds from then to the end at the sink.
     """
 
     operators: list[str]
@@ -92,19 +92,19 @@ class Outcome(msgspec.Struct, frozen=True):
     given, plan
         Input, and the plan of the paced pass.
     peers
-        How many there were; ``ready_s`` seconds until they formed a ring.
+        Number of peers; ``ready_s`` is the time in seconds until they formed a ring.
     placement, explanation, events
         Operator to peer, why, and the journal of the paced pass.
     rows, check
         Result, and whether it is the one of DuckDB.
     qos
-        As the sink measured it in the paced pass.
+        Measurements of the sink in the paced pass.
     setup_s, fast_setup_s
         Seconds from submission to the start of the sources, in the paced and the fast pass.
     fast_s
         Seconds of the fast pass from the start of its source to the end at its sink.
     killed
-        None unless a peer was killed on purpose.
+        Application that failed because a peer was killed on purpose; None if no peer was killed.
     watched
         Rows of the live stream of the peers; None unless it was the input.
     spark
@@ -173,15 +173,16 @@ def run(
     given
         Input.
     peers
-        To start on this machine; at least 2 if one is to be killed.
+        Number of peers to start on this machine; at least 2 if one is to be killed.
     speed
-        Of the paced pass, seconds of event time a second; None: such that it takes about 6 seconds.
+        Speed of the paced pass, seconds of event time per second; None selects a speed at which it takes about 6
+        seconds.
     kill
         Kill a peer while the paced pass runs, and submit it to the others again.
     progress
         Is told how far it is.
     spark
-        As of :class:`~synergy_nb.runtime.client.cluster.Cluster`; False leaves that pass out.
+        Argument of :class:`~synergy_nb.runtime.client.cluster.Cluster`; False omits that pass.
 
     Raises
     ------

@@ -46,15 +46,15 @@ class Node(msgspec.Struct, frozen=True):
     Parameters
     ----------
     id
-        By which edges name it.
+        Identifier of the node in edges.
     label
         First line.
     detail
         Second line, such as the peer that the operator runs on.
     state
-        One of :data:`STATES`, or empty.
+        State of the node, an element of :data:`STATES`, or empty.
     tooltip
-        What a browser shows while the pointer rests on the node.
+        Text that a browser shows while the pointer rests on the node.
     """
 
     id: str
@@ -117,7 +117,7 @@ def svg(
     Parameters
     ----------
     nodes, edges
-        Of a directed acyclic graph; an edge is a pair of ids.
+        Nodes and edges of a directed acyclic graph; an edge is a pair of ids.
     title
         Text that a screen reader says.
     notes
@@ -165,11 +165,11 @@ def placed(
     Parameters
     ----------
     widths
-        Of the boxes, in pixels, by id.
+        Widths of the boxes in pixels, by id.
     edges
         Edges of a directed acyclic graph.
     height
-        Of every box, in pixels.
+        Height of every box in pixels.
     direction
         ``right`` or ``down``; None: right if that is not too wide.
     room

@@ -75,7 +75,7 @@ class Event(_Numbered, frozen=True, gc=False, array_like=True):
     Attributes
     ----------
     severity : Severity
-        How much events of this type matter.
+        Severity of all events of this type.
     """
 
     severity: ClassVar[Severity] = Severity.NOTE

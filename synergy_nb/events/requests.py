@@ -41,11 +41,11 @@ class RequestSubmitted(RequestEvent, frozen=True, gc=False):
     plan, operators
         Name of its plan, and the ids of the operators.
     qos
-        What of the QoS requirement Q_ξ is a number, in base units.
+        Numbers of the QoS requirement Q_ξ, in base units.
     scheduling
         Scheduling discipline that the plan states; empty: it states none.
     overdue
-        What the plan has become of tuples whose deadline has passed; empty: it states nothing.
+        Policy of the plan for tuples whose deadline has passed; empty if it states none.
     """
 
     plan: str

@@ -56,9 +56,9 @@ class Events(list[Event]):
         Returns
         -------
         polars.DataFrame
-            One row an event, with the columns ``time`` (UTC), ``peer``, ``kind``, ``severity``, ``subject`` and
-            ``sequence``. Of one type, each of its fields is a column: numbers, texts and lists of texts as they are,
-            and everything else as JSON. Of several types, ``detail`` has all fields of an event as JSON.
+            Table with a row for each event and the columns ``time`` (UTC), ``peer``, ``kind``, ``severity``,
+            ``subject`` and ``sequence``. For events of one type, each field is a column: numbers, texts and lists of
+            texts unchanged, all others as JSON. For several types, ``detail`` holds all fields of an event as JSON.
         """
         wanted = self.of(kind)
         columns: dict[str, pl.Series] = {

@@ -120,7 +120,7 @@ class Prober(Decider, Protocol):
         request
             Request that is to be decided.
         proposed
-            Proposed peer of each operator, and proposed backups.
+            Peers that are to execute each operator, and peers that are to back it up.
         decided
             Callback for the answer.
         """

@@ -80,14 +80,14 @@ class RateChanges:
     memory
         Seconds for which rates are remembered as levels.
     start
-        When the stream begins.
+        Start of the stream, seconds.
     false_alarm
         Mean tuples, at least, between false alarms on a stream of constant rate, A.
 
     Attributes
     ----------
     start : Mark
-        Where the rate changed last.
+        Mark of the last change of the rate.
     now : Mark
         The last observation.
     changes : int

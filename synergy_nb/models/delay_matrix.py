@@ -52,7 +52,7 @@ def read_rtt(path: str | Path, field: str = "path") -> Matrix:
     path
         Path of the file.
     field
-        What the caller's user knows the path as, for the message of an error.
+        Name of the path in the message of an error.
 
     Returns
     -------

@@ -228,8 +228,9 @@ class TotalRate:
     Parameters
     ----------
     literal
-        True: the sum of the rates of those applications of which tuples were processed since the last tuple of the same
-        application, itself included. False: the sum of the present rates of all applications at the node.
+        Whether the total is the sum of the rates of those applications of which tuples were processed since the last
+        tuple of the same application, itself included (True), or the sum of the present rates of all applications at
+        the node (False).
 
     Examples
     --------
@@ -257,7 +258,7 @@ class TotalRate:
         application
             Name of the application.
         rate
-            Its present input rate at this node, tuples/s.
+            Present input rate of the application at this node, tuples/s.
         """
         rates = self.rates
         rates[application] = rate

@@ -64,7 +64,7 @@ class ProjectionConfig(msgspec.Struct, frozen=True):
         laid over those of the components that run (figure 2.9); a profiled load counts by its maximum. Else the same
         in all segments: their ``maximum`` (equation 2.11, which errs on the safe side), ``mean`` or ``minimum`` load.
     segments
-        Whose projected times have to be acceptable: those in ``every`` segment of the window, or their ``mean``,
+        Segments of the window whose projected times have to be acceptable: ``every`` one, or their ``mean``,
         ``minimum`` or ``maximum``.
     window
         Length W of signatures, seconds.
@@ -140,15 +140,15 @@ class Application:
     Parameters
     ----------
     name
-        Which.
+        Id of the application.
     components
-        Those at this peer that tuples wait for.
+        Components at this peer that tuples of the application pass.
     upstream
         Operator to the operators that it reads, for the whole plan or for what matters here; by default every component
         is a path of its own.
     time
-        Its end-to-end execution time t̂ in seconds: as measured, or of the application that asks as its probe has found
-        so far, these components' processing times included.
+        End-to-end execution time t̂ in seconds: the measured time, or for the application that asks the time that its
+        probe has found so far, processing times of these components included.
     limit
         q_t in seconds; None if it has none.
 
@@ -248,16 +248,16 @@ class Impact(NamedTuple):
     Parameters
     ----------
     application
-        Which.
+        Id of the application.
     before, after
-        Its end-to-end execution time t̂ in seconds as it is, and t̂ + δ.
+        End-to-end execution time t̂ in seconds at present, and t̂ + δ.
     limit
         q_t in seconds, or None.
     acceptable
-        True if ``after`` is within the limit. For an application that misses its limit already: true if ``after``
+        Whether ``after`` is within the limit; for an application that misses its limit already, whether ``after``
         exceeds ``before`` by no more than the share ``worsening`` of :class:`ProjectionConfig`.
     segment
-        Which segment of the window is the worst; 0 for regular traffic.
+        Index of the worst segment of the window; 0 for regular traffic.
     worst
         t̂ + δ there, seconds; ``after`` itself if every segment counts.
     """

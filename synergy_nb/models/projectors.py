@@ -133,9 +133,9 @@ def sojourn_times(
     Parameters
     ----------
     projector
-        One of :data:`PROJECTORS`.
+        Name of the projector, an element of :data:`PROJECTORS`.
     traffic
-        At the peer; of components with processing times, where the projector needs more than the load.
+        Traffic at the peer; of components with processing times, where the projector needs more than the load.
     lengths
         Seconds of the segments, one for each where the load is one a segment; ``transient`` needs them, and confidence.
     confidence

@@ -64,7 +64,7 @@ class PredictedRate(NamedTuple):
     ancestor
         Name of the component m whose change was followed; None where the own rates alone were.
     correlation
-        Its R; None where none was followed.
+        Correlation R of the prediction; None where no stream was followed.
     """
 
     rate: float

@@ -64,7 +64,7 @@ class Signature:
     window
         Length W of the sliding window, seconds.
     start
-        When the stream begins.
+        Start of the stream, seconds.
     false_alarm
         Mean tuples, at least, between false alarms on a stream of constant rate; a segment more for each.
 
@@ -289,9 +289,10 @@ def aggregate(
     Parameters
     ----------
     signatures
-        Of each stream its segments, earliest first; at least one. Time that they do not cover is given their mean load.
+        Segments of each stream, earliest first; at least one per stream. Time that they do not cover has their mean
+        load.
     start, window
-        Of the window, seconds.
+        Start and length of the window, seconds.
     cut
         ``shortest``: into ceil(W / w) pieces of the length w of the shortest complete segment, as the dissertation has
         it; a piece in which a stream changes its rate gets the mean. ``every``: wherever a stream changes its rate, so

@@ -246,8 +246,8 @@ def execution_times(arrived: npt.ArrayLike, departed: npt.ArrayLike, complete: n
     arrived, departed
         Times of arrival and departure, seconds.
     complete
-        For a result of a window: time at which the input arrived that completed the window. None where the component
-        has no windows.
+        Arrival time of the input that completed the window, for a result of a window. None where the component has no
+        windows.
 
     Examples
     --------

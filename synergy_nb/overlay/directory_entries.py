@@ -36,7 +36,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False, array_like=True):
     kind
         ``component`` or ``stream``.
     attributes
-        What the host says about it (load, rate, ...).
+        Facts that the host states about it (load, rate, ...).
     lease
         Seconds that the entry outlives its host.
     """

@@ -49,7 +49,7 @@ class LoadLevels:
     Parameters
     ----------
     peer, directory
-        Whose, and where.
+        Peer whose load is published, and the directory.
     residual
         Gives the residual processing capacity, in cores.
     every

@@ -90,7 +90,7 @@ class Routing(Protocol):
     joined : bool
         Whether this peer is in the ring. One that is not neither forwards nor acknowledges.
     hops : list of int
-        How many messages this peer received as root after 0, 1, 2, ... hops.
+        Number of messages that this peer received as root after 0, 1, 2, ... hops.
     on_silent : list of callables (address)
         Called when a peer did not acknowledge a hop.
     vets : list of callables (address) -> bool

@@ -99,13 +99,13 @@ class Stream(Methods):
         Parameters
         ----------
         name
-            Of the result, and of the plan.
+            Name of the result, and of the plan.
         delay
             Limit of the end-to-end delay, ``"2 s"``: checked by the probes before anything runs, and measured.
         miss_rate
             Share of the tuples that may be later than ``delay``, ``"5 %"``: measured. Needs ``delay``.
         throughput
-            At least this at the sink, ``"100 kB/s"`` or ``"1000 tuples/s"``: measured.
+            Least throughput at the sink, ``"100 kB/s"`` or ``"1000 tuples/s"``; it is measured.
         availability
             Share of the time, ``"99.9 %"``, or replicas of each component, ``"degree 2"``, of which backups go on when
             a peer dies.
@@ -116,7 +116,7 @@ class Stream(Methods):
             Order in which peers execute its tuples: ``"fcfs"``, ``"edf"`` (earliest deadline first) or
             ``"least_slack"``. Default: that of each peer. The last two need ``delay``.
         overdue
-            What becomes of a tuple that is later than ``delay`` before it is at the sink: ``"keep"``, or ``"drop"``, by
+            Policy for a tuple that is later than ``delay`` before it is at the sink: ``"keep"``, or ``"drop"``, by
             which peers do not execute it but count it as missed. Default: it is kept.
         profile
             ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.

@@ -33,7 +33,7 @@ class Parameter(NamedTuple):
     type
         Type of its values.
     help
-        What it means, for tables and forms: a phrase without a full stop.
+        Meaning of the parameter for tables and forms: a phrase without a full stop.
     default
         ``REQUIRED``, None (absent) or a normal value.
     absent
@@ -41,8 +41,8 @@ class Parameter(NamedTuple):
     named
         Whether the value is part of the stream's name, that is whether it changes the stream.
     spelling
-        How Python states it: ``plain``, ``keyword`` (by name only), ``many`` (as arguments of their own) or
-        ``columns`` (as names, as mappings, or column by column by name) and ``values`` (a mapping, or by name).
+        Form of the argument in Python: ``plain``, ``keyword`` (by name only), ``many`` (as arguments of their own),
+        ``columns`` (as names, as mappings, or column by column by name) or ``values`` (a mapping, or by name).
     """
 
     type: ValueType
@@ -151,7 +151,7 @@ class Declaration(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     kind
         Name in plans; logic and form on Spark are registered under it.
     help
-        What it does, in a few sentences; ``note`` is what there is to say behind the table of parameters.
+        Description of the operator in a few sentences; ``note`` is the text that follows the table of parameters.
     python, yaml
         Lines of code for the documentation.
     example
@@ -191,11 +191,11 @@ class Declaration(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     keeps_order
         Whether its stream is in the order of its first input.
     needs_order
-        Why its result depends on the order of its input; empty if it does not.
+        Reason why the result depends on the order of the input; empty if it does not.
     agrees
-        Why replicas agree that read their inputs in different orders; empty if they do not.
+        Reason why replicas agree that read their inputs in different orders; empty if they do not.
     remedy
-        What to do about one that needs too much memory.
+        Remedy for an operator that needs too much memory.
     off_spark
         Gives the reason why Spark cannot execute it; empty if it can.
     brief

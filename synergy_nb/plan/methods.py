@@ -93,7 +93,7 @@ class Methods:
         Parameters
         ----------
         others
-            At least 1 more.
+            Other streams, at least 1.
         profile
             ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
         """
@@ -221,7 +221,8 @@ class Methods:
         fraction
             ``95 %`` or 0.95.
         by
-            Compare within groups of equal values of these columns; not beside a count. Default: none: the whole window.
+            Columns that form groups: tuples with equal values are compared; not together with a count. Default: none:
+            the whole window.
         count
             Another stream, see above.
         profile
@@ -258,7 +259,8 @@ class Methods:
         by
             Columns, each alone (ascending) or with ``desc``.
         per
-            That many for each combination of values of these columns. Default: none: of the whole window.
+            Columns that form groups: ``k`` tuples stay for each combination of their values. Default: none: ``k``
+            tuples of the whole window.
         window
             Needed if the input has no windows, refused if it has: see windows. Default: those of the input.
         profile

@@ -68,7 +68,7 @@ class ValueType(NamedTuple):
     Parameters
     ----------
     name
-        What a form and a table call it: ``duration``, ``fraction``, ``columns``, ``condition``, ...
+        Name of the type in forms and tables: ``duration``, ``fraction``, ``columns``, ``condition``, ...
     parse
         Gives the normal value, or raises :class:`~synergy_nb.plan.units.WrongValues`.
     write

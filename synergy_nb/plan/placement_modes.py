@@ -26,9 +26,9 @@ def check_placement(plan: Plan, placement: str, peers: int | None = None) -> Non
     plan
         Query plan to place.
     placement
-        One of :data:`PLACEMENTS`.
+        Placement mode, an element of :data:`PLACEMENTS`.
     peers
-        How many there are, if that is known.
+        Number of peers, if it is known.
 
     Raises
     ------

@@ -133,7 +133,7 @@ class Written(NamedTuple):
     fields
         Operator id to the field with which it names its inputs: ``input``, ``inputs``, or what stands for these.
     problems
-        Everything that is wrong with the form of the file.
+        Problems with the form of the file.
     """
 
     name: str

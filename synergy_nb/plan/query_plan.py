@@ -31,11 +31,11 @@ class Plan:
     Parameters
     ----------
     operators
-        With parameters in any spelling that the catalogue reads.
+        Operators, with parameters in any spelling that the catalogue reads.
     qos
         Requirement, or its fields with units.
     name
-        For people.
+        Name of the plan for people.
 
     Raises
     ------

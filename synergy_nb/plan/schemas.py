@@ -43,7 +43,7 @@ class Derivation:
     Parameters
     ----------
     params
-        Its parameters, each parsed by the catalogue; expressions become canonical here.
+        Parameters of the operator, parsed by the catalogue; expressions become canonical here.
     inputs, windows
         Schema and window of each input; None where they are unknown because something before them is wrong.
     wrongs

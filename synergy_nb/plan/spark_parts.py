@@ -131,7 +131,7 @@ class Profile(msgspec.Struct, frozen=True):
     Parameters
     ----------
     rate
-        Of its stream, in tuples/s.
+        Rate of the stream, tuples/s.
     cost
         Seconds of one core for a tuple that it takes in.
     selectivity

@@ -91,7 +91,7 @@ def parse(text: Any, schema: Mapping[str, str] | None = None, *, aggregate: bool
     Parameters
     ----------
     text
-        One expression.
+        SQL expression.
     schema
         Column to type; None checks only the syntax and the subset.
     aggregate
@@ -122,7 +122,7 @@ def canonical(expression: exp.Expression | str, schema: Mapping[str, str] | None
     expression
         A text, or what :func:`parse` returned.
     schema
-        Of a text: column to type, as for :func:`parse`.
+        Column to type of a text, as for :func:`parse`.
     """
     if isinstance(expression, str):
         expression = _checked(expression, None if schema is None else tuple(schema.items()), None)[0]

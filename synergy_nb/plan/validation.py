@@ -47,7 +47,7 @@ class Problem(msgspec.Struct, frozen=True):
     field
         Parameter or part, such as ``where``, ``columns.total`` or ``inputs``.
     value
-        What stands there, or the part of it that is wrong.
+        Value in the plan, or the invalid part of it.
     expected
         Words for the values that would be right.
     nearest
@@ -99,8 +99,8 @@ class Operator(msgspec.Struct, frozen=True):
     kind
         Kind of operator, as in the catalogue.
     params
-        In a plan in normal form: durations in seconds, SQL in its canonical text, lists sorted where order means
-        nothing.
+        Parameters of the operator. In a plan in normal form: durations in seconds, SQL in its canonical text, lists
+        sorted where order means nothing.
     inputs
         Ids of the operators whose streams it reads, by port.
     cost
@@ -110,7 +110,8 @@ class Operator(msgspec.Struct, frozen=True):
     at
         Name of the peer that it is pinned to.
     engine
-        What executes it: ``peer``, ``spark``, or ``auto``, which leaves it to the peer at which the plan is submitted.
+        Engine that executes it: ``peer``, ``spark``, or ``auto``, which leaves the choice to the peer at which the plan
+        is submitted.
     """
 
     id: str
@@ -146,7 +147,7 @@ class QoS(msgspec.Struct, frozen=True):
         Discipline by which peers order its tuples, one of :data:`~synergy_nb.plan.requirements.DISCIPLINES`; None: that
         of each peer.
     overdue
-        What becomes of a tuple whose deadline has passed when it would be executed, one of
+        Policy for a tuple whose deadline has passed when it would be executed, an element of
         :data:`~synergy_nb.plan.requirements.OVERDUE`; None: it is kept.
     """
 

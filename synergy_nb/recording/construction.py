@@ -23,7 +23,7 @@ class Construction(msgspec.Struct, frozen=True):
     address
         Address of the peer, its identity.
     config
-        What the peer has and how it behaves, the seed of its random generator included.
+        Resources and parameters of the peer, including the seed of its random generator.
     server
         Cores of what executes one tuple after the other; None: all that the peer promises.
     together
@@ -42,7 +42,7 @@ def construct(construction: Construction, kernel: Callable[[str, int], Peer] = P
     Parameters
     ----------
     construction
-        What the peer is made from.
+        Arguments from which the peer is made.
     kernel
         Makes the kernel of the peer from its address and seed.
     """

@@ -61,7 +61,7 @@ class Facts:
     Parameters
     ----------
     request
-        Which.
+        Id of the request.
     events
         Events of all peers that are about it, in order; errors of peers among them are told, too.
     names
@@ -106,17 +106,17 @@ class Facts:
     sharable : dict
         Maximum sharable points that were found: operator to the peers that give its stream.
     unshared : str
-        Why streams that were found are not used.
+        Reason why streams that were found are not used.
     deployed : list of DeploymentConsidered
-        What was to be deployed for want of components, and the stage of the search for a place.
+        Missing components that were to be deployed, and the stage of the search for a peer.
     placed : str
-        Why components are where they are, if they were placed and not composed.
+        Reason of the placement of components, if they were placed and not composed.
     attempts : list of ProbingEnded
-        How many probes came back, were dropped, and made graphs, by round of probing.
+        Numbers of probes that returned, were dropped, and made graphs, by round of probing.
     tried : list of str
-        Why graphs of earlier attempts could not be set up.
+        Reasons why graphs of earlier attempts could not be set up.
     replicas : list of ReplicaDecided
-        Where the replicas of its components are, as far as placement has decided.
+        Peers of the replicas of its components that placement has decided.
     replicated : PlacementCompleted or None
         The placement of replicas as it stands.
     takeovers : list of str
@@ -139,7 +139,7 @@ class Facts:
     delay : Delay or None
         The parts of the projected delay for which a request was refused, where whoever asked has found them out.
     outcome : str
-        What became of the request, in a sentence.
+        Outcome of the request, in a sentence.
     """
 
     #: Types of events that the account tells of, beside the errors of peers.

@@ -44,8 +44,8 @@ class Delay(NamedTuple):
     crossings
         Number of ways between peers.
     rest
-        What remains, most of it variation: the slowest of the tuples that have to keep the limit take longer than the
-        mean.
+        Remainder of the delay, most of it variation: the slowest of the tuples that have to meet the limit take longer
+        than the mean.
 
     Examples
     --------

@@ -32,7 +32,7 @@ class Results:
     delays : DelayHistogram
         End-to-end delays of the tuples that have reached the sink.
     losses : tuple of Loss
-        What had been dropped by the last chunk that was collected.
+        Losses as of the last chunk that was collected.
     """
 
     def __init__(self, application: str, operator: str, limit: float | None) -> None:

@@ -57,9 +57,9 @@ class Delays(NamedTuple):
     Parameters
     ----------
     tuples
-        That have arrived.
+        Number of tuples that have arrived.
     mean, deviation, most
-        Of their delays, in seconds; not a number where there are none.
+        Mean, standard deviation and maximum of their delays, seconds; not a number where there are none.
     late
         Tuples beyond the application's limit.
     """

@@ -73,7 +73,7 @@ class Arrivals:
     Parameters
     ----------
     tuples
-        How many in all, at most.
+        Largest number of tuples.
     duration
         Seconds after which no more come.
     """
@@ -153,9 +153,11 @@ class Component:
     Parameters
     ----------
     peer
-        Where it is executed; None for outside, where nothing queues, nothing is far, and what is served takes its time.
+        Peer that executes the component; None for outside, without queues and link delays, where only processing takes
+        time.
     service
-        Its processing times, by default none. A component that takes no time waits for its turn all the same.
+        Distribution of its processing times, by default none. A component without processing time waits for its turn
+        all the same.
     inputs
         Components of its application that it reads, or streams of other applications.
     selectivity
@@ -190,9 +192,9 @@ class Application:
     Parameters
     ----------
     name
-        Which.
+        Name of the application.
     components
-        By operator; inputs before those that read them.
+        Components by operator; inputs before those that read them.
     sources
         Operators without inputs to the arrivals that feed them.
     sinks
@@ -253,14 +255,14 @@ def from_plan(
     name
         Name of the application.
     plan
-        Its operators' profiles give processing times, selectivities and sizes of tuples; its limit is the plan's delay.
+        Plan whose profiles give processing times, selectivities and sizes of tuples, and whose delay is the limit.
     peers
         Operator to the peer that executes it. What is not in it is not executed.
     taps
         Operators that are not executed for it, for their stream runs already: to the application and component that
         give it.
     arrivals
-        What feeds the sources; by default Poisson arrivals at the rate that the plan states.
+        Arrivals of the sources; by default Poisson arrivals at the rate that the plan states.
     service
         Distribution of processing times about their profiled means.
     random

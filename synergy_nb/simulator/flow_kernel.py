@@ -149,7 +149,7 @@ def replan(state: Any, days: Any, kept: int, fresh_days: Any, fresh_events: Any,
     Parameters
     ----------
     state
-        Where the run stands; ``a_second`` are its days from now on.
+        State of the run; the function sets ``a_second``, its number of days of the calendar queue per second.
     days
         Days of the old calendar.
     kept
@@ -324,7 +324,7 @@ def advance(
     reserve
         Events that one may bring about; so many are not in use when it is carried out.
     state
-        One row.
+        State of the run, a single row.
 
     Returns
     -------

@@ -76,7 +76,7 @@ class Simulation:
     Parameters
     ----------
     seed
-        Of the faults. Peers have their own seeds.
+        Seed of the faults. Peers have their own seeds.
     network
         Gives delays; :class:`Uniform` between 10 and 100 ms if not given.
     codec

@@ -197,9 +197,9 @@ def transit_stub(
     Parameters
     ----------
     peers
-        Their number, for the addresses ``peer-0`` and so on, or their addresses.
+        Number of peers, for the addresses ``peer-0`` and so on, or their addresses.
     shape
-        Of the network; 1500 routers by default.
+        Shape of the network; 1500 routers by default.
     seed
         Seed of everything.
     capacities, access
@@ -226,11 +226,11 @@ def measured(
     rtt_ms
         Round-trip times in ms, shape (hosts, hosts), or the path of an ``.npz`` file that holds them as ``rtt_ms``.
     peers
-        Their number or addresses; by default one a host.
+        Number of peers, or their addresses; by default one peer per host.
     seed
-        Of the places and the capacities.
+        Seed of the sites and the capacities.
     capacities, access
-        As of :func:`transit_stub`; the bandwidth of a virtual link is that of the slower end.
+        Arguments of :func:`transit_stub`; the bandwidth of a virtual link is that of the slower end.
     """
     delays = one_way(read_rtt(rtt_ms, "rtt_ms") if isinstance(rtt_ms, str | Path) else rtt_ms)
     np.fill_diagonal(delays, 2 * LAST_HOP)
@@ -255,13 +255,13 @@ def of_topohub(
     key
         Such as ``"sndlib/germany50"``, ``"backbone/africa"``, ``"topozoo/Abilene"`` or ``"gabriel/500/0"``.
     peers
-        Their number or addresses; by default one a node.
+        Number of peers, or their addresses; by default one peer per node.
     seed
-        Of places, capacities and bandwidths.
+        Seed of sites, capacities and bandwidths.
     bandwidths
         Classes of the network's links in bytes/s, equally probable.
     capacities, access
-        As of :func:`transit_stub`.
+        Arguments of :func:`transit_stub`.
 
     Raises
     ------

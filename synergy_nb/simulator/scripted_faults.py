@@ -98,7 +98,7 @@ class ScriptedSource:
     Parameters
     ----------
     table
-        Its tuples, in the order of their event times.
+        Tuples of the source, in the order of their event times.
     rng
         Draws the batches.
     since

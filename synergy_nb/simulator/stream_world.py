@@ -88,7 +88,7 @@ class StreamWorld:
     Attributes
     ----------
     facts : list of (float, str, Fact)
-        What peers stated: time in seconds, address, fact.
+        Facts that peers reported: time in seconds, address, fact.
     results : dict
         Application and sink to what was collected there.
     clients : dict

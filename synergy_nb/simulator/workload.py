@@ -52,8 +52,8 @@ class Parameters:
     zipf
         Exponent of Zipf's law: the query of rank r is asked for in proportion to r ** -zipf. 0 for all alike.
     repetitions
-        If given, instead of Zipf's law: probability that a request repeats one of those before it, any of them. The
-        others ask for a query that nobody has asked for.
+        Probability that a request repeats an earlier one, chosen uniformly; it replaces Zipf's law. The others ask for
+        a query that nobody has asked for.
     sources
         Different source streams, each at a random peer; a query has one of them at random.
     rates
@@ -65,7 +65,7 @@ class Parameters:
     missing
         Operators of each query that no peer offers a component for, instead of ones that are offered.
     slack
-        What a request allows beyond the time that it takes in isolation, as a share of that.
+        Delay that a request allows beyond its delay in isolation, as a share of that.
     isolated
         Placement that this time is taken for, on peers that do nothing else: ``least``, the one that takes least, or
         ``mean``, the mean over all.
@@ -154,7 +154,7 @@ class Request:
     name
         Name of the request.
     arrival
-        When, in seconds from the first moment.
+        Arrival time, seconds from the first moment.
     origin
         Peer where it is asked for, and that the sink is pinned to.
     query
@@ -227,8 +227,8 @@ def generate(topology: Topology, parameters: Parameters | None = None, *, seed: 
     parameters
         The dissertation's by default.
     seed
-        Of all that is random. Components, sources, queries, requests and places have generators of their own, so that
-        more requests begin with the same ones, and another replication degree leaves the requests as they are.
+        Seed of all random choices. Components, sources, queries, requests and sites have generators of their own, so
+        that more requests begin with the same ones, and another replication degree leaves the requests unchanged.
 
     Raises
     ------

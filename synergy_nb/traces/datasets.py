@@ -35,7 +35,7 @@ class Dataset(msgspec.Struct, frozen=True):
     name, title
         Short name, and one line about it.
     archive, file
-        Where it is published, and the file's name there.
+        URL of the archive, and the file's name there.
     local
         File names under which it is looked for here, most wanted first.
     format
@@ -47,7 +47,7 @@ class Dataset(msgspec.Struct, frozen=True):
     sha256
         Checksum of the first of ``local``, None if not known.
     terms
-        On which terms it is published.
+        Licence or terms of use.
     """
 
     name: str

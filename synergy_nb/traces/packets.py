@@ -58,7 +58,7 @@ class Parameters(msgspec.Struct, frozen=True):
     rate
         Mean packets a second over all sources.
     sources
-        ON/OFF sources.
+        Number of ON/OFF sources.
     hosts
         Hosts, of Zipf popularity with exponent ``zipf``.
     links
@@ -343,7 +343,7 @@ def hurst(counts: Any, method: str = "wavelet") -> float:
     Parameters
     ----------
     counts : array of shape (n,)
-        At least 256 values.
+        Counts, at least 256.
     method
         ``wavelet``: slope of the energy of Haar details over the octaves, weighted by their number (Abry and
         Veitch [1]_); a trend or a shift of level hardly disturbs it. ``variance``: slope of the variance of means over
@@ -352,7 +352,7 @@ def hurst(counts: Any, method: str = "wavelet") -> float:
     Returns
     -------
     float
-        Near 0.5 for independent counts, up to 1 for long-range dependent ones.
+        Hurst parameter: near 0.5 for independent counts, up to 1 for long-range dependent ones.
 
     References
     ----------

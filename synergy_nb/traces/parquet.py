@@ -66,8 +66,8 @@ def parquet_blocks(path: Path, layout: Stored, tally: Tally, *, judged: bool = F
     Parameters
     ----------
     judged
-        True to read only the columns that are needed to judge the rows: the event time and those that may be malformed.
-        The slices have the same rows as those of all columns.
+        Whether to read only the columns that are needed to judge the rows: the event time and those that may be
+        malformed. The slices have the same rows as those of all columns.
 
     Raises
     ------

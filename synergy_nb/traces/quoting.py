@@ -28,7 +28,7 @@ class Quoting(NamedTuple):
     end
         Number of bytes up to the end of the last whole row; 0 if no row ends.
     right
-        True if each quote up to ``end`` begins a field, ends one or is doubled within one.
+        Whether each quote up to ``end`` begins a field, ends one or is doubled within one.
     separators, line_feeds
         Numbers of separators and line feeds up to ``end`` that are within quotes.
     """
@@ -47,7 +47,7 @@ def quoting(data: bytes, separator: str, *, last: bool) -> Quoting:
     separator
         Character between fields.
     last
-        True if ``data`` is the end of the text, so that its last row ends there as well.
+        Whether ``data`` is the end of the text, so that its last row ends there as well.
 
     Examples
     --------

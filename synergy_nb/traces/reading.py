@@ -53,7 +53,8 @@ class Info(msgspec.Struct, frozen=True):
     malformed
         Lines that could not be parsed and are skipped.
     complaint
-        About the first of these: number of the line, field, value, what was expected; empty if there is none.
+        Message about the first malformed line: number of the line, field, value, what was expected; empty if there is
+        none.
     complaint_text
         The text of that line.
     """

@@ -365,14 +365,14 @@ class _Lines:
     data
         Bytes of the block.
     last
-        True if a last line without a line end is whole, because the file ends there.
+        Whether a last line without a line end is whole, because the file ends there.
 
     Attributes
     ----------
     used
         Bytes of the lines given so far.
     ended
-        True once the reader has asked for a line after the last one.
+        Whether the reader has asked for a line after the last one.
     stand_in
         Character that stands for carriage returns within a line, which Python's reader would refuse; empty: none does.
     """

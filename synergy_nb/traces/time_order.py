@@ -100,7 +100,7 @@ class Store:
     Parameters
     ----------
     ordered
-        True to sort the rows by time; rows of equal time keep their order. False to keep the order of arrival.
+        Whether to sort the rows by time (rows of equal time keep their order), or to keep the order of arrival.
     """
 
     def __init__(self, *, ordered: bool) -> None:

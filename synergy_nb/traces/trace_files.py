@@ -152,11 +152,11 @@ def load(
     Parameters
     ----------
     format
-        One of ``csv``, ``http`` (Internet Traffic Archive, SDSC), ``ncsa`` (common log format), ``parquet``, ``tcp``
+        Format ``csv``, ``http`` (Internet Traffic Archive, SDSC), ``ncsa`` (common log format), ``parquet`` or ``tcp``
         (6 columns); recognised if None. Text may be gzipped.
     columns
-        For CSV and Parquet: the columns to keep, name to type (int, float, str, bool, time, bytes). None: all, with
-        types taken from the file.
+        Columns of a CSV or Parquet file to read, name to type (int, float, str, bool, time, bytes). None reads all,
+        with types taken from the file.
     time
         The column that holds the event time; it becomes ``time``. Numbers are seconds. None: ``time`` or, failing
         that, ``timestamp``, ``ts``, ``datetime``, ``date``.

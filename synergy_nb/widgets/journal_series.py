@@ -62,7 +62,7 @@ class JournalSeries:
     Parameters
     ----------
     application
-        Which; None: all of them.
+        Id of the application; None for all.
     names
         Peer address to a name for people; peers also tell theirs in the journal.
 
@@ -76,7 +76,7 @@ class JournalSeries:
         ``(quantity, of what)`` to its line: ``p50``, ``p99``, ``rate`` and ``miss`` of ``application/sink``; ``load``
         and ``promised`` of a peer's address.
     runs, flows, components, peers : dict
-        By application, by (application, sink), by (application, operator), by address.
+        Series by application, by (application, sink), by (application, operator), and by address.
     troubles : dict
         Errors of peers by what is said of them.
     """

@@ -83,15 +83,16 @@ class QoSView(anywidget.AnyWidget):
     Parameters
     ----------
     journal
-        What is shown. It may grow; :meth:`update` takes what is new.
+        Journal that is shown. It may grow; :meth:`update` reads its new events.
     plan
         The application's plan, to be drawn over its peers.
     application
-        Which one; None with a plan: the last of that plan's name; None without: all of the cluster.
+        Id of the application. None with a plan: the last application of that plan's name; None without: all of the
+        cluster.
     names
         Peer address to a name for people.
     reading
-        To be held while the journal is read, where another thread writes it.
+        Lock that is held while the journal is read, where another thread writes it.
     clock
         Seconds that never step back.
 
@@ -242,7 +243,7 @@ class QoSView(anywidget.AnyWidget):
         Parameters
         ----------
         kind
-            Which of these; others are passed over.
+            Kind of messages to handle; others are ignored.
         copy
             Name of this copy of the view among all pages.
         """

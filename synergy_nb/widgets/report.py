@@ -85,13 +85,13 @@ def report(
     plan
         Query plan ξ.
     explanation
-        How it was composed; its request names the application among the ``events``.
+        Account of the composition; its request names the application among the ``events``.
     events
         Journal of all peers, by time.
     title, lead
         Heading, and a paragraph under it.
     verdicts, numbers, tables
-        What to say first, the figures that matter, and results.
+        Sentences at the top, the important figures, and results.
     data
         Plain values that the page ends with, as JSON.
     footer

@@ -50,13 +50,14 @@ def optimal_placement(
     degree
         Replication degree ϱ.
     peers
-        Those that can be given components.
+        Peers that may execute components.
     rng
         Random generator of the choice.
     pinned
         Peers of sources and sinks, and of other operators that have to be at a certain peer.
     limits
-        What peers and links have left; without, nobody asks. What an application that fits takes is taken off.
+        Residual resources of peers and links, or None for no limits. The resources of an application that fits are
+        subtracted.
 
     Raises
     ------

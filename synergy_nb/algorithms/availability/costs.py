@@ -37,7 +37,7 @@ def costs(plan: Plan, placed: Roles, latency: Callable[[str, str], float]) -> Co
     plan
         Query plan ξ.
     placed
-        Its λ and ρ.
+        Component graph λ and replicas ρ of the application.
     latency
         Seconds between two different peers.
     """

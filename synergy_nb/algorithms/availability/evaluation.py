@@ -51,7 +51,7 @@ def availability(placed: Roles | Groups, failures: Failures) -> float:
     Parameters
     ----------
     placed
-        What the application is placed on.
+        Component graph λ and replicas ρ of the application.
     failures
         Model of how peers fail.
 
@@ -115,7 +115,7 @@ def degree_for(target: float, failures: Failures, most: int | None = None) -> in
     Parameters
     ----------
     target
-        From 0 to less than 1, or 1 where peers cannot all fail.
+        Availability, from 0 to less than 1, or 1 where peers cannot all fail.
     failures
         Model of how peers fail.
     most

@@ -37,7 +37,7 @@ class Link(NamedTuple):
     cores
         Residual processing capacity rp of the peer.
     failure, domains
-        Of the peer: its failure probability ϕ, its domains with theirs, the widest first.
+        Failure probability ϕ of the peer, and its domains with their failure probabilities, the widest domain first.
     """
 
     latency: float
@@ -72,7 +72,7 @@ class LinkSurvey(Protocol):
     config
         Times.
     failure, domains
-        What this peer says of itself.
+        Failure probability ϕ and domains that this peer reports to others.
     """
 
     def __init__(

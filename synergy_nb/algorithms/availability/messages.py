@@ -39,9 +39,9 @@ class PlacementConfig(msgspec.Struct, frozen=True):
         Allowed for the answers to a survey of links, in which a silent peer is asked ``sends`` times; how long what it
         found counts; peers asked at most, the nearest first, beside those that the application uses already.
     answer, sends
-        After which a message without an answer is sent again, and how many times it is sent.
+        Seconds until a message without an answer is sent again, and the number of times that it is sent.
     reservation
-        After which a primary that was accepted and not decided gives its resources back.
+        Seconds until an accepted primary that has not been decided returns its resources.
     placing, attempts
         Allowed for an attempt; attempts, for peers may fall silent on the way, and concurrent placements may hold for a
         moment what one needs. After one the origin waits for up to ``answer``.
@@ -49,12 +49,12 @@ class PlacementConfig(msgspec.Struct, frozen=True):
         Whether backups go first to peers with room for all that they would have to take over: a backup promises no
         capacity, and without this nobody asks for it (section 4.4, step 5).
     apart
-        True to place replicas first on peers that have no source and no sink and are not the origin. Sources, sinks and
-        the origin have no replicas, so the death of their peer ends the application whatever else that peer has
+        Whether to place replicas first on peers that have no source and no sink and are not the origin. Sources, sinks
+        and the origin have no replicas, so the death of their peer ends the application whatever else that peer has
         (section 4.4 does not ask for this).
     refresh, lease
-        Between two messages by which the origin keeps a placement, and after which a peer that hears none gives back
-        what it holds.
+        Seconds between two messages by which the origin renews a placement, and seconds without such a message until a
+        peer releases its resources.
     """
 
     discovery: float = 3.0
@@ -89,7 +89,7 @@ class Task(msgspec.Struct, frozen=True, gc=False, array_like=True):
     Parameters
     ----------
     request, attempt, origin
-        Which, which try, and the peer v_s where it was submitted.
+        Id of the request, number of the attempt, and the peer v_s where it was submitted.
     plan
         ``Plan.to_bytes()`` of ξ.
     degree

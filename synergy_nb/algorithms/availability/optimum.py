@@ -61,7 +61,7 @@ def optimum(plan: Plan, degree: int, failures: Failures, limits: Limits, *, pinn
     failures
         Model of how peers fail.
     limits
-        What peers and links have left; stays as it is.
+        Residual resources of peers and links; the function does not change them.
     pinned
         Peers of sources and sinks, and of other operators whose primary has to be at a certain peer.
 

@@ -124,7 +124,7 @@ class PlacementOrigin(Protocol):
     peer, ledger, latency
         The peer, its resources, and how far others are.
     directory, membership
-        Who has components; who is dead.
+        Directory of components, and the failure detector.
     offers
         Whether this peer has the component of an operator of a plan.
     config
@@ -136,9 +136,9 @@ class PlacementOrigin(Protocol):
     Attributes
     ----------
     hosting : Hosting
-        What this peer has of applications.
+        Replicas that this peer hosts.
     protocols : tuple of Protocol
-        To be added to the peer: the parts that this one is made of, and itself.
+        Protocols to add to the peer: the parts of this one, and itself.
     """
 
     def __init__(
@@ -195,7 +195,7 @@ class PlacementOrigin(Protocol):
         Parameters
         ----------
         request
-            Its name, under which all that it takes stands in the ledgers of the peers.
+            Name of the request, under which the ledgers of peers record its resources.
         plan
             Query plan ξ. Sources and sinks are not replicated. An operator that is pinned (``at``) has its primary
             there; a sink that is not is at this peer.

@@ -32,11 +32,11 @@ def ordered(
     candidates
         Peers that can have the replica.
     links
-        Those that are known, by peer, from the peer that decides; its own among them.
+        Known links from the deciding peer, by peer; the link to itself among them.
     used
         Peers of replicas of the application.
     bandwidth
-        Of the stream that would go to the replica, bytes/s.
+        Bandwidth of the stream to the replica, bytes/s.
     beside
         Peers of other replicas of the same component, which cannot have this one.
     needs
@@ -78,8 +78,8 @@ def agreed(
     Parameters
     ----------
     lists
-        Of each upstream peer, the bandwidth of its stream and the candidates in its order. The order is that of the one
-        with the highest bandwidth, of several such the first.
+        Bandwidth of the stream and ordered candidates, for each upstream peer. The upstream peer with the highest
+        bandwidth decides the order, the first of several such.
     used
         Peers of replicas of the application, as far as any of them knows; these come first.
     single

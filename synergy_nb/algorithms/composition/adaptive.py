@@ -51,7 +51,7 @@ def adapted(ratio: float, plan: Plan, history: History) -> float:
     Parameters
     ----------
     ratio
-        As configured.
+        Configured probing ratio.
     plan
         Query plan that is asked for.
     history

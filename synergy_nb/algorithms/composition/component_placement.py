@@ -52,7 +52,7 @@ def candidate_peers(
     Parameters
     ----------
     request
-        With the stage, and the neighbours of its origin.
+        Request with the stage of the search, and the neighbours of its origin.
     plan
         Query plan of the request.
     operator

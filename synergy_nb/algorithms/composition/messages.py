@@ -47,32 +47,32 @@ class CompositionConfig(msgspec.Struct, frozen=True):
     budget
         Paths a request may probe from each source.
     choice
-        Which candidates are probed: those that would add least to φ as far as the directory knows (``balanced``), those
-        of least measured delay (``nearest``), or any, by request (``random``).
+        Order in which candidates are probed: by the least addition to φ according to the directory (``balanced``), by
+        the least measured delay (``nearest``), or at random, by request (``random``).
     objective
-        What is least for the graph that is set up, of those that qualify: φ (``balance``), as in the dissertation, or
-        the end-to-end ``delay``.
+        Quantity that is minimal for the chosen graph among those that qualify: φ (``balance``), as in the dissertation,
+        or the end-to-end ``delay``.
     tolerance
         Share by which φ may exceed the least for a graph that is faster; 0 is the dissertation's rule.
     discovery, probing
         Time allowed for the directory's answer, and for probes, in seconds.
     acknowledgement
-        After which a next hop that has not answered a probe is taken for silent, in seconds. Peers answer for all
-        probes of a request that came in within a twentieth of it at once: half of all messages are saved.
+        Seconds until a next hop that has not acknowledged a probe counts as silent. Peers acknowledge all probes of a
+        request that arrive within a twentieth of it together: that saves half of all messages.
     reservation
-        After which a reservation without a confirmation expires, in seconds.
+        Seconds until a reservation without a confirmation expires.
     tries
         Graphs, the best first, that an attempt may try to set up.
     attempts
         Rounds of probes; each doubles ratio and budget of the one before.
     sharing
-        Which running streams are used again: none (``off``), those without a beginning that a later reader would miss
-        (``live``), or ``all``: whoever comes later gets what comes from then on.
+        Running streams that are reused: none (``off``), streams without a beginning that a later reader would miss
+        (``live``), or ``all``: a later reader gets the tuples from then on.
     deployment
-        Where components go that are missing or that no candidate can take on: ``collocated`` with what comes before or
-        after them, to the peer ``nearest`` to what comes before them, to a ``random`` one, or nowhere (``off``).
+        Rule for the peers of components that are missing, or that no candidate can take on: ``collocated`` with a
+        neighbour in the plan, the peer ``nearest`` to the previous component, a ``random`` peer, or none (``off``).
     projection
-        How the impact on the QoS of applications that run is projected; None: it is not.
+        Parameters of the projected impact on the QoS of running applications; None disables projection.
     late
         Share of the tuples that may take longer than the limit where a plan states no miss rate; all other tuples have
         to keep the limit, as far as peers have measured how their times vary. None: the mean decides, as in the
@@ -148,7 +148,7 @@ class ProbedRequest(msgspec.Struct, frozen=True, gc=False, array_like=True):
     Parameters
     ----------
     request, attempt, origin
-        Which, which round of probes, and the peer where it was submitted.
+        Id of the request, number of the round of probes, and the peer where it was submitted.
     plan
         ``Plan.to_bytes()``.
     candidates
@@ -158,7 +158,7 @@ class ProbedRequest(msgspec.Struct, frozen=True, gc=False, array_like=True):
     deploy
         Operators that are to be deployed where their candidates do not suffice.
     stage
-        How far to go for these, see :mod:`synergy_nb.algorithms.composition.component_placement`.
+        Stage of the search for candidates, see :mod:`synergy_nb.algorithms.composition.component_placement`.
     near
         Neighbours of the origin in the overlay, if the stage asks for them.
     free

@@ -69,7 +69,7 @@ def connected(load: npt.ArrayLike, capacity: npt.ArrayLike, rates: npt.ArrayLike
     Parameters
     ----------
     load, capacity, rates
-        As for :func:`largest_load_first`.
+        Arguments of :func:`largest_load_first`.
     arcs
         Streams between operators.
     """
@@ -109,7 +109,7 @@ def correlation_based(load: npt.ArrayLike, capacity: npt.ArrayLike, rates: npt.A
     Parameters
     ----------
     load, capacity, rates
-        As for :func:`largest_load_first`.
+        Arguments of :func:`largest_load_first`.
     """
     series, shares = _loads(load, capacity, rates)
     loads = series.mean(axis=0)

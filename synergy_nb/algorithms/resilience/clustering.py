@@ -64,7 +64,7 @@ def cluster(
     Parameters
     ----------
     load, capacity, pinned
-        As for :func:`rod`. What is pinned to different nodes stays apart.
+        Arguments of :func:`rod`. Operators that are pinned to different nodes stay apart.
     arcs
         Streams between operators, with the load of their transfer.
     threshold
@@ -126,7 +126,7 @@ def clustered_rod(
     Parameters
     ----------
     load, capacity, lower_bound, tie, pinned
-        As for :func:`rod`.
+        Arguments of :func:`rod`.
     arcs
         Streams between operators, with the load of their transfer.
     limits

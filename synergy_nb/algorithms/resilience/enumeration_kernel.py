@@ -32,7 +32,7 @@ def best_placements(
     fixed
         Node of each operator that is pinned, else -1.
     bounded, room, power
-        As for refinement.
+        Arguments of the refinement.
     found, values
         Placements that are kept, with their values: to begin with, values that are to be exceeded.
 

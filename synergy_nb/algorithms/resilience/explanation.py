@@ -30,11 +30,11 @@ class SingleStreamGrowth:
     variable
         Number of the variable.
     node
-        That is full first.
+        Node that is overloaded first.
     rate
         Tuples/s at which it is; infinite for a stream without load.
     utilisation
-        Of the capacity of all nodes then; 1 in the ideal placement.
+        Share of the total capacity that is used then; 1 in the ideal placement.
     """
 
     variable: int
@@ -52,23 +52,23 @@ class Explanation:
     node
         The bottleneck.
     distance
-        Its plane distance over that of the ideal hyperplane, r / r*: at most 1, and below 0 if it is overloaded at the
-        lower bound.
+        Plane distance of the node over that of the ideal hyperplane, r / r*: at most 1, and below 0 if it is overloaded
+        at the lower bound.
     direction
         Growth of the rates, from the lower bound, that fills it first: tuples/s of each variable, up to where it is
         full.
     rates
         Tuples/s of each variable there.
     utilisation
-        Of the capacity of all nodes there.
+        Share of the total capacity that is used there.
     operators
-        What makes up the node's load there: number of an operator and its share, the largest first.
+        Number and share of each operator in the node's load there, the largest share first.
     communication
         Share of the load there that is the transfer of streams.
     alone
-        How far each variable can grow alone.
+        Limit to which each variable can grow alone.
     distances
-        Of all nodes, over that of the ideal hyperplane.
+        Plane distances of all nodes over that of the ideal hyperplane.
     """
 
     node: int
@@ -122,7 +122,7 @@ def explain(
     Parameters
     ----------
     load, capacity, assignment, lower_bound, arcs
-        As for :func:`feasible_ratio`.
+        Arguments of :func:`feasible_ratio`.
 
     Examples
     --------

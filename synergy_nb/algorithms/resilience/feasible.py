@@ -224,7 +224,7 @@ def feasible_ratio(
         Points of rate space, such as rates of a trace, points x input streams. With these a set's size is the share
         of the points that lie in it, in place of its volume, and neither ``method`` nor ``samples`` play a part.
     samples, seed
-        Of the sample; samples are rounded up to 16 times a power of 2.
+        Size and seed of the sample; the size is rounded up to 16 times a power of 2.
 
     Returns
     -------

@@ -52,7 +52,7 @@ class QueryOperator:
     varies
         Whether the selectivity is not constant; what is stated is then what is expected.
     window
-        Of a join: w, so that w r_u r_v pairs are looked at; None for what is no join.
+        Window w of a join, which compares w r_u r_v pairs; None if the operator is no join.
     """
 
     name: str
@@ -98,7 +98,7 @@ class LoadModel:
     variables
         Names, one a column: input streams first, then the operators whose output or pairs they are.
     inputs
-        How many variables are input streams.
+        Number of variables that are input streams.
     load
         L^o: operators x variables.
     arcs
@@ -144,7 +144,7 @@ def linearised(operators: Iterable[QueryOperator], transfer: float = 0.0) -> Loa
     operators
         Each after those that it reads. A name that is none of these is an input stream.
     transfer
-        What a tuple costs each of two nodes that it goes between (section 6.3).
+        Processing time of the transfer of a tuple, at each of the two nodes (section 6.3).
 
     Raises
     ------

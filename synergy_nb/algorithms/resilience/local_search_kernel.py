@@ -123,7 +123,7 @@ def improve(
     places
         Node of each unit; changed in place.
     movable
-        Which units are not pinned.
+        Mask of the units that are not pinned.
     loads
         Units x sample points; if ``bounded`` is 1, the last column is the load at the lower bound.
     first, other, which
@@ -138,7 +138,7 @@ def improve(
     power
         d, or 0 for a sample of rates.
     least_gain
-        By which a change must better the value.
+        Smallest improvement of the value for which a change is made.
     budget
         Changes that are looked at, but for those of the last pair of nodes.
 

@@ -42,7 +42,7 @@ def optimum(
     Parameters
     ----------
     load, capacity, lower_bound, pinned
-        As for :func:`rod`.
+        Arguments of :func:`rod`.
 
     Returns
     -------

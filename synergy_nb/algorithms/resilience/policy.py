@@ -38,7 +38,8 @@ class Placement:
     utilisation
         Load of each peer at the rates that the plan states, as a share of its capacity.
     explanation
-        Where the placement fails first; nodes, operators and variables by their place in ``peers`` and ``model``.
+        Account of the node that is overloaded first; nodes, operators and variables are indices of ``peers`` and
+        ``model``.
     model, peers
         Load model, and the peers in their order.
     """

@@ -27,11 +27,11 @@ def random_trees(operators: int, inputs: int, seed: int | np.random.Generator) -
     Parameters
     ----------
     operators
-        In all; of which each of the trees gets ``operators // inputs``.
+        Total number of operators; each of the trees gets ``operators // inputs`` of them.
     inputs
         Input streams, named ``I1``, ``I2``, ...: as many as trees.
     seed
-        Or a generator.
+        Seed, or a random generator.
 
     Examples
     --------

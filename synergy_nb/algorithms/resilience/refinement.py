@@ -47,14 +47,14 @@ def refine(
     Parameters
     ----------
     load, capacity, lower_bound, groups, arcs, pinned
-        As for :func:`rod`; communication that ``arcs`` state is counted.
+        Arguments of :func:`rod`; communication that ``arcs`` state is counted.
     assignment
-        What to begin with, such as what :func:`rod` gave: node of each operator.
+        Initial placement, such as the result of :func:`rod`: node of each operator.
     rates
         Points of rate space, points x input streams: then not the volume of the feasible set is what counts but its
         share of these. Half of them are searched on, the others are the fresh sample.
     kicks
-        How often the search begins again.
+        Number of times that the search restarts.
     budget
         Changes that are looked at, of which a million takes about two seconds.
     seed

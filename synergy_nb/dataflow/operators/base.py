@@ -64,7 +64,7 @@ class Context(msgspec.Struct, frozen=True):
     Parameters
     ----------
     id, kind, params
-        As in the plan; ``params`` in canonical form.
+        Id, kind and parameters of the operator in the plan; ``params`` in canonical form.
     inputs
         Schema of each port: column to type, as in ``tuples.TYPES``.
     output
@@ -257,7 +257,7 @@ class OperatorLogic(ABC):
         Parameters
         ----------
         port
-            Where they came in.
+            Input port of the batch.
         table
             The rows; at least one.
         batch

@@ -76,11 +76,11 @@ class Component(ComponentMetrics):
     peer
         Address of the peer that it is on.
     place
-        Where it is and what its inputs read.
+        Peer, epoch and inputs of the component.
     role
         Active or follower.
     logic
-        What works on its items; None: a source, which the driver reads.
+        Logic that executes its items; None for a source, which the driver reads.
     limits
         Bytes that its log holds.
     share
@@ -101,7 +101,7 @@ class Component(ComponentMetrics):
     drops : bool
         Whether it drops tuples whose deadline has passed when it would execute them.
     losses : Losses
-        What it and those before it have dropped.
+        Tuples that the component and those before it have dropped.
     transit : float
         Predicted time from it to the sink beside that, such as communication, in seconds.
     paused : bool

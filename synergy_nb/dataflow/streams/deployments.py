@@ -50,7 +50,7 @@ class Lent(msgspec.Struct, frozen=True):
     application, operator, port
         Component and input that read.
     peer, epoch
-        Where the component is.
+        Peer and epoch of the component.
     """
 
     application: str
@@ -68,7 +68,7 @@ class Borrowed(msgspec.Struct, frozen=True):
     application, operator
         Component that makes the stream.
     peer, epoch
-        Where the component is.
+        Peer and epoch of the component.
     """
 
     application: str
@@ -91,7 +91,7 @@ class Place(msgspec.Struct, frozen=True):
     follower
         Address of the peer that is about to take its place, or empty.
     inputs
-        What each of its inputs reads.
+        Outputs that each of its inputs reads.
     lent
         Inputs of other applications that share its stream.
     sink

@@ -159,7 +159,7 @@ class Fact(msgspec.Struct, frozen=True):
     application, operator
         Component that it is about.
     reason
-        One sentence; empty where nothing is to be explained.
+        Reason in one sentence; empty where nothing is to be explained.
     peers
         Addresses of the peers that it is about, where it is about others.
     """

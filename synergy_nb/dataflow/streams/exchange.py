@@ -132,7 +132,7 @@ class Exchange:
         component
             Component that emits nothing more.
         what
-            What has become of it, as the rest of a sentence about it.
+            Predicate of a sentence about the component, such as "has moved".
         """
         end = component.log.end
         for cursor in component.log.cursors.values():

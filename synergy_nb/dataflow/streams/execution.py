@@ -96,15 +96,15 @@ class Outcome(msgspec.Struct):
     spent
         Number of tuples (0 for a punctuation) and seconds of each item that was taken.
     chunks
-        What was made, from where the log ended.
+        Chunks that were produced, from the end of the log.
     late
         Number of tuples dropped as late since the operator was created.
     error
         Exception that the operator raised, or None.
     unfinished
-        True if the work has more output to make.
+        Whether the work has more output to make.
     then
-        What the next component of the chain has made of the chunks, with its work; None: it was not executed.
+        Work and outcome of the next component of the chain; None if it was not executed.
     """
 
     started: float
@@ -147,7 +147,7 @@ class Work(NamedTuple):
     chunks
         Chunks that are taken; none where the output of earlier ones is not complete.
     items
-        What the operator is given: batches without a punctuation between them have become one.
+        Items for the operator: batches without a punctuation between them are merged.
     end
         Place at which the component's log ends.
     encode

@@ -54,7 +54,7 @@ class Ack(msgspec.Struct, frozen=True, tag="ack"):
     received, consumed, durable
         Places up to which it has chunks, has executed them, and will not ask for them again.
     snapshot
-        Of a copy: number of the last snapshot that it has whole; -1 before the first.
+        Number of the last snapshot that a copy has completely; -1 before the first.
     left
         Cores that its peer has left.
     """
@@ -80,7 +80,7 @@ class Subscribe(msgspec.Struct, frozen=True, tag="subscribe"):
     since
         Place from which it reads; None: where the stream is, or for a copy where the log begins.
     on_lag
-        What happens if it does not keep up.
+        Policy for a reader that falls behind.
     machine
         Machine that its peer runs on, whose memory it can read; empty where it reads none but its own.
     """
@@ -102,7 +102,7 @@ class Unsubscribe(msgspec.Struct, frozen=True, tag="unsubscribe"):
     reader
         Component that read.
     reason
-        One sentence; empty where the reader itself has ended.
+        Reason in one sentence; empty where the reader itself has ended.
     """
 
     output: Output
@@ -228,7 +228,7 @@ class Determinants(msgspec.Struct, frozen=True, tag="determinants"):
     version
         Deployment of the application that the peer knows.
     found
-        What it knows, by place.
+        Known determinants, by place.
     question
         Number of the question.
     """

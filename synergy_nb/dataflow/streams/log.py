@@ -80,7 +80,7 @@ class Cursor:
     since
         Place from which it reads.
     on_lag
-        What happens if it does not keep up.
+        Policy for a reader that falls behind.
     window
         Bytes that it may have been sent without having consumed them.
 

@@ -84,7 +84,7 @@ def lost_results(losses: Iterable[Loss], plan: Plan, sink: str) -> float:
     Parameters
     ----------
     losses
-        What components have dropped, as of the sink's last chunk.
+        Losses of all components, as of the sink's last chunk.
     plan
         Plan of the application.
     sink

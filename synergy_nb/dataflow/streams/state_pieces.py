@@ -42,7 +42,7 @@ class Piece(NamedTuple):
     number
         Number of the piece in the output's epoch.
     data
-        Its rows, as :func:`synergy_nb.dataflow.tuples.encode_table` writes them.
+        Rows of the piece, as :func:`synergy_nb.dataflow.tuples.encode_table` writes them.
     check
         CRC-32 of these bytes.
     """

@@ -254,9 +254,9 @@ class Chunk(msgspec.Struct, eq=False, gc=False):
     determinants
         Orders of inputs that it depends on and that no earlier chunk of the output carries; its own is the last.
     losses
-        What has been dropped of what it might have been made of, by the component that made it and those before.
+        Input of the chunk that was dropped, by the component that made the chunk and those before.
     payload
-        Its encoded form, which is made once, when the first reader on another peer needs it.
+        Encoded form of the chunk; it is made once, when the first reader on another peer needs it.
     kept
         Memory that peers of this machine read instead of the encoded form, as long as this is there; None: they read
         the encoded form.

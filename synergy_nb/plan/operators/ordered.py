@@ -91,7 +91,7 @@ COMPARE: Final = Declaration(
         "fraction": Parameter(FRACTION, "`95 %` or 0.95"),
         "by": Parameter(
             columns(0),
-            "compare within groups of equal values of these columns; not beside a count",
+            "columns that form groups: tuples with equal values are compared; not together with a count",
             [],
             "none: the whole window",
             spelling="keyword",
@@ -176,9 +176,9 @@ TOP: Final = Declaration(
         "by": Parameter(ORDER, "columns, each alone (ascending) or with `desc`", spelling="many"),
         "per": Parameter(
             columns(0),
-            "that many for each combination of values of these columns",
+            "columns that form groups: `k` tuples stay for each combination of their values",
             [],
-            "none: of the whole window",
+            "none: `k` tuples of the whole window",
             spelling="keyword",
         ),
         "window": OWN_WINDOW,

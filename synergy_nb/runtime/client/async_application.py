@@ -279,7 +279,7 @@ class AsyncApplication:
         sink
             Operator id of the sink; needed only where the plan has several.
         wait
-            False: return the results that are there now, without waiting.
+            Whether to wait for the end (True), or to return the results that are available now (False).
         seconds
             Time for which to collect results as they come, in seconds or as ``"2 min"``; the call returns earlier if
             the stream ends.
@@ -463,7 +463,7 @@ class AsyncApplication:
         Parameters
         ----------
         collect
-            True: fetch the results that wait at the sinks first.
+            Whether to fetch the results that are available at the sinks first.
         """
         for task in list(self._feeds):
             task.cancel()

@@ -82,7 +82,7 @@ class AsyncCluster:
     closing
         Called once by :meth:`close`, after the links have been closed.
     local
-        What started the peers on this machine, or None.
+        Object that started the peers on this machine, or None.
     spark
         The Spark that the peers use: ``local``, URLs, or nothing
         (:func:`~synergy_nb.runtime.data.spark_servers.checked`).
@@ -280,7 +280,7 @@ class AsyncCluster:
         Parameters
         ----------
         plan
-            What is asked, as ``.sink(...)`` makes it.
+            Query plan, as ``.sink(...)`` makes it.
         at
             Name of the peer that becomes its origin, where its results are kept; by default the one that its sinks are
             bound to, or else one that answers, in turn.
@@ -289,8 +289,8 @@ class AsyncCluster:
             table, a :class:`~synergy_nb.runtime.client.feeds.Feed`, or an iterable, asynchronous or not, of
             dictionaries or tables. Sources that were made of rows, as in ``source(table)``, need none.
         placement
-            How components find their peers: ``composed``, by probes that balance the load, or ``resilient``, so that
-            they withstand the largest set of rates that the plan's sources may take (ROD).
+            Algorithm that finds peers for components: ``composed``, by probes that balance the load, or ``resilient``,
+            so that they withstand the largest set of rates that the plan's sources may take (ROD).
         timeout
             Time until composition has to be decided, in seconds or as ``"1 min"``.
 

@@ -54,8 +54,8 @@ class Cluster(Synchronous[AsyncCluster]):
     Parameters
     ----------
     peers
-        How many to start on this machine, or an existing Dask cluster whose workers become peers: the address of its
-        scheduler, or a ``LocalCluster`` or ``Client`` of it.
+        Number of peers to start on this machine, or an existing Dask cluster whose workers become peers: the address of
+        its scheduler, or a ``LocalCluster`` or ``Client`` of it.
     cores
         Processing capacity that each peer gives, in cores; by default its share of this machine.
     memory
@@ -63,7 +63,7 @@ class Cluster(Synchronous[AsyncCluster]):
         machine's memory, shared equally by its peers. An operator that needs more fails with its application. A plan
         may give each of its operators less, see ``sink``.
     bandwidth
-        Of each virtual link, in bytes/s.
+        Bandwidth of each virtual link, bytes/s.
     wide_area
         Delays and bandwidths laid over the links: a :class:`~synergy_nb.runtime.transport.wide_area.WideArea`, or the
         path of a matrix of round-trip times (``.npz`` with ``rtt_ms``).
@@ -76,11 +76,10 @@ class Cluster(Synchronous[AsyncCluster]):
         first) or ``"least_slack"`` (least time left beyond what is still to be done). A plan may state its own
         (``scheduling`` of ``sink``).
     seed
-        Of the peers' random generators, and of the sites in a wide area.
+        Seed of the peers' random generators, and of the sites in a wide area.
     spark
-        What executes parts of plans that are for Spark: True, a server of this machine, which is started when it is
-        first needed and ends with the cluster; a URL, ``sc://host:port``, or several, which peers use in turn; False,
-        nothing.
+        Server that executes parts of plans on Spark: True, a server of this machine, which is started when it is first
+        needed and ends with the cluster; a URL, ``sc://host:port``, or several, which peers use in turn; False, none.
     security
         ``distributed.Security`` of the cluster, for TLS.
 

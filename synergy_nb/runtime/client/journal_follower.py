@@ -61,7 +61,7 @@ class Follower:
     Parameters
     ----------
     cluster
-        Which one. Peers may come and go.
+        Cluster to follow. Peers may come and go.
     capacity
         Events that are kept here.
     every

@@ -56,7 +56,7 @@ def check_submission(
     living
         Names of the peers that answer.
     no_spark
-        Why the cluster has no Spark; empty if it has.
+        Reason why the cluster has no Spark; empty if it has.
     local
         Whether all peers run on this machine and see its files.
 

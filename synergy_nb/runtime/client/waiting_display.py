@@ -155,7 +155,7 @@ async def waiting(text: Callable[[], str]) -> AsyncIterator[None]:
     Parameters
     ----------
     text
-        As of :class:`WaitingDisplay`.
+        Text of :class:`WaitingDisplay`.
     """
     line = WaitingDisplay(text, None if heard.get() else display())
     token = heard.set(True)

@@ -33,7 +33,7 @@ class CopyReports:
     loop
         Event loop of the peer.
     spark
-        What the peer has to do with Spark.
+        Spark servers and parts of the peer.
     keys
         Secrets of ``encrypt`` and ``decrypt`` by name.
     """

@@ -92,7 +92,7 @@ class Host:
         Gives the machine whose memory this peer can read, see :func:`~synergy_nb.runtime.transport.arenas.machine`;
         empty where it reads none but its own.
     spark
-        What this peer has to do with Spark; None: it takes no parts on Spark.
+        Spark servers of this peer; None if it executes no parts on Spark.
     overheads
         Overheads of the peer, which take the measured time of items beside the processing of their tuples.
     """

@@ -60,7 +60,7 @@ class ExecutionContext(msgspec.Struct, frozen=True):
     limits
         Bytes that each log holds.
     failed
-        To be called on the loop with a component and what its source raised.
+        Function that is called on the loop with a component and the exception of its source.
     keys
         Secrets of ``encrypt`` and ``decrypt`` by name.
     samples
@@ -68,15 +68,15 @@ class ExecutionContext(msgspec.Struct, frozen=True):
     read
         Opens traces and generators, see :func:`read_paced`.
     prepared
-        To be called on the loop with a component whose part on Spark takes tuples.
+        Function that is called on the loop with a component whose part on Spark accepts tuples.
     room
-        To be called on the loop with a component whose part on Spark may take more, or no more.
+        Function that is called on the loop with a component whose part on Spark has room again, or is full.
     committed
-        To be called on the loop with a component whose part on Spark has committed or emitted more.
+        Function that is called on the loop with a component whose part on Spark has committed or emitted more.
     ready
-        To be called on the loop when a feed has something to emit.
+        Function that is called on the loop when a feed has something to emit.
     spark
-        What the peer has to do with Spark; None: nothing.
+        Spark servers of the peer, or None.
     """
 
     address: str

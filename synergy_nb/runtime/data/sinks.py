@@ -140,11 +140,11 @@ class Sink:
         Parameters
         ----------
         chunks
-            What the sink has made of them.
+            Chunks that the sink has made of them.
         now
             Time in seconds.
         losses
-            What has been dropped by then, here and before.
+            Tuples dropped by then, here and before.
         """
         ends = False
         if losses and not self.halted:

@@ -53,7 +53,7 @@ class SparkPart(Feed):
     host
         The Spark side of the peer, which all its parts share.
     application, operator
-        Whose, and the operator that stands for the part.
+        Id of the application, and the operator that stands for the part.
     keys
         Secrets by name.
     failed

@@ -111,7 +111,7 @@ class ForkServer:
         Parameters
         ----------
         name
-            Of the process; no other that is alive may have it.
+            Name of the process; no other process that is alive may have it.
         target
             ``package.module:function``, called as ``function(spec, report)``.
         spec
@@ -123,7 +123,7 @@ class ForkServer:
         Returns
         -------
         Any
-            What the function reported, a plain value.
+            Plain value that the function reported.
 
         Raises
         ------

@@ -81,7 +81,7 @@ class PeerProcess(ProcessInterface):
     nursery
         Nursery that forks the process.
     spec
-        What it needs to know, but for the scheduler.
+        Parameters of the process, except the address of the scheduler.
     timeout
         Seconds in which no process has become ready after which starting is given up.
     on_exit
@@ -281,25 +281,25 @@ def start(
     peers
         Number of peers.
     factory, config, area, limits
-        As for :class:`~synergy_nb.runtime.process.plugin.SynergyPlugin`. Without a factory the workers come up without
-        peers. In ``config``, the values of the mapping ``config["of"][name]`` are laid over the others for the peer
+        Arguments of :class:`~synergy_nb.runtime.process.plugin.SynergyPlugin`. Without a factory the workers come up
+        without peers. In ``config``, the values of the mapping ``config["of"][name]`` override the others for the peer
         ``name``.
     per_process
         Peers in one process.
     security
-        For TLS.
+        TLS configuration.
     host, port
-        Where the scheduler listens; the peers listen on ports of the same host.
+        Host and port of the scheduler; the peers listen on ports of the same host.
     dashboard_address
-        Of Dask's dashboard, such as ``":8787"``; there is none by default.
+        Address of Dask's dashboard, such as ``":8787"``; there is none by default.
     asynchronous
-        For use on a running event loop: await the cluster. Otherwise it is ready when this returns.
+        Whether to return an awaitable for a running event loop. Otherwise the cluster is ready when this returns.
     timeout
         Seconds in which no process has become ready after which starting is given up.
     environment
         Variables for the peers' processes. By default Polars gets one thread for each core that a peer has.
     nursery
-        One that is on its way already; it belongs to the cluster from here on.
+        Fork server that is starting already; the cluster owns it from here on.
     told
         Called with how many peers run, whenever that has changed; None: nobody is told.
 

@@ -115,9 +115,9 @@ class ApplicationState(msgspec.Struct, frozen=True):
     status
         The :class:`~synergy_nb.events.application_states.Status` of the application.
     reason
-        Why, where that is to be explained.
+        Reason of the state, if there is one to state.
     roles
-        Who executes what; empty before it runs.
+        Peers that execute each operator; empty before it runs.
     setup
         Seconds from submission to the start of the sources; 0 before.
     qos
@@ -198,7 +198,7 @@ class Outcome(msgspec.Struct, frozen=True):
     Parameters
     ----------
     reason
-        Why what was asked for was not done; empty if it was.
+        Reason why the request was not carried out; empty if it was.
     begun
         Whether it was tried.
     """
@@ -323,9 +323,9 @@ class PeerState(msgspec.Struct, frozen=True):
     offers
         Components that it offers.
     applications
-        In which it takes part.
+        Applications in which it takes part.
     components
-        What was measured of each operator that it executes.
+        Measurements of each operator that it executes.
     neighbours
         Addresses in its leaf set.
     probes, messages

@@ -100,7 +100,7 @@ class Links:
     on_request
         ``(sender, operation, payload)``, a coroutine that gives the answer.
     record
-        What writes events to the journal, or None.
+        Function that writes events to the journal, or None.
     shape
         Delays and bandwidths laid over the links, or None.
 
