@@ -43,13 +43,13 @@ class PeerConfig(msgspec.Struct, frozen=True):
     Parameters
     ----------
     name
-        Name of the peer for people; a plan may pin an operator to it (``at=``).
+        Readable name of the peer; a plan may pin an operator to it (``at=``).
     components
         Directory names of the components that it offers.
     cores
         Processing capacity that it offers, in cores.
     bandwidth
-        Bandwidth of each incoming virtual link, bytes/s.
+        Bandwidth of each incoming virtual link, in bytes/s.
     seed
         Seed of the peer's random generator.
     pings
@@ -57,10 +57,10 @@ class PeerConfig(msgspec.Struct, frozen=True):
     composition, session
         Parameters of composition and of sessions.
     placement
-        Parameters of the placement of replicas; None disables it.
+        Parameters of the placement of replicas; None if this peer places none.
     failure, domains
-        Failure probability ϕ of this peer, by default one per cent, and the failure domains that it depends on (site,
-        rack; the widest first) with their failure probabilities.
+        Probability ϕ that the peer fails on its own, 0.01 unless a better estimate is known; and the failure domains
+        that it depends on (site, rack; the widest first), each with its probability of failure.
     """
 
     name: str = ""
@@ -120,11 +120,11 @@ class SynergyPeer:
     Parameters
     ----------
     address
-        Address at which other peers reach it; its identity.
+        Address at which other peers reach it, and its identity.
     config
-        Resources and parameters of the peer.
+        Configuration of the peer.
     machine
-        Facts that the driver measures about the machine and the network.
+        Measured properties of its machine and network.
     kernel
         Constructor of the kernel from the address and the seed, such as one that records.
 

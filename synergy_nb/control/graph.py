@@ -138,9 +138,9 @@ class Report(msgspec.Struct, frozen=True):
     status
         New :class:`~synergy_nb.events.application_states.Status` of the application.
     reason
-        Reason in one sentence; empty where nothing is to be explained.
+        Sentence that explains the status; empty where no explanation is needed.
     roles
-        Peers that execute each operator; empty where nobody does.
+        Peers and backups of each operator; empty before the application runs.
     """
 
     application: str

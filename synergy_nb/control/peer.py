@@ -221,7 +221,7 @@ class Peer:
     Parameters
     ----------
     address
-        Address at which other peers reach it; its identity. Its key on the ring is ``key_of(address)``.
+        Address at which other peers reach it, and its identity. Its key on the ring is ``key_of(address)``.
     seed
         Seed of its random generator.
 

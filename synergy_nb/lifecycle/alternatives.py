@@ -35,7 +35,7 @@ class Alternative(NamedTuple):
     plan
         Query plan that is to be run; a stream of another application stands in it as a tap.
     shared
-        Components that produce the stream of each tap, by the address of a peer that offers it.
+        Tap, then address of a peer that provides its stream, to the components that produce this stream.
     """
 
     plan: Plan

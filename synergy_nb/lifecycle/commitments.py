@@ -33,7 +33,7 @@ class Commitments:
         Function of (sender, graph, name of a message) that returns the member record, created if it is new, or None if
         the message is refused.
     admit
-        Function that records, at the origin of other applications, who shares their streams; it returns a tap and the
+        Function that registers the graph of an application that shares streams led by this peer; returns a tap and the
         reason of a refusal, or empty texts.
 
     Attributes

@@ -120,7 +120,7 @@ class Prober(Decider, Protocol):
         request
             Request that is to be decided.
         proposed
-            Peers that are to execute each operator, and peers that are to back it up.
+            Proposed peer of each operator, and proposed backups.
         decided
             Callback for the answer.
         """

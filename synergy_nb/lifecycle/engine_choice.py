@@ -60,10 +60,9 @@ class Choice(msgspec.Struct, frozen=True):
     Parameters
     ----------
     plan
-        Plan with its parts on Spark as single operators.
+        Plan with each part on Spark as a single operator.
     otherwise
-        Plan to compose if that is not possible: with all operators on peers that ``auto`` left to choose; None if there
-        was no choice.
+        Fallback plan, in which peers execute all that ``auto`` had chosen for Spark; None if ``auto`` chose nothing.
     reasons
         Operator id to engine and reason, for operators with a choice of engine.
     """
@@ -84,7 +83,7 @@ def choose(plan: Plan, offer: SparkOffer | None, profiles: Mapping[str, Profile]
         Properties of the Spark server of this peer; None if it has none. Then only operators that ask for Spark by name
         are put on it, so that composition rejects the plan for lack of a candidate.
     profiles
-        Measured profiles of operators, by the names of their streams.
+        Measured profiles of operators by stream name.
 
     Examples
     --------

@@ -51,7 +51,8 @@ class Component:
     offered : bool
         Whether its stream is in the directory.
     load : tuple of Segment or None
-        Load as a signature of its input stream, shares of the peer's capacity; None until the driver has measured one.
+        Measured load as a signature of the input stream, in shares of the peer's capacity; None before the driver has
+        measured one.
     """
 
     __slots__ = ("epoch", "load", "offered", "operator", "plan", "reached", "users", "uses")
@@ -80,9 +81,9 @@ class Components:
     peer
         The peer.
     ledger
-        Resources of the peer; a component holds its share while it is deployed.
+        Resources of the peer; a component holds its share until it is removed.
     streams
-        Directory of published streams; None if streams are not offered.
+        Directory of running streams; None where this peer offers none.
 
     Attributes
     ----------

@@ -31,9 +31,9 @@ class Impacts:
     Parameters
     ----------
     components, members, ledger
-        Components, members and ledger of the peer's session.
+        Components, member records and resources of the peer.
     config
-        Parameters of the projection; None disables it.
+        Parameters of the projection; None if impact is not projected.
     spark
         Function that returns the properties of the Spark server of this peer, or None where it has none.
     processing
@@ -80,7 +80,7 @@ class Impacts:
         Parameters
         ----------
         request, plan, operator
-            Request, its plan, and the operator whose impact is projected.
+            Id of the request, its plan, and the operator.
         beside
             Other operators of the same request that would be executed at this peer.
         so_far

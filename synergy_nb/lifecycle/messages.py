@@ -44,8 +44,8 @@ class Graph(msgspec.Struct, frozen=True, gc=False, array_like=True):
     plan
         Encoded plan (``Plan.to_bytes()``) that is composed; streams of other applications stand in it as taps.
     roles
-        Peers that execute, back up and follow each operator. The peer of a tap is that of the component that produces
-        its stream.
+        Peer, backups and follower of each operator. The peer of a tap is the peer of the component that makes its
+        stream.
     shared
         Tap to all components of other applications that produce its stream.
     reached
@@ -291,11 +291,11 @@ class SessionConfig(msgspec.Struct, frozen=True):
     Parameters
     ----------
     setup
-        Seconds from the first confirmation to the last answer of a source.
+        Time limit from the first confirmation to the last answer of a source, seconds.
     feedback
-        Seconds between two feedback messages.
+        Interval between two feedback messages, seconds.
     lease
-        Seconds without feedback until a peer considers a session abandoned.
+        Time without feedback after which a peer leaves a session, seconds.
     prepare
         Additional time limit of set-up and lease while parts on Spark start, seconds.
     moving

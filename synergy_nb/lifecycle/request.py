@@ -34,7 +34,7 @@ class Request:
     began : float or None
         Time at which its sources were started, seconds.
     reason : str
-        Reason of the end; empty where nothing is to be explained.
+        Reason of its end; empty where no reason is known or needed.
     on_spark : bool
         Whether at least one alternative that was found has parts on Spark.
     alternatives : list of Alternative or None
@@ -42,8 +42,8 @@ class Request:
     alternative : Alternative
         Alternative that is being tried, or that runs.
     unconfirmed : set of str
-        Sources that have not been confirmed during set-up, and peers that have not agreed to their duties beyond the
-        execution of components.
+        Ids of the sources that have not been confirmed during set-up, and addresses of the helpers (peers with backups
+        or shared streams) that have not confirmed.
     timer : Timer or None
         Timer that limits the set-up.
     """

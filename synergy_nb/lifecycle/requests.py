@@ -102,7 +102,7 @@ class Requests(Mapping[str, Request]):
         plan
             Query plan to run.
         placement
-            Algorithm that finds peers for components, unless the plan asks for replicas: ``composed`` or ``resilient``.
+            Decider of a plan that does not ask for replicas: ``composed`` or ``resilient``.
 
         Raises
         ------

@@ -82,22 +82,22 @@ class Session(Protocol):
     config
         Time limits and intervals of sessions.
     streams
-        Directory of published streams; None if streams are not offered.
+        Directory of running streams that others may share; None where this peer offers none.
     spark
         Function that returns the properties of the Spark server of this peer, or None where it has none.
     projection, processing, server
-        Parameters of the projected impact, see :class:`~synergy_nb.lifecycle.impact.Impacts`.
+        Parameters of the projection of impact, see :class:`~synergy_nb.lifecycle.impact.Impacts`.
 
     Attributes
     ----------
     components : Components
-        Components that this peer executes, and their applications.
+        Components of this peer, and the applications that use each.
     impacts : Impacts
         Projection of the impact of one more component on the applications at this peer.
     copies : LaggingCopies
         Copies of components that cannot take over, as drivers have reported them.
     commitments : Commitments
-        Resources that this peer commits to applications in set-up.
+        Components that this peer commits during set-up.
     on_established : list of callables (request, refusal)
         Listeners, called with each request that runs and an empty text, or whose set-up failed and the reason.
     on_ended : list of callables (request)
@@ -186,7 +186,7 @@ class Session(Protocol):
         request
             Request that was decided.
         roles
-            Peers that execute and back up each operator of ``request.way``.
+            Peers and backups of each operator of ``request.alternative``.
         reached
             Operator to the seconds from a source until a tuple is done, as probes found it.
         """
