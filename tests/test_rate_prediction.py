@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from synergy_nb import traces
 from synergy_nb.models.rate_combination import CombinedRate
-from synergy_nb.models.rate_prediction import CorrelatedRate, Errors, RatePredictor, predicted_series
+from synergy_nb.models.rate_prediction import CorrelatedRate, PredictionErrors, RatePredictor, predicted_series
 
 Series = dict[str, list[float]]
 
@@ -37,9 +37,9 @@ def literal(carried: Mapping[str, Sequence[float]], window: int | None = None) -
     return CorrelatedRate(carried, window)
 
 
-def errors(predictor: RatePredictor, own: Sequence[float], carried: Mapping[str, Sequence[float]]) -> Errors:
+def errors(predictor: RatePredictor, own: Sequence[float], carried: Mapping[str, Sequence[float]]) -> PredictionErrors:
     found = predicted_series(predictor, own, carried)
-    return Errors.of([each.rate for each in found], own[:-1], own[1:])
+    return PredictionErrors.of([each.rate for each in found], own[:-1], own[1:])
 
 
 # -- the worked examples, to six digits --------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ def test_what_other_readings_would_give() -> None:
         A["filter"][k] / A["filter"][k - 1] * OWN_A[k - 1] if k > 2 else OWN_A[k - 1] for k in range(2, 10)
     ]
     assert [each.rate for each in nearest] == pytest.approx(expected)
-    assert round(100 * Errors.of([each.rate for each in nearest], OWN_A[:-1], OWN_A[1:]).mape, 1) > 15.0
+    assert round(100 * PredictionErrors.of([each.rate for each in nearest], OWN_A[:-1], OWN_A[1:]).mape, 1) > 15.0
     falling = {"anti": B["anti"]}
     assert errors(literal(falling), OWN_B, falling).ratio == 1.0, "a negative correlation is not followed"
 
@@ -237,7 +237,7 @@ def test_rates_that_make_no_sense_are_refused(make: Callable[[list[str]], RatePr
 
 
 def test_errors_of_a_stream_that_never_changes_have_no_ratio() -> None:
-    found = Errors.of([1.0, 0.0], [1.0, 0.0], [1.0, 0.0])
+    found = PredictionErrors.of([1.0, 0.0], [1.0, 0.0], [1.0, 0.0])
     assert found == (0.0, 0.0, 0.0, 0.0, 2)
     assert math.isnan(found.ratio)
 

@@ -50,7 +50,7 @@ from synergy_experiments.worlds.carried_rates import Estimator, Items, Packets, 
 from synergy_nb import traces
 from synergy_nb.demo import inputs
 from synergy_nb.models.rate_combination import CombinedRate
-from synergy_nb.models.rate_prediction import CorrelatedRate, Errors, RatePredictor, predicted_series
+from synergy_nb.models.rate_prediction import CorrelatedRate, PredictionErrors, RatePredictor, predicted_series
 from synergy_nb.traces import datasets
 
 __all__ = ["CLAIMED", "components", "requests", "thinned"]
@@ -167,7 +167,7 @@ def _errors(items: Items, every: tuple[float, float], most: int, x: str, metric:
             last = _off(before[held], actual, weights)
             ratio = max((mine / theirs for mine, theirs in zip(error, last, strict=True) if theirs), default=math.nan)
             yield Point(x, name, f"ratio, {metric}", ratio)
-            at = Errors.of(rates.tolist(), before.tolist(), own[1:].tolist())
+            at = PredictionErrors.of(rates.tolist(), before.tolist(), own[1:].tolist())
             yield Point(x, name, f"ratio at predictions, {metric}", at.ratio)
     half = len(own) // 2
     if every[0] == JUDGED[0] and half >= FITTED and rate_forecasters.installed():
@@ -228,7 +228,7 @@ def requests(path: str, seconds: int, most: int, seed: int) -> list[Point]:
 
 def _ratio(predictor: RatePredictor, own: Sequence[float], carried: Mapping[str, Sequence[float]]) -> float:
     found = [each.rate for each in predicted_series(predictor, own, carried)]
-    return Errors.of(found, own[:-1], own[1:]).ratio
+    return PredictionErrors.of(found, own[:-1], own[1:]).ratio
 
 
 # -- claims ------------------------------------------------------------------------------------------------------------

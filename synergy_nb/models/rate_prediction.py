@@ -22,8 +22,8 @@ series, no predecessor
 equal R                        the nearest predecessor
 predecessors                   all ancestors, in the order of their distance; a component with several inputs has the
                                sum of the rates of its ports
-what a rate is                 the caller's: the estimator decides every error, so :class:`Errors` has the last value's
-                               errors beside it. What errors mean: mean of abs(r̂ - r) / r over r > 0
+what a rate is                 the caller's: the estimator decides every error, so :class:`PredictionErrors` has those
+                               of the last value beside it. An error is the mean of abs(r̂ - r) / r over r > 0
 =============================  =========================================================================================
 
 :mod:`synergy_nb.models.rate_combination` predicts better, of the same rates.
@@ -47,7 +47,7 @@ from typing import Final, NamedTuple, Protocol
 
 from synergy_nb.models.moments import PairedMoments
 
-__all__ = ["CorrelatedRate", "Errors", "PredictedRate", "RatePredictor", "predicted_series"]
+__all__ = ["CorrelatedRate", "PredictedRate", "PredictionErrors", "RatePredictor", "predicted_series"]
 
 WINDOW: Final = 60  # pairs
 FEWEST: Final = 3
@@ -171,7 +171,7 @@ class CorrelatedRate:
         self.last = rate
 
 
-class Errors(NamedTuple):
+class PredictionErrors(NamedTuple):
     """Errors of predictions, beside those of the last value over the same rates.
 
     Parameters
@@ -202,10 +202,10 @@ class Errors(NamedTuple):
         return max(ratios, default=math.nan)
 
     @classmethod
-    def of(cls, predicted: Sequence[float], last: Sequence[float], actual: Sequence[float]) -> Errors:
+    def of(cls, predicted: Sequence[float], last: Sequence[float], actual: Sequence[float]) -> PredictionErrors:
         """Errors of predicted rates and of last values, both for the same actual rates in tuples/s.
 
-        >>> Errors.of([9.0, 10.0], [5.0, 10.0], [10.0, 10.0])[:4]
+        >>> PredictionErrors.of([9.0, 10.0], [5.0, 10.0], [10.0, 10.0])[:4]
         (0.05, 0.05, 0.25, 0.25)
         """
         found: list[float] = []

@@ -1,0 +1,44 @@
+"""Decisions of migration: what leaves a hot spot, and where it goes (chapter 3 of the dissertation [1]_).
+
+===============  ====================================================================================================
+selection        which component executions leave a node until all that remain keep their limits (section 3.4.1)
+targets          the order in which nodes are asked, and what a node projects when it is asked (sections 3.4.2, 3.4.4)
+move_history     where a component may not go, as it has been there (the ping-pong phenomenon of section 3.4.4)
+===============  ====================================================================================================
+
+All are values: what is measured and predicted comes in, a choice with its numbers comes out. Slack and execution times
+are in :mod:`synergy_nb.models.slack` and :mod:`synergy_nb.models.execution_times`.
+
+References
+----------
+.. [1] T. Repantis, "Synergy: Quality of Service Support for Distributed Stream Processing Systems", dissertation,
+   University of California, Riverside, 2008.
+"""
+
+from __future__ import annotations
+
+from synergy_nb.algorithms.migration.move_history import MoveHistory
+from synergy_nb.algorithms.migration.selection import Execution, Selection, fewest, largest_first, slacks
+from synergy_nb.algorithms.migration.targets import (
+    Candidate,
+    Projection,
+    Reservations,
+    allowed_at,
+    least_loaded,
+    project,
+)
+
+__all__ = [
+    "Candidate",
+    "Execution",
+    "MoveHistory",
+    "Projection",
+    "Reservations",
+    "Selection",
+    "allowed_at",
+    "fewest",
+    "largest_first",
+    "least_loaded",
+    "project",
+    "slacks",
+]

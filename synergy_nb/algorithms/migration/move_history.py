@@ -1,0 +1,78 @@
+"""Where components have moved lately, so that none goes to and fro between nodes (section 3.4.4).
+
+The dissertation leaves the ping-pong phenomenon to the projection: a node that would not keep all limits refuses. That
+is enough where predictions are exact. Where nodes are equally loaded and predictions vary, one node may be above its
+limit while the other is projected below, and a moment later the other way round. So a component moves at most once in
+``rest`` seconds, and for ``memory`` seconds it does not go back to a node that it has left. What still has no slack
+meanwhile is relieved by moving others, or fails its limit and says so: a second move so soon after the first is more
+likely to follow noise than load.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+__all__ = ["MoveHistory"]
+
+MEMORY: Final = 1800.0  # seconds
+REST: Final = 600.0
+
+
+class MoveHistory:
+    """The recent moves of components.
+
+    Parameters
+    ----------
+    memory
+        Seconds for which a component does not go back to a node that it has left.
+    rest
+        Seconds from one move of a component to the next.
+
+    Examples
+    --------
+    >>> history = MoveHistory(memory=600.0, rest=60.0)
+    >>> history.moved("app/sort", "p", "q", now=0.0)
+    >>> history.resting("app/sort", 59.0), history.resting("app/sort", 60.0), history.left("app/sort", 60.0)
+    (True, False, {'p'})
+    """
+
+    __slots__ = ("_moves", "memory", "rest")
+
+    def __init__(self, memory: float = MEMORY, rest: float = REST) -> None:
+        if not (0.0 <= rest < math.inf and 0.0 <= memory < math.inf):
+            raise ValueError(f"memory, rest: {memory}, {rest}; expected seconds from 0")
+        self.memory = memory
+        self.rest = rest
+        self._moves: dict[str, list[tuple[float, str]]] = {}  # component to times, and nodes that it left
+
+    def moved(self, component: str, source: str, target: str, now: float) -> None:
+        """Note that a component has moved.
+
+        Parameters
+        ----------
+        component
+            Name of the application and component.
+        source, target
+            Addresses of the nodes.
+        now
+            Seconds.
+        """
+        kept = [each for each in self._moves.get(component, []) if now - each[0] < self.memory and each[1] != target]
+        self._moves[component] = [*kept, (now, source)]
+
+    def resting(self, component: str, now: float) -> bool:
+        """Whether a component has moved so lately that it stays."""
+        moves = self._moves.get(component, [])
+        return bool(moves) and now - moves[-1][0] < self.rest
+
+    def left(self, component: str, now: float) -> set[str]:
+        """Addresses of the nodes that a component does not go back to."""
+        moves = [each for each in self._moves.get(component, []) if now - each[0] < self.memory]
+        if not moves:
+            self._moves.pop(component, None)
+        return {node for _, node in moves}
+
+    def forget(self, component: str) -> None:
+        """Forget the moves of a component whose application has ended."""
+        self._moves.pop(component, None)
