@@ -196,6 +196,10 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (["run", "plan.yaml", "--scheduler", "tcp://h:1", "--peers", "2"], "--scheduler: 'tcp://h:1' and --peers: 2;"),
         (["run", "plan.yaml", "--placement", "best"], "plan.yaml: placement: 'best'; expected composed or resilient"),
+        (
+            ["run", "plan.yaml", "--origin", "surce", "--peers", "2"],
+            "--origin: 'surce'; expected client, source, sink, near, or one of peer-1, peer-2; did you mean 'source'?",
+        ),
         (["run", "plan.yaml", "--key", "secret"], "--key: 'secret'; expected NAME=FILE"),
         (["run", "plan.yaml", "--key", "k=no"], "--key: 'k=no': No such file or directory; expected a file that holds"),
         (["run", "plan.yaml", "--key", "k=plan.yaml"], "--key: 'k=plan.yaml': "),

@@ -321,8 +321,8 @@ operators:
     ("asked", "message"),
     [
         (
-            lambda c: c.submit(_endless(), at="peer-9"),
-            "at: 'peer-9'; expected a peer that lives: peer-1, peer-2, peer-3",
+            lambda c: c.submit(_endless(), origin="peer-9"),
+            "origin: 'peer-9'; expected client, source, sink, near, or a peer that lives: peer-1, peer-2, peer-3",
         ),
         (
             lambda c: c.submit(source("packets", at="mars").sink("all")),
@@ -334,7 +334,7 @@ operators:
             "feeds: 'x' is no source of the plan; expected none: the plan has no python source",
         ),
         (
-            lambda c: c.submit(source("packets").sink("all", at="peer-2"), at="peer-1"),
+            lambda c: c.submit(source("packets").sink("all", at="peer-2"), origin="peer-1"),
             "operator 'sink': at: 'peer-2'; expected 'peer-1': all results stay at the origin",
         ),
         (
@@ -551,7 +551,7 @@ def test_a_laptop_behaves_like_a_continent() -> None:
         area_peers = dict(cluster.peers)
         stream = source("python", name="n", columns={"v": "float"}, at="peer-1").filter("v >= 0", at="peer-2")
         rows = [{"time": EPOCH, "v": 1.0}]
-        application = cluster.submit(stream.sink("out"), at="peer-3", feeds={"n": [rows]})
+        application = cluster.submit(stream.sink("out"), origin="peer-3", feeds={"n": [rows]})
         assert application.results().height == 1
         assert application.wait(DEADLINE) == "finished"
         assert application.qos()["delay_p50_s"] >= 0.058
@@ -565,7 +565,7 @@ def test_a_laptop_behaves_like_a_continent() -> None:
 def test_a_killed_peer_fails_its_applications_and_the_others_go_on() -> None:
     with Cluster(peers=4, cores=1.0) as cluster:
         pinned = source("packets", rate="100 tuples/s", speed=1, at="peer-3").sink("all")
-        victim = cluster.submit(pinned, at="peer-1")
+        victim = cluster.submit(pinned, origin="peer-1")
         cluster.kill("peer-3")
         assert victim.wait(DEADLINE) == "failed"
         assert "peer-3 died" in victim.reason
@@ -583,11 +583,11 @@ def test_a_killed_peer_fails_its_applications_and_the_others_go_on() -> None:
 def test_a_hung_peer_is_declared_dead_and_comes_back() -> None:
     with Cluster(peers=4, cores=1.0) as cluster:
         pinned = source("packets", rate="100 tuples/s", speed=1, at="peer-2").sink("all")
-        victim = cluster.submit(pinned, at="peer-1")
+        victim = cluster.submit(pinned, origin="peer-1")
         cluster.suspend("peer-2")
         assert victim.wait(DEADLINE) == "failed"
         assert "peer-2 died" in victim.reason
-        application = cluster.submit(by_key(), at="peer-1", feeds={"numbers": numbers().iter_slices(100)})
+        application = cluster.submit(by_key(), origin="peer-1", feeds={"numbers": numbers().iter_slices(100)})
         assert "peer-2" not in application.graph.values()
         assert application.results().height == expected(numbers()).height
         cluster.resume("peer-2")
@@ -597,7 +597,7 @@ def test_a_hung_peer_is_declared_dead_and_comes_back() -> None:
 
 def _admits(cluster: Cluster, peer: str) -> bool:
     try:
-        cluster.submit(source("packets", rate="10 tuples/s", at=peer).sink("all"), at="peer-1").stop()
+        cluster.submit(source("packets", rate="10 tuples/s", at=peer).sink("all"), origin="peer-1").stop()
     except NotAdmitted:
         return False
     return True
@@ -671,7 +671,7 @@ def test_an_application_whose_results_have_all_come_leaves_its_peers(cluster: Cl
 def test_what_a_failed_application_had_found_is_not_lost() -> None:
     with Cluster(peers=3, cores=1.0) as cluster:
         plan = source("packets", rate="500 tuples/s", duration="1 min", speed=1, at="peer-3").sink("all")
-        application = cluster.submit(plan, at="peer-1")
+        application = cluster.submit(plan, origin="peer-1")
         _until(lambda: application.results(wait=False).height > 0)
         cluster.kill("peer-3")
         with pytest.raises(ClusterError, match=r"peer-3 died .* rows had arrived"):

@@ -168,7 +168,7 @@ def test_whatever_happens_to_peers_and_links_each_query_gives_the_rows_of_the_un
         assert all(table.height > 100 for table in expected.values())
 
         asked = plans(seed, DISTURBED, rng)
-        running = {name: cluster.submit(plan, at="peer-1") for name, plan in asked.items()}
+        running = {name: cluster.submit(plan, origin="peer-1") for name, plan in asked.items()}
         with ThreadPoolExecutor(20) as pool:
             disturbed = Disturbed(cluster, client, running, pool, rng)
             faults = [disturbed.hang, disturbed.kill, *[disturbed.cut] * 3, *[disturbed.move] * 5]

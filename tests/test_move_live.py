@@ -73,7 +73,7 @@ def expected(table: pl.DataFrame) -> pl.DataFrame:
 
 def test_a_running_query_moves_with_its_windows_half_full(cluster: Cluster) -> None:
     feed = Feed({"item": "str", "amount": "float"})
-    application = cluster.submit(largest(source(feed, id="sales")), at="peer-1")
+    application = cluster.submit(largest(source(feed, id="sales")), origin="peer-1")
     with feed:
         for number, (operator, to) in enumerate(
             [("totals", "peer-4"), ("large", "peer-3"), ("totals", "peer-2"), ("ranked", "peer-4"), ("top", "peer-1")]
@@ -108,7 +108,7 @@ def test_a_source_that_can_be_read_again_moves_with_results_that_nobody_has_coll
     def come() -> int:
         return int(application.qos().get("tuples", 0))
 
-    application = cluster.submit(packets(1.0), at="peer-1")
+    application = cluster.submit(packets(1.0), origin="peer-1")
     for operator, to in (("packets", "peer-3"), ("large", "peer-4"), ("packets", "peer-1"), ("large", "peer-1")):
         before = come()
         until(lambda before=before: come() > before)  # type: ignore[misc]
@@ -125,7 +125,7 @@ def test_a_source_that_can_be_read_again_moves_with_results_that_nobody_has_coll
 def running(cluster: Cluster) -> Iterator[Application]:
     feed = Feed({"item": "str", "amount": "float"})
     with feed:
-        application = cluster.submit(largest(source(feed, id="sales")), at="peer-1")
+        application = cluster.submit(largest(source(feed, id="sales")), origin="peer-1")
         yield application
         application.stop()
 
@@ -162,7 +162,7 @@ def test_coroutines_move_components_too(cluster: Cluster) -> None:
         others = await connect_cluster(cluster.scheduler, spark=False)
         try:
             stream = source("packets", seed=1, rate=100.0, id="packets", at="peer-2").sink("all", id="out")
-            application = await others.submit(stream, at="peer-1")
+            application = await others.submit(stream, origin="peer-1")
             await others.move(application.id, "packets", "peer-4")
             moved = application.graph["packets"]
             await application.stop()

@@ -23,8 +23,8 @@ def query(availability: str | None = "degree 2") -> Plan:
 @pytest.mark.slow
 def test_an_application_goes_on_as_if_its_primaries_had_not_been_killed() -> None:
     with Cluster(5, spark=False) as cluster:
-        undisturbed = cluster.submit(query(None), at="peer-1").results()
-        application = cluster.submit(query(), at="peer-1")
+        undisturbed = cluster.submit(query(None), origin="peer-1").results()
+        application = cluster.submit(query(), origin="peer-1")
         where, backups = application.graph, application.backups
         assert (where["large"], where["by"], where["several"]) == ("peer-3", "peer-3", "peer-4")
         assert {len(peers) for peers in backups.values()} == {1}
@@ -56,10 +56,10 @@ def counted(duration: str | None = None) -> Stream:
 @pytest.mark.slow
 def test_who_shares_a_stream_follows_it_when_the_peer_that_makes_it_is_killed() -> None:
     with Cluster(6, spark=False) as cluster:
-        undisturbed = cluster.submit(counted("60 s").sink("out"), at="peer-6").results().rows()
-        owner = cluster.submit(counted().sink("out", availability="degree 2"), at="peer-1")
+        undisturbed = cluster.submit(counted("60 s").sink("out"), origin="peer-6").results().rows()
+        owner = cluster.submit(counted().sink("out", availability="degree 2"), origin="peer-1")
         own = collected(owner, [], 20)
-        sharer = cluster.submit(counted().filter("n > 0", id="all", at="peer-4").sink("out"), at="peer-2")
+        sharer = cluster.submit(counted().filter("n > 0", id="all", at="peer-4").sink("out"), origin="peer-2")
         assert sharer.explain().shared == {"by": (owner.id, "by")}
         shared = collected(sharer, [], 10)
         heir = owner.backups["by"][0]

@@ -32,10 +32,10 @@ def components(cluster: Cluster) -> dict[tuple[str, str], dict[str, Any]]:
 
 
 def test_two_plans_that_begin_alike_share_a_stream(cluster: Cluster) -> None:
-    first = cluster.submit(by("link"), at="peer-1")
+    first = cluster.submit(by("link"), origin="peer-1")
     rows = iter(first)
     next(rows)  # it runs
-    second = cluster.submit(by("source"), at="peer-2")
+    second = cluster.submit(by("source"), origin="peer-2")
     others = iter(second)
     joined = next(others)
     assert set(joined.columns) == {"time", "window_start", "window_end", "source", "n"}
@@ -58,10 +58,10 @@ def test_two_plans_that_begin_alike_share_a_stream(cluster: Cluster) -> None:
 
 
 def test_the_same_query_needs_no_processing_and_gives_the_same(cluster: Cluster) -> None:
-    first = cluster.submit(by("link"), at="peer-1")
+    first = cluster.submit(by("link"), origin="peer-1")
     rows = iter(first)
     next(rows)
-    second = cluster.submit(by("link"), at="peer-3")
+    second = cluster.submit(by("link"), origin="peer-3")
     others = iter(second)
     table = next(others)
     wanted = {tuple(row) for row in table.rows()}
@@ -80,8 +80,8 @@ def test_who_would_be_harmed_is_named_with_the_numbers(cluster: Cluster) -> None
         stream = source("packets", rate=0.5, seed=3, count=10_000, at="peer-1")
         return stream.delay(cost, id="work", at="peer-2").sink("out", delay=delay)
 
-    first = cluster.submit(work("400 ms", "4 s"), at="peer-1")
+    first = cluster.submit(work("400 ms", "4 s"), origin="peer-1")
     with pytest.raises(NotAdmitted, match=rf"QoS impact.*{first.id}: .* s projected, limit 4 s"):
-        cluster.submit(work("1520 ms"), at="peer-3")
+        cluster.submit(work("1520 ms"), origin="peer-3")
     assert first.status == "running"
     first.stop()

@@ -221,7 +221,7 @@ def _delay(cluster: Cluster, path: Path, through: list[str]) -> float:
     stream = source("trace", path=str(path), format="parquet", columns={"value": "int"}, speed=1, rate=100, at="peer-1")
     for peer in through:
         stream = stream.sample(1.0, at=peer)
-    application = cluster.submit(stream.sink("end"), at="peer-1")
+    application = cluster.submit(stream.sink("end"), origin="peer-1")
     application.wait(60.0)
     delay = application.qos()["delay_p50_s"]
     application.stop()

@@ -153,7 +153,7 @@ class _Run(NamedTuple):
 
 
 def _run(cluster: Cluster, path: Path, case: Case, seconds: float) -> _Run:
-    application = cluster.submit(query(path, case.window), at="peer-1")
+    application = cluster.submit(query(path, case.window), origin="peer-1")
     moves: list[tuple[str, float, float, int]] = []
     loads: list[float] = []
     came: list[tuple[float, pl.DataFrame]] = []

@@ -110,7 +110,7 @@ def takeover(*, small: bool = False) -> dict[str, Any]:
 
 def _killed(cluster: Cluster, plan: Plan, peer: str, moment: float) -> dict[str, Any]:
     """Run a plan, kill a peer that many seconds after the first results, and see what comes of it."""
-    application = cluster.submit(plan, at="peer-1")
+    application = cluster.submit(plan, origin="peer-1")
     killed: list[float] = []
 
     def kill() -> None:

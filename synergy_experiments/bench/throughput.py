@@ -74,7 +74,7 @@ def query(path: Path, *, early: bool) -> Plan:
 def _ours(cluster: Cluster, plan: Plan) -> tuple[float, float, Rows]:
     """Seconds from the start of the source, which reads the file, to the end at the sink; CPU seconds; the rows."""
     with Usage(_processes(cluster)) as usage:
-        application = cluster.submit(plan, at="peer-2")
+        application = cluster.submit(plan, origin="peer-2")
         table = application.results()
     seconds = _time(application)
     application.stop()

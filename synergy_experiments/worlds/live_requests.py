@@ -86,7 +86,7 @@ async def _serve(cluster: AsyncCluster, given: Scenario, workload: Workload) -> 
         await asyncio.sleep(began + request.arrival - loop.time())
         for tries in range(1, TRIES + 1):
             try:
-                found = await cluster.submit(workload.plan(request), at=request.origin, timeout=PATIENCE)
+                found = await cluster.submit(workload.plan(request), origin=request.origin, timeout=PATIENCE)
             except NotAdmitted as refused:
                 each.status, each.reason = "rejected", str(refused)
             except ClusterError:  # so busy that the origin has not even answered a ping

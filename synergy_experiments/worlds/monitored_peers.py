@@ -142,7 +142,7 @@ async def _measured(query: Plan, peers: int, seconds: float, memory: float, seed
     free = CompositionConfig(enforce=False, sharing="off", projection=None, deployment="off")
     cluster = await start_cluster(peers, cores=1.0, composition=free, seed=seed, spark=False)
     try:
-        application = await cluster.submit(query, at="peer-1", timeout=60.0)
+        application = await cluster.submit(query, origin="peer-1", timeout=60.0)
         loop = asyncio.get_running_loop()
         began = loop.time()
         most: dict[str, float] = {}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import msgspec
+import numpy as np
 
 from synergy_nb.algorithms.composition import POLICIES, CompositionConfig
 from synergy_nb.events import (
@@ -20,6 +21,7 @@ from synergy_nb.events import (
     RequestSubmitted,
     SharingGivenUp,
 )
+from synergy_nb.lifecycle.origins import ends_of, nearest
 from synergy_nb.plan import Plan
 from synergy_nb.simulator.network import CAPACITIES, Topology, TransitStub, measured, transit_stub
 from synergy_nb.simulator.workload import Parameters, Request, Workload, generate
@@ -53,6 +55,9 @@ class Scenario:
         earnest two of three messages are pings.
     window
         Virtual seconds of tuples that are counted, after all requests are decided.
+    origin
+        Where a request is submitted: ``client``, the peer that the workload has it from; by another rule of
+        :data:`~synergy_nb.lifecycle.origins.POLICIES`, with a client beside that peer; or at any peer, ``random``.
     """
 
     workload: Parameters = field(default_factory=Parameters)
@@ -69,6 +74,7 @@ class Scenario:
     deployment: str = "off"
     pings: float = 4.0
     window: float = 60.0
+    origin: str = "client"
 
     def config(self) -> CompositionConfig:
         """Parameters of composition at every peer."""
@@ -89,7 +95,8 @@ class Scenario:
 
     def world(self, seed: int) -> tuple[Topology, Workload]:
         """Network and requests: the same for all policies."""
-        return _world(self.workload, self.peers, self.delays, self.equal, seed)
+        topology, workload = _world(self.workload, self.peers, self.delays, self.equal, seed)
+        return topology, workload if self.origin == "client" else _submitted(workload, topology, self.origin, seed)
 
 
 @lru_cache(maxsize=4)
@@ -101,6 +108,27 @@ def _world(workload: Parameters, peers: int, delays: str, equal: bool, seed: int
     else:
         topology = transit_stub(names, TransitStub(), seed=seed, capacities=classes)
     return topology, generate(topology, workload, seed=seed)
+
+
+def _submitted(workload: Workload, topology: Topology, rule: str, seed: int) -> Workload:
+    """The workload with other origins, which are also where the sinks are."""
+    peers = topology.peers
+    rng = np.random.default_rng([seed, 224])
+    offers = {peer: workload.offers(peer) for peer in peers}
+
+    def between(one: str, other: str) -> float:
+        return 2.0 * topology.delay(one, other)
+
+    def origin(request: Request) -> str:
+        if rule == "random":
+            return peers[int(rng.integers(len(peers)))]
+        plan = workload.plan(request)
+        sink = msgspec.structs.replace(plan.operators["sink"], at=None)
+        unbound = Plan([*(each for name, each in plan.operators.items() if name != "sink"), sink], plan.qos, plan.name)
+        client = {peer: between(request.origin, peer) for peer in peers}
+        return nearest(peers, ends_of(unbound, rule, offers, {}), client, between)[0]
+
+    return replace(workload, requests=tuple(replace(each, origin=origin(each)) for each in workload.requests))
 
 
 @dataclass

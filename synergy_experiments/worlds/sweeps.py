@@ -49,6 +49,10 @@ SIMULATED: Final[Mapping[str, Parameter]] = {
     "at_least": whole("candidates that are probed in any case", 2),
     "budget": whole("paths that are probed", 8),
     "choice": choice("candidates that are probed", ["random", "balanced", "nearest"]),
+    "origin": choice(
+        "where a request is submitted: beside its client, nearest to what, or anywhere",
+        ["client", "source", "sink", "near", "random"],
+    ),
     "window": number("virtual seconds of tuples that are counted", 60.0, least=1.0),
     "algorithms": several("policies compared", tuple(POLICIES), COMPARED),
 }

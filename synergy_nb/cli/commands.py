@@ -155,6 +155,9 @@ def run(
             help="Balance the load of peers, or bear the largest set of input rates (ROD).",
         ),
     ] = "composed",
+    origin: Annotated[
+        str | None, typer.Option(metavar="PEER|client|source|sink|near", help="Submit there.", show_default="client")
+    ] = None,
     limit: Annotated[int, typer.Option(metavar="ROWS", help="Rows of each sink to show.")] = 20,
     duration: Annotated[
         str | None,
@@ -186,8 +189,10 @@ def run(
 
         with bad_input("--duration"):
             seconds = parse_duration(duration)
-    from synergy_nb.cli.run_command import check, execute, secrets
+    from synergy_nb.cli.run_command import check, check_origin, execute, secrets
 
+    with bad_input("--origin"):
+        options = {"placement": placement, "origin": check_origin(origin, count)}
     with bad_input("--key"):
         keys = secrets(key or [])
     with bad_input(str(plan)):
@@ -206,7 +211,7 @@ def run(
         bars.stage(f"connecting to {scheduler}" if scheduler is not None else f"starting {count} peers")
         given = scheduler if scheduler is not None else count or 8
         with Cluster(given, keys=keys, discipline=discipline, spark=where) as cluster:
-            found = execute(parsed, cluster, placement=placement, limit=limit, duration=seconds, progress=bars)
+            found = execute(parsed, cluster, options, limit=limit, duration=seconds, progress=bars)
     if report is not None:
         write_report(report, parsed, found)
     if as_json:

@@ -12,6 +12,7 @@ import msgspec
 import polars as pl
 
 from synergy_nb.events import Event
+from synergy_nb.lifecycle.origins import POLICIES
 from synergy_nb.plan import Plan, PlanError, Problem
 from synergy_nb.plan.units import nearest
 from synergy_nb.reporting.explanation import Explanation
@@ -21,7 +22,7 @@ from synergy_nb.runtime.process.requests import ClusterError
 from synergy_nb.runtime.transport.wire import RemoteError
 from synergy_nb.traces import trace_files
 
-__all__ = ["Followed", "Run", "check", "execute", "secrets"]
+__all__ = ["Followed", "Run", "check", "check_origin", "execute", "secrets"]
 
 POLL: Final = 0.2  # seconds
 
@@ -172,11 +173,39 @@ def check(plan: Plan, *, peers: int | None, keys: Mapping[str, bytes]) -> None:
         raise PlanError(problems)
 
 
+def check_origin(origin: str | None, peers: int | None) -> str | None:
+    """Refuse an origin that cannot be, before anything is started.
+
+    Parameters
+    ----------
+    origin
+        Name of a peer, one of :data:`~synergy_nb.lifecycle.origins.POLICIES`, or None.
+    peers
+        Number of the peers that will be started on this machine; None: they are elsewhere, with names of their own.
+
+    Returns
+    -------
+    str or None
+        The origin.
+
+    Raises
+    ------
+    ValueError
+        Naming the value and what was expected.
+    """
+    names = [f"peer-{number}" for number in range(1, (peers or 0) + 1)]
+    if origin is None or peers is None or origin in (*POLICIES, *names):
+        return origin
+    near = nearest(origin, POLICIES)
+    hint = f"; did you mean {near!r}?" if near is not None else ""
+    raise ValueError(f"{origin!r}; expected {', '.join(POLICIES)}, or one of {', '.join(names)}{hint}")
+
+
 def execute(
     plan: Plan,
     cluster: Cluster,
+    options: Mapping[str, Any],
     *,
-    placement: str,
     limit: int,
     duration: float | None,
     progress: Any,
@@ -185,8 +214,8 @@ def execute(
 
     Parameters
     ----------
-    placement
-        Way in which components find their peers, ``composed`` or ``resilient``.
+    options
+        Placement and origin, as ``submit`` takes them.
     limit
         Rows of each sink that are kept.
     duration
@@ -200,7 +229,7 @@ def execute(
         If it is not admitted.
     """
     progress.stage(f"composing {plan.name}")
-    application = cluster.submit(plan, placement=placement)
+    application = cluster.submit(plan, **options)
     for notice in application.notices:
         progress.note(notice)
     began = time.monotonic()

@@ -331,7 +331,7 @@ def _kill_one(cluster: Cluster, paced: Plan, seconds: float, progress: Progress)
     """Kill a peer of an application, not its origin, when a third of it is done, and wait until it is reported."""
     progress.stage("paced by event time, until a peer is killed")
     origin, victim, *_ = cluster.peers
-    application = cluster.submit(_with_one_at(paced, victim), at=origin)
+    application = cluster.submit(_with_one_at(paced, victim), origin=origin)
     placed = application.graph
     killing = time.monotonic() + seconds / 3
     status = _until(application, seconds / 3, progress, lambda: time.monotonic() >= killing)

@@ -29,6 +29,7 @@ from synergy_nb.runtime.client.applications import Applications, Entry, Identifi
 from synergy_nb.runtime.client.async_application import AsyncApplication
 from synergy_nb.runtime.client.error_notices import ErrorNotices, watched
 from synergy_nb.runtime.client.feeds import Rows, check_rows
+from synergy_nb.runtime.client.origins import Origins
 from synergy_nb.runtime.client.progress import Progress
 from synergy_nb.runtime.client.submission import check_submission, known_peers_phrase, unknown_peers
 from synergy_nb.runtime.client.waiting_display import displays_waiting
@@ -118,6 +119,7 @@ class AsyncCluster:
         self.spark = SparkServers(spark, self._tell_spark)
         self.before_close: list[Callable[[], Awaitable[None]]] = []
         self._numbers = itertools.count(1)
+        self._origins = Origins(self._asked, beside=local is not None)
         self._applications: dict[str, AsyncApplication] = {}  # submitted here, to be stopped when this closes
         self._ended: dict[str, AsyncApplication] = {}
         self._handles: weakref.WeakValueDictionary[str, AsyncApplication] = weakref.WeakValueDictionary()
@@ -148,7 +150,7 @@ class AsyncCluster:
     async def warm(self) -> None:
         """Have the peer that resilient plans go to load in the background what placing them takes."""
         with contextlib.suppress(*UNREACHABLE):
-            await self.links.request(self._in_turn(1)[0], "warm", b"", 5.0)
+            await self.links.request(next(iter(self.peers.values())), "warm", b"", 5.0)
 
     @displays_waiting(lambda _: "closing the cluster")
     async def close(self) -> None:
@@ -270,7 +272,7 @@ class AsyncCluster:
         self,
         plan: Plan,
         *,
-        at: str | None = None,
+        origin: str | None = None,
         feeds: Mapping[str, Rows] | None = None,
         placement: str = "composed",
         timeout: float | str = 30.0,
@@ -281,9 +283,11 @@ class AsyncCluster:
         ----------
         plan
             Query plan, as ``.sink(...)`` makes it.
-        at
-            Name of the peer that becomes its origin, where its results are kept; by default the one that its sinks are
-            bound to, or else one that answers, in turn.
+        origin
+            Peer at which the plan is submitted and its results are kept: its name, or ``"client"``, ``"source"``,
+            ``"sink"`` or ``"near"`` for the one with the least measured delays to this client, to the sources of the
+            plan, to its sinks, or to all of them. By default the one that its sinks are bound to, or else the nearest
+            to this client. Peers that are equally near, as all on this machine are to it, take turns.
         feeds
             Rows of each source with connector ``python``, by operator id or by its name: a pandas, Polars or Arrow
             table, a :class:`~synergy_nb.runtime.client.feeds.Feed`, or an iterable, asynchronous or not, of
@@ -303,9 +307,10 @@ class AsyncCluster:
         """
         self._check_open()
         patience = duration("timeout", timeout)
-        living = _alive(await self.states()) if unknown_peers(plan, at, self._names) else list(self.peers)
+        living = _alive(await self.states()) if unknown_peers(plan, origin, self._names) else list(self.peers)
         spark = "" if self.spark.where else unavailable() or "it was started without"
-        at, named = check_submission(plan, at, feeds or {}, self._names, living, spark, local=self.local is not None)
+        beside = self.local is not None
+        origin, named = check_submission(plan, origin, feeds or {}, self._names, living, spark, local=beside)
         feeding = {
             operator: await asyncio.to_thread(check_rows, rows, row_reader(plan, operator))
             for operator, rows in named.items()
@@ -318,30 +323,30 @@ class AsyncCluster:
         application = f"{plan.name}-{number}-{uuid.uuid4().hex[:6]}"
         request = pack(Submit(application, plan.to_bytes(), placement))
         state: ApplicationState | None = None
-        origin = ""
         turn = number if placement == "composed" else 1  # placing has been loaded by one peer, see warm()
-        for origin in [self.peers[at]] if at is not None else self._in_turn(turn):
+        address = ""
+        for address in await self._origins.order(plan, origin, self.peers, self.states, turn):
             try:
-                await self.links.request(origin, "ping", b"", 1.0)
+                await self.links.request(address, "ping", b"", 1.0)
             except UNREACHABLE:
                 continue
             try:
-                state = unpack(await self.ask(origin, "submit", request, patience), ApplicationState)
+                state = unpack(await self.ask(address, "submit", request, patience), ApplicationState)
                 if state.needs_spark and state.status == "composing":
                     await self.spark.ready()
                     name = pack(Name(application))
-                    state = unpack(await self.ask(origin, "decision", name, patience + DEPLOYS), ApplicationState)
+                    state = unpack(await self.ask(address, "decision", name, patience + DEPLOYS), ApplicationState)
             except BaseException:  # it may be admitted yet, and nobody would hold it
                 with contextlib.suppress(ClusterError):
-                    await self.ask(origin, "stop", pack(Name(application)))
+                    await self.ask(address, "stop", pack(Name(application)))
                 raise
             break
         if state is None:
-            if at is None:
+            if origin not in self.peers:
                 raise ClusterError("no peer of the cluster answers")
             living = _alive(await self.states())
-            raise ClusterError(f"at: peer {at!r} does not answer; expected {known_peers_phrase(living)}")
-        running = AsyncApplication(self, plan, origin, state)
+            raise ClusterError(f"origin: peer {origin!r} does not answer; expected {known_peers_phrase(living)}")
+        running = AsyncApplication(self, plan, address, state)
         if state.status == "rejected":
             raise await self._refusal(running)
         self._applications[application] = self._handles[application] = running
@@ -467,11 +472,6 @@ class AsyncCluster:
     def readable(self, text: str) -> str:
         """A peer's text with names for addresses."""
         return readable(text, self._names)
-
-    def _in_turn(self, number: int) -> list[str]:
-        addresses = list(self.peers.values())
-        start = (number - 1) % len(addresses)
-        return addresses[start:] + addresses[:start]
 
     async def _refusal(self, refused: AsyncApplication) -> NotAdmitted:
         """The error for a plan that was not admitted, with the account of why."""

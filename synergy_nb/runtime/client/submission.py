@@ -6,18 +6,21 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from synergy_nb.lifecycle.origins import POLICIES
 from synergy_nb.plan import Plan
+from synergy_nb.plan.units import nearest
 from synergy_nb.runtime.client.feeds import Rows
 from synergy_nb.runtime.process.requests import ClusterError
 
 __all__ = ["check_submission", "known_peers_phrase", "unknown_peers"]
 
 
-def unknown_peers(plan: Any, at: str | None, names: Mapping[str, str]) -> bool:
+def unknown_peers(plan: Any, origin: str | None, names: Mapping[str, str]) -> bool:
     """Whether a submission names peers that a cluster does not have; ``names`` has peer address to name."""
     if not isinstance(plan, Plan):
         return False
-    wanted = {at, *(operator.at for operator in plan.operators.values())} - {None}
+    wanted = {operator.at for operator in plan.operators.values()} - {None}
+    wanted |= {origin} - {None, *POLICIES}
     return not wanted <= {*names, *names.values()}
 
 
@@ -33,7 +36,7 @@ def known_peers_phrase(living: Iterable[str]) -> str:
 
 def check_submission(
     plan: Plan,
-    at: str | None,
+    origin: str | None,
     feeds: Mapping[str, Rows],
     names: Mapping[str, str],
     living: Iterable[str],
@@ -47,8 +50,8 @@ def check_submission(
     ----------
     plan
         Query plan to run.
-    at
-        Name of the peer that is to become its origin; None: any.
+    origin
+        Name of the peer that is to become its origin, or by which rule one is chosen; None: by the default rule.
     feeds
         Rows of sources, by operator id or name.
     names
@@ -63,7 +66,7 @@ def check_submission(
     Returns
     -------
     origin, feeding
-        Name of the peer that is to become the origin, which may follow from the sinks; None: any. Rows by operator id
+        The origin likewise, which is a name where sinks are bound to a peer. Rows by operator id
         of each source that is fed from here.
 
     Raises
@@ -77,18 +80,20 @@ def check_submission(
         )
     wrong: list[str] = []
     known = set(names.values())
-    if at is not None and at not in known:
-        wrong.append(f"at: {at!r}; expected {known_peers_phrase(living)}")
-    origin = at
+    if origin is not None and origin not in known and origin not in POLICIES:
+        near = nearest(origin, POLICIES)
+        hint = f"; did you mean {near!r}?" if near is not None else ""
+        wrong.append(f"origin: {origin!r}; expected {', '.join(POLICIES)}, or {known_peers_phrase(living)}{hint}")
+    bound = origin if origin in known else None
     for operator, asked in plan.operators.items():
         pinned = None if asked.at is None else names.get(asked.at, asked.at)
         if pinned is not None and pinned not in known:
             wrong.append(f"operator {operator!r}: at: {pinned!r}; expected {known_peers_phrase(living)}")
         elif pinned is not None and asked.kind == "sink":
-            origin = origin or pinned
-            if pinned != origin:
+            bound = bound or pinned
+            if pinned != bound:
                 wrong.append(
-                    f"operator {operator!r}: at: {pinned!r}; expected {origin!r}: all results stay at the origin"
+                    f"operator {operator!r}: at: {pinned!r}; expected {bound!r}: all results stay at the origin"
                 )
         if asked.engine == "spark" and no_spark:
             wrong.append(f"operator {operator!r}: engine: 'spark'; this cluster has no Spark: {no_spark}")
@@ -99,7 +104,7 @@ def check_submission(
     if wrong:
         heading = [f"the submission has {len(wrong)} problems:"] if len(wrong) > 1 else []
         raise ClusterError("\n  - ".join([*heading, *wrong]))
-    return origin, feeding
+    return bound or origin, feeding
 
 
 def _feeding(plan: Plan, feeds: Mapping[str, Rows], wrong: list[str]) -> dict[str, Rows]:

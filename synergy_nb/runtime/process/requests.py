@@ -25,6 +25,7 @@ __all__ = [
     "Joined",
     "ListApplications",
     "Listed",
+    "MeasureDelays",
     "Name",
     "NotAdmitted",
     "PeerState",
@@ -99,6 +100,12 @@ class Submit(msgspec.Struct, frozen=True):
     application: str
     plan: bytes
     placement: str = "composed"
+
+
+class MeasureDelays(msgspec.Struct, frozen=True):
+    """Asks a peer how far it is from others; answered by address to seconds of a round trip."""
+
+    addresses: list[str]
 
 
 class Name(msgspec.Struct, frozen=True):

@@ -36,6 +36,7 @@ from synergy_nb.runtime.data.instances import SPAN
 from synergy_nb.runtime.data.sinks import Quality
 from synergy_nb.runtime.data.spark_servers import SparkHost
 from synergy_nb.runtime.process.calibration import Calibration
+from synergy_nb.runtime.process.delays import Delays
 from synergy_nb.runtime.process.machine_monitor import Counters, Row, read_counters, sample
 from synergy_nb.runtime.process.peer_commands import Commands
 from synergy_nb.runtime.process.peer_driver import PeerRuntime
@@ -191,6 +192,7 @@ class Service:
             "push": self._deliveries.push,
             "dropped": self._dropped,
             "state": self._state,
+            "delays": Delays(runtime.links, synergy.latency, runtime.clock).measure,
             "events": self._events,
             "troubles": self._troubles,
             "tell": self._tell,
