@@ -56,8 +56,8 @@ class Scenario:
     window
         Virtual seconds of tuples that are counted, after all requests are decided.
     origin
-        Where a request is submitted: ``client``, the peer that the workload has it from; by another rule of
-        :data:`~synergy_nb.lifecycle.origins.POLICIES`, with a client beside that peer; or at any peer, ``random``.
+        Rule for the peer at which a request is submitted: ``client``, the peer that the workload has it from; another
+        rule of :data:`~synergy_nb.lifecycle.origins.POLICIES`, with a client beside that peer; or ``random``, any peer.
     """
 
     workload: Parameters = field(default_factory=Parameters)

@@ -45,7 +45,7 @@ def ends_of(plan: Plan, policy: str, peers: Mapping[str, Collection[str]], names
     plan
         Query plan ξ.
     policy
-        One of :data:`POLICIES`.
+        Rule by which the origin is chosen, from :data:`POLICIES`.
     peers
         Address of each peer that answers to the components that it offers.
     names
