@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -114,12 +115,12 @@ def show_run(plan: Plan, run: Run, *, explain: bool) -> None:
     out.print()
     rows = [("status", f"{run.status}: {run.reason}" if run.reason else run.status)]
     for sink, record in run.qos.items():
+        where = f" at {sink}" if len(run.qos) > 1 else ""
+        if record and record.get("dropped"):
+            rows.append((f"dropped{where}", f"{_dropped(record)}, as their deadline had passed"))
         if record and record.get("delay_p50_s") is not None:
-            dropped = sum((record.get("dropped") or {}).values())
-            how = f"later or dropped ({counted(dropped, 'tuple')})" if dropped else "later"
-            missed = f"{share(record['miss_rate'])} {how}"
+            missed = f"{share(record['miss_rate'])} {'missed' if record.get('dropped') else 'later'}"
             limit = f"; limit {seconds(record['limit_s'])}, {missed}" if record["limit_s"] else ""
-            where = f" at {sink}" if len(run.qos) > 1 else ""
             delay = f"p50 {seconds(record['delay_p50_s'])}, p99 {seconds(record['delay_p99_s'])}{limit}"
             rows.append((f"delay{where}", delay))
             rows.append((f"output{where}", rate(record["tuples_per_s"])))
@@ -135,6 +136,11 @@ def show_run(plan: Plan, run: Run, *, explain: bool) -> None:
     if explain:
         _heading("Why there")
         out.print(Text(str(run.explanation)))
+
+
+def _dropped(record: Mapping[str, Any]) -> str:
+    """How many tuples each operator has dropped."""
+    return ", ".join(f"{counted(number, 'tuple')} at {name}" for name, number in record["dropped"].items())
 
 
 def show_rows(table: pl.DataFrame | None, count: int) -> None:
@@ -179,6 +185,9 @@ def write_report(path: Path, plan: Plan, run: Run) -> None:
             limit = f"limit {seconds(record['limit_s'])}" if record["limit_s"] else "no limit"
             numbers.append(pages.Number(f"Delay, median{where}", seconds(record["delay_p50_s"]), limit))
             numbers.append(pages.Number(f"Delay, 99th percentile{where}", seconds(record["delay_p99_s"]), limit))
+        if record and record.get("dropped"):
+            where = f" at {sink}" if len(run.qos) > 1 else ""
+            numbers.append(pages.Number(f"Missed{where}", share(record["miss_rate"]), f"dropped: {_dropped(record)}"))
     page = pages.report(
         plan,
         run.explanation,

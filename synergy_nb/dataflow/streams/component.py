@@ -257,11 +257,11 @@ class Component(ComponentMetrics):
         else:
             self._port = next(number for number, port in enumerate(self.ports) if port.queue and port.queue[0] is first)
             port = self.ports[self._port]
-            dropped = first is not None and self.overdue(first.chunk, now)
+            dropped = self.drops and first is not None and self.overdue(first.chunk, now)
             if dropped:
                 chunks = port.leading(lambda chunk: self.overdue(chunk, now))
             else:
-                chunks = port.first(self._in_time(together, now))
+                chunks = port.first(self._in_time(together, now) if self.drops else together)
         if first is not None and not dropped:
             self.queueing.add(now - first.arrived, max(sum(chunk.rows for chunk in chunks), 1))
         items = coalesce([chunk.item for chunk in chunks if not (dropped and chunk.rows)])
@@ -273,8 +273,8 @@ class Component(ComponentMetrics):
 
     def _in_time(self, together: Together | None, now: float) -> Together | None:
         """What may be executed together, but for tuples that are to be dropped."""
-        if not self.drops or together is None:
-            return together
+        if together is None:
+            return None
         return lambda chunk, rows, size: not self.overdue(chunk, now) and together(chunk, rows, size)
 
     def encoding(self, near: Callable[[str], bool]) -> Encoding:
@@ -342,8 +342,10 @@ class Component(ComponentMetrics):
                 self.dropped += taken if work.dropped else 0
             if self.drops or self.elsewhere:
                 self.losses.read(work.chunks)
-            self.reading.depends_on(work.chunks)
-            self.unsaved += sum(chunk.size for chunk in work.chunks)
+            causes = self.reading.causes
+            for chunk in work.chunks:
+                causes += chunk.determinants
+                self.unsaved += chunk.size
         self.dirty = True
         self.produce(outcome.chunks, outcome.finished)
         if self.elsewhere:
@@ -366,18 +368,18 @@ class Component(ComponentMetrics):
     def produce(self, chunks: list[Chunk], now: float) -> None:
         """Append what was made to the log, with the order of inputs that made it."""
         keep = self.ordered and bool(self.keepers.numbers or self.role is Role.FOLLOWER)
-        stream = self.output.stream if keep else None
+        self.reading.carry(chunks, self.output.stream if keep else None, self.stable)
         rows = 0
         for chunk in chunks:
-            self.reading.carry(chunk, stream, self.stable)
             rows += chunk.rows
             self.bytes_out += chunk.size
         self.tuples_out += rows
         self.departed(rows, now)
         self.log.append(chunks)
-        losses = self.losses.carried(self.log.end.position)
-        for chunk in chunks if losses else ():
-            chunk.losses = losses
+        if self.losses.thinned:
+            losses = self.losses.carried(self.log.end.position)
+            for chunk in chunks:
+                chunk.losses = losses
 
     def committed(self) -> None:
         """See how far another engine is that executes it: inputs are kept from there on, if that is not too much."""

@@ -51,6 +51,8 @@ def first(
     accept
         Whether the driver can execute a chunk at the moment. Where it is given, no unfinished work is resumed.
     """
+    if len(runnable) == 1 and accept is None:
+        return next(iter(runnable))
     nominated: dict[str, tuple[tuple[float, int], Component, Chunk]] = {}
     for component, (sequence, _, chunk) in runnable.items():
         if accept is not None and (component.steps or not accept(component, chunk)):

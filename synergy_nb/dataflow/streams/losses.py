@@ -42,21 +42,26 @@ class Losses:
     ----------
     taken, dropped : int
         Tuples that the component has taken, and those of them that it has dropped.
+    thinned : bool
+        Whether anything was dropped, here or before.
     """
 
     def __init__(self, operator: str) -> None:
         self.operator = operator
         self.taken = self.dropped = 0
+        self.thinned = False
         self._before: dict[str, Loss] = {}
 
     def begin(self, cut: Cut) -> None:
         """Go on from a cut."""
         self.taken, self.dropped = cut.taken, cut.dropped
+        self.thinned = self.dropped > 0
 
     def count(self, taken: int, dropped: int) -> None:
         """The component has taken tuples, and dropped some of them."""
         self.taken += taken
         self.dropped += dropped
+        self.thinned = self.thinned or dropped > 0
 
     def read(self, chunks: Iterable[Chunk]) -> None:
         """The component has read chunks: take what components before it had dropped by then."""
@@ -65,11 +70,7 @@ class Losses:
                 known = self._before.get(loss.operator)
                 if known is None or (loss.taken, loss.made) > (known.taken, known.made):
                     self._before[loss.operator] = loss
-
-    @property
-    def thinned(self) -> bool:
-        """Whether anything was dropped, here or before."""
-        return self.dropped > 0 or bool(self._before)
+                    self.thinned = True
 
     def carried(self, made: int) -> tuple[Loss, ...]:
         """What a chunk has to carry when the component has made so many tuples; nothing if nothing was dropped."""

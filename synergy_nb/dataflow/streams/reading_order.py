@@ -75,28 +75,26 @@ class ReadingOrder:
         else:
             self.runs.append(run)
 
-    def depends_on(self, chunks: Iterable[Chunk]) -> None:
-        """What is made from now on depends on what these chunks depend on."""
-        for chunk in chunks:
-            self.causes += chunk.determinants
-
-    def carry(self, chunk: Chunk, stream: Stream | None, stable: Point) -> None:
-        """Have a new chunk carry what was noted.
+    def carry(self, chunks: Sequence[Chunk], stream: Stream | None, stable: Point) -> None:
+        """Have new chunks carry what was noted.
 
         Parameters
         ----------
-        chunk
-            Chunk that the component has made.
+        chunks
+            Chunks that the component has made, of which the first carries all of it.
         stream
-            Stream of the component, whose decisions the chunk is to carry; None: nobody will need them.
+            Stream of the component, whose decisions the chunks are to carry; None: nobody will need them.
         stable
             Place in that stream that a snapshot covers on all backups.
         """
-        own: tuple[Determinant, ...] = ()
-        if stream is not None:
-            own = (Determinant(stream, chunk.start, chunk.end, tuple(self.runs), stable),)
-        chunk.determinants = (*self.causes, *own)
-        self.runs, self.causes = [], []
+        for chunk in chunks if stream is not None or self.causes else ():
+            own: tuple[Determinant, ...] = ()
+            if stream is not None:
+                own = (Determinant(stream, chunk.start, chunk.end, tuple(self.runs), stable),)
+            chunk.determinants = (*self.causes, *own)
+            self.runs, self.causes = [], []
+        if chunks and self.runs:
+            self.runs = []
 
     # -- prescribed ----------------------------------------------------------------------------------------------
 
