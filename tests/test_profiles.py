@@ -11,7 +11,7 @@ from distributed import LocalCluster
 
 from synergy_nb import connect_cluster, source
 from synergy_nb.models.signatures import Segment
-from synergy_nb.overlay.published_streams import KEPT
+from synergy_nb.overlay.published_streams import RETAINED_PROFILES
 from synergy_nb.plan.spark_parts import PART
 from synergy_nb.runtime.process import peer_metrics, service
 from synergy_nb.runtime.process.plugin import runtime_of
@@ -91,9 +91,9 @@ def test_of_several_components_of_one_name_the_busiest_counts() -> None:
 
 def test_a_peer_goes_on_telling_of_the_latest() -> None:
     told = Told()
-    for number in range(KEPT + 3):
+    for number in range(RETAINED_PROFILES + 3):
         told.note(stats(f"s{number}"))
-    assert list(told.now) == [f"s{number}" for number in range(3, KEPT + 3)]
+    assert list(told.now) == [f"s{number}" for number in range(3, RETAINED_PROFILES + 3)]
 
 
 def test_a_stream_whose_rate_goes_up_and_down_is_told_with_its_signature() -> None:

@@ -78,7 +78,7 @@ def test_the_oldest_offer_is_advertised_and_the_next_one_when_it_is_withdrawn() 
 
 def test_nothing_is_told_twice_and_profiles_are_bounded() -> None:
     register = Register()
-    streams = PublishedStreams(register, kept=2)  # type: ignore[arg-type]
+    streams = PublishedStreams(register, retained=2)  # type: ignore[arg-type]
     for _ in range(3):
         streams.profile("s", {"rate": 1.0})
         streams.forget("t")

@@ -1,1 +1,1 @@
-"""The ring, who is alive on it, how far they are, and the directory that it holds (section 2.2.3, discovery module)."""
+"""The overlay: ring, failure detector, latencies, and the directory on the ring (section 2.2.3, discovery module)."""

@@ -1,18 +1,19 @@
-"""The directory: which peers have components of an operator, or a stream, by name.
+"""The directory: a map from the name of a component or a stream to the peers that offer it.
 
 Theory of operation
 -------------------
-The key of a name is its SHA-1; the entries of a name are kept by the root of that key (dissertation, section 2.3.3)
-and copied to its neighbours (:mod:`synergy_nb.overlay.directory_roots`). Several hosts may register under one name. All
-of it is soft state (:mod:`synergy_nb.overlay.directory_entries`).
+The key of a name is its SHA-1. The root of that key stores the entries of the name (dissertation, section 2.3.3), and
+its neighbours store copies (:mod:`synergy_nb.overlay.directory_roots`). Several hosts may register under one name. All
+entries are soft state (:mod:`synergy_nb.overlay.directory_entries`).
 
-*Hosts* register by a routed message, are answered by the root, and try again until they are. From then on they renew
-straight at the root, one message for all names that it has, at a third of the lease; what the root does not have, or is
-no longer root of, is registered anew. A host that learns that it was held for dead registers everything anew.
+*Registration.* A host sends its entries in a routed message, and sends them again until the root answers. From then on
+it renews them directly at the root, at a third of the lease, in one message for all names of that root. It registers
+again those entries that the root does not hold or is no longer root of. A host that learns that it was declared dead
+registers all its entries again.
 
-*Look-ups* group names by the root that the leaf set (or an earlier answer) gives and send one message to each; a peer
-that gets names of which it is not root passes them on. Unanswered names are asked for again until the deadline. Names
-of which the asking peer is root itself cost no message.
+*Look-ups.* A peer groups names by root, as the leaf set or an earlier answer gives it, and sends one message to each; a
+receiver forwards the names of which it is not the root. Unanswered names are looked up again until the deadline. Names
+of which the peer is root itself need no message.
 
 References
 ----------
@@ -36,15 +37,15 @@ from synergy_nb.overlay.pastry import Pastry
 
 __all__ = ["Directory", "Entry", "EntryCopy"]
 
-ASK_AGAIN: Final = 0.6  # s until an unanswered name is looked up again, at first
-REGISTER_AGAIN: Final = 1.0  # s until an unanswered registration is sent again, at first
+LOOKUP_RETRY: Final = 0.6  # initial time until an unanswered name is looked up again, seconds
+REGISTER_RETRY: Final = 1.0  # initial time until an unanswered registration is sent again, seconds
 ROOTS: Final = 2048  # roots remembered from earlier answers
 
 Done = Callable[[dict[str, tuple[Entry, ...]] | None], None]
 
 
 class _Own:
-    """An entry of this host."""
+    """An entry that this peer has registered, and the state of its registration."""
 
     __slots__ = ("confirmed", "due", "entry", "patience", "removed", "root", "version")
 
@@ -54,11 +55,11 @@ class _Own:
         self.removed = False
         self.confirmed = False
         self.root: str | None = None
-        self.due = due  # when it is sent (again) unless confirmed
-        self.patience = REGISTER_AGAIN
+        self.due = due  # time at which it is sent (again) unless confirmed, seconds
+        self.patience = REGISTER_RETRY
 
 
-class _Asked:
+class _PendingLookup:
     """A look-up that is not answered yet."""
 
     __slots__ = ("deadline", "done", "found", "names", "patience", "timer")
@@ -68,28 +69,28 @@ class _Asked:
         self.done = done
         self.deadline = deadline
         self.found: dict[str, tuple[Entry, ...]] = {}
-        self.patience = ASK_AGAIN
+        self.patience = LOOKUP_RETRY
         self.timer: Timer | None = None
 
 
 class Directory(DirectoryRoot):
-    """One peer's part of the directory: its own entries, those that it keeps for others, and its look-ups.
+    """One peer's part of the directory: its own entries, those that it stores as root or neighbour, and its look-ups.
 
     Parameters
     ----------
     peer
-        The peer it belongs to.
+        The peer.
     pastry
         The ring.
     membership
-        The failure detector; without one, entries of dead hosts go when their leases end.
+        Failure detector; None if entries of dead hosts are to stay until their leases end.
     lease
-        Seconds that an entry outlives its host.
+        Time that an entry outlives its host, seconds.
 
     Attributes
     ----------
     on_confirmed : list of callables without arguments
-        Called when roots have answered for all that this peer registered, see :attr:`confirmed`.
+        Listeners, called when the roots have confirmed all entries of this peer, see :attr:`confirmed`.
     """
 
     def __init__(self, peer: Peer, pastry: Pastry, membership: Membership | None = None, lease: float = 30.0) -> None:
@@ -98,7 +99,7 @@ class Directory(DirectoryRoot):
         self.on_confirmed: list[Callable[[], None]] = []
         self._own: dict[tuple[str, Kind], _Own] = {}
         self._sender: Timer | None = None
-        self._asked: dict[int, _Asked] = {}
+        self._asked: dict[int, _PendingLookup] = {}
         self._roots: dict[str, str] = {}  # name: who answered for it last
         self.handlers = {**self.handlers, Registered: self._on_registered, Found: self._on_found}
         pastry.on_joined.append(self._register_all)
@@ -106,28 +107,28 @@ class Directory(DirectoryRoot):
             membership.on_refuted.append(self._register_all)
 
     def start(self) -> None:
-        """Begin to renew what this peer registers."""
+        """Start renewing the entries of this peer."""
         super().start()
         self.peer.after(self.lease / 3 * (0.5 + 0.5 * self.peer.rng.random()), self._renew)
 
     # -- for the algorithms ----------------------------------------------------------------------------------------
 
     def register(self, name: str, kind: Kind, attributes: Mapping[str, str | float | int] | None = None) -> None:
-        """Say that this peer has a component or a stream of that name, or that its attributes have changed.
+        """Register a component or a stream of this peer under a name, or change its attributes.
 
         Parameters
         ----------
         name
-            Name of the operator or the stream.
+            Name of the component or the stream.
         kind
-            ``component`` or ``stream``.
+            Kind of the entry: ``component`` or ``stream``.
         attributes
-            Plain values that look-ups return.
+            Attributes that look-ups return.
 
         Raises
         ------
         ValueError
-            If ``kind`` is neither.
+            If ``kind`` is neither ``component`` nor ``stream``.
         """
         if kind not in get_args(Kind):
             nearest = difflib.get_close_matches(str(kind), get_args(Kind), 1, 0.0)[0]
@@ -141,12 +142,12 @@ class Directory(DirectoryRoot):
         self._send_at(self.peer.now)
 
     def unregister(self, name: str, kind: Kind | None = None) -> None:
-        """Say that this peer does not have it any more (of either kind if none is given); harmless if it never had."""
+        """Remove the entry of a name (of both kinds if ``kind`` is None); no effect if there is none."""
         for key in ((name, kind),) if kind is not None else ((name, "component"), (name, "stream")):
             own = self._own.get(key)
             if own is not None and not own.removed:
                 own.version = self._next_version(own)
-                own.removed, own.confirmed, own.due, own.patience = True, False, self.peer.now, REGISTER_AGAIN
+                own.removed, own.confirmed, own.due, own.patience = True, False, self.peer.now, REGISTER_RETRY
                 self._send_at(self.peer.now)
 
     def lookup(self, names: Sequence[str], done: Done, deadline: float = 3.0) -> None:
@@ -155,16 +156,16 @@ class Directory(DirectoryRoot):
         Parameters
         ----------
         names
-            Names of operators and streams.
+            Names of components and streams.
         done
-            Called once, never before this call returns: with all entries of each name (none is an empty tuple), or
-            with None if they were not all answered in time.
+            Callback, called once and never before this call returns: with name to entries (an empty tuple for a name
+            without any), or with None if not all names were answered in time.
         deadline
-            Seconds from now.
+            Time limit, seconds from now.
         """
         self._ticket += 1
         ticket = self._ticket
-        asked = _Asked(set(names), done, self.peer.now + deadline)
+        asked = _PendingLookup(set(names), done, self.peer.now + deadline)
         self._asked[ticket] = asked
         mine = {name for name in asked.names if self.settled and self.pastry.joined and self._is_mine(name)}
         if mine or not asked.names:
@@ -177,18 +178,18 @@ class Directory(DirectoryRoot):
 
     @property
     def registered(self) -> tuple[Entry, ...]:
-        """What this peer has registered."""
+        """The entries that this peer has registered."""
         return tuple(own.entry for own in self._own.values() if not own.removed)
 
     @property
     def confirmed(self) -> bool:
-        """Whether roots have answered for all that this peer registered and took back."""
+        """Whether roots have confirmed all registrations and removals of this peer."""
         return all(own.confirmed for own in self._own.values())
 
     # -- hosts -------------------------------------------------------------------------------------------------------
 
     def _next_version(self, old: _Own | None) -> int:
-        """Versions go on from the clock, so that a restarted host's are higher than those of its earlier life."""
+        """The next version of an entry, based on the clock, so that versions grow over a restart of the peer."""
         return max(int(self.peer.now * 1e6), 0 if old is None else old.version + 1)
 
     def _send_at(self, when: float) -> None:
@@ -199,9 +200,9 @@ class Directory(DirectoryRoot):
         self._sender = self.peer.after(max(when - self.peer.now, 0.0), self._send_own)
 
     def _send_own(self) -> None:
-        """Send what is due, one message a root."""
+        """Send the entries that are due, grouped by root."""
         if not self.pastry.joined:
-            return  # joining sends everything
+            return  # all entries are sent after joining
         now = self.peer.now
         groups: dict[str, list[_Own]] = {}
         later = []
@@ -225,7 +226,7 @@ class Directory(DirectoryRoot):
         self.pastry.route(key_of(copies[0].entry.name), Register(copies), first)
 
     def _guess(self, name: str, root: str | None) -> str:
-        """What names are grouped by: their root as far as known, else themselves."""
+        """The key by which names are grouped: their root if it is known, else the name itself."""
         known = self.pastry.root_of(key_of(name)) if self.pastry.joined else None
         return known or root or name
 
@@ -238,7 +239,7 @@ class Directory(DirectoryRoot):
             if own.removed:
                 del self._own[name, kind]
                 continue
-            own.confirmed, own.root, own.patience = True, sender, REGISTER_AGAIN
+            own.confirmed, own.root, own.patience = True, sender, REGISTER_RETRY
         for name, kind, version in message.missing:
             own = self._own.get((name, kind))
             if own is not None and own.version == version:
@@ -249,29 +250,29 @@ class Directory(DirectoryRoot):
                 callback()
 
     def _renew(self) -> None:
-        """Tell each root that its entries of this host live on."""
+        """Renew the entries of this host at their roots."""
         now = self.peer.now
         groups: dict[str, list[Item]] = {}
         for (name, kind), own in self._own.items():
             if own.confirmed and own.root is not None:
-                own.confirmed, own.due = False, now + REGISTER_AGAIN  # by a routed message unless the root answers
+                own.confirmed, own.due = False, now + REGISTER_RETRY  # then registered again unless the root answers
                 groups.setdefault(own.root, []).append((name, kind, own.version))
         for root, items in groups.items():
             for start in range(0, len(items), PAGE):
                 self.peer.send(root, Renew(tuple(items[start : start + PAGE])))
         if groups:
-            self._send_at(now + REGISTER_AGAIN)
+            self._send_at(now + REGISTER_RETRY)
         self.peer.after(self.lease / 3 * (0.9 + 0.2 * self.peer.rng.random()), self._renew)
 
     def _register_all(self) -> None:
-        """Everything anew: others may have dropped it."""
+        """Register all entries again, because other peers may have dropped them."""
         for own in self._own.values():
-            own.confirmed, own.due, own.patience = False, self.peer.now, REGISTER_AGAIN
+            own.confirmed, own.due, own.patience = False, self.peer.now, REGISTER_RETRY
         if self._own:
             self._send_at(self.peer.now)
 
     def _leaving(self) -> None:
-        """Take back what this host has, as far as one message does."""
+        """Unregister all entries, once and without waiting for answers."""
         for name, kind in list(self._own):
             self.unregister(name, kind)
         self._send_own()
@@ -281,7 +282,7 @@ class Directory(DirectoryRoot):
 
     def _ask(self, ticket: int, names: Iterable[str]) -> None:
         if not self.pastry.joined:
-            return  # the deadline goes on
+            return  # not in the ring; the deadline counts all the same
         groups: dict[str, list[str]] = {}
         for name in sorted(names):
             groups.setdefault(self._guess(name, self._roots.get(name)), []).append(name)
@@ -291,7 +292,7 @@ class Directory(DirectoryRoot):
                 part = tuple(group[start : start + PAGE])
                 self.pastry.route(key_of(part[0]), Lookup(ticket, self.peer.address, part), first)
 
-    def _ask_again_later(self, ticket: int, asked: _Asked) -> None:
+    def _ask_again_later(self, ticket: int, asked: _PendingLookup) -> None:
         delay = asked.patience * (0.75 + 0.5 * self.peer.rng.random())
         asked.patience *= 1.5
         left = asked.deadline - self.peer.now

@@ -1,14 +1,14 @@
-"""Directory entries as soft state: versions, leases, and what a dead host takes with it.
+"""Directory entries as soft state: versions and leases, and removal of the entries of a dead host.
 
 Theory of operation
 -------------------
-An entry belongs to its host, which alone changes it: each change has a higher version, so copies that travel different
-ways agree on the newest whatever the order in which they arrive. An entry that was taken back stays as a mark
-(``removed``) for the rest of its lease, so that an older copy does not bring it to life again.
+Only the host of an entry changes it, and each change has a higher version. So peers agree on the newest copy, in
+whatever order copies arrive. A removed entry stays as a tombstone (``removed``) for the rest of its lease, so that an
+older copy does not restore it.
 
-Clocks of peers are not compared. A copy carries the seconds that it has left, and a holder counts from when it came in.
-Holders count nine tenths of a lease, so that time spent in transit does not carry an entry beyond the lease that its
-host asked for; hosts renew at a third.
+Clocks of peers are not compared. A copy contains its remaining time, which its holder counts from arrival. Holders
+count nine tenths of a lease, so that time in transit does not extend an entry beyond the lease that its host asked for;
+hosts renew at a third of the lease.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ HELD_FRACTION: Final = 0.9
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """That ``host`` has a component of an operator, or a stream.
+    """A directory entry: ``host`` offers a component or a stream.
 
     Parameters
     ----------
     name
-        The operator's or the stream's name; its key is :func:`~synergy_nb.control.peer.key_of` of it.
+        Name of the component or the stream; its key is :func:`~synergy_nb.control.peer.key_of` of it.
     host
-        Address of the peer that has it.
+        Address of the peer that offers it.
     kind
-        ``component`` or ``stream``.
+        Kind of the entry: ``component`` or ``stream``.
     attributes
-        Facts that the host states about it (load, rate, ...).
+        Attributes that the host has registered (free cores, rate, ...).
     lease
-        Seconds that the entry outlives its host.
+        Time that the entry outlives its host, seconds.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class EntryCopy(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """An entry between two peers: its version, the seconds it has left, and whether it was taken back."""
+    """An entry as peers send it: with its version, its remaining time in seconds, and whether it is a tombstone."""
 
     entry: Entry
     version: int
@@ -68,12 +68,12 @@ class _Held:
 
 
 class Store:
-    """The entries that one peer holds, its own keys' and copies of its neighbours'.
+    """The entries that one peer stores: those of which it is root, and copies of its neighbours' entries.
 
     Parameters
     ----------
     capacity
-        Entries held at most; new ones beyond it are refused.
+        Maximum number of entries; further ones are refused.
 
     Examples
     --------
@@ -89,19 +89,19 @@ class Store:
 
     def __init__(self, capacity: int = 200_000) -> None:
         self.capacity = capacity
-        self._by_name: dict[str, dict[tuple[str, str], _Held]] = {}  # name: {(host, kind): entry}
-        self._by_host: dict[str, set[tuple[str, str]]] = {}  # host: {(name, kind)}
+        self._by_name: dict[str, dict[tuple[str, str], _Held]] = {}  # name, then (host, kind), to the entry
+        self._by_host: dict[str, set[tuple[str, str]]] = {}  # host to (name, kind) of its entries
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
     def names(self) -> tuple[str, ...]:
-        """All names with an entry or the mark of one."""
+        """All names with an entry or a tombstone."""
         return tuple(self._by_name)
 
     def put(self, copy: EntryCopy, now: float) -> bool:
-        """Take in a copy; whether it is newer than what was held. An equal version only renews the lease."""
+        """Store a copy if it is newer, and return whether it is; a copy of the same version renews the lease."""
         entry = copy.entry
         held = self._by_name.get(entry.name, {}).get((entry.host, entry.kind))
         expires = now + min(copy.remaining, HELD_FRACTION * entry.lease)
@@ -122,7 +122,7 @@ class Store:
         return news
 
     def renew(self, name: str, kind: str, host: str, version: int, now: float, remaining: float | None = None) -> bool:
-        """Extend a lease (to its whole length unless ``remaining`` seconds are given) if this version is held."""
+        """Extend the lease (by ``remaining`` seconds, or its whole length) of a stored version; return whether it is."""
         held = self._by_name.get(name, {}).get((host, kind))
         if held is None or held.version != version or held.removed or held.expires <= now:
             return False
@@ -131,39 +131,39 @@ class Store:
         return True
 
     def version(self, name: str, kind: str, host: str) -> int:
-        """The version held, -1 for none."""
+        """The version of the stored entry; -1 if there is none."""
         held = self._by_name.get(name, {}).get((host, kind))
         return -1 if held is None else held.version
 
     def get(self, name: str, now: float) -> tuple[Entry, ...]:
-        """The live entries of a name, by host."""
+        """The live entries of a name, in the order of hosts."""
         held = self._by_name.get(name)
         if not held:
             return ()
         return tuple(held[key].entry for key in sorted(held) if held[key].expires > now and not held[key].removed)
 
     def copies(self, name: str, now: float) -> Iterator[EntryCopy]:
-        """All that is held of a name, marks of removal included, as it goes to another peer."""
+        """Copies of all entries and tombstones of a name, for another peer."""
         for held in self._by_name.get(name, {}).values():
             if held.expires > now:
                 yield EntryCopy(held.entry, held.version, held.expires - now, held.removed)
 
     def copy(self, name: str, kind: str, host: str, now: float) -> EntryCopy | None:
-        """One of them."""
+        """A copy of one entry or tombstone, for another peer; None if there is none."""
         held = self._by_name.get(name, {}).get((host, kind))
         if held is None or held.expires <= now:
             return None
         return EntryCopy(held.entry, held.version, held.expires - now, held.removed)
 
     def drop_host(self, host: str) -> int:
-        """Forget all that a host had; how many entries that were."""
+        """Remove all entries of a host; return their number."""
         keys = self._by_host.pop(host, set())
         for name, kind in keys:
             self._drop(name, host, kind)
         return len(keys)
 
     def expire(self, now: float) -> None:
-        """Forget what has outlived its lease."""
+        """Remove entries whose lease has ended."""
         gone = [
             (name, host, kind)
             for name, held in self._by_name.items()

@@ -1,18 +1,19 @@
-"""What roots and their neighbours do for the directory: hold entries, copy them, hand them over, answer.
+"""Storage of directory entries at roots and their neighbours: replication, hand-over and answers to look-ups.
 
 Theory of operation
 -------------------
-*Roots* copy a new entry at once to the two nearest peers on each side. Whichever peer is the nearest to the key after
-any two of them crash has a copy: with neighbours ``L2 L1 (key) R1 R2 R3`` and root R1, the copies are at L2, L1, R2
-and R3, and no two crashes make any other peer the root. Copies are acknowledged and sent again. Renewals are passed on
-in batches, a sixth of a lease late. When the leaf set changes, a root copies to its new neighbours, a peer that has
-become root to all of its neighbours, and one that is root no more to the new root.
+*Replication.* A root copies a new entry at once to the two nearest peers on each side. So the peer that is nearest to
+the key after any two crashes has a copy: with neighbours ``L2 L1 (key) R1 R2 R3`` and root R1, the copies are at L2,
+L1, R2 and R3, and no two crashes make any other peer the root. Copies are acknowledged, and sent again without an
+acknowledgement. Renewals are forwarded in batches, up to a sixth of a lease later. When the leaf set changes, a root
+copies its entries to its new neighbours; a peer that has become root of a name, to all its neighbours; and a former
+root, to the new root.
 
-*A peer that has just joined* pulls what its neighbours hold before it answers: look-ups that come earlier wait. It has
-enough when on each side one neighbour that is itself done has answered, or all that are asked have.
+*Joining.* A peer that has just joined pulls the entries of its neighbours before it answers; earlier look-ups wait. The
+pull is complete when on each side one neighbour that has completed its own pull has answered, or when all have.
 
-*Dead hosts.* The failure detector tells everybody who died; roots and copies drop its entries at once, and the lease
-bounds how long one that was missed can stay.
+*Dead hosts.* The failure detector informs all peers of a death; roots and copies drop the host's entries at once. An
+entry that was missed expires with its lease.
 
 References
 ----------
@@ -51,63 +52,63 @@ __all__ = [
 
 SIDE: Final = 2  # neighbours on each side that hold copies
 PAGE: Final = 128  # entries in a message
-SETTLE: Final = 0.15  # s that changes of the leaf set are collected before entries are moved
-PULL_AGAIN: Final = 0.7  # s until an unanswered pull is sent again
-PULLS: Final = 4
-COPY_AGAIN: Final = 0.7  # s until copies that were not acknowledged are sent again
-COPIES: Final = 5  # times that they are sent
-WAITING: Final = 512  # look-ups kept until the pull is done
+CHANGE_DELAY: Final = 0.15  # seconds for which changes of the leaf set are collected before entries are moved
+PULL_RETRY: Final = 0.7  # seconds until an unanswered pull is sent again
+PULLS: Final = 4  # number of times that a pull is sent
+COPY_RETRY: Final = 0.7  # seconds until copies that were not acknowledged are sent again
+COPIES: Final = 5  # number of times that copies are sent
+WAITING: Final = 512  # look-ups that wait until the pull is complete
 
 Item = tuple[str, Kind, int]  # name, kind, version of an entry of the sender or the receiver
 Touched = tuple[str, Kind, str, int, float]  # name, kind, host, version, seconds left
 
 
 class Register(Message, frozen=True, gc=False):
-    """Routed to the root of the first entry's key: hold these entries of one host."""
+    """A host registers entries; routed to the root of the first entry's key."""
 
     copies: tuple[EntryCopy, ...]
 
 
 class Registered(Message, frozen=True, gc=False):
-    """To a host, from a root: which entries it holds, and which it does not or is not root of."""
+    """A root's answer to a host: the entries that it holds, and those that it lacks or is not root of."""
 
     held: tuple[Item, ...]
     missing: tuple[Item, ...]
 
 
 class Renew(Message, frozen=True, gc=False):
-    """From a host, straight to a root: these entries live on."""
+    """A host renews the leases of its entries at a root."""
 
     items: tuple[Item, ...]
 
 
 class Copies(Message, frozen=True, gc=False):
-    """Entries for a peer that should hold a copy, or be root of them."""
+    """Entries for a neighbour that is to store copies, or for a new root."""
 
     number: int
     copies: tuple[EntryCopy, ...]
 
 
 class CopiesTaken(Message, frozen=True, gc=False):
-    """The copies of that number have arrived."""
+    """The acknowledgement of :class:`Copies` with that number."""
 
     number: int
 
 
 class Touch(Message, frozen=True, gc=False):
-    """From a root to those that hold copies: these entries live on."""
+    """A root forwards renewals to the neighbours that store copies."""
 
     items: tuple[Touched, ...]
 
 
 class Wanted(Message, frozen=True, gc=False):
-    """To a root: these entries (name, kind, host) were touched but are not held in that version."""
+    """A neighbour asks a root for entries (name, kind, host) that were renewed but that it does not hold."""
 
     items: tuple[tuple[str, Kind, str], ...]
 
 
 class Lookup(Message, frozen=True, gc=False):
-    """Routed to the root of the first name: what entries are there?"""
+    """A look-up of names; routed to the root of the first name."""
 
     ticket: int
     origin: str
@@ -115,20 +116,20 @@ class Lookup(Message, frozen=True, gc=False):
 
 
 class Found(Message, frozen=True, gc=False):
-    """To the origin of a look-up: the entries of some of its names."""
+    """The answer to a look-up: the entries of some of its names."""
 
     ticket: int
     found: dict[str, tuple[Entry, ...]]
 
 
 class Pull(Message, frozen=True, gc=False):
-    """From a peer that has joined: send me what I should hold."""
+    """A peer that has just joined asks a neighbour for the entries that it is to store."""
 
     ticket: int
 
 
 class Pulled(Message, frozen=True, gc=False):
-    """One of ``pages`` messages that answer a pull; ``whole`` if the sender itself is done with its pull."""
+    """One of ``pages`` messages that answer a pull; ``whole`` if the sender has completed its own pull."""
 
     ticket: int
     page: int
@@ -138,7 +139,7 @@ class Pulled(Message, frozen=True, gc=False):
 
 
 class _Copying:
-    """Copies that are not acknowledged yet."""
+    """A :class:`Copies` message that is not acknowledged yet."""
 
     __slots__ = ("message", "times", "to")
 
@@ -149,25 +150,25 @@ class _Copying:
 
 
 class DirectoryRoot(Protocol):
-    """One peer's part in keeping entries for others; the base of :class:`~synergy_nb.overlay.directory.Directory`.
+    """Stores entries as root or neighbour of a root; base of :class:`~synergy_nb.overlay.directory.Directory`.
 
     Parameters
     ----------
     peer
-        The peer it belongs to.
+        The peer.
     pastry
         The ring.
     membership
-        The failure detector; without one, entries of dead hosts go when their leases end.
+        Failure detector; None if entries of dead hosts are to stay until their leases end.
     lease
-        Seconds that an entry outlives its host.
+        Time that an entry outlives its host, seconds.
 
     Attributes
     ----------
     store : Store
-        The entries that this peer holds.
+        Entries that this peer stores.
     settled : bool
-        Whether this peer has pulled what its neighbours hold, since it joined.
+        Whether this peer has completed the pull that follows joining, so that it answers look-ups.
     """
 
     def __init__(self, peer: Peer, pastry: Pastry, membership: Membership | None, lease: float) -> None:
@@ -180,14 +181,14 @@ class DirectoryRoot(Protocol):
         self.settled = False
         self._dead: Callable[[str], bool] = _nobody if membership is None else membership.is_dead
         self._ticket = 0
-        self._touched: dict[tuple[str, Kind, str], None] = {}  # (name, kind, host) renewed and not passed on yet
+        self._touched: dict[tuple[str, Kind, str], None] = {}  # (name, kind, host) whose renewal is to be forwarded
         self._copying: dict[int, _Copying] = {}
         self._copier: Timer | None = None
-        self._rooted: set[str] = set()  # names that this peer was root of when entries were last moved
-        self._beside: tuple[str, ...] = ()  # its neighbours then
+        self._rooted: set[str] = set()  # names of which this peer was root when entries were last moved
+        self._neighbours: tuple[str, ...] = ()  # neighbours of this peer at that time
         self._mover: Timer | None = None
         self._pull = 0
-        self._pull_from: dict[str, dict[int, None] | None] = {}  # peer: pages received; None when done
+        self._pull_from: dict[str, dict[int, None] | None] = {}  # peer to pages received; None when complete
         self._pull_whole: set[str] = set()
         self._waiting: list[Lookup] = []
         self.handlers = {
@@ -208,8 +209,8 @@ class DirectoryRoot(Protocol):
             membership.on_dead.append(self._host_died)
 
     def start(self) -> None:
-        """Begin to pass renewals on and to expire entries."""
-        self._ticket = max(self._ticket, int(self.peer.now * 1e6))  # never a number of an earlier life
+        """Start forwarding renewals and expiring entries."""
+        self._ticket = max(self._ticket, int(self.peer.now * 1e6))  # higher than all numbers before a restart
         self.peer.after(self.lease / 6 * (0.5 + 0.5 * self.peer.rng.random()), self._pass_on)
 
     # -- roots -------------------------------------------------------------------------------------------------------
@@ -227,7 +228,7 @@ class DirectoryRoot(Protocol):
                 self.pastry.route(key_of(entry.name), Register((copy,)))
                 continue
             if not copy.removed and self._dead(entry.host):
-                continue  # let it refute first: it will register again
+                continue  # the host registers again after it has refuted its death
             if self.store.put(copy, now):
                 fresh.append(copy)
             self._rooted.add(entry.name)
@@ -252,7 +253,7 @@ class DirectoryRoot(Protocol):
         self.peer.send(sender, Registered(tuple(held), tuple(missing)))
 
     def _pass_on(self) -> None:
-        """Tell those that hold copies what was renewed."""
+        """Forward renewals to the neighbours that store copies."""
         now = self.peer.now
         items: list[Touched] = []
         for name, kind, host in self._touched:
@@ -294,17 +295,17 @@ class DirectoryRoot(Protocol):
             self._copying[self._ticket] = _Copying(address, message)
             self.peer.send(address, message)
         if self._copying and (self._copier is None or self._copier.callback is None):
-            self._copier = self.peer.after(COPY_AGAIN, self._copy_again)
+            self._copier = self.peer.after(COPY_RETRY, self._copy_again)
 
     def _copy_again(self) -> None:
         for number, copying in list(self._copying.items()):
             if copying.times >= COPIES or copying.to not in self.pastry.leaves:
-                del self._copying[number]  # dead or no neighbour any more: the next change of the leaf set sees to it
+                del self._copying[number]  # the next change of the leaf set makes up for a dead or former neighbour
                 continue
             copying.times += 1
             self.peer.send(copying.to, copying.message)
         if self._copying:
-            self._copier = self.peer.after(COPY_AGAIN, self._copy_again)
+            self._copier = self.peer.after(COPY_RETRY, self._copy_again)
 
     def _on_copies(self, sender: str, message: Copies) -> None:
         if not self.pastry.joined:
@@ -325,15 +326,15 @@ class DirectoryRoot(Protocol):
 
     def _changed(self) -> None:
         if self._mover is None or self._mover.callback is None:
-            self._mover = self.peer.after(SETTLE * (0.5 + self.peer.rng.random()), self._move)
+            self._mover = self.peer.after(CHANGE_DELAY * (0.5 + self.peer.rng.random()), self._move)
 
     def _move(self) -> None:
-        """Copy to whom the changed leaf set makes root or neighbour."""
+        """Copy entries to the peers that the changed leaf set has made root or neighbour."""
         if not self.pastry.joined:
             return
         now = self.peer.now
-        beside = self.pastry.root_neighbours(SIDE)
-        fresh = [address for address in beside if address not in self._beside]
+        neighbours = self.pastry.root_neighbours(SIDE)
+        fresh = [address for address in neighbours if address not in self._neighbours]
         rooted: set[str] = set()
         outgoing: dict[str, list[EntryCopy]] = {}
         for name in self.store.names():
@@ -341,17 +342,17 @@ class DirectoryRoot(Protocol):
             to: Iterable[str] = ()
             if root == self.peer.address:
                 rooted.add(name)
-                to = fresh if name in self._rooted else beside
+                to = fresh if name in self._rooted else neighbours
             elif name in self._rooted and root is not None:
                 to = (root,)
             for address in to:
                 outgoing.setdefault(address, []).extend(self.store.copies(name, now))
-        self._rooted, self._beside = rooted, beside
+        self._rooted, self._neighbours = rooted, neighbours
         for address, copies in outgoing.items():
             self._copy_to(address, copies)
 
     def _hand_over(self) -> None:
-        """Before leaving: hand all to the neighbours, one of whom is root next."""
+        """Copy all entries to the neighbours before leaving, since one of them becomes root."""
         now = self.peer.now
         held = [copy for name in self.store.names() if self._is_mine(name) for copy in self.store.copies(name, now)]
         others = [copy for copy in held if copy.entry.host != self.peer.address]
@@ -365,12 +366,12 @@ class DirectoryRoot(Protocol):
     # -- a peer that has just joined ---------------------------------------------------------------------------------
 
     def _joined(self) -> None:
-        self._beside = self.pastry.root_neighbours(SIDE)
+        self._neighbours = self.pastry.root_neighbours(SIDE)
         self._rooted.clear()
         self.settled = False
         self._ticket += 1
         self._pull = self._ticket
-        self._pull_from = {address: {} for address in self._beside}
+        self._pull_from = {address: {} for address in self._neighbours}
         self._pull_whole.clear()
         if not self._pull_from or self.pastry.adopted:
             self._settle()
@@ -384,11 +385,11 @@ class DirectoryRoot(Protocol):
             self._settle()
             return
         for address in self.pastry.root_neighbours(SIDE):
-            self._pull_from.setdefault(address, {})  # a neighbour that has come since
+            self._pull_from.setdefault(address, {})  # a neighbour that has joined since
         for address, pages in self._pull_from.items():
             if pages is not None:
                 self.peer.send(address, Pull(ticket))
-        self.peer.after(PULL_AGAIN * (0.75 + 0.5 * self.peer.rng.random()), self._pull_again, ticket, times + 1)
+        self.peer.after(PULL_RETRY * (0.75 + 0.5 * self.peer.rng.random()), self._pull_again, ticket, times + 1)
 
     def _on_pull(self, sender: str, message: Pull) -> None:
         if not self.pastry.joined:
@@ -398,7 +399,7 @@ class DirectoryRoot(Protocol):
         for name in self.store.names():
             root = self.pastry.root_of(key_of(name))
             gap = None if root is None else self.pastry.leaves.gap(root, sender)
-            if gap is None or gap <= SIDE + 1:  # one more: the sender is perhaps not in this leaf set yet
+            if gap is None or gap <= SIDE + 1:  # one more, since the sender may not be in this leaf set yet
                 near.extend(self.store.copies(name, now))
         pages = max(1, -(-len(near) // PAGE))
         for page in range(pages):
@@ -446,5 +447,5 @@ class DirectoryRoot(Protocol):
         self.peer.send(message.origin, Found(message.ticket, found))
 
 
-def _nobody(address: str) -> bool:  # noqa: ARG001 - the place of a failure detector
+def _nobody(address: str) -> bool:  # noqa: ARG001 - stands in for a failure detector
     return False

@@ -1,9 +1,9 @@
-"""News that travels on pings and their acknowledgements, and these messages.
+"""Gossip: news about peers, piggybacked on pings and their acknowledgements; and the messages of the failure detector.
 
 Theory of operation
 -------------------
-Infection-style dissemination (SWIM, section 4.1): each piece of news is put on the next messages a bounded number of
-times, those first that were sent least often. A newer piece about the same peer takes the place of the older one.
+Infection-style dissemination (SWIM, section 4.1): each piece of news is sent with a bounded number of messages, and the
+pieces that were sent least often go first. A newer piece about the same peer replaces the older one.
 
 References
 ----------
@@ -29,7 +29,7 @@ LEFT: Final = 3
 
 
 class News(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """That ``address`` was in ``status`` in its ``incarnation``."""
+    """The status of the peer at ``address`` in one of its incarnations."""
 
     address: str
     status: int
@@ -37,7 +37,7 @@ class News(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Ping(Message, frozen=True, gc=False):
-    """Are you there? From a peer in ``incarnation``."""
+    """A ping of the failure detector, with the sender's incarnation and news."""
 
     number: int
     incarnation: int
@@ -45,7 +45,7 @@ class Ping(Message, frozen=True, gc=False):
 
 
 class PingAck(Message, frozen=True, gc=False):
-    """I am."""
+    """The acknowledgement of a ping."""
 
     number: int
     incarnation: int
@@ -53,7 +53,7 @@ class PingAck(Message, frozen=True, gc=False):
 
 
 class PingFor(Message, frozen=True, gc=False):
-    """Please ping ``target`` in my stead."""
+    """A request to ping ``target`` on behalf of the sender."""
 
     number: int
     target: str
@@ -61,7 +61,7 @@ class PingFor(Message, frozen=True, gc=False):
 
 
 class PingForAck(Message, frozen=True, gc=False):
-    """``target`` answered me, in ``incarnation``."""
+    """The answer to :class:`PingFor`: ``target`` has acknowledged a ping, in ``incarnation``."""
 
     number: int
     target: str
@@ -69,14 +69,14 @@ class PingForAck(Message, frozen=True, gc=False):
 
 
 class Gossip:
-    """What is still to be told.
+    """The news that is still to be sent.
 
     Parameters
     ----------
     at_once
-        Pieces in a message, at most.
+        Maximum number of pieces in a message.
     capacity
-        Pieces kept, at most; the oldest go first.
+        Maximum number of pieces; beyond it, the oldest is discarded.
 
     Examples
     --------
@@ -92,7 +92,7 @@ class Gossip:
     def __init__(self, at_once: int = 8, capacity: int = 256) -> None:
         self.at_once = at_once
         self.capacity = capacity
-        self._left: dict[str, tuple[int, News]] = {}  # address: (times to send it still, what)
+        self._left: dict[str, tuple[int, News]] = {}  # address to (number of sends left, news)
 
     def __len__(self) -> int:
         return len(self._left)
@@ -105,7 +105,7 @@ class Gossip:
             del self._left[next(iter(self._left))]
 
     def pick(self) -> tuple[News, ...]:
-        """What goes with the next message."""
+        """The pieces for the next message."""
         left = self._left
         if not left:
             return ()
@@ -123,5 +123,5 @@ class Gossip:
         return tuple(pieces)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Discard all news."""
         self._left.clear()

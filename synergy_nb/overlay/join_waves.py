@@ -2,17 +2,17 @@
 
 Theory of operation
 -------------------
-Peers that all join at once through one contact overload it, and each other: links are not opened in time, and peers
-that are alive are taken for dead. Peers that join one after the other take a time that grows with their number. So they
-join in waves. In a wave every newcomer asks another member of the ring, so a wave may be as large as the ring is, and
-the ring doubles: n peers are in it after ⌈log2 n⌉ + 1 waves, and in each no member is the contact of
-more than one newcomer.
+Peers that all join at once through one contact overload it and each other: links open too late, and live peers are
+declared dead. Peers that join one after the other take a time proportional to their number. So they join in waves. In a
+wave every newcomer has a different member of the ring as its contact, so a wave may be as large as the ring, and the
+ring doubles: n peers have joined after ⌈log2 n⌉ + 1 waves, and in each wave no member is the contact of more than one
+newcomer.
 
-That holds as long as the machines keep up. Where many peers share a machine, its processors set the pace, and larger
-waves would only let every join take longer. So waves grow as a TCP sender's window does: a wave in which all joined
-soon is followed by one of twice its size, one that took long or lost somebody by one of half its size.
+This holds as long as the machines keep up. Where many peers share a machine, its processors limit the speed, and larger
+waves would only prolong every join. So waves grow as a TCP sender's window does: a wave in which all peers joined soon
+is followed by one of twice its size; a wave that took long, or in which a peer failed to join, by one of half its size.
 
-A pure data structure: no messages, no clock. The runtime and the tests drive it.
+This is a data structure without messages and clock. The runtime and the tests drive it.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from typing import Final
 
 __all__ = ["JoinWaves"]
 
-SOON: Final = 1.0  # seconds within which a wave has to have joined for the next to be larger
+SOON: Final = 1.0  # seconds; the next wave is larger if a wave has joined within this time
 
 
 class JoinWaves:
-    """Peers on their way into one ring.
+    """Forms the waves in which peers join one ring.
 
     Parameters
     ----------
     peers
-        Addresses of the peers; the first begins the ring.
+        Addresses of the peers; the first one begins the ring.
     soon
-        Seconds within which a wave has to have joined for the next to be larger.
+        Time within which a wave has to join for the next one to be larger, seconds.
 
     Attributes
     ----------
     members : list of str
-        Peers that have joined, in the order in which they did.
+        Peers that have joined, in the order of joining.
     size : int
-        Greatest number of peers in the next wave.
+        Maximum number of peers in the next wave.
 
     Examples
     --------
@@ -61,11 +61,11 @@ class JoinWaves:
         self._soon = soon
         self._waiting = deque(peers)
         self._wave: list[str] = []
-        self._turn = 0  # of the members as contacts, so that one that does not answer is not asked for ever
+        self._turn = 0  # index of the next contact, so that a member that does not answer is not the contact again
 
     @property
     def over(self) -> bool:
-        """Whether nobody is left who has not joined."""
+        """Whether all peers have joined."""
         return not self._waiting and not self._wave
 
     @property
@@ -74,7 +74,7 @@ class JoinWaves:
         return (*self._wave, *self._waiting)
 
     def next(self) -> dict[str, str | None]:
-        """The next wave: each newcomer's contact, or None for the one that begins the ring."""
+        """The next wave: newcomer to its contact, or to None for the peer that begins the ring."""
         count = min(self.size, len(self.members)) or 1
         self._wave = [self._waiting.popleft() for _ in range(min(count, len(self._waiting)))]
         contacts: dict[str, str | None] = {}
@@ -84,14 +84,14 @@ class JoinWaves:
         return contacts
 
     def ended(self, joined: Collection[str], seconds: float) -> None:
-        """Take the outcome of a wave.
+        """Record the result of a wave.
 
         Parameters
         ----------
         joined
-            Peers of the wave that have joined. The others come again in a later wave.
+            Peers of the wave that have joined; the others are in a later wave again.
         seconds
-            Time that the wave took.
+            Duration of the wave, seconds.
         """
         wave, self._wave = self._wave, []
         failed = [peer for peer in wave if peer not in joined]

@@ -1,17 +1,18 @@
-"""How far away other peers are: smoothed round-trip times.
+"""Smoothed round-trip times to other peers.
 
 Theory of operation
 -------------------
-Acknowledgements of pings and of routed messages give samples of round-trip times. Each is folded into a smoothed mean
-and mean deviation a peer, with the gains of Jacobson and Karels (RFC 6298: 1/8 and 1/4), from which a retransmission
-timeout follows. Routing tables prefer the nearer of two candidates (Pastry, section 2.5), probes choose near hosts
-(dissertation, section 2.3.1, "delay monitoring service"), and one-way delays are taken as half the round trip.
+Acknowledgements of pings and of routed messages give samples of round-trip times. Each sample updates a smoothed mean
+and mean deviation of its peer, with the gains of Jacobson and Karels (RFC 6298: 1/8 and 1/4); both give a
+retransmission timeout. Routing tables prefer the nearer of two candidates (Pastry, section 2.5), probes choose near
+hosts (dissertation, section 2.3.1, "delay monitoring service"), and a one-way delay is estimated as half the round
+trip.
 
-Acknowledgements of routed messages wait for what their peers do meanwhile, and come in bursts while a plan is
-composed: half of such a round trip was measured to take 1.4 ms where half of a ping's took .56 ms, and a frame of data
-.51 ms. So the way that data will take is told by pings alone (:meth:`Latency.one_way_overhead`).
+Acknowledgements of routed messages wait until a busy peer handles them, and arrive in bursts while a plan is composed:
+half of such a round trip was measured as 1.4 ms, half of a ping's as 0.56 ms, and the delay of a data frame as 0.51 ms.
+So the delay of data is estimated from pings alone (:meth:`Latency.one_way_overhead`).
 
-A pure data structure: no messages, no clock, bounded in size.
+This is a data structure of bounded size, without messages and clock.
 
 References
 ----------
@@ -33,7 +34,7 @@ __all__ = ["Latency"]
 MEAN_GAIN: Final = 1 / 8  # RFC 6298, section 2.3
 DEVIATION_GAIN: Final = 1 / 4
 INFINITE: Final = float("inf")
-PINGS: Final = 16  # pings to a peer that its way is told by: of the latest half minute or so
+PINGS: Final = 16  # latest pings to a peer (of about half a minute) that its data delay is estimated from
 
 
 class Latency:
@@ -42,9 +43,9 @@ class Latency:
     Parameters
     ----------
     capacity
-        Peers remembered; the one that was first measured longest ago goes first.
+        Maximum number of peers; beyond it, the peer whose first sample is oldest is discarded.
     unknown
-        Retransmission timeout towards a peer that was never measured, seconds.
+        Retransmission timeout of a peer that was never measured, seconds.
     floor, ceiling
         Bounds of every retransmission timeout, seconds.
 
@@ -70,7 +71,7 @@ class Latency:
         self.unknown = unknown
         self.floor = floor
         self.ceiling = ceiling
-        self._measured: dict[str, list[float]] = {}  # address: [mean, mean deviation], both in seconds
+        self._measured: dict[str, list[float]] = {}  # address to [mean, mean deviation], both in seconds
         self._pinged: dict[str, ExponentialMoments] = {}  # half of the round trips of pings, in seconds
 
     def __len__(self) -> int:
@@ -80,7 +81,7 @@ class Latency:
         return address in self._measured
 
     def sample(self, address: str, seconds: float) -> None:
-        """Fold a round trip of ``seconds`` to ``address`` into its mean, as the ceiling if it is beyond it."""
+        """Add a round trip to ``address`` of ``seconds``, limited to the ceiling, to its mean and deviation."""
         seconds = max(0.0, min(seconds, self.ceiling))
         measured = self._measured.get(address)
         if measured is None:
@@ -93,7 +94,7 @@ class Latency:
         measured[1] += DEVIATION_GAIN * (abs(error) - measured[1])
 
     def ping(self, address: str, seconds: float) -> None:
-        """Fold in the round trip of a ping, in seconds: a sample like others, which also tells of the way of data."""
+        """Add the round trip of a ping, in seconds: a sample like others, which also estimates the delay of data."""
         self.sample(address, seconds)
         if address not in self._pinged:
             self._pinged[address] = ExponentialMoments(PINGS)
@@ -140,6 +141,6 @@ class Latency:
         return sorted(addresses, key=lambda address: measured[address][0] if address in measured else INFINITE)[:limit]
 
     def forget(self, address: str) -> None:
-        """Drop what is known of ``address``; harmless when nothing is."""
+        """Discard the samples of ``address``; no effect if there are none."""
         self._measured.pop(address, None)
         self._pinged.pop(address, None)

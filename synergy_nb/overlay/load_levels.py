@@ -1,12 +1,12 @@
-"""What the directory says of the load of peers: the capacity that each has left, beside every component that it offers.
+"""Load levels: the directory entry of each offered component contains the free processing capacity of its peer.
 
 Theory of operation
 -------------------
-Whoever composes wants to probe peers that have capacity left, and before the first probe the directory is all that it
-has heard. So the entries of a peer's components say how many cores it has left, in levels a fifth apart: what balances
-the load (equation 2.5) is the share that a component takes of what is left, which levels of equal ratio give with
-equal precision. A level that has changed is told once, at most so often, however many sessions came and went; probes
-find out what is true in between.
+Composition prefers to probe peers with free capacity, and before the first probe it only knows the directory. So the
+entries of a peer's components contain its free cores, rounded to levels with a ratio of 1.2. The load balancing metric
+(equation 2.5) depends on the share that a component takes of the free capacity; levels of equal ratio give this share
+with equal relative precision. A peer publishes a changed level at most once per interval, however many sessions have
+begun and ended; probes measure the exact value.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from synergy_nb.overlay.directory_entries import Entry
 
 __all__ = ["FREE", "LoadLevels", "quantised", "residual_cores"]
 
-FREE: Final = "free"  # the attribute of an entry
-STEP: Final = 1.2  # ratio of two levels
-LEAST: Final = 0.01  # cores, below which there are none
+FREE: Final = "free"  # attribute of an entry: free cores
+STEP: Final = 1.2  # ratio of two adjacent levels
+LEAST: Final = 0.01  # cores; a smaller capacity counts as none
 
 
 def quantised(cores: float) -> float:
-    """Residual capacity as it is told, in cores.
+    """Residual capacity rounded to the nearest level, cores.
 
     Examples
     --------
@@ -38,22 +38,22 @@ def quantised(cores: float) -> float:
 
 
 def residual_cores(entries: Iterable[Entry]) -> dict[str, float]:
-    """Cores that hosts have left, by host, of those that say so."""
+    """Host to its free cores, for entries that contain them."""
     known = ((entry.host, entry.attributes.get(FREE)) for entry in entries)
     return {host: float(cores) for host, cores in known if isinstance(cores, int | float)}
 
 
 class LoadLevels:
-    """The components that one peer offers, in the directory, with what it has left.
+    """Publishes the components of one peer in the directory, with its free cores.
 
     Parameters
     ----------
     peer, directory
-        Peer whose load is published, and the directory.
+        The peer, and its directory protocol.
     residual
-        Gives the residual processing capacity, in cores.
+        Function that returns the residual processing capacity of the peer, cores.
     every
-        Seconds between two changes that are told.
+        Least time between two published changes, seconds.
     """
 
     def __init__(self, peer: Peer, directory: Directory, residual: Callable[[], float], every: float = 1.0) -> None:
@@ -62,29 +62,29 @@ class LoadLevels:
         self.residual = residual
         self.every = every
         self._offered: dict[str, Mapping[str, str]] = {}
-        self._told = quantised(residual())
+        self._published = quantised(residual())
         self._timer: Timer | None = None
 
     def offer(self, component: str, attributes: Mapping[str, str]) -> None:
         """Register a component."""
         self._offered[component] = attributes
-        self.directory.register(component, "component", {**attributes, FREE: self._told})
+        self.directory.register(component, "component", {**attributes, FREE: self._published})
 
     def withdraw(self) -> None:
-        """Take back all of them."""
+        """Unregister all components."""
         for component in self._offered:
             self.directory.unregister(component, "component")
         self._offered.clear()
 
     def changed(self) -> None:
-        """Something was taken or given back."""
-        if self._timer is None and quantised(self.residual()) != self._told:
-            self._timer = self.peer.after(self.every, self._tell)
+        """Publish the load level soon, if a commitment or a release has changed it."""
+        if self._timer is None and quantised(self.residual()) != self._published:
+            self._timer = self.peer.after(self.every, self._publish)
 
-    def _tell(self) -> None:
+    def _publish(self) -> None:
         self._timer = None
         now = quantised(self.residual())
-        if now != self._told:
-            self._told = now
+        if now != self._published:
+            self._published = now
             for component, attributes in self._offered.items():
                 self.offer(component, attributes)

@@ -1,32 +1,32 @@
-"""A failure detector on the overlay: who is alive, suspected, dead, or has left.
+"""A failure detector on the overlay: which peers are alive, suspected, dead, or have left.
 
 Theory of operation
 -------------------
-SWIM on the neighbours that Pastry gives. In every period a peer pings one of its leaf set or routing table, in turn,
-each in random order (SWIM, section 4.3). If no acknowledgement has come by the next period, k others are asked to ping
-in its stead (section 3.1); if none has come by the one after, the peer is suspected; if it does not refute within the
-suspicion timeout, it is declared dead (section 4.2). A peer that dies is so declared about 2.5 s later with the default
-period of 0.5 s, whoever is first to notice.
+The protocol is SWIM, on the neighbours in Pastry. In every period a peer pings one peer of its leaf set or its routing
+table, by turns and in random order (SWIM, section 4.3). If no acknowledgement has arrived by the next period, it asks k
+other peers to ping on its behalf (section 3.1); if none has arrived by the period after that, it suspects the peer; if
+the peer does not refute within the suspicion timeout, it declares the peer dead (section 4.2). With the default period
+of 0.5 s, a death is declared after about 2.5 s.
 
-News (suspected, dead, left, alive again) travels on pings and acknowledgements, a bounded number in each and each
-as often as a multiple of log2 of the ring's size (section 4.1); deaths go round the whole ring, also through peers that
-never knew the dead one, because directories and applications far away depend on it. Whoever declares a death pings its
-leaf set with it at once.
+News (suspected, dead, left, alive again) is sent with pings and acknowledgements: a bounded number of pieces in each
+message, and each piece a number of times that is proportional to log2 of the ring's size (section 4.1). News of a death
+reaches the whole ring, also through peers that never knew the dead one, because directories and applications far away
+depend on it. A peer that declares a death sends it to its leaf set at once.
 
-*One rule* orders all news: the pair (incarnation, status) with alive < suspect < dead < left, the higher wins. Only a
-peer itself raises its incarnation, when it hears that others hold it for suspect or dead. SWIM has no way back from
-death; here a peer that was wrongly declared dead (it hung, or was cut off) is told so as soon as it talks to somebody
-who believes it, refutes with a higher incarnation, and is taken in again. Incarnations begin at the clock's
-milliseconds, so a restarted peer overrides the death of its earlier life.
+*One rule* orders all news: of two pairs (incarnation, status), with alive < suspect < dead < left, the higher one wins.
+Only a peer itself raises its incarnation, when it learns that others suspect it or consider it dead. In SWIM a death is
+final. Here a peer that was wrongly declared dead (it hung, or was cut off) learns of that as soon as it exchanges
+messages with a peer that believes it, refutes with a higher incarnation, and is accepted again. Incarnations begin at
+the clock's milliseconds, so a restarted peer overrides the news of its earlier death.
 
-*After a partition* nobody knows anybody of the other side. So every few seconds each peer pings one of those that it
-remembers as dead, and every dead peer of which a live one speaks, at most every few seconds each.
+*After a partition* the peers of either side consider those of the other dead. So every few seconds each peer pings one
+of the peers that it remembers as dead; it also pings a dead peer that a live one mentions, at most every few seconds.
 
-*A peer that was itself stopped* would find all its pings overdue when it goes on. It sees that its period came late and
-judges nobody by that time (compare Lifeguard's local health).
+*A peer that was itself stopped* would find all its pings overdue when it resumes. It notices that its own period came
+late, and suspects nobody because of that time (compare Lifeguard's local health).
 
-The detector drives Pastry: it calls ``remove`` for the dead and ``consider`` for those who came back, it says whom
-Pastry may take in (:attr:`Pastry.vets`), and measures round trips for it.
+The detector informs Pastry: it calls ``remove`` for dead peers and ``consider`` for peers that are alive again, decides
+which peers Pastry may add (:attr:`Pastry.vets`), and measures round trips for it.
 
 References
 ----------
@@ -64,16 +64,16 @@ __all__ = ["ALIVE", "DEAD", "LEFT", "SUSPECT", "Membership"]
 
 HELPERS: Final = 3  # k of SWIM
 SPREAD: Final = 3.0  # each piece of news is sent SPREAD * log2(ring size) times
-VERIFY_EVERY: Final = 4.0  # s between pings to one dead peer of which others still speak
-WATCHED_A_PERIOD: Final = 8  # pings to watched peers a period, at most
-RELAYED: Final = 256  # pings in others' stead under way
-MEMBERS_KEPT: Final = 4096
-DEAD_KEPT: Final = 512
-RETRY_FOR: Final = 1800.0  # s that a dead peer is pinged now and then
+VERIFY_EVERY: Final = 4.0  # seconds between pings to one dead peer that others still mention
+WATCHED_A_PERIOD: Final = 8  # maximum number of pings to watched peers in one period
+RELAYED: Final = 256  # maximum number of unanswered pings on behalf of others
+MEMBERS_KEPT: Final = 4096  # maximum number of remembered peers
+DEAD_KEPT: Final = 512  # maximum number of remembered dead peers
+RETRY_FOR: Final = 1800.0  # seconds for which a dead peer is pinged from time to time
 
 
 class _Member:
-    """What is believed of a peer."""
+    """The status of a peer, as this peer believes it."""
 
     __slots__ = ("incarnation", "since", "status", "verified")
 
@@ -81,7 +81,7 @@ class _Member:
         self.incarnation = incarnation
         self.status = status
         self.since = since
-        self.verified = -VERIFY_EVERY  # when it was last pinged although dead
+        self.verified = -VERIFY_EVERY  # time of the last ping to it while dead, seconds
 
 
 class _Probe:
@@ -96,27 +96,28 @@ class _Probe:
 
 
 class Membership(Protocol):
-    """One peer's view of who is alive.
+    """The failure detector of one peer.
 
     Parameters
     ----------
     peer
-        The peer it belongs to.
+        The peer.
     pastry
-        The ring whose neighbours it watches, and which it repairs.
+        The ring, whose neighbours it watches, and from which it removes dead peers.
     period
-        Seconds between pings.
+        Time between two pings, seconds.
     suspicion
-        Seconds that a suspected peer has to refute; two periods if not given.
+        Time that a suspected peer has to refute, seconds; None for two periods.
     retry
-        Seconds between pings to remembered dead peers.
+        Time between two pings to remembered dead peers, seconds.
 
     Attributes
     ----------
     on_dead, on_alive : list of callables (address)
-        Called when a peer is dead or has left, as declared here or heard of; and when one that was is back.
+        Listeners, called when a peer has died or left, as declared here or by another peer; and when such a peer is
+        alive again.
     on_refuted : list of callables without arguments
-        Called when this peer learned that others held it for dead.
+        Listeners, called when this peer has learned that others considered it dead.
     """
 
     def __init__(
@@ -131,15 +132,15 @@ class Membership(Protocol):
         self.suspicion = 2.0 * period if suspicion is None else suspicion
         self.retry = retry
         self.incarnation = 0
-        self._died = -1  # the last incarnation of this peer of whose death it heard
+        self._died = -1  # latest incarnation of this peer that others declared dead
         self.on_dead: list[Callable[[str], None]] = []
         self.on_alive: list[Callable[[str], None]] = []
         self.on_refuted: list[Callable[[], None]] = []
         self._members: dict[str, _Member] = {}
-        self._dead: dict[str, None] = {}  # those in status dead or left, in the order in which they went
+        self._dead: dict[str, None] = {}  # peers in status dead or left, in the order of that
         self._probes: dict[str, _Probe] = {}
-        self._suspects: dict[str, float] = {}  # address: when it is declared dead
-        self._watched: dict[str, int] = {}  # address: how many times it is watched
+        self._suspects: dict[str, float] = {}  # address to the time at which it is declared dead, seconds
+        self._watched: dict[str, int] = {}  # address to its number of watchers
         self._watch_turn: list[str] = []
         self._leaf_turn: list[str] = []
         self._table_turn: list[str] = []
@@ -148,7 +149,7 @@ class Membership(Protocol):
         self._gossip = Gossip()
         self._number = 0
         self._running = False
-        self._epoch = 0  # timers of an earlier life in the ring do nothing
+        self._epoch = 0  # number of times that this peer joined: timers from before the last time do nothing
         self._started = False
         self.handlers = {
             Ping: self._on_ping,
@@ -163,7 +164,7 @@ class Membership(Protocol):
         pastry.on_leave.append(self._stop)
 
     def start(self) -> None:
-        """Take an incarnation and begin to ping, now or when this peer has joined."""
+        """Choose an incarnation and start pinging, now or when this peer has joined."""
         self._started = True
         self.incarnation = max(self.incarnation, int(self.peer.now * 1000))
         self._died = self.incarnation - 1
@@ -174,7 +175,7 @@ class Membership(Protocol):
     # -- for the protocols above -----------------------------------------------------------------------------------
 
     def is_dead(self, address: str) -> bool:
-        """Whether ``address`` was declared dead, or has left, and was not heard of again."""
+        """Whether ``address`` was declared dead or has left, and has not come back."""
         return address in self._dead
 
     def status(self, address: str) -> int:
@@ -183,13 +184,13 @@ class Membership(Protocol):
         return ALIVE if member is None else member.status
 
     def watch(self, address: str) -> None:
-        """Ping ``address`` about every second although the overlay may not need it; as often undone as done."""
+        """Ping ``address`` about every second, until :meth:`unwatch` has been called as often as this."""
         if address == self.peer.address:
             return
         self._watched[address] = self._watched.get(address, 0) + 1
 
     def unwatch(self, address: str) -> None:
-        """Take one :meth:`watch` back."""
+        """Cancel one call of :meth:`watch`."""
         count = self._watched.get(address, 0)
         if count > 1:
             self._watched[address] = count - 1
@@ -197,7 +198,7 @@ class Membership(Protocol):
             self._watched.pop(address, None)
 
     def suspect(self, address: str) -> None:
-        """Ping ``address`` now, because it did not answer somewhere else."""
+        """Ping ``address`` now, because it did not answer another protocol."""
         if address != self.peer.address and self._running and address not in self._probes:
             self._probe(address)
 
@@ -226,7 +227,7 @@ class Membership(Protocol):
             return
         now = self.peer.now
         late = now - due
-        if late > self.period:  # this peer was stopped: nobody else is to blame for what it did not hear
+        if late > self.period:  # this peer was stopped, so missing acknowledgements do not count
             self._probes.clear()
             for address in self._suspects:
                 self._suspects[address] = max(self._suspects[address] + late, now + self.period)
@@ -245,11 +246,11 @@ class Membership(Protocol):
         self.peer.after(self.period, self._tick, now + self.period, epoch)
 
     def _judge(self, now: float) -> None:
-        """Pings of earlier periods: ask others to ping, then suspect."""
+        """Have others ping the peers whose acknowledgement is overdue, and later suspect them."""
         for address, probe in list(self._probes.items()):
             waited = now - probe.sent
             if waited < min(0.9 * self.period, self.latency.timeout(address)):
-                continue  # sent since the last period, outside the turn
+                continue  # sent after the last period, by a watch or another protocol
             if not probe.indirect:
                 probe.indirect = True
                 self._ask_helpers(address, probe.number, HELPERS)
@@ -261,7 +262,7 @@ class Membership(Protocol):
                     self._believe(address, SUSPECT, incarnation)
 
     def _declare(self, now: float) -> None:
-        """Suspects: ping once more with the charge, or declare dead."""
+        """Ping suspects once more with the suspicion, or declare them dead."""
         for address, deadline in list(self._suspects.items()):
             member = self._members[address]
             if now < deadline - 0.1 * self.period:  # periods are added up in floats
@@ -271,12 +272,12 @@ class Membership(Protocol):
                 continue
             self.peer.record(PeerDeclaredDead, address, incarnation=member.incarnation)
             self._believe(address, DEAD, member.incarnation)
-            for other in self.pastry.leaves.members:  # who has to repair most hears of it at once
+            for other in self.pastry.leaves.members:  # these peers have most to repair
                 self._number += 1
                 self._ping(other, self._number)
 
     def _next_target(self) -> str | None:
-        """By turns one of the leaf set and one of the table; before them one that is only to be measured."""
+        """The next peer to ping: one to be measured, or else by turns one of the leaf set and one of the table."""
         pastry = self.pastry
         rival = pastry.next_rival()
         if rival is not None and rival not in self._probes:
@@ -287,7 +288,7 @@ class Membership(Protocol):
         return self._draw(self._leaf_turn, pastry.leaves.__iter__)
 
     def _draw(self, turn: list[str], source: Callable[[], Iterable[str]]) -> str | None:
-        """The next of a shuffled round; a new round of ``source`` when it is over (SWIM, section 4.3)."""
+        """The next peer of a shuffled round; starts a new round of ``source`` at its end (SWIM, section 4.3)."""
         for _ in range(2):
             while turn:
                 address = turn.pop()
@@ -304,7 +305,7 @@ class Membership(Protocol):
                 self._probe(address)
 
     def _retry_dead(self, epoch: int) -> None:
-        """Ping one of the remembered dead: after a partition it may be there again."""
+        """Ping one of the remembered dead peers, which may be reachable again after a partition."""
         if epoch != self._epoch or not self._running:
             return
         now = self.peer.now
@@ -329,7 +330,7 @@ class Membership(Protocol):
     def _ping(self, address: str, number: int) -> None:
         member = self._members.get(address)
         news = self._gossip.pick()
-        if member is not None and member.status != ALIVE:  # the charge, so that it can refute
+        if member is not None and member.status != ALIVE:  # what this peer believes of it, so that it can refute
             news = (News(address, member.status, member.incarnation), *news)
         self.peer.send(address, Ping(number, self.incarnation, news))
 
@@ -365,7 +366,7 @@ class Membership(Protocol):
                 self.latency.ping(sender, self.peer.now - probe.sent)
                 self.pastry.measured(sender)
             del self._probes[sender]
-        if charged:  # tell it at once what it should believe
+        if charged:  # refute at once
             self._number += 1
             self._ping(sender, self._number)
         if self._relayed:
@@ -396,7 +397,7 @@ class Membership(Protocol):
     # -- beliefs -----------------------------------------------------------------------------------------------------
 
     def _hear(self, address: str, incarnation: int) -> News | None:
-        """``address`` spoke in ``incarnation``: what it is charged with, if that is not refuted by this."""
+        """Note that ``address`` is alive in ``incarnation``; return the news that it has still to refute, or None."""
         member = self._members.get(address)
         if member is None:
             self._remember(address, incarnation, ALIVE)
@@ -410,7 +411,7 @@ class Membership(Protocol):
         return None
 
     def _learn(self, news: tuple[News, ...]) -> bool:
-        """Take in news; whether this peer itself was held for suspect, dead or gone."""
+        """Process news; return whether some of it says that this peer is suspect, dead or has left."""
         charged = False
         for piece in news:
             if piece.address == self.peer.address:
@@ -420,9 +421,9 @@ class Membership(Protocol):
         return charged
 
     def _defend(self, piece: News) -> bool:
-        """Refute what is said of this peer; whether whoever said so must be told."""
+        """Refute news about this peer with a higher incarnation; return whether the sender needs the refutation."""
         if piece.status >= DEAD and piece.incarnation > self._died:
-            self._died = piece.incarnation  # once for each death, also if suspicion of that incarnation came earlier
+            self._died = piece.incarnation  # so that each death is reported once
             self.peer.record(PeerRefutedDeath, piece.address, incarnation=piece.incarnation)
             for callback in self.on_refuted:
                 callback()
@@ -432,11 +433,11 @@ class Membership(Protocol):
         return piece.status != ALIVE
 
     def _believe(self, address: str, status: int, incarnation: int) -> None:
-        """Believe what is newer than what is believed (see the one rule above), act on it and pass it on."""
+        """Adopt a status that is newer than the known one (see the one rule above), act on it and spread it."""
         member = self._members.get(address)
         if member is None:
             if status == SUSPECT and address not in self._watched and address not in self.pastry.known():
-                return  # no concern of this peer unless it dies
+                return  # this peer does not depend on it unless it dies
             member = self._remember(address, -1, ALIVE)
             if status == ALIVE:
                 member.incarnation = incarnation
@@ -450,7 +451,7 @@ class Membership(Protocol):
         now = self.peer.now
         member.since = now
         self._spread(News(address, status, incarnation))
-        if status < DEAD <= before:  # also one that is suspected in a later incarnation has come back in between
+        if status < DEAD <= before:  # a peer that is suspected in a later incarnation has also come back
             del self._dead[address]
             self.pastry.consider(address)
             for callback in self.on_alive:
@@ -485,7 +486,7 @@ class Membership(Protocol):
         self._believe(address, LEFT, 0 if member is None else member.incarnation)
 
     def _vet(self, address: str) -> bool:
-        """Whether Pastry may take ``address`` in; one that is dead but spoken of is asked whether it lives."""
+        """Whether Pastry may add ``address``; a dead peer that others mention is pinged from time to time."""
         if address not in self._dead:
             return True
         member = self._members[address]

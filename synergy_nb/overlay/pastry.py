@@ -2,26 +2,26 @@
 
 Theory of operation
 -------------------
-*State.* A peer's key is the leading 128 bits of the SHA-1 of its address. It keeps a leaf set of the 8 nearest peers on
-each side and a routing table of one peer for each prefix and next digit (:mod:`synergy_nb.overlay.ring`). When two
-peers fit the same slot, the one with the smaller measured round trip stays (section 2.5 of Pastry); peers not yet
-measured wait as *rivals* until the failure detector has pinged them.
+*State.* A peer's key is the leading 128 bits of the SHA-1 of its address. It has a leaf set of the 8 nearest peers on
+each side, and a routing table with one peer for each prefix and next digit (:mod:`synergy_nb.overlay.ring`). If two
+peers fit the same slot, the one with the shorter measured round trip stays (section 2.5 of Pastry); a peer that has not
+been measured waits as a *rival* until the failure detector has pinged it.
 
 *Routing* is in :mod:`synergy_nb.overlay.routing`.
 
-*Joining* (section 2.4). The request is routed to the newcomer's own key; every peer on its way adds the rows that fit,
-the root answers with its leaf set, and the newcomer announces itself to all that it learned. A peer that takes somebody
-new into its leaf set upon hearsay announces itself to it, so that leaf sets become symmetric at once, also when many
-join together.
+*Joining* (section 2.4). The request is routed to the newcomer's own key. Every peer on the route adds the rows of its
+table that fit, the root answers with its leaf set, and the newcomer announces itself to all these peers. A peer that
+adds another one to its leaf set because a third mentioned it announces itself to it. So leaf sets become symmetric at
+once, even if many peers join together.
 
-*Repair.* When a peer is dead, its place in the leaf set is filled from what is known and from the leaf set of the
-extreme peer on that side; a routing slot is asked of another peer of the same row. Immediate neighbours exchange leaf
-sets every second after a change, less and less often when nothing changes (up to every 16 s).
+*Repair.* When a peer has died, its position in the leaf set is filled from the known peers and from the leaf set of the
+outermost peer on that side; a peer for an empty routing slot is requested from another peer of the same row. Immediate
+neighbours exchange leaf sets every second after a change, and less often while nothing changes (up to every 16 s).
 
 *Leaving* is announced, with the leaf set, to all known peers.
 
-Who is dead is not decided here: the failure detector (:mod:`synergy_nb.overlay.membership`) is one of
-:attr:`Pastry.vets` and says whether a peer may be taken in; it calls :meth:`Pastry.remove` and
+This module does not decide which peers are dead. The failure detector (:mod:`synergy_nb.overlay.membership`) is one of
+:attr:`Pastry.vets`, which decide whether a peer may be added; it calls :meth:`Pastry.remove` and
 :meth:`Pastry.consider`.
 
 References
@@ -44,17 +44,17 @@ from synergy_nb.overlay.routing import NOBODY, RouteAck, Routed, Routing
 
 __all__ = ["JoinReply", "JoinRequest", "Leaves", "Leaving", "Pastry", "RouteAck", "Routed", "RowReply", "RowRequest"]
 
-FAST: Final = 1.0  # s between exchanges of leaf sets after a change
-SLOW: Final = 16.0  # and at rest
-ROW_EVERY: Final = 45.0  # s between requests for somebody else's row of the table
-ASK_EVERY: Final = 60.0  # s between requests for one empty slot that messages would have needed
-JOIN_FIRST: Final = 0.4  # s until a join is tried again, at first
-JOIN_LAST: Final = 3.0  # and at most
-RIVALS: Final = 32
+FAST: Final = 1.0  # seconds between exchanges of leaf sets after a change
+SLOW: Final = 16.0  # maximum number of seconds between exchanges of leaf sets
+ROW_EVERY: Final = 45.0  # seconds between requests for a row of another peer's table
+ASK_EVERY: Final = 60.0  # seconds between requests for one empty slot that messages would have needed
+JOIN_FIRST: Final = 0.4  # initial time until a join is tried again, seconds
+JOIN_LAST: Final = 3.0  # maximum time until a join is tried again, seconds
+RIVALS: Final = 32  # maximum number of peers that wait to be measured
 
 
 class JoinRequest(Message, frozen=True, gc=False):
-    """Routed to the newcomer's key; ``learned`` grows along the way."""
+    """A newcomer's request to join, routed to its key; every peer on the route adds addresses to ``learned``."""
 
     joiner: str
     attempt: int
@@ -62,7 +62,7 @@ class JoinRequest(Message, frozen=True, gc=False):
 
 
 class JoinReply(Message, frozen=True, gc=False):
-    """What was learned along the way, and the leaf set of the root."""
+    """The answer to :class:`JoinRequest`: the collected addresses, and the leaf set of the root."""
 
     attempt: int
     learned: tuple[str, ...]
@@ -70,51 +70,51 @@ class JoinReply(Message, frozen=True, gc=False):
 
 
 class Leaves(Message, frozen=True, gc=False):
-    """The sender is in the ring, with this leaf set; it wants the receiver's if ``answer``."""
+    """The leaf set of the sender, which is in the ring; ``answer`` asks for the receiver's leaf set."""
 
     leaves: tuple[str, ...]
     answer: bool
 
 
 class RowRequest(Message, frozen=True, gc=False):
-    """Asks for the peers that share ``row`` digits with the sender, those of one ``column`` if it is not -1."""
+    """A request for peers that share ``row`` digits with the sender; of one ``column`` only, unless that is -1."""
 
     row: int
     column: int
 
 
 class RowReply(Message, frozen=True, gc=False):
-    """Peers for a row of the routing table."""
+    """The answer to :class:`RowRequest`: peers for a row of the routing table."""
 
     learned: tuple[str, ...]
 
 
 class Leaving(Message, frozen=True, gc=False):
-    """The sender leaves; its leaf set fills the gap."""
+    """The sender leaves the ring; with its leaf set, by which receivers repair theirs."""
 
     leaves: tuple[str, ...]
 
 
 class Pastry(Routing):
-    """One peer's part of the ring.
+    """The ring protocol of one peer.
 
     Parameters
     ----------
     peer
-        The peer it belongs to.
+        The peer.
     latency
-        Measured round trips, shared with the failure detector; one of its own if not given.
+        Measured round trips, shared with the failure detector; None for a new, empty one.
 
     Attributes
     ----------
     joined : bool
         Whether this peer is in the ring.
     on_joined, on_leave : list of callables without arguments
-        Called when this peer has joined, and before it leaves.
+        Listeners, called when this peer has joined, and before it leaves.
     on_change : list of callables without arguments
-        Called when the leaf set has changed.
+        Listeners, called when the leaf set has changed.
     on_left : list of callables (address)
-        Called when another peer has said that it leaves.
+        Listeners, called when another peer has announced that it leaves.
     """
 
     def __init__(self, peer: Peer, latency: Latency | None = None) -> None:
@@ -124,14 +124,14 @@ class Pastry(Routing):
         self.on_change: list[Callable[[], None]] = []
         self.on_left: list[Callable[[str], None]] = []
         self.started = False
-        self.adopted = False  # joined by assembly: the whole ring began together and there is nothing to take over
+        self.adopted = False  # whether the ring was prebuilt, so that there are no entries to pull from neighbours
         self._rivals: dict[str, None] = {}
         self._contact: str | None = None
         self._attempt = 0
         self._interval = FAST
         self._exchanges = 0
-        self._asked: dict[int, float] = {}  # slot: when a peer for it was last asked for; at most 512 slots
-        self._epoch = 0  # timers of an earlier life in the ring do nothing
+        self._asked: dict[int, float] = {}  # slot (of 512) to the time of the last request for a peer, seconds
+        self._epoch = 0  # number of times that this peer joined or left: earlier timers do nothing
         self.payloads = (JoinRequest,)
         self.handlers = {
             **self.handlers,
@@ -145,14 +145,14 @@ class Pastry(Routing):
     # -- for the driver and the protocols above --------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin the timers of a peer whose state comes from :func:`~synergy_nb.overlay.prebuilt_ring.assemble`."""
+        """Start the timers of a peer whose state comes from :func:`~synergy_nb.overlay.prebuilt_ring.assemble`."""
         self.started = True
         self._renumber()
         if self.joined:
             self._enter()
 
     def adopt(self) -> None:
-        """Take the state that was filled in from outside for that of a peer that has joined; ``start`` begins it."""
+        """Declare this peer joined, with the state that was filled in from outside; ``start`` starts its timers."""
         self.joined = self.adopted = True
         self._known = None
 
@@ -170,7 +170,7 @@ class Pastry(Routing):
         self._try_to_join(self._attempt, JOIN_FIRST)
 
     def leave(self) -> None:
-        """Leave the ring, saying so to all known peers; :meth:`join` may be called again."""
+        """Announce to all known peers that this one leaves, and leave the ring; :meth:`join` may be called again."""
         self._contact = None
         if not self.joined:
             return
@@ -188,7 +188,7 @@ class Pastry(Routing):
         self._unacknowledged.clear()
 
     def remove(self, address: str) -> None:
-        """Take a peer that is dead or gone out of all state, and repair."""
+        """Remove a peer that has died or left from all state, and repair that."""
         self._rivals.pop(address, None)
         self._silent.pop(address, None)
         version = self.leaves.version
@@ -217,7 +217,7 @@ class Pastry(Routing):
         self._changed_since(version)
 
     def consider(self, address: str) -> None:
-        """Take in a peer that is known to live, where it fits."""
+        """Add a peer that is known to be alive to the leaf set and the routing table, where it fits."""
         if address == self.address:
             return
         version = self.leaves.version
@@ -230,7 +230,7 @@ class Pastry(Routing):
         return [address for address in self.placed() if address not in here]
 
     def next_rival(self) -> str | None:
-        """A peer worth measuring, because the slot that it fits is taken by another; None when there is none."""
+        """The next peer to be measured because another one occupies its slot; None if there is none."""
         while self._rivals:
             address = next(iter(self._rivals))
             del self._rivals[address]
@@ -239,7 +239,7 @@ class Pastry(Routing):
         return None
 
     def measured(self, address: str) -> None:
-        """A round trip to ``address`` was measured: it is not silent, and may replace a farther peer in the table."""
+        """Note a measured round trip to ``address``: it is not silent, and may replace a farther peer in the table."""
         if self._silent:
             self._silent.pop(address, None)
         if address in self.placed():
@@ -268,7 +268,7 @@ class Pastry(Routing):
         self.peer.send(contact, Routed(self.peer.key, request, self.address, number, 1, number))
 
     def passing(self, payload: Any, hops: int) -> tuple[Any, frozenset[str]]:
-        """Teach a join request what is known here; an earlier life of the joiner is not passed its own request."""
+        """Add known peers to a join request; do not forward it to the joiner itself, which may have rejoined."""
         if type(payload) is not JoinRequest:
             return payload, NOBODY
         return self._teach(payload, hops), frozenset((payload.joiner,))
@@ -317,10 +317,10 @@ class Pastry(Routing):
         for key, payload in queue:
             self.route(key, payload)
 
-    # -- keeping the state right -------------------------------------------------------------------------------------
+    # -- maintenance -------------------------------------------------------------------------------------------------
 
     def _take(self, address: str, heard: bool) -> None:
-        """Put a peer where it fits; one ``heard`` of by others learns of this peer if it is now in the leaf set."""
+        """Add a peer where it fits; announce this peer to a new leaf that others mentioned (``heard``)."""
         if address == self.address or address in self.leaves or not self.admissible(address):
             return
         if self.leaves.add(address):
@@ -367,7 +367,7 @@ class Pastry(Routing):
         self._changed_since(version)
 
     def _point(self, sender: str, leaves: Collection[str]) -> None:
-        """Name a peer that is far away those of the known that it should know, if it does not."""
+        """Send a peer that is no leaf of this one the known peers that are nearest to it, if it lacks them."""
         place = place_of(sender)
         near = sorted(
             (address for address in self.known() if address != sender),
@@ -377,10 +377,10 @@ class Pastry(Routing):
             self.peer.send(sender, Leaves(tuple(near), False))
 
     def _stabilise(self, epoch: int) -> None:
-        """Exchange leaf sets with the left and the right neighbour in turn; every third time look for oneself.
+        """Exchange leaf sets with the left and the right neighbour by turns; every third time send a join request.
 
-        A peer that asks a random one of the table for its own root finds out about neighbours whom none of its
-        neighbours knows, as when two rings interleave.
+        The join request goes to this peer's own key through a random known peer. So this peer finds neighbours that
+        none of its neighbours knows, as when two rings interleave.
         """
         if epoch != self._epoch or not self.joined:
             return
@@ -412,13 +412,13 @@ class Pastry(Routing):
         self.peer.after(ROW_EVERY * (0.75 + 0.5 * self.peer.rng.random()), self._look_at_rows, epoch)
 
     def missing(self, slot: int) -> None:
-        """Ask for a peer in the slot, now and then, unless the ring is so small that there is hardly one."""
+        """Request a peer for an empty slot, at most once a minute, unless the ring is probably too small."""
         likely = self.leaves.size_estimate >= 16.0 ** ((slot >> 4) + 1) / 2
         if likely and self._asked.get(slot, -ASK_EVERY) + ASK_EVERY <= self.peer.now:
             self._ask_for(slot)
 
     def _ask_for(self, slot: int) -> None:
-        """Ask another peer of the row, or of the next ones, for somebody in an empty slot (section 2.4, repair)."""
+        """Request a peer for an empty slot from another peer of its row or the next rows (section 2.4, repair)."""
         if slot < 0 or not self.joined or self.leaves.whole:
             return
         self._asked[slot] = self.peer.now

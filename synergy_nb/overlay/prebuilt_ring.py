@@ -1,11 +1,11 @@
-"""Rings that are there from the start, for simulations of many peers.
+"""Rings whose peers have all joined from the start, for simulations of many peers.
 
 Theory of operation
 -------------------
-Joining thousands of peers one after the other through messages takes longer than most experiments. :func:`assemble`
-fills leaf sets and routing tables as they are after all joins have settled: the leaf sets exactly, each routing slot
-with one of the peers that fit it, the nearest of a few when delays are given, as Pastry's proximity heuristic
-(section 2.5) comes close to.
+To join thousands of peers one after the other through messages takes longer than most experiments. :func:`assemble`
+fills leaf sets and routing tables as they would be after all joins: the leaf sets exactly, and each routing slot with a
+peer that fits it. If delays are given, that is the nearest of a few such peers, which approximates Pastry's proximity
+heuristic (section 2.5).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from synergy_nb.overlay.ring import place_of
 
 __all__ = ["assemble"]
 
-LOOKED_AT: Final = 6  # candidates a slot whose delays are compared
+LOOKED_AT: Final = 6  # candidates for a slot whose delays are compared
 
 
 def assemble(peers: Sequence[Pastry], rtt: Callable[[str, str], float] | None = None, seed: int = 0) -> None:
@@ -29,16 +29,16 @@ def assemble(peers: Sequence[Pastry], rtt: Callable[[str, str], float] | None = 
     Parameters
     ----------
     peers
-        The overlays of all peers of the ring.
+        Pastry protocols of all peers of the ring.
     rtt
-        Round-trip time in seconds between two addresses, so that nearer peers are preferred.
+        Function of two addresses that returns the round-trip time, seconds; None for a random choice of candidates.
     seed
         Seed of the choice among candidates.
 
     Raises
     ------
     ValueError
-        If one of them was already started or has joined.
+        If a peer has been started or has joined already.
     """
     for pastry in peers:
         if pastry.started or pastry.joined:

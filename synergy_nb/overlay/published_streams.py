@@ -1,13 +1,13 @@
-"""The streams of one peer in the directory: which of them can be shared, and what was measured of their operators.
+"""The streams of one peer in the directory: offers to share them, and measured profiles of their operators.
 
-A stream goes by its canonical name, and a host has one entry of a name, of kind ``stream``. Two things are said there
-of a stream, each by somebody else and at another time, so they are put together here:
+A stream is identified by its canonical name, and a host has one entry for a name, of kind ``stream``. This module
+combines two kinds of information in it, which come from different parts of the peer at different times:
 
-* an *offer*: a component of this peer makes it for an application, and others may share it (dissertation, section
-  2.3.3). Where several components make the same stream, the one that was offered first is advertised, and the next one
-  when it is withdrawn: who comes later had better share what has been running for longest.
-* a *profile*: what was measured of the operator that makes it. It outlives the component, so that plans need not say
-  what their operators cost (section 2.2.2).
+* an *offer*: a component of this peer makes the stream for an application, and others may share it (dissertation,
+  section 2.3.3). If several components make the same stream, the one that was offered first is advertised, since it has
+  run for longest; the next one follows when it is withdrawn.
+* a *profile*: the measured rate, cost and selectivity of the operator. It outlives the component, so that plans need
+  not state the cost of their operators (section 2.2.2).
 """
 
 from __future__ import annotations
@@ -18,43 +18,43 @@ from typing import Final
 
 from synergy_nb.overlay.directory import Directory
 
-__all__ = ["KEPT", "PROFILED", "PublishedStreams"]
+__all__ = ["PROFILED", "RETAINED_PROFILES", "PublishedStreams"]
 
-KEPT: Final = 64  # profiles that a peer goes on telling, the latest ones
+RETAINED_PROFILES: Final = 64  # latest profiles that a peer publishes
 
-#: Attributes of a profile: tuples/s of the stream; of the operator that makes it, seconds of one core for a tuple that
-#: it takes in, and tuples out over tuples in; of a stream whose rate goes up and down, its signature as a text (see
-#: :func:`synergy_nb.plan.stream_signatures.write`).
+#: Attributes of a profile: rate of the stream, tuples/s; cost of its operator, core seconds per input tuple;
+#: selectivity of its operator, output tuples per input tuple; and, for a stream of varying rate, its signature as text
+#: (see :func:`synergy_nb.plan.stream_signatures.write`).
 PROFILED: Final = ("rate", "cost", "selectivity", "signature")
 
 Attributes = Mapping[str, str | float | int]
 
 
 class PublishedStreams:
-    """What one peer says of streams.
+    """Publishes the streams of one peer in the directory.
 
     Parameters
     ----------
     directory
-        The peer's part of the directory. Calls belong where its own do: inside a call of the peer.
-    kept
-        Profiles told at most; the one that was measured longest ago is forgotten first.
+        Directory protocol of the peer. Call the methods of this class only while the peer handles a message or timer.
+    retained
+        Maximum number of published profiles; the oldest is removed first.
 
     Notes
     -----
-    The entry of an offered stream has the attributes ``application`` and ``operator``, those of the offer, and of the
-    profile, where there is one, any of :data:`PROFILED`; what was measured takes the place of what was offered.
+    The entry of an offered stream has the attributes ``application`` and ``operator``, the attributes of the offer, and
+    those of :data:`PROFILED` that have been measured; a measured attribute replaces one of the offer.
     """
 
-    def __init__(self, directory: Directory, kept: int = KEPT) -> None:
+    def __init__(self, directory: Directory, retained: int = RETAINED_PROFILES) -> None:
         self._directory = directory
-        self._kept = kept
+        self._retained = retained
         self._offers: dict[str, OrderedDict[tuple[str, str], dict[str, str | float | int]]] = {}
         self._profiles: OrderedDict[str, dict[str, float | str]] = OrderedDict()
-        self._told: dict[str, dict[str, str | float | int]] = {}
+        self._published: dict[str, dict[str, str | float | int]] = {}
 
     def offer(self, name: str, application: str, operator: str, attributes: Attributes | None = None) -> None:
-        """Say that the stream ``name``, made by a component of this peer, can be shared.
+        """Offer the stream ``name``, which a component of this peer makes, to other applications.
 
         Parameters
         ----------
@@ -63,60 +63,60 @@ class PublishedStreams:
         application, operator
             Application and operator of the component that makes it.
         attributes
-            Plain values that look-ups return; offered again, they change, and the offer keeps its place.
+            Attributes that look-ups return. A repeated offer replaces them without changing the order of offers.
         """
         offers = self._offers.setdefault(name, OrderedDict())
         offers[application, operator] = dict(attributes or {})
-        self._tell(name)
+        self._publish(name)
 
     def withdraw(self, name: str, application: str, operator: str) -> None:
-        """Take an offer back; harmless if there is none."""
+        """Withdraw an offer; no effect if there is none."""
         offers = self._offers.get(name)
         if offers is None or offers.pop((application, operator), None) is None:
             return
         if not offers:
             del self._offers[name]
-        self._tell(name)
+        self._publish(name)
 
     def profile(self, name: str, measured: Mapping[str, float | str]) -> None:
-        """Say what was measured of the operator that makes a stream, in place of what was said before.
+        """Publish the measured profile of the operator that makes a stream, replacing an earlier one.
 
         Raises
         ------
         ValueError
-            If a field is none of :data:`PROFILED`.
+            If a field is not in :data:`PROFILED`.
         """
         unknown = [field for field in measured if field not in PROFILED]
         if unknown:
             raise ValueError(f"measured: {unknown[0]!r}; expected one of {', '.join(PROFILED)}")
         self._profiles[name] = dict(measured)
         self._profiles.move_to_end(name)
-        self._tell(name)
-        while len(self._profiles) > self._kept:
+        self._publish(name)
+        while len(self._profiles) > self._retained:
             self.forget(next(iter(self._profiles)))
 
     def forget(self, name: str) -> None:
-        """Forget what was measured; an offer stays."""
+        """Remove the profile of a stream; its offer stays."""
         if self._profiles.pop(name, None) is not None:
-            self._tell(name)
+            self._publish(name)
 
     def offered(self, name: str) -> tuple[str, str] | None:
         """Application and operator of the component that is advertised under a name, or None."""
         offers = self._offers.get(name)
         return next(iter(offers)) if offers else None
 
-    def _tell(self, name: str) -> None:
+    def _publish(self, name: str) -> None:
         offers = self._offers.get(name)
-        said: dict[str, str | float | int] = {}
+        published: dict[str, str | float | int] = {}
         if offers:
             (application, operator), attributes = next(iter(offers.items()))
-            said = {**attributes, "application": application, "operator": operator}
-        said.update(self._profiles.get(name, {}))
-        if said == self._told.get(name, {}):
+            published = {**attributes, "application": application, "operator": operator}
+        published.update(self._profiles.get(name, {}))
+        if published == self._published.get(name, {}):
             return
-        if said:
-            self._told[name] = said
-            self._directory.register(name, "stream", said)
+        if published:
+            self._published[name] = published
+            self._directory.register(name, "stream", published)
         else:
-            del self._told[name]
+            del self._published[name]
             self._directory.unregister(name, "stream")

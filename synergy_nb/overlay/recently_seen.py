@@ -1,4 +1,4 @@
-"""Bounded memories of what was seen or ended lately, for refusing what comes twice or too late."""
+"""Bounded memories of recent ids, by which duplicates and late messages are refused."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Recent:
         return item in self._new or item in self._old
 
     def add(self, item: Hashable) -> bool:
-        """Remember ``item``; whether it is new."""
+        """Remember ``item``; return whether it is new."""
         if item in self:
             return False
         self._new.add(item)
@@ -45,7 +45,7 @@ class Recent:
 
 
 class Latest(Generic[Value]):
-    """Remembers the largest value that was said of each of the last ``size`` names.
+    """Remembers the largest value of each of the last ``size`` names.
 
     Examples
     --------
@@ -63,11 +63,11 @@ class Latest(Generic[Value]):
         self._values: OrderedDict[str, Value] = OrderedDict()
 
     def get(self, name: str, otherwise: Value) -> Value:
-        """The value that is remembered of a name."""
+        """The largest value of a name; ``otherwise`` if none is remembered."""
         return self._values.get(name, otherwise)
 
     def raise_to(self, name: str, value: Value) -> None:
-        """Remember a value of a name, unless a larger one is."""
+        """Remember a value of a name, unless a larger one is remembered."""
         self._values[name] = max(value, self._values.get(name, value))
         self._values.move_to_end(name)
         while len(self._values) > self.size:

@@ -1,17 +1,17 @@
-"""The state of a Pastry peer as data: numbers on the ring, leaf set, routing table.
+"""The state of a Pastry peer: numbers on the ring, leaf set, routing table.
 
 Theory of operation
 -------------------
 Keys are 32 hexadecimal digits; as numbers modulo 2**128 they lie on a ring. The *root* of a key is the live peer whose
 number is nearest, on either side (Pastry, section 2.2). The leaf set holds the nearest peers clockwise and
-counter-clockwise; as long as it is right, its owner knows the root of every key between its two extremes. In a ring of
-at most ``2 * half + 1`` peers the two sides meet and the leaf set covers the whole ring.
+counter-clockwise; if it is correct, its owner knows the root of every key between its two outermost peers. In a ring of
+at most ``2 * half + 1`` peers the two sides meet, and the leaf set covers the whole ring.
 
 The routing table has a row for each number of leading digits shared with the owner and a column for each next digit
-(section 2.3, figure 1). It is kept as one dictionary from ``16 * row + column`` to an address: rows beyond log16 N
-are empty, and a dictionary stores nothing for them.
+(section 2.3, figure 1). It is one dictionary from ``16 * row + column`` to an address, since rows beyond log16 N are
+empty.
 
-No messages, no time. :mod:`synergy_nb.overlay.pastry` moves it.
+This module has no messages and no time. :mod:`synergy_nb.overlay.pastry` changes the state.
 
 References
 ----------
@@ -37,18 +37,18 @@ RING: Final = float(1 << BITS)
 
 @lru_cache(maxsize=1 << 17)
 def number_of(key: str) -> int:
-    """The number on the ring that the 32 hexadecimal digits of ``key`` write."""
+    """The number on the ring of a key of 32 hexadecimal digits."""
     return int(key, 16)
 
 
 @lru_cache(maxsize=1 << 17)
 def place_of(address: str) -> int:
-    """Where the peer at ``address`` is on the ring."""
+    """The number on the ring of the peer at ``address``."""
     return int(key_of(address), 16)
 
 
 def distance(one: int, other: int) -> int:
-    """How far apart two numbers are, the shorter way round.
+    """Distance of two numbers on the ring, in the shorter direction.
 
     >>> distance(1, (1 << 128) - 1)
     2
@@ -59,7 +59,7 @@ def distance(one: int, other: int) -> int:
 
 
 def shared_digits(one: int, other: int) -> int:
-    """Leading hexadecimal digits that two numbers share.
+    """Number of leading hexadecimal digits that two numbers share.
 
     >>> shared_digits(int("ab" + "0" * 30, 16), int("ac" + "0" * 30, 16))
     1
@@ -92,7 +92,7 @@ class LeafSet:
         self.address = address
         self.number = place_of(address)
         self.half = half
-        self.version = 0  # counts changes, so that others see cheaply whether there was one
+        self.version = 0  # number of changes, by which a change is noticed
         self.members: tuple[str, ...] = ()
         self.member_set: frozenset[str] = frozenset()
         self._left: list[tuple[int, str]] = []  # (how far counter-clockwise, address), nearest first
@@ -125,13 +125,13 @@ class LeafSet:
 
     @property
     def size_estimate(self) -> float:
-        """Peers in the ring, judged by how dense they are here."""
+        """Estimated number of peers in the ring, from their density in the leaf set."""
         if self._whole:
             return float(len(self._arc_peers))
         return (len(self._arc_peers) - 1) * RING / self._arc_span
 
     def add(self, address: str) -> bool:
-        """Take ``address`` in if it is near enough; whether that changed anything."""
+        """Add ``address`` if it is near enough; return whether that changed the leaf set."""
         clockwise = (place_of(address) - self.number) & MASK
         if clockwise == 0:
             return False
@@ -143,7 +143,7 @@ class LeafSet:
         return False
 
     def discard(self, address: str) -> bool:
-        """Take ``address`` out; whether it was in. The caller offers what else it knows."""
+        """Remove ``address``; return whether it was a member. The caller adds other known peers that now fit."""
         if address not in self.member_set:
             return False
         self._left = [item for item in self._left if item[1] != address]
@@ -156,12 +156,12 @@ class LeafSet:
         return True
 
     def clear(self) -> None:
-        """Forget all members."""
+        """Remove all members."""
         self._left, self._right = [], []
         self._rebuild()
 
     def covers(self, number: int) -> bool:
-        """Whether ``number`` lies between the two extremes, so that its root is known here."""
+        """Whether ``number`` lies between the two outermost peers, so that its root is known."""
         return (number - self._arc_base) & MASK <= self._arc_span
 
     def nearest(self, number: int, avoid: Collection[str] = ()) -> str:
@@ -187,7 +187,7 @@ class LeafSet:
         return self._arc_peers[before]
 
     def neighbours(self, count: int) -> tuple[str, ...]:
-        """The nearest ``count`` members of each side, nearest first, none twice."""
+        """The nearest ``count`` members of each side, nearest first, without duplicates."""
         found: dict[str, None] = {}
         for step in range(count):
             for side in (self._left, self._right):
@@ -196,10 +196,7 @@ class LeafSet:
         return tuple(found)
 
     def gap(self, one: str, other: str) -> int | None:
-        """Steps along the ring between two peers that are both in here; None when one is not.
-
-        On a whole ring the shorter way round counts.
-        """
+        """Number of steps between two peers of the leaf set, in the shorter direction; None if one is not in it."""
         peers = self._arc_peers
         if one not in peers or other not in peers:
             return None
@@ -237,7 +234,7 @@ class LeafSet:
 
 
 class RoutingTable:
-    """For each number of shared digits and each next digit, one peer.
+    """A routing table: one peer for each number of shared digits and each next digit.
 
     Examples
     --------
@@ -255,7 +252,7 @@ class RoutingTable:
         self.entries: dict[int, str] = {}
 
     def slot(self, number: int) -> int:
-        """Where a peer with ``number`` belongs: 16 * shared digits + next digit."""
+        """The slot of a peer with ``number``: 16 * shared digits + next digit; -1 for this peer's own number."""
         row = (BITS - (self.number ^ number).bit_length()) >> 2
         return (row << 4) | ((number >> (124 - (row << 2))) & 15) if row < BITS >> 2 else -1
 

@@ -2,15 +2,15 @@
 
 Theory of operation
 -------------------
-Section 2.3 of Pastry, the procedure of figure 2. If the leaf set covers the key, the next hop is the nearest of its
-peers; else the table's peer that shares one more digit; else any known peer that shares as many and is nearer.
+The procedure is that of section 2.3 and figure 2 of the Pastry paper. If the leaf set covers the key, the next hop is
+the nearest peer of the leaf set; else the peer of the routing table that shares one more digit; else any known peer
+that shares as many digits and is nearer.
 
-Every hop acknowledges. A hop through the table that does not answer within one timeout is routed around. The last hop,
-to the root itself, is tried twice before the next nearest is taken for the root, because a lost message is likelier
-than a dead peer, and another peer is the wrong one as long as the root lives; the next nearest is told who did not
-answer and tries it once more before it takes the message for its own. A peer that did not answer is avoided for a
-second, and the failure detector hears of it. Timeouts follow the measured round trips
-(:mod:`synergy_nb.overlay.latency`).
+Every hop is acknowledged. If a hop through the table is not acknowledged within one timeout, the message is routed
+around it. The last hop, to the root itself, is tried twice before the message goes to the next nearest peer, because a
+lost message is likelier than a dead peer, and any other peer is wrong while the root lives. The message then names the
+silent peer, and the next nearest peer tries it once more before it acts as root. A silent peer is avoided for a second,
+and the failure detector is informed. Timeouts follow the measured round trips (:mod:`synergy_nb.overlay.latency`).
 
 Duplicates are recognised at each hop by the sender's number, and at the root by the origin's.
 
@@ -36,13 +36,13 @@ __all__ = ["RouteAck", "Routed", "Routing"]
 HALF_LEAVES: Final = 8
 HOP_LIMIT: Final = 24
 LAST_HOP_TRIES: Final = 2
-SILENCE: Final = 1.0  # s that a peer which did not answer is avoided
-QUEUE: Final = 256  # routed messages kept until the peer has joined
+SILENCE: Final = 1.0  # seconds for which a peer that did not answer is avoided
+QUEUE: Final = 256  # routed messages that wait until the peer has joined
 NOBODY: Final[frozenset[str]] = frozenset()
 
 
 class Routed(Message, frozen=True, gc=False):
-    """``payload`` on its way to the root of ``key``; this hop is acknowledged under its ``sequence`` number."""
+    """A message ``payload`` routed to the root of ``key``; each hop is acknowledged by its ``sequence`` number."""
 
     key: str
     payload: Any
@@ -50,11 +50,11 @@ class Routed(Message, frozen=True, gc=False):
     ident: int
     hops: int
     sequence: int
-    silent: str = ""  # who did not answer a peer on the way
+    silent: str = ""  # address of a peer that did not acknowledge an earlier hop
 
 
 class RouteAck(Message, frozen=True, gc=False):
-    """The hop numbered ``sequence`` has arrived."""
+    """The acknowledgement of the hop with number ``sequence``."""
 
     sequence: int
 
@@ -76,25 +76,25 @@ class _Hop:
 
 
 class Routing(Protocol):
-    """Routes with what is in the leaf set and the table; :class:`~synergy_nb.overlay.pastry.Pastry` keeps these right.
+    """Routes by leaf set and routing table, which :class:`~synergy_nb.overlay.pastry.Pastry` maintains.
 
     Parameters
     ----------
     peer
-        The peer it belongs to.
+        The peer.
     latency
-        Measured round trips.
+        Measured round trips; None for a new, empty one.
 
     Attributes
     ----------
     joined : bool
-        Whether this peer is in the ring. One that is not neither forwards nor acknowledges.
+        Whether this peer is in the ring; otherwise it neither forwards nor acknowledges.
     hops : list of int
-        Number of messages that this peer received as root after 0, 1, 2, ... hops.
+        Number of messages that this peer has received as root after 0, 1, 2, ... hops.
     on_silent : list of callables (address)
-        Called when a peer did not acknowledge a hop.
+        Listeners, called when a peer has not acknowledged a hop.
     vets : list of callables (address) -> bool
-        Asked whether a peer that was heard of may be taken in; all have to agree.
+        Functions that decide whether a mentioned peer may be added; all of them have to agree.
     """
 
     def __init__(self, peer: Peer, latency: Latency | None = None) -> None:
@@ -107,28 +107,28 @@ class Routing(Protocol):
         self.vets: list[Callable[[str], bool]] = []
         self.leaves = LeafSet(peer.address, HALF_LEAVES)
         self.table = RoutingTable(peer.address)
-        self._known: tuple[str, ...] | None = ()  # None when it is to be put together anew
+        self._known: tuple[str, ...] | None = ()  # None when it has to be computed anew
         self._placed: dict[str, None] = {}
-        self._silent: dict[str, float] = {}  # address: until when it is avoided
+        self._silent: dict[str, float] = {}  # address to the time until which it is avoided, seconds
         self._unacknowledged: dict[int, _Hop] = {}
         self._sweeper: Timer | None = None
         self._sequence = 0
-        self._seen = Recent(2048)  # hops taken: (sender, sequence)
-        self._received = Recent(1024)  # messages delivered here as root: (origin, ident)
+        self._seen = Recent(2048)  # (sender, sequence) of received hops
+        self._received = Recent(1024)  # (origin, ident) of messages delivered at this peer as root
         self._queue: list[tuple[str, Message]] = []
         self.handlers = {Routed: self._on_routed, RouteAck: self._on_ack}
 
     def route(self, key: str, payload: Message, first: str | None = None) -> None:
-        """Send ``payload`` to the live root of ``key``; its protocol there gets it with this peer as sender.
+        """Send ``payload`` to the live root of ``key``, where its protocol receives it with this peer as sender.
 
         Parameters
         ----------
         key
-            32 hexadecimal digits.
+            Key of 32 hexadecimal digits.
         payload
-            May be delivered more than once, and at two peers while the ring is being repaired.
+            Message to deliver; it may be delivered more than once, and at two peers while the ring is repaired.
         first
-            A peer believed to be the root, taken as first hop if it is not known to be silent or gone.
+            Address of the presumed root, which is the first hop unless it is known to be silent or dead.
         """
         if not self.joined:
             if len(self._queue) < QUEUE:
@@ -141,11 +141,11 @@ class Routing(Protocol):
         self._forward(key, payload, self.address, self._next(), 0, NOBODY, "", first)
 
     def admissible(self, address: str) -> bool:
-        """Whether a peer that was heard of may be taken in."""
+        """Whether a mentioned peer may be added to leaf set and routing table."""
         return all(agrees(address) for agrees in self.vets)
 
     def is_root(self, key: str) -> bool:
-        """Whether this peer is the nearest to ``key`` of all that it knows."""
+        """Whether this peer is nearer to ``key`` than all peers that it knows."""
         number = number_of(key)
         leaves = self.leaves
         return leaves.covers(number) and leaves.nearest(number) == self.address
@@ -156,7 +156,7 @@ class Routing(Protocol):
         return self.leaves.nearest(number) if self.leaves.covers(number) else None
 
     def root_neighbours(self, count: int) -> tuple[str, ...]:
-        """The nearest ``count`` peers on each side, nearest first: one of them is next in line for this peer's keys."""
+        """The nearest ``count`` peers on each side, nearest first; one of them would be the next root of a key."""
         return self.leaves.neighbours(count)
 
     @property
@@ -177,25 +177,25 @@ class Routing(Protocol):
             self.known()
         return self._placed
 
-    # -- for the protocol that keeps the state -----------------------------------------------------------------------
+    # -- overridden by Pastry ----------------------------------------------------------------------------------------
 
     def missing(self, slot: int) -> None:
-        """Called when a message would have needed a peer in an empty slot."""
+        """Note that a message would have needed a peer in an empty slot."""
 
     def passing(self, payload: Any, hops: int) -> tuple[Any, frozenset[str]]:
-        """What to pass on of ``payload``, and whom not to pass it to."""
+        """The payload to forward in place of ``payload``, and the peers that it must not be forwarded to."""
         del hops
         return payload, NOBODY
 
     def arrived(self, payload: Any) -> bool:
-        """Whether ``payload`` was for the ring itself, at its root, and has been dealt with."""
+        """Handle a payload for the ring itself at its root; return whether it was one."""
         del payload
         return False
 
     # -- routing -----------------------------------------------------------------------------------------------------
 
     def next_hop(self, key: str, avoid: Collection[str] = ()) -> str:
-        """The next peer on the way to the root of ``key``; this peer's own address at the end of the way."""
+        """The next hop to the root of ``key``; this peer's own address if it is the root itself."""
         number = number_of(key)
         leaves = self.leaves
         if leaves.covers(number):
@@ -251,7 +251,7 @@ class Routing(Protocol):
 
     def _on_routed(self, sender: str, message: Routed) -> None:
         if not self.joined:
-            return  # no acknowledgement: the sender tries another way
+            return  # without an acknowledgement, the sender routes around this peer
         self.peer.send(sender, RouteAck(message.sequence))
         if not self._seen.add((sender, message.sequence)):
             return
@@ -274,13 +274,13 @@ class Routing(Protocol):
         if hop is None or hop.to != sender:
             return
         del self._unacknowledged[message.sequence]
-        if hop.tries == 1:  # Karn's rule: after a repetition one does not know which of the two was acknowledged
+        if hop.tries == 1:  # Karn's rule: after a repetition it is unknown which of the two was acknowledged
             self.latency.sample(sender, self.peer.now - hop.sent)
         if self._silent:
             self._silent.pop(sender, None)
 
     def _sweep(self) -> None:
-        """Repeat or route around what was not acknowledged in time."""
+        """Repeat hops that were not acknowledged in time, or route around them."""
         now = self.peer.now
         for sequence, hop in list(self._unacknowledged.items()):
             if hop.deadline > now or sequence not in self._unacknowledged:
@@ -293,11 +293,11 @@ class Routing(Protocol):
                 hop.tries += 1
                 hop.deadline = now + self.latency.timeout(hop.to)
                 self.peer.send(hop.to, hop.message)
-                self._tell_silent(hop.to)
+                self._report_silent(hop.to)
                 continue
             del self._unacknowledged[sequence]
             self._silent[hop.to] = now + SILENCE
-            self._tell_silent(hop.to)
+            self._report_silent(hop.to)
             self._around(hop)
         self._sweeper = None
         if self._unacknowledged:
@@ -308,7 +308,7 @@ class Routing(Protocol):
             self._sweeper.cancel()
         self._sweeper = self.peer.after(max(when - self.peer.now, 0.0), self._sweep)
 
-    def _tell_silent(self, address: str) -> None:
+    def _report_silent(self, address: str) -> None:
         for callback in self.on_silent:
             callback(address)
 
@@ -322,5 +322,5 @@ class Routing(Protocol):
         return self._sequence
 
     def _renumber(self) -> None:
-        """Number on from the clock, so that a restarted peer does not use the numbers of its earlier life again."""
+        """Raise the sequence number to the clock's, so that a restarted peer does not use old numbers again."""
         self._sequence = max(self._sequence, int(self.peer.now * 1e6))

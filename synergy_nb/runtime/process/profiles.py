@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from synergy_nb.models.signatures import Profiled, Segment
-from synergy_nb.overlay.published_streams import KEPT
+from synergy_nb.overlay.published_streams import RETAINED_PROFILES
 from synergy_nb.plan.spark_parts import PART
 from synergy_nb.plan.stream_signatures import Rates, mean_rate, read, shortened, write
 
@@ -88,7 +88,7 @@ class Profiles:
             self._told[name] = measured
             self._told.move_to_end(name)
             self._tell(name, measured)
-        while len(self._told) > KEPT:
+        while len(self._told) > RETAINED_PROFILES:
             self._forget(self._told.popitem(last=False)[0])
 
 
