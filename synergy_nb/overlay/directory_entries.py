@@ -122,7 +122,7 @@ class Store:
         return news
 
     def renew(self, name: str, kind: str, host: str, version: int, now: float, remaining: float | None = None) -> bool:
-        """Extend the lease (by ``remaining`` seconds, or its whole length) of a stored version; return whether it is."""
+        """Extend the lease (by ``remaining`` seconds, or its whole length) of a stored version; return if it is."""
         held = self._by_name.get(name, {}).get((host, kind))
         if held is None or held.version != version or held.removed or held.expires <= now:
             return False
