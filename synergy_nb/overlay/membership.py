@@ -114,8 +114,7 @@ class Membership(Protocol):
     Attributes
     ----------
     on_dead, on_alive : list of callables (address)
-        Listeners, called when a peer has died or left, as declared here or by another peer; and when such a peer is
-        alive again.
+        Listeners, called when a peer was declared dead or has left, and when such a peer is alive again.
     on_refuted : list of callables without arguments
         Listeners, called when this peer has learned that others considered it dead.
     """
