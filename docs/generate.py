@@ -93,12 +93,12 @@ __all__ = ["Methods"]
 
 
 class Methods:
-    """What reads a stream."""
+    """Methods that add an operator that reads a stream."""
 
     __slots__ = ()
 
     def _then(self, kind: str, others: Sequence[Self], params: Mapping[str, Any], profile: Mapping[str, Any]) -> Self:
-        """The stream of an operator that reads this stream and others."""
+        """Return the stream of an operator that reads this stream and others."""
         raise TypeError(f"{kind}: {self!r}; expected a stream")
 '''
 
@@ -139,12 +139,12 @@ def method(each: Declaration) -> str:
         profile = ["id: str | None = None,  # noqa: A002 - as everywhere", "cost: Any = None"]
         profile += ["selectivity: float | None = None", "at: str | None = None", "engine: str | None = None"]
         keyword += [*profile, "**named: str"]
-        documented.append((", ".join(_PROFILE), "See :class:`Stream`."))
+        documented.append((", ".join(_PROFILE), "Options, see :class:`Stream`."))
         handed = f"_given({', '.join(f'{name}={name}' for name in _PROFILE)})"
     else:
         keyword.append("**profile: Any")
         said = ", ".join(f"`{name}`" for name in _PROFILE if name != each.cost_from)
-        documented.append(("profile", f"{said}, see :class:`Stream`."))
+        documented.append(("profile", f"Options {said}, see :class:`Stream`."))
         handed = "profile"
     if any(not argument.startswith("**") for argument in keyword) and not any(each.startswith("*") for each in free):
         free.append("*")
@@ -164,7 +164,7 @@ def method(each: Declaration) -> str:
 
 
 def _arguments(each: Declaration) -> tuple[list[str], list[str], dict[str, str], list[tuple[str, str]]]:
-    """Arguments that may go without a name, and others; values of parameters; what is told of each argument."""
+    """Positional arguments, and others; values of parameters; the description of each argument."""
     least, most = each.inputs
     free: list[str] = []
     keyword: list[str] = []
@@ -222,7 +222,7 @@ def _others(each: Declaration) -> str:
 
 def _docstring(each: Declaration, documented: Iterable[tuple[str, str]]) -> list[str]:
     first, _, rest = each.help.partition(". ")
-    summary = f'"""{_plain(first)}{"." if rest or not first.endswith(".") else ""}'
+    summary = f'"""{first}{"." if rest or not first.endswith(".") else ""}'
     lines = [*_lines(summary, 8), ""]
     if rest:
         lines += [*_lines(rest, 8), ""]

@@ -42,7 +42,7 @@ def supported(operator: Operator, plan: Plan, inside: Collection[str] = ()) -> s
     if operator.kind == "sample" and operator.params["fraction"] < 1.0:
         upstream = plan.operators[operator.inputs[0]]
         if upstream.id in inside and upstream.kind != "source":
-            return "tuples are drawn by their positions, which Spark knows only of streams that it is given"
+            return "it selects tuples by their positions, which Spark knows only for streams from peers"
     try:
         _translated(operator, plan)
     except UntranslatableExpression as error:

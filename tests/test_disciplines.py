@@ -173,7 +173,7 @@ def test_a_plan_states_its_discipline_in_python_yaml_and_bytes() -> None:
 def test_a_discipline_that_is_none_or_has_no_deadline_is_refused() -> None:
     with pytest.raises(ValueError, match=r"qos\.scheduling: 'ed'; expected one of fcfs, edf, .*; did you mean 'edf'"):
         asked(2.0, "ed")
-    with pytest.raises(ValueError, match=r"qos\.scheduling: 'edf'; expected a delay beside it: deadlines follow"):
+    with pytest.raises(ValueError, match=r"qos\.scheduling: 'edf'; expected a delay as well: deadlines follow"):
         source("packets", rate=1.0).sink(scheduling="edf")
     assert source("packets", rate=1.0).sink(scheduling="fcfs").qos.scheduling == "fcfs"
     with pytest.raises(ValueError, match=r"discipline: 'least-slack'; expected one of .*; did you mean 'least_slack'"):

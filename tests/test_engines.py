@@ -142,8 +142,8 @@ def test_measured_costs_replace_assumed_ones_and_leave_those_that_a_plan_asks_fo
     ("stream", "why"),
     [
         (lambda: packets().aggregate("link", "100 rows", n="count(*)", engine="spark"), "a number of rows"),
-        (lambda: packets().delay("1 ms", engine="spark"), "keep a peer busy"),
-        (lambda: source("packets", duration="1 min", engine="spark"), "timed by a peer"),
+        (lambda: packets().delay("1 ms", engine="spark"), "its purpose is load on a peer"),
+        (lambda: source("packets", duration="1 min", engine="spark"), "a peer has to time"),
         (lambda: source("packets", speed=0, engine="spark"), "without an end"),
         (lambda: source("peers", engine="spark"), "come from peers"),
         (lambda: packets().filter("bytes > 1", engine="flink"), "auto, peer, spark"),

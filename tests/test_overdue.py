@@ -352,6 +352,6 @@ def test_a_plan_states_what_becomes_of_overdue_tuples_in_python_yaml_and_bytes()
     assert Plan.from_yaml(query.to_yaml()) == query == Plan.from_bytes(query.to_bytes())
     with pytest.raises(ValueError, match=r"qos\.overdue: 'drp'; expected one of keep, drop; did you mean 'drop'"):
         stream("n").sink("out", delay="2 s", overdue="drp")
-    with pytest.raises(ValueError, match=r"qos\.overdue: 'drop'; expected a delay beside it: a tuple is overdue when"):
+    with pytest.raises(ValueError, match=r"qos\.overdue: 'drop'; expected a delay as well: a tuple is overdue when"):
         stream("n").sink("out", overdue="drop")
     assert stream("n").sink("out", overdue="keep").qos.overdue == "keep"

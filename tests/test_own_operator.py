@@ -34,7 +34,7 @@ CLIP = Declaration(
     columns=_clipped,
     example=Example(lambda packets, _: packets.operator("clip", column="bytes", most=1)),
     keeps_order=True,
-    agrees="it looks at each tuple by itself",
+    agrees="it processes each tuple alone",
     off_spark=lambda _: "it is there for peers only",
 )
 

@@ -127,7 +127,7 @@ WRONG: list[tuple[str, Callable[[], Plan], str]] = [
     (
         "own name for time",
         one("project", columns={"Time": "bytes"}),
-        ("operator 'x', columns: 'Time'; expected a name other than time, which every stream keeps by itself"),
+        ("operator 'x', columns: 'Time'; expected a name other than time, which every stream has without stating it"),
     ),
     (
         "NULL column",
@@ -220,7 +220,7 @@ WRONG: list[tuple[str, Callable[[], Plan], str]] = [
             Operator("x", "filter", {"where": "TRUE"}, ("p",)),
             Operator("end", "sink", {}, ("p",)),
         ),
-        "operator 'x', output: 'read by nobody'; expected a way from it to a sink",
+        "operator 'x', output: 'read by nobody'; expected a path from it to a sink",
     ),
     (
         "format as connector",
@@ -265,7 +265,7 @@ WRONG: list[tuple[str, Callable[[], Plan], str]] = [
     (
         "misses without a limit",
         asked(P, Operator("end", "sink", {}, ("p",)), miss_rate="5 %"),
-        "qos.miss_rate: '5 %'; expected a delay beside it: misses are the tuples that are later than the delay limit",
+        "qos.miss_rate: '5 %'; expected a delay as well: misses are the tuples that are later than the delay limit",
     ),
     (
         "sink as input",
@@ -401,11 +401,11 @@ def test_a_plan_with_too_many_paths_is_refused() -> None:
         ("format: 1\noperators: {a: {kind: sink, input: b, inputs: [b]}}", "expected either input or inputs, not both"),
         ("format: 1\noperators: {a: {kind: filter, where: 2001-01-01}}", "operator 'a', input: missing"),
         ("[" * 1500, "expected YAML"),
-        ("format: 1\nname: credit: risk", "; text with a colon goes into quotes: name: 'credit: risk'"),
-        ("format: 1\nname: it's: so", '; text with a colon goes into quotes: name: "it\'s: so"'),
+        ("format: 1\nname: credit: risk", "; put text with a colon in quotes: name: 'credit: risk'"),
+        ("format: 1\nname: it's: so", '; put text with a colon in quotes: name: "it\'s: so"'),
         (
             "format: 1\noperators:\n  f: {kind: filter, where: a = 'b: c', input: p}",
-            "; text with a colon goes into quotes: where: \"a = 'b: c'\"",
+            "; put text with a colon in quotes: where: \"a = 'b: c'\"",
         ),
         (
             f"{FILE}  end: {{kind: sink, input: packetz}}",
@@ -414,7 +414,7 @@ def test_a_plan_with_too_many_paths_is_refused() -> None:
         (f"{FILE}  end: {{kind: sink, inputs: [packetz]}}", "'end', inputs: 'packetz'; expected an operator"),
         (
             f"{FILE}  end: {{kind: sink, from: packets}}",
-            "'end', from: 'packets'; expected input or inputs as the field that names what it reads; did you mean",
+            "'end', from: 'packets'; expected input or inputs as the field that names its inputs; did you mean",
         ),
         (
             "format: 1\noperators: {a: {kind: source, source: function}}",

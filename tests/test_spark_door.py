@@ -716,7 +716,7 @@ def test_spark_reads_a_trace_as_it_is_if_it_is_right(tmp_path: Path) -> None:
 
 def test_what_spark_does_not_read_is_told() -> None:
     assert supported_source(operator(connector="packets", count=5, speed=0), local=True) == ""
-    assert "timed by a peer" in supported_source(operator(connector="packets", count=5), local=True)
+    assert "a peer has to time" in supported_source(operator(connector="packets", count=5), local=True)
     assert supported_source(operator(connector="packets", count=5, speed=0), local=False) == (
         "the trace is on this machine, and Spark is on another"
     )

@@ -1,8 +1,8 @@
-"""What is asked: query plans, built in Python, read from YAML, checked at the door.
+"""Query plans: built in Python, read from YAML, and validated before anything starts.
 
-``builder`` holds what users write, ``query_plan`` the plan itself, ``validation`` finds all that is wrong with it.
-``operators`` declares what operators there are, with the types of parameters in ``parameter_types`` and the rules for
-columns in ``schemas``; ``catalogue`` gathers them, and ``methods`` is written from them. ``plan_file`` reads and
+``builder`` holds what users write, ``query_plan`` the plan itself, ``validation`` finds all of its problems.
+``operators`` declares all operators, with the types of parameters in ``parameter_types`` and the rules for
+columns in ``schemas``; ``catalogue`` lists them, and ``methods`` is generated from them. ``plan_file`` reads and
 writes YAML, ``plan_encoding`` bytes; ``sql`` and ``sql_types`` are the subset of SQL for expressions, ``units`` the
 quantities.
 """

@@ -1,4 +1,4 @@
-"""How a plan is written down in Python.
+"""Builder of plans in Python.
 
 >>> packets = source("packets", seed=1, rate="1000 tuples/s")
 >>> on_b = packets.filter("link = 'B'").project("source", "destination", "bytes")
@@ -10,9 +10,9 @@
 >>> query.stream_name("filter")
 "filter[link = 'B'](packets[seed=1])"
 
-A :class:`Stream` is a promise: nothing is checked until a sink makes a :class:`Plan` of it, which then names all that
-is wrong at once. The kinds of operators and their parameters are in :mod:`synergy_nb.plan.catalogue`, from which the
-methods in :mod:`synergy_nb.plan.methods` are written, and told with examples in ``docs/plans.md``.
+A :class:`Stream` only describes operators: ``sink`` makes a :class:`Plan` of it, which is validated, and whose error
+lists all problems at once. :mod:`synergy_nb.plan.catalogue` declares the kinds of operators and their parameters;
+:mod:`synergy_nb.plan.methods` is generated from it, and ``docs/plans.md`` describes them with examples.
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ from synergy_nb.plan.validation import Operator, PlanError, Problem, QoS
 __all__ = ["Stream", "plan", "source"]
 
 _PROFILE: Final = ("id", "cost", "selectivity", "at", "engine")
-#: Arguments of the method that are no parameters of the operator.
+#: Arguments of methods that are not parameters of the operator.
 
 
 class Stream(Methods):
-    """The stream of an operator that is being drawn up; its methods add operators that read it.
+    """The stream of an operator in a plan under construction; its methods add operators that read it.
 
     All methods take ``id`` (unique in the plan; default: the kind, numbered if there are several), ``cost`` (profiled
-    seconds a tuple, with unit), ``selectivity`` (profiled tuples out over tuples in), ``at`` (name of the peer that
-    the operator is pinned to) and ``engine`` (``peer``, ``spark`` or ``auto``, which decides by rates and windows).
+    core-seconds per tuple, with unit), ``selectivity`` (profiled tuples out over tuples in), ``at`` (name of the peer
+    that the operator is pinned to) and ``engine`` (``peer``, ``spark`` or ``auto``, which decides by rates and
+    windows).
     """
 
     __slots__ = ("_inputs", "_kind", "_params", "_profile", "_rows")
@@ -68,10 +69,10 @@ class Stream(Methods):
         self._params = {name: value for name, value in params.items() if value is not None}
         self._inputs = tuple(inputs)
         self._profile = dict(profile)
-        self._rows = rows  # of a source: what it is fed with
+        self._rows = rows  # rows of a source that ``source(rows)`` made
 
     def operator(self, kind: str, *others: Self, id: str | None = None, **params: Any) -> Self:  # noqa: A002
-        """Add an operator of any kind that is declared, your own among them.
+        """Add an operator of any declared kind, including your own.
 
         Parameters
         ----------
@@ -94,24 +95,24 @@ class Stream(Methods):
         availability: Any = None, memory: Any = None, scheduling: str | None = None,
         overdue: str | None = None, **profile: Any,
     ) -> Plan:  # fmt: skip
-        """Make a plan that hands this stream over.
+        """Make a plan whose result is this stream.
 
         Parameters
         ----------
         name
             Name of the result, and of the plan.
         delay
-            Limit of the end-to-end delay, ``"2 s"``: checked by the probes before anything runs, and measured.
+            Limit of the end-to-end delay, ``"2 s"``. Probes check it before anything runs, and sinks measure it.
         miss_rate
-            Share of the tuples that may be later than ``delay``, ``"5 %"``: measured. Needs ``delay``.
+            Share of the tuples that may be later than ``delay``, ``"5 %"``; sinks measure it. Needs ``delay``.
         throughput
-            Least throughput at the sink, ``"100 kB/s"`` or ``"1000 tuples/s"``; it is measured.
+            Least throughput, ``"100 kB/s"`` or ``"1000 tuples/s"``; sinks measure it.
         availability
-            Share of the time, ``"99.9 %"``, or replicas of each component, ``"degree 2"``, of which backups go on when
-            a peer dies.
+            Least availability as a share of the time, ``"99.9 %"``, or number of replicas of each component,
+            ``"degree 2"``. Backups take over when a peer dies.
         memory
-            Greatest memory that each operator may take on its peer, such as ``"256 MB"``. An operator that needs more
-            fails with its application.
+            Limit of the memory of each operator on its peer, such as ``"256 MB"``. If an operator needs more, it fails
+            with its application.
         scheduling
             Order in which peers execute its tuples: ``"fcfs"``, ``"edf"`` (earliest deadline first) or
             ``"least_slack"``. Default: that of each peer. The last two need ``delay``.
@@ -119,12 +120,12 @@ class Stream(Methods):
             Policy for a tuple that is later than ``delay`` before it is at the sink: ``"keep"``, or ``"drop"``, by
             which peers do not execute it but count it as missed. Default: it is kept.
         profile
-            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
+            Options ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
 
         Raises
         ------
         PlanError
-            Holding everything that is wrong.
+            If the plan is invalid; it holds all problems.
         """
         end = Stream("sink", {"name": name}, [self], profile)
         qos = _given(
@@ -139,7 +140,7 @@ class Stream(Methods):
 
 @user_facing
 def source(connector: Any, **params: Any) -> Stream:
-    """The stream of a source.
+    """Make the stream of a source.
 
     Parameters
     ----------
@@ -156,7 +157,7 @@ def source(connector: Any, **params: Any) -> Stream:
     Raises
     ------
     ValueError
-        If rows of your own have no event time, or a column of a type that tuples do not have.
+        If rows of your own have no event time, or a column has a type that tuples cannot have.
 
     Examples
     --------
@@ -175,7 +176,7 @@ def source(connector: Any, **params: Any) -> Stream:
 
 
 def _told() -> str:
-    """Parameters of all connectors, for the docstring of :func:`source`."""
+    """List the parameters of all connectors, for the docstring of :func:`source`."""
     lines: list[str] = []
     for connector, parameters in CONNECTORS.items():
         lines += [f"Of ``{connector}``:", ""]
@@ -190,16 +191,15 @@ source.__doc__ = (source.__doc__ or "").replace("        .. parameters\n", _told
 
 @user_facing
 def plan(*plans: Plan, name: str | None = None, **qos: Any) -> Plan:
-    """One plan of several sinks: ``plan(a.sink("x"), b.sink("y"), delay="2 s")``.
+    """Combine plans to one with several sinks: ``plan(a.sink("x"), b.sink("y"), delay="2 s")``.
 
-    Streams that the sinks have in common are in it once. Where ``qos`` says nothing, the strictest requirement among
-    ``plans`` holds; their ``scheduling`` and
-    ``overdue`` must be the same.
+    It contains common streams once. For fields that ``qos`` omits, the strictest requirement of ``plans`` applies;
+    their ``scheduling`` and ``overdue`` must be equal.
 
     Raises
     ------
     PlanError
-        Holding everything that is wrong.
+        If the plan is invalid; it holds all problems.
     """
     ends: list[Stream] = []
     for each in plans:
@@ -225,7 +225,7 @@ def _given(**values: Any) -> dict[str, Any]:
 
 
 def _built(ends: Sequence[Stream], qos: Mapping[str, Any], name: str) -> Plan:
-    """The plan of all streams that ``ends`` need."""
+    """Build the plan of all streams that ``ends`` need."""
     order: list[Stream] = []
     waiting = [(end, False) for end in reversed(ends)]
     seen: set[int] = set()
@@ -264,7 +264,7 @@ def _built(ends: Sequence[Stream], qos: Mapping[str, Any], name: str) -> Plan:
 
 
 def _drafts_of(built: Plan) -> list[Stream]:
-    """The streams at the ends of a plan that was read, not built."""
+    """Streams at the sinks of a plan that was decoded, not built."""
     streams: dict[str, Stream] = {}
     for name, operator in built.operators.items():
         profile = {"id": name, "engine": operator.engine, **_given(selectivity=operator.selectivity, at=operator.at)}

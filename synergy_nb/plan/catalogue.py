@@ -1,11 +1,11 @@
-"""The catalogue of operators: the declarations of all kinds that there are, by name.
+"""The catalogue of operators: the declarations of all kinds, by name.
 
-It is read by the builder, by YAML files, by validation and by ``synergy plan``; a parameter that is not in it does not
-exist. The declarations are in :mod:`synergy_nb.plan.operators`, one family a module.
+The builder, YAML files, validation and ``synergy plan`` read it; a parameter that it does not list does not exist. The
+declarations are in :mod:`synergy_nb.plan.operators`, one family a module.
 
-Where a plan states no ``cost`` (seconds a tuple) or ``selectivity`` (tuples out over tuples in), those of the
-declarations hold. Columnar operators on Polars cost about 1 µs a tuple with the batching that the data path does; they
-are starting points for admission, which measured values replace.
+If a plan states no ``cost`` (core-seconds per tuple) or ``selectivity`` (tuples out over tuples in), those of the
+declaration apply. Columnar operators on Polars cost about 1 µs per tuple with the batches of the data path. These are
+initial values for admission; measured values replace them.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ from synergy_nb.plan.operators.sources import CONNECTORS, SINK, SOURCE
 
 __all__ = ["ALL_COMPONENTS", "KINDS", "PART", "TAP", "declare", "parameters_of"]
 
-#: Kind of the operator that stands for a part on Spark (see :mod:`synergy_nb.plan.spark_parts`); no plan can ask for
-#: it.
+#: Kind of the operator that replaces a part on Spark (see :mod:`synergy_nb.plan.spark_parts`); users cannot state it.
 PART: Final = "spark"
-#: Kind of the operator that stands for a stream that runs already (see :mod:`synergy_nb.plan.stream_sharing`);
-#: likewise.
+#: Kind of the operator that replaces the producers of a running stream (see :mod:`synergy_nb.plan.stream_sharing`);
+#: users cannot state it.
 TAP: Final = "stream"
 
 _declared: Final[dict[str, Declaration]] = {}
@@ -33,15 +32,15 @@ KINDS: Final[Mapping[str, Declaration]] = MappingProxyType(_declared)
 
 
 def declare(declaration: Declaration) -> None:
-    """Add a kind of operator, so that plans may ask for it.
+    """Add a kind of operator, so that plans can use it.
 
-    Peers that are to execute it need its logic under the same kind
+    Peers that execute it need its logic under the same kind
     (:func:`synergy_nb.dataflow.operators.base.implements`).
 
     Raises
     ------
     ValueError
-        If there is one of that kind already.
+        If the kind is declared already.
     """
     if declaration.kind in _declared:
         raise ValueError(f"operator kind {declaration.kind!r} is declared twice")
@@ -55,14 +54,14 @@ for _family in (rows, joins, aggregates, ordered, crypto):
             declare(_each)
 declare(SINK)
 
-#: Names of the components that peers may offer: the kinds, and for each connector one source.
+#: Names of the components that peers may offer: the kinds, and one source for each connector.
 ALL_COMPONENTS: Final = tuple(
     sorted([*(kind for kind in KINDS if kind != "source"), *(f"source:{connector}" for connector in CONNECTORS)])
 )
 
 
 def parameters_of(kind: str, params: Mapping[str, Any]) -> Mapping[str, Parameter]:
-    """Parameters that an operator of ``kind`` has; those of a source depend on the connector in ``params``."""
+    """Parameters of an operator of ``kind``; those of a source depend on the connector in ``params``."""
     parameters = KINDS[kind].parameters
     connector = params.get("connector")
     if kind == "source" and isinstance(connector, str) and connector in CONNECTORS:

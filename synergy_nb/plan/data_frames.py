@@ -1,9 +1,9 @@
-"""Frames that a notebook has at hand: their kinds, the columns that a source has from them, and their rows as Polars.
+"""Data frames as sources: the kinds that are accepted, their columns and types, and their rows as Polars tables.
 
-A frame is a pandas or Polars table (a ``LazyFrame`` too), an Arrow table, record batch or record batch reader, anything
-else that exports an Arrow stream, or a dictionary of columns. What it holds is read as DuckDB reads it: NaN in pandas
-is NULL, categories are their text, times with a zone are instants in UTC, and the index of a pandas table plays no
-part, but for one of dates where the table has no other event time.
+A data frame is a pandas or Polars table (a ``LazyFrame`` too), an Arrow table, record batch or record batch reader,
+anything else that exports an Arrow stream, or a dictionary of columns. Values are read as DuckDB reads them: NaN in
+pandas is NULL, categories are their text, times with a zone are instants in UTC. The index of a pandas table is
+ignored, unless it holds times and the table has no other event time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class DataFrameError(SynergyError, ValueError):
 
 
 def is_frame(value: Any) -> bool:
-    """Whether ``value`` is a frame, see above.
+    """Whether ``value`` is a data frame, see above.
 
     >>> is_frame({"time": [1.0], "v": [2]}), is_frame({"time": 1.0, "v": 2})
     (True, False)
@@ -45,17 +45,17 @@ def is_frame(value: Any) -> bool:
 
 
 def single_use(value: Any) -> bool:
-    """Whether a frame can be read but once, a part at a time."""
+    """Whether a data frame can be read only once, batch by batch."""
     return isinstance(value, pa.RecordBatchReader)
 
 
 def normal(frame: Any, time: str | None = None) -> pl.DataFrame | pl.LazyFrame | pa.RecordBatchReader:
-    """A frame, or a list of dictionaries, as Polars has it; lazy ones and record batch readers stay as they are.
+    """Convert a data frame, or a list of dictionaries, to Polars; lazy frames and record batch readers are unchanged.
 
     Parameters
     ----------
     frame
-        A frame as described above, or a list of dictionaries.
+        Data frame as described above, or a list of dictionaries.
     time
         Name of the column with the event time, which may be the index of a pandas table; None if it is not known.
 
@@ -83,7 +83,7 @@ def normal(frame: Any, time: str | None = None) -> pl.DataFrame | pl.LazyFrame |
 
 
 def tables(frame: pl.DataFrame | pl.LazyFrame | pa.RecordBatchReader) -> Iterator[pl.DataFrame]:
-    """The rows of a frame that :func:`normal` gave; those of a record batch reader part by part."""
+    """Yield the rows of a frame from :func:`normal`; those of a record batch reader batch by batch."""
     if isinstance(frame, pl.DataFrame):
         yield frame
     elif isinstance(frame, pl.LazyFrame):
@@ -101,22 +101,22 @@ def tables(frame: pl.DataFrame | pl.LazyFrame | pa.RecordBatchReader) -> Iterato
 def declared(
     frame: Any, columns: Mapping[str, str] | None = None, time: str | None = None
 ) -> tuple[dict[str, str], str]:
-    """The columns of a source with their types, and which column of its rows holds the event time.
+    """Derive the columns of a source with their types, and the column of its rows that holds the event time.
 
     Parameters
     ----------
     frame
-        A frame that :func:`normal` gave.
+        Data frame from :func:`normal`.
     columns
-        Column to type, where not all are wanted, or with other types; by default those of the frame.
+        Column to type, to select columns or change types; by default those of the frame.
     time
-        The column with the event time; by default the first of time, timestamp, ts, datetime, date that there is, or
-        else the only one whose values are times.
+        Column with the event time; by default the first existing one of time, timestamp, ts, datetime, date, or else
+        the only one whose values are times.
 
     Returns
     -------
     columns, time
-        The event time is called ``time`` among the columns.
+        Column to type, where the event time is called ``time``; and the name of its column in the rows.
 
     Raises
     ------
@@ -140,19 +140,19 @@ def declared(
 
 
 def described(rows: Any, params: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Rows for a source, and its parameters with the columns that follow from these.
+    """Return the rows of a source, and its parameters completed by the columns of these rows.
 
     Parameters
     ----------
     rows
-        A frame, a feed, or an iterable, asynchronous or not, of dictionaries or tables.
+        Data frame, feed, or iterable, asynchronous or not, of dictionaries or tables.
     params
-        Parameters of the source as far as they are given.
+        Parameters of the source that the user has given.
 
     Raises
     ------
     TypeError
-        If these are no rows, or do not tell their columns.
+        If ``rows`` has another type, or its columns are unknown.
     DataFrameError
         If there is no event time, or a column has a type that tuples do not have.
     """
@@ -161,7 +161,7 @@ def described(rows: Any, params: Mapping[str, Any]) -> tuple[Any, dict[str, Any]
     pushed = getattr(rows, "source_columns", None)
     if isinstance(pushed, Mapping):
         if columns is not None or time is not None:
-            raise TypeError("source: columns and time; expected none beside a Feed, which says them itself")
+            raise TypeError("source: columns and time; expected none of them with a Feed, which has its own")
         return rows, {**params, "columns": dict(pushed)}
     if columns is None and _is_column_alone(rows):
         raise DataFrameError(
@@ -194,9 +194,9 @@ def described(rows: Any, params: Mapping[str, Any]) -> tuple[Any, dict[str, Any]
 
 
 def _rate(frame: Any, clock: str) -> float | None:
-    """Tuples/s of a table by its own times, at most what a source is expected to give; None where it does not tell.
+    """Tuples/s of a table by its event times, at most the expected rate of a source; None where it is unknown.
 
-    What its windows hold follows from that, however fast the table is read.
+    The size of windows follows from this rate, at any speed of the replay.
     """
     if not isinstance(frame, pl.DataFrame) or frame.height < 2 or clock not in frame.columns:
         return None
@@ -204,7 +204,7 @@ def _rate(frame: Any, clock: str) -> float | None:
     if times.dtype == pl.String:
         try:
             times = times.str.to_datetime(strict=False)
-        except pl.exceptions.PolarsError:  # whoever reads the rows says what is wrong with them
+        except pl.exceptions.PolarsError:  # reading the rows raises the error with its message
             return None
     first, last = times.min(), times.max()
     if not isinstance(first, dt.datetime | dt.date) or not isinstance(last, type(first)):
@@ -214,7 +214,7 @@ def _rate(frame: Any, clock: str) -> float | None:
 
 
 def _first_of(rows: Any) -> Any:
-    """The first frame of a list of frames; None if it is none."""
+    """The first frame of a list of frames; None for anything else."""
     return rows[0] if isinstance(rows, list | tuple) and rows and all(is_frame(each) for each in rows) else None
 
 
@@ -255,7 +255,7 @@ def _clock(schema: Mapping[str, pl.DataType], time: str | None) -> str:
 
 
 def _kind(name: str, dtype: pl.DataType) -> str:
-    """The type of a stream's column that holds what a column of a frame does."""
+    """Type of a stream's column for the type of a frame's column."""
     if isinstance(dtype, pl.Decimal):
         return "int" if dtype.scale == 0 else "float"
     if dtype.is_integer() or isinstance(dtype, pl.Null):
@@ -272,7 +272,7 @@ def _kind(name: str, dtype: pl.DataType) -> str:
             return kind
     raise DataFrameError(
         f"column {name!r}: type {dtype}; expected numbers, text, truth values, times or bytes: "
-        "convert the column, or leave it out"
+        "convert the column, or omit it"
     )
 
 
@@ -288,13 +288,13 @@ def _from_pandas(frame: Any, time: str | None) -> pl.DataFrame:
     try:
         return pl.from_pandas(frame.set_axis(names, axis=1))
     except (pl.exceptions.PolarsError, pa.ArrowException, TypeError, ValueError) as error:
-        for place, name in enumerate(names):  # which of the columns is it?
+        for place, name in enumerate(names):  # find the column that failed
             column = frame.iloc[:, place]
             try:
                 pl.from_pandas(column)
             except (pl.exceptions.PolarsError, pa.ArrowException, TypeError, ValueError) as problem:
                 raise DataFrameError(
-                    f"column {name!r}: {column.dtype} that is of no one type: {_first_line(problem)}; "
+                    f"column {name!r}: {column.dtype} with values of several types: {_first_line(problem)}; "
                     "expected numbers, text, truth values, times or bytes"
                 ) from error
         raise DataFrameError(f"a pandas table that cannot be read: {_first_line(error)}") from error
@@ -304,17 +304,17 @@ def _check_names(names: Iterable[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise DataFrameError(f"column {name!r}: there are two of that name; expected each name once")
+            raise DataFrameError(f"column {name!r}: the name occurs twice; expected each name once")
         seen.add(name)
 
 
 def _is_pandas(value: Any) -> bool:
-    """Whether it is a pandas table, without importing pandas for those who have none."""
+    """Whether a value is a pandas table, without importing pandas."""
     return type(value).__module__.partition(".")[0] == "pandas" and hasattr(value, "columns")
 
 
 def _is_column_alone(value: Any) -> bool:
-    """Whether it is one column of pandas, Polars or Arrow, without its table."""
+    """Whether a value is a single column of pandas, Polars or Arrow."""
     if isinstance(value, pl.Series | pa.ChunkedArray | pa.Array):
         return True
     return type(value).__module__.partition(".")[0] == "pandas" and hasattr(value, "to_frame")
@@ -327,7 +327,7 @@ def _is_column(value: Any) -> bool:
 def _two_clocks(clock: str) -> DataFrameError:
     return DataFrameError(
         f"time: {clock!r}, but another column is called 'time', as the event time is in every stream; "
-        "expected one of the two: rename or leave out the other"
+        "expected one of the two: rename or omit the other"
     )
 
 

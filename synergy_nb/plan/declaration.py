@@ -1,10 +1,10 @@
-"""What an operator is: one declaration, from which plans, checks, pages, forms and both engines know it.
+"""Declarations of operators: plans, validation, documentation and both engines use the same one.
 
-A :class:`Declaration` holds all that is known of a kind of operator without a tuple at hand. What works on tuples is
-registered under its ``kind`` in the layers above, where Polars and Spark are: the logic of peers by
+A :class:`Declaration` holds all facts about a kind of operator that need no tuples. The layers above, which know
+Polars and Spark, register the code that processes tuples under its ``kind``: the logic of peers by
 :func:`synergy_nb.dataflow.operators.base.implements`, the form on Spark by
-:func:`spark_stream.operators.registry.implements`. So a peer reads a plan without importing either, and one test holds
-that none is missing.
+:func:`spark_stream.operators.registry.implements`. So a peer decodes a plan without importing either. A test
+checks that no registration is missing.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Parameter(NamedTuple):
     Parameters
     ----------
     type
-        Type of its values.
+        Type of the values.
     help
         Meaning of the parameter for tables and forms: a phrase without a full stop.
     default
-        ``REQUIRED``, None (absent) or a normal value.
+        Default: ``REQUIRED``, None (absent) or a normal value.
     absent
-        Words for what holds where it is absent.
+        Text about the behaviour if the parameter is absent.
     named
         Whether the value is part of the stream's name, that is whether it changes the stream.
     spelling
@@ -54,17 +54,17 @@ class Parameter(NamedTuple):
 
     @property
     def parse(self) -> Callable[[Any], Any]:
-        """Gives the normal value, or raises :class:`~synergy_nb.plan.units.WrongValues`."""
+        """Function that returns the normal value, or raises :class:`~synergy_nb.plan.units.WrongValues`."""
         return self.type.parse
 
     @property
     def write(self) -> Callable[[Any], Any] | None:
-        """Gives what a YAML file holds; None: the normal value itself."""
+        """Function that returns the value for a YAML file; None: the normal value itself."""
         return self.type.write
 
     @property
     def default_text(self) -> str:
-        """What holds where it is left out, for people."""
+        """Text about the default, for people."""
         if self.absent:
             return self.absent
         if self.default is REQUIRED:
@@ -82,16 +82,16 @@ class Parameter(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """What comes to an operator in a second.
+    """Input of an operator per second.
 
     Parameters
     ----------
     taken
-        Tuples of all inputs.
+        Tuples of all inputs per second.
     first
-        Tuples of the first input.
+        Tuples of the first input per second.
     windows
-        Windows that close.
+        Windows that close per second.
     """
 
     taken: float
@@ -100,9 +100,9 @@ class Flow(NamedTuple):
 
 
 class Replicas(NamedTuple):
-    """Whether replicas of an operator agree that read the same tuples in different orders, and why.
+    """Whether replicas that read the same tuples in different orders agree, and the reason.
 
-    Two replicas agree if the tuples that they give between two punctuations are the same, in whatever order.
+    Two replicas agree if they emit the same tuples between two punctuations, in any order.
     """
 
     agree: bool
@@ -110,10 +110,10 @@ class Replicas(NamedTuple):
 
 
 class Drawing(Protocol):
-    """Makes the stream of an operator from two streams."""
+    """Function that makes the stream of an operator from two streams."""
 
     def __call__(self, packets: S, others: S, /) -> S:
-        """Draw the operator up behind ``packets`` and, if it has several inputs, ``others``."""
+        """Return the operator's stream over ``packets`` and, if it has several inputs, ``others``."""
 
 
 class Example(NamedTuple):
@@ -122,15 +122,15 @@ class Example(NamedTuple):
     Parameters
     ----------
     make
-        Makes the stream of the operator from two streams of packets, with at least the columns ``link``, ``source`` and
-        ``bytes``. Of two tuples it gives a result.
+        Function that makes the stream of the operator from two streams of packets, with at least the columns ``link``,
+        ``source`` and ``bytes``. Two tuples suffice for a result.
     sql
         Meaning of the stream in DuckDB's SQL, for the contract test: over ``in0`` and ``in1``, the inputs of the
         operator, with the position of each tuple as ``pos``. Empty where the test has cases of its own.
     windows
         Length and slide, in seconds, of the windows in table ``w`` (columns ``s`` and ``e``), if the SQL has any.
     ordered
-        Whether the order of its tuples depends on nothing but the inputs.
+        Whether the inputs alone determine the order of its tuples.
     """
 
     make: Drawing
@@ -149,43 +149,45 @@ class Declaration(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     Parameters
     ----------
     kind
-        Name in plans; logic and form on Spark are registered under it.
+        Name in plans, under which logic and form on Spark are registered.
     help
         Description of the operator in a few sentences; ``note`` is the text that follows the table of parameters.
     python, yaml
-        Lines of code for the documentation.
+        Example code for the documentation.
     example
-        A small use, for measurements and the contract test; None of sources, and of what needs a key.
+        Example for measurements and the contract test; None for sources, and for operators that need a key.
     inputs
-        Least and greatest number of inputs; None: as many as one likes.
+        Least and greatest number of inputs; None: no upper limit.
     ports
-        Names of the inputs behind the first in Python.
+        Names of the inputs after the first, in Python.
     parameters
         Parameters by name; those of a source follow from its connector, see ``catalogue.CONNECTORS``.
     columns
-        Gives the columns of its stream, and notes what does not fit.
+        Function that returns the columns of the stream, and records problems.
     shaping
         Parameters on which the columns depend; ``inputs`` if they have to fit each other.
     cost
-        Seconds of a core for a tuple, unless stated or measured; ``cost_from`` names the parameter that states it.
+        Core-seconds per tuple, unless stated or measured; ``cost_from`` names the parameter that states it.
     selectivity
-        Tuples out over tuples in, unless stated or measured; ``given`` computes the tuples out where there is no ratio.
+        Tuples out over tuples in, unless stated or measured; ``given`` computes the tuples out if they are no fixed
+        ratio.
     guessed
-        Whether that depends on the tuples, so that the default says nothing of how many there will be.
+        Whether the selectivity depends on the data, so that its default is only a guess.
     commutative
         Whether the order of the inputs means nothing.
     bare
-        Parameter that alone stands in the stream's name, without its own.
+        Parameter whose value is in the stream's name without the parameter's name.
     component
-        Parameter that tells components of this kind apart: not every peer that has one has all.
+        Parameter that distinguishes components of this kind: a peer that offers one need not offer all.
     state
-        ``tuples`` that it keeps, or a tuple for each of the ``groups`` of a window; empty: it keeps nothing.
+        Kind of state: ``tuples`` of the input, or a tuple for each of the ``groups`` of a window; empty for no state.
     span
-        Seconds of event time for which it keeps each tuple, at least.
+        Function that returns the least time for which each tuple stays in the state, seconds of event time.
     product
-        Whether each tuple meets those of the other input: work and results grow with the product of the rates.
+        Whether each tuple is matched with those of the other input: work and results grow with the product of the
+        rates.
     waits
-        Whether it gives the tuples of a window when the watermark has reached the window's end.
+        Whether it emits the tuples of a window when the watermark reaches the window's end.
     keeps_all
         Whether its stream has the tuples of its input, one for one, in the same windows.
     keeps_order
@@ -197,9 +199,9 @@ class Declaration(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     remedy
         Remedy for an operator that needs too much memory.
     off_spark
-        Gives the reason why Spark cannot execute it; empty if it can.
+        Function that returns the reason why Spark cannot execute it; empty if it can.
     brief
-        Gives its parameters in a few words.
+        Function that returns its parameters in a few words.
     """
 
     kind: str
@@ -234,16 +236,16 @@ class Declaration(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     brief: Callable[[Mapping[str, Any]], str] = lambda _: ""
 
     def replicas(self, params: Mapping[str, Any]) -> Replicas:
-        """Whether replicas of an operator with these parameters agree, and why."""
+        """Whether replicas of an operator with these parameters agree, and the reason."""
         if (params.get("window") or {}).get("kind") == "count":
             return Replicas(False, _BY_ROWS)
         return Replicas(False, self.needs_order) if self.needs_order else Replicas(True, self.agrees)
 
     def schema(self, it: Derivation, parameters: Mapping[str, Parameter]) -> Schema | None:
-        """The columns of an operator's stream; None if they cannot be known.
+        """Derive the columns of an operator's stream; None if they cannot be known.
 
-        ``it.params`` gets canonical expressions, ``it.window`` the window of the stream, ``it.wrongs`` what is wrong.
-        A mistake that leaves the columns as they are, such as one in a condition, does not hide them from what follows;
+        ``it.params`` gets canonical expressions, ``it.window`` the window of the stream, ``it.wrongs`` the problems.
+        A mistake that does not change the columns, such as one in a condition, does not hide them from later operators;
         nor does a mistake in one parameter hide those in others.
         """
         if any(schema is None for schema in it.inputs) or (self.inputs[0] and not it.inputs):
@@ -255,12 +257,12 @@ class Declaration(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         return None if wrong & self.shaping else schema
 
     def tuples(self, params: Mapping[str, Any], flow: Flow) -> float:
-        """Tuples that come out in a second, where neither profile nor plan says."""
+        """Output rate in tuples/s, used if neither profile nor plan states it."""
         return flow.taken * self.selectivity if self.given is None else self.given(params, flow)
 
 
 def _check_syntax(it: Derivation, parameters: Mapping[str, Parameter]) -> None:
-    """Without the columns, look at least at the syntax of expressions."""
+    """Check only the syntax of expressions, as the columns are unknown."""
     it.inputs = ()
     for field, parameter in parameters.items():
         if field not in it.params:
@@ -272,7 +274,7 @@ def _check_syntax(it: Derivation, parameters: Mapping[str, Parameter]) -> None:
                 it.expression(f"{field}.{name}", text, aggregate=parameter.type.name == "calls")
 
 
-#: Window of an operator that takes those of its input where it has any.
+#: Parameter ``window`` of an operator that uses the windows of its input if the input has windows.
 OWN_WINDOW: Final = Parameter(
     WINDOW, "needed if the input has no windows, refused if it has: see [windows](#windows)", None, "those of the input"
 )

@@ -1,4 +1,4 @@
-"""What executes an operator, and which operators can run in Spark's Structured Streaming at all."""
+"""Engines that execute operators, and the operators that Spark's Structured Streaming can execute."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from synergy_nb.plan.catalogue import KINDS
 
 __all__ = ["ENGINES", "off_spark"]
 
-#: What may execute an operator; ``auto`` leaves it to the peer at which the plan is submitted.
+#: Engines of an operator; with ``auto`` the peer at which the plan is submitted chooses one.
 ENGINES: Final = ("auto", "peer", "spark")
 
 
 def off_spark(kind: str, params: Mapping[str, Any]) -> str:
-    """Why an operator cannot run in Spark; empty if it can.
+    """Reason why an operator cannot run in Spark; empty if it can.
 
     >>> off_spark("aggregate", {"window": {"kind": "count", "rows": 100}})
     'Spark has no windows of a number of rows'

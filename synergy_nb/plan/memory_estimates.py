@@ -1,7 +1,7 @@
-"""The memory that operators will need by the stated rates, so that a plan which cannot fit is refused beforehand.
+"""Estimates of operators' memory by stated rates, so that a plan that cannot fit is refused before it starts.
 
-Only what the plan says counts: rates of sources whose event times run by the clock, or by a stated speed, and stated
-selectivities. Where either is left open, nothing is refused; peers watch what operators hold.
+Only statements of the plan count: rates of sources whose event times follow the clock, or a stated speed, and stated
+selectivities. Where the plan omits either, nothing is refused; peers measure the memory of operators.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["check_memory", "kept", "on_peers"]
 
 
 class RatedPlan(Protocol):
-    """The part of a query plan that estimates need; see :class:`~synergy_nb.plan.query_plan.Plan`."""
+    """Interface of a query plan for these estimates; see :class:`~synergy_nb.plan.query_plan.Plan`."""
 
     @property
     def operators(self) -> Mapping[str, Operator]:
@@ -38,7 +38,7 @@ class RatedPlan(Protocol):
 
 
 def kept(plan: RatedPlan, operator: str) -> float:
-    """Bytes of the tuples that an operator will keep at a time, as far as stated rates tell; 0 where they do not.
+    """Estimate the bytes of the tuples that an operator retains, by stated rates; 0 where they are unknown.
 
     >>> from synergy_nb.plan import source
     >>> packets = source("packets", seed=1, rate="1000 tuples/s", duration="10 min")
@@ -55,21 +55,21 @@ def kept(plan: RatedPlan, operator: str) -> float:
 
 
 def check_memory(plan: RatedPlan, operators: Iterable[str], limit: float) -> None:
-    """Check that the tuples which operators will keep fit into their memory.
+    """Check that the tuples that operators retain fit into their shares of memory.
 
     Parameters
     ----------
     plan
-        The query plan that is to run.
+        Query plan to check.
     operators
         Ids of the operators to check.
     limit
-        Bytes that an operator may take where the plan does not say.
+        Share of each operator in bytes, if the plan states none.
 
     Raises
     ------
     PlanError
-        If operators will keep more than their share; it names each of them, the rate and what to do.
+        If operators will retain more than their share; the text names each of them, the rate and the remedy.
     """
     problems = []
     share = limit if plan.qos.memory is None else min(plan.qos.memory, limit)
@@ -88,18 +88,18 @@ def check_memory(plan: RatedPlan, operators: Iterable[str], limit: float) -> Non
 
 
 def on_peers(plan: RatedPlan, *, spark: bool) -> list[str]:
-    """Operators that are sure to be executed by peers; with ``spark``, whoever composes the plan may choose that."""
+    """Operators that peers will certainly execute; with ``spark``, ``auto`` operators may run there instead."""
     engines = ("peer",) if spark else ("peer", "auto")
     return [name for name, operator in plan.operators.items() if operator.engine in engines]
 
 
 def _span(operator: Operator) -> float:
-    """Seconds of event time for which an operator keeps each tuple that comes, at least."""
+    """Least time for which an operator retains each tuple, seconds of event time."""
     return KINDS[operator.kind].span(operator.params) if operator.kind in KINDS else 0.0
 
 
 def _horizon(plan: RatedPlan, operator: str) -> float:
-    """Seconds of event time that a stream lasts, at most."""
+    """Greatest duration of a stream, seconds of event time."""
     asked = plan.operators[operator]
     if asked.inputs:
         return max(_horizon(plan, up) for up in asked.inputs)
@@ -110,7 +110,7 @@ def _horizon(plan: RatedPlan, operator: str) -> float:
 
 
 def _density(plan: RatedPlan, operator: str) -> float:
-    """Tuples in a second of event time, as far as stated rates and selectivities tell; 0 where they do not."""
+    """Tuples per second of event time by stated rates and selectivities; 0 where they are unknown."""
     asked = plan.operators[operator]
     if asked.kind not in KINDS or (KINDS[asked.kind].guessed and asked.selectivity is None):
         return 0.0

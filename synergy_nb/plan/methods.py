@@ -9,23 +9,23 @@ __all__ = ["Methods"]
 
 
 class Methods:
-    """What reads a stream."""
+    """Methods that add an operator that reads a stream."""
 
     __slots__ = ()
 
     def _then(self, kind: str, others: Sequence[Self], params: Mapping[str, Any], profile: Mapping[str, Any]) -> Self:
-        """The stream of an operator that reads this stream and others."""
+        """Return the stream of an operator that reads this stream and others."""
         raise TypeError(f"{kind}: {self!r}; expected a stream")
 
     def filter(self, where: str, **profile: Any) -> Self:
-        """Keeps the tuples for which ```where``` is true (so not those for which it is NULL).
+        """Selects the tuples for which ``where`` is true (so not those for which it is NULL).
 
         Parameters
         ----------
         where
             A condition in SQL.
         profile
-            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
+            Options ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
         """
         return self._then("filter", (), {"where": where}, profile)
 
@@ -39,16 +39,17 @@ class Methods:
         engine: str | None = None,
         **named: str,
     ) -> Self:
-        """New columns.
+        """Computes new columns.
 
-        What is not named is dropped, but for ``time`` and the bounds of windows, which are kept by themselves.
+        Other columns are dropped, except ``time`` and the bounds of windows, which every stream has without stating
+        them.
 
         Parameters
         ----------
         columns, named
-            New columns, each with its expression in SQL; a list of names keeps these columns.
+            New columns, each with its expression in SQL; a list of names selects these columns.
         id, cost, selectivity, at, engine
-            See :class:`Stream`.
+            Options, see :class:`Stream`.
         """
         return self._then(
             "project",
@@ -58,44 +59,43 @@ class Methods:
         )
 
     def sample(self, fraction: Any, seed: int | None = None, **profile: Any) -> Self:
-        """About a fraction of the tuples, chosen by their position: the same stream gives the same sample, wherever it
-        runs.
+        """Selects about a fraction of the tuples by their position: the same stream has the same sample on every peer.
 
         Parameters
         ----------
         fraction
-            Share of the tuples that stays: ``10 %`` or 0.1.
+            Share of the tuples to select: ``10 %`` or 0.1.
         seed
-            Another seed, another sample. Default: 0.
+            Seed of the selection. Default: 0.
         profile
-            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
+            Options ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
         """
         return self._then("sample", (), {"fraction": fraction, "seed": seed}, profile)
 
     def delay(self, cost: Any, component: str | None = None, **profile: Any) -> Self:
-        """Takes a time for every tuple and passes it on unchanged, for experiments.
+        """Spends processing time on every tuple and passes it on unchanged, for experiments.
 
         Parameters
         ----------
         cost
-            Time that each tuple takes: ``10 us``.
+            Processing time per tuple: ``10 us``.
         component
-            Name of one of many components that stand for different work: only peers that offer the component ``delay:``
-            and that name execute it, and its stream is another one than that of other names. Default: any peer.
+            Name of one of several components with different work: only peers that offer the component ``delay:`` and
+            this name execute it, and its stream differs from those of other names. Default: any peer.
         profile
-            ``id``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
+            Options ``id``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
         """
         return self._then("delay", (), {"cost": cost, "component": component}, profile)
 
     def union(self, *others: Self, **profile: Any) -> Self:
-        """All tuples of two or more streams with the same columns in the same order, and equal windows.
+        """Merges two or more streams with the same columns in the same order, and equal windows.
 
         Parameters
         ----------
         others
             Other streams, at least 1.
         profile
-            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
+            Options ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
         """
         return self._then("union", others, {}, profile)
 
@@ -109,26 +109,26 @@ class Methods:
         how: str | None = None,
         **profile: Any,
     ) -> Self:
-        """Pairs of tuples of two streams with equal columns, whose times are close; ```time``` is the later one.
+        """Pairs tuples of two streams with equal columns and close times; ``time`` is the later one.
 
-        Windows are kept only by a join on ``window_start`` and ``window_end``.
+        Only a join on ``window_start`` and ``window_end`` preserves windows.
 
         Parameters
         ----------
         other
             The right stream.
         on
-            Columns that are equal on both sides.
+            Columns with equal values on both sides.
         within
-            Times are at most this far apart: ``5 s``.
+            Largest difference between the times of a pair: ``5 s``.
         suffix
-            Added to a right column whose name is taken. Default: ``_right``.
+            Suffix of a right column whose name a left column has. Default: ``_right``.
         how
             ``inner``: pairs; ``left``: also the left tuples without a partner, with NULL in the columns of the right;
-            ``anti``: these left tuples alone. The ``time`` of a tuple without a partner is later by ``within``: the
-            last moment at which one could have come. Default: ``inner``.
+            ``anti``: only these left tuples. The ``time`` of a tuple without a partner is later by ``within``: the last
+            time of a possible partner. Default: ``inner``.
         profile
-            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
+            Options ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
         """
         return self._then("join", (other,), {"on": _names(on), "within": within, "suffix": suffix, "how": how}, profile)
 
@@ -146,7 +146,7 @@ class Methods:
         engine: str | None = None,
         **named: str,
     ) -> Self:
-        """One tuple a group and window.
+        """Computes aggregates of each group of each window, as one tuple.
 
         Parameters
         ----------
@@ -160,9 +160,9 @@ class Methods:
         half_life
             Time after which a tuple counts half in ``sum``, ``count`` and ``avg``: one of age a, by the time of the
             result, counts 0.5 ^ (a / ``half_life``). Sums and counts are then floats. Default: none: all tuples of a
-            window count alike.
+            window have the same weight.
         id, cost, selectivity, at, engine
-            See :class:`Stream`.
+            Options, see :class:`Stream`.
         """
         return self._then(
             "aggregate",
@@ -172,16 +172,16 @@ class Methods:
         )
 
     def count(self, name: str | None = None, window: Any = None, **profile: Any) -> Self:
-        """The number of tuples of each window, as one tuple.
+        """Counts the tuples of each window; the result is one tuple.
 
         Parameters
         ----------
         name
-            Column of the number. Default: ``n``.
+            Name of the column with the count. Default: ``n``.
         window
             Needed if the input has no windows, refused if it has: see windows. Default: those of the input.
         profile
-            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
+            Options ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
         """
         return self._then("count", (), {"name": name, "window": window}, profile)
 
@@ -195,7 +195,7 @@ class Methods:
         window
             Needed if the input has no windows, refused if it has: see windows. Default: those of the input.
         profile
-            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
+            Options ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
         """
         return self._then("sort", (), {"by": list(by), "window": window}, profile)
 
@@ -208,25 +208,25 @@ class Methods:
         count: Self | None = None,
         **profile: Any,
     ) -> Self:
-        """Keeps the tuples whose column ```value```` is larger than that of more than ````fraction``` of all tuples of
+        """Selects the tuples whose column ``value`` is larger than that of more than ``fraction`` of all tuples of
         their window.
 
-        The input must have windows; its order is kept. A second input, in Python ``count=``, may be a count of the same
-        windows, so that they need not be counted again.
+        The input must have windows; its order is preserved. A second input, in Python ``count=``, may be a count of the
+        same windows, so that they need not be counted again.
 
         Parameters
         ----------
         value
             A column of type int, float, str or time.
         fraction
-            ``95 %`` or 0.95.
+            Share of the tuples of the window: ``95 %`` or 0.95.
         by
             Columns that form groups: tuples with equal values are compared; not together with a count. Default: none:
             the whole window.
         count
             Another stream, see above.
         profile
-            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
+            Options ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
         """
         return self._then(
             "compare",
@@ -236,7 +236,7 @@ class Methods:
         )
 
     def distinct(self, *on: str, window: Any = None, **profile: Any) -> Self:
-        """The first tuple of each window for each combination of values of some columns.
+        """Selects the first tuple of each window for each combination of values of some columns.
 
         Parameters
         ----------
@@ -245,26 +245,26 @@ class Methods:
         window
             Needed if the input has no windows, refused if it has: see windows. Default: those of the input.
         profile
-            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
+            Options ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
         """
         return self._then("distinct", (), {"on": list(on) or None, "window": window}, profile)
 
     def top(self, k: int, *by: str, per: str | Iterable[str] | None = None, window: Any = None, **profile: Any) -> Self:
-        """The first few tuples of each window in the order of some columns; the remaining columns break ties.
+        """Selects the first ``k`` tuples of each window in the order of some columns; the remaining columns break ties.
 
         Parameters
         ----------
         k
-            Number of tuples that stay.
+            Number of tuples to select.
         by
             Columns, each alone (ascending) or with ``desc``.
         per
-            Columns that form groups: ``k`` tuples stay for each combination of their values. Default: none: ``k``
-            tuples of the whole window.
+            Columns that form groups: ``k`` tuples are selected for each combination of their values. Default: none:
+            ``k`` tuples of the whole window.
         window
             Needed if the input has no windows, refused if it has: see windows. Default: those of the input.
         profile
-            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
+            Options ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
         """
         return self._then("top", (), {"k": k, "by": list(by), "per": _names(per), "window": window}, profile)
 
@@ -278,17 +278,17 @@ class Methods:
         window: Any = None,
         **profile: Any,
     ) -> Self:
-        """A percentile of each window, or of each group within it, as one tuple: the least value that is not exceeded
-        by ```fraction``` of the values.
+        """Computes a percentile of each window, or of each group within it, as one tuple: the least value that is not
+        exceeded by ``fraction`` of the values.
 
-        It is one of the values, as with ``quantile_disc`` in SQL; NULLs do not count.
+        It is one of the values, like ``quantile_disc`` in SQL; it ignores NULLs.
 
         Parameters
         ----------
         value
             A column of type int, float, str or time.
         fraction
-            ``95 %`` or 0.95; 50 % is the median.
+            Share of the values: ``95 %`` or 0.95; 50 % is the median.
         by
             Columns to group by. Default: none: one group.
         name
@@ -296,7 +296,7 @@ class Methods:
         window
             Needed if the input has no windows, refused if it has: see windows. Default: those of the input.
         profile
-            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
+            Options ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
         """
         return self._then(
             "percentile",
@@ -306,33 +306,34 @@ class Methods:
         )
 
     def encrypt(self, *columns: str, key: str, **profile: Any) -> Self:
-        """AES-256-GCM over single values, so that peers in between carry what they cannot read.
+        """Encrypts single values with AES-256-GCM, so that peers between this operator and ``decrypt`` cannot read
+        them.
 
         Encrypted columns are of type bytes.
 
         Parameters
         ----------
         columns
-            Columns that become unreadable.
+            Columns to encrypt.
         key
             Name of a key; the secret itself is never in a plan (``Cluster(keys={"mine": ...})``, ``synergy run --key
             mine=FILE``).
         profile
-            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
+            Options ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
         """
         return self._then("encrypt", (), {"columns": list(columns), "key": key}, profile)
 
     def decrypt(self, columns: Mapping[str, str], *, key: str, **profile: Any) -> Self:
-        """Makes encrypted columns readable again.
+        """Decrypts columns of ``encrypt``.
 
         Parameters
         ----------
         columns
-            Column to the type that it had before it was encrypted.
+            Column to its type before encryption.
         key
-            Name of the key that it was encrypted with.
+            Name of the key of ``encrypt``.
         profile
-            ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
+            Options ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
         """
         return self._then("decrypt", (), {"columns": columns, "key": key}, profile)
 

@@ -1,7 +1,7 @@
-"""The names that plans and their operators may have: free text for people, ids for machines.
+"""Valid names of plans and operators: free text for people, ids for files and commands.
 
-The name of a plan, of a result or of a source is free text. The id of an operator is part of what people write in
-files and commands, so it is a word or a few: letters and digits of any script, ``_``, ``-``, ``.`` and single spaces.
+The name of a plan, of a result or of a source is free text. People write the id of an operator in files and commands,
+so it is one or more words: letters and digits of any script, ``_``, ``-``, ``.`` and single spaces.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ ID: Final = "an id of 1 to 100 characters: letters, digits, '_', '-', '.' and si
 _LONGEST_NAME: Final = 200
 _LONGEST_ID: Final = 100
 _UNPRINTABLE: Final = ("Cc", "Cs")  # control characters, halves of pairs
-_NONE: Final = "\ufffe\uffff"  # no characters, and never will be; XML refuses them
+_NONE: Final = "\ufffe\uffff"  # code points that are no characters; XML refuses them
 
 
 def is_name(text: Any) -> bool:
-    """Whether a value can be a name: text that is not blank, not too long, and can be shown on a page.
+    """Whether a value is a valid name: text that is not blank, not too long, and printable.
 
     Examples
     --------
@@ -34,7 +34,7 @@ def is_name(text: Any) -> bool:
 
 
 def is_id(text: Any) -> bool:
-    """Whether a value can be the id of an operator.
+    """Whether a value is a valid id of an operator.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def _allowed(character: str) -> bool:
 
 
 def suggested_id(text: Any, taken: Collection[str] = ()) -> str | None:
-    """The id that is most like a text and that no other operator has; None if there is none.
+    """Propose the unused id that is most similar to a text; None if there is none.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Types of the values that parameters of operators have: each reads every spelling as one normal value, and writes it.
+"""Types of the parameters of operators: each parses all spellings of a value to one normal value, and writes it.
 
-A :class:`ValueType` says what is right (unit, choices, range), so that a check, a table of the documentation and a
-form come from the same words. The normal value is what a plan holds: seconds, fractions of one, sorted lists where
-order means nothing; so equal work gets equal stream names.
+A :class:`ValueType` states the valid values (unit, choices, range), so that validation, documentation and forms use
+the same words. A plan holds normal values: seconds, fractions of one, sorted lists where order means nothing. So
+equal work gets equal stream names.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ __all__ = [
 
 #: Types of columns.
 TYPES: Final = ("int", "float", "str", "bool", "time", "bytes")
-#: Mean bytes of one value, by type: text is taken as 16 characters, encrypted values as 16 + 28 (nonce and tag).
+#: Mean bytes of one value, by type: 16 characters for text, 16 + 28 (nonce and tag) for encrypted values.
 COLUMN_BYTES: Final = {"int": 8.0, "float": 8.0, "str": 16.0, "bool": 1.0, "time": 8.0, "bytes": 44.0}
 _LONGEST_NAME: Final = 200
 _MOST_INTEGER: Final = 2**63 - 1
@@ -70,19 +70,19 @@ class ValueType(NamedTuple):
     name
         Name of the type in forms and tables: ``duration``, ``fraction``, ``columns``, ``condition``, ...
     parse
-        Gives the normal value, or raises :class:`~synergy_nb.plan.units.WrongValues`.
+        Function that returns the normal value, or raises :class:`~synergy_nb.plan.units.WrongValues`.
     write
-        Gives what a YAML file holds; None: the normal value itself.
+        Function that returns the value for a YAML file; None: the normal value itself.
     unit
         Unit of the normal value.
     choices
-        All values, where there are few.
+        All valid values, if there are few.
     least, most
         Range of a number.
     annotation
         Type of the spellings in Python.
     text
-        Gives the text within the name of a stream; None: that of ``write``, or of the normal value.
+        Function that returns the text within the name of a stream; None: that of ``write``, or of the normal value.
     """
 
     name: str
@@ -103,7 +103,7 @@ def _text(value: Any) -> str:
     expected = f"a text of 1 to {_LONGEST_NAME * 20} characters"
     if not isinstance(value, str) or not 1 <= len(value.strip()) <= _LONGEST_NAME * 20 or "\0" in value:
         raise WrongValue(value, expected)
-    if any("\ud800" <= each <= "\udfff" for each in value):  # half of a pair: it could not be sent or written down
+    if any("\ud800" <= each <= "\udfff" for each in value):  # half of a surrogate pair, which UTF-8 cannot encode
         raise WrongValue(value, f"{expected} that can be written as UTF-8")
     return value
 
@@ -142,7 +142,7 @@ def _factor(value: Any) -> float:
 
 
 def parse_number(value: Any, expected: str) -> float:
-    """A finite float, or a :class:`~synergy_nb.plan.units.WrongValue` that says what was ``expected``."""
+    """Parse a finite float; raise :class:`~synergy_nb.plan.units.WrongValue` with what was ``expected`` otherwise."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not -1e300 < value < 1e300:
         raise WrongValue(value, expected)
     return float(value)
@@ -189,7 +189,7 @@ def _choice(*names: str) -> Callable[[Any], str]:
 
 
 def listed(value: Any, expected: str) -> list[str]:
-    """Names, each of them once."""
+    """Parse a list of distinct names."""
     values = [value] if isinstance(value, str) else list(value) if isinstance(value, (list, tuple)) else None
     if values is None:
         raise WrongValue(value, expected)
@@ -201,7 +201,7 @@ def listed(value: Any, expected: str) -> list[str]:
 
 
 def _names(least: int) -> Callable[[Any], list[str]]:
-    """Column names whose order means nothing."""
+    """Make a parser of column names whose order means nothing."""
 
     def parse(value: Any) -> list[str]:
         values = listed(value, "a list of column names")
@@ -226,7 +226,7 @@ def _types(value: Any) -> dict[str, str]:
 
 
 def _expressions(value: Any) -> dict[str, str]:
-    """Column name to SQL; a list of names stands for the columns themselves."""
+    """Parse column name to SQL; a list of names stands for the columns themselves."""
     from synergy_nb.plan.sql import quoted  # noqa: PLC0415 - in this direction, text only
 
     expected = "columns with their SQL expressions"
@@ -244,13 +244,13 @@ def _expressions(value: Any) -> dict[str, str]:
     return dict(value)
 
 
-#: Windows that a tuple may be in: each comes to a result, so a single tuple may come to so many.
+#: Largest number of windows of a tuple. Each window has a result, so one tuple may lead to as many results.
 MOST_OVERLAP: Final = 100_000
 _WINDOW_EXPECTED: Final = "a window such as '20 min', '20 min every 5 min', '2 min gap' or '1000 rows'"
 
 
 def parse_window(value: Any) -> dict[str, Any]:
-    """A window in normal form.
+    """Parse a window to its normal form.
 
     >>> parse_window("20 min every 5 min")
     {'kind': 'sliding', 'length': 1200.0, 'slide': 300.0}
@@ -309,7 +309,7 @@ def format_window(window: Mapping[str, Any]) -> str:
 
 
 def _order(value: Any) -> list[str]:
-    """Sort keys as ``column asc`` or ``column desc``, in normal form ``column`` and ``column desc``."""
+    """Parse sort keys ``column asc`` and ``column desc`` to the normal forms ``column`` and ``column desc``."""
     values = [value] if isinstance(value, str) else value
     if not isinstance(values, (list, tuple)) or not values:
         raise WrongValue(value, "columns to sort by, such as ['total desc', 'source']")
@@ -330,12 +330,12 @@ def _order_text(keys: list[str]) -> str:
     return f"[{', '.join(quoted(key.removesuffix(' desc')) + (' desc' * key.endswith(' desc')) for key in keys)}]"
 
 
-#: Segments of the signature of a stream.
+#: Largest number of segments of the signature of a stream.
 MOST_SEGMENTS: Final = 32
 
 
 def _signature(value: Any) -> list[list[float]]:
-    """Segments of a stream as [seconds, tuples/s], the earliest first."""
+    """Parse the segments of a stream to [seconds, tuples/s], the earliest first."""
     expected = f"1 to {MOST_SEGMENTS} segments with duration and rate, such as [['2 s', '400/s'], ['8 s', '25/s']]"
     if not isinstance(value, (list, tuple)) or not 1 <= len(value) <= MOST_SEGMENTS:
         raise WrongValue(value, expected)
@@ -379,21 +379,21 @@ FLAG: Final = ValueType("flag", _flag, annotation="bool")
 
 
 def integer(least: int, most: int = _MOST_INTEGER) -> ValueType:
-    """Integers of a range."""
+    """Type of the integers of a range."""
     bound = None if most == _MOST_INTEGER else most
     return ValueType("integer", _integers(least, most), least=least, most=bound, annotation="int")
 
 
 def number(least: float, most: float) -> ValueType:
-    """Numbers of a range."""
+    """Type of the numbers of a range."""
     return ValueType("number", _between(least, most), least=least, most=most, annotation="float")
 
 
 def choice(*names: str) -> ValueType:
-    """One of a few words."""
+    """Type of a choice among a few words."""
     return ValueType("choice", _choice(*names), choices=names, annotation="str")
 
 
 def columns(least: int) -> ValueType:
-    """Names of columns, of which the order means nothing, and at least so many."""
+    """Type of a set of column names, at least ``least`` of them."""
     return ValueType("columns", _names(least), least=least, annotation="str | Iterable[str]")

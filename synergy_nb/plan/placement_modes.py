@@ -1,4 +1,4 @@
-"""How the components of a plan can find their peers, and which plans can be placed in which way."""
+"""Placement modes: the algorithms that find peers for components, and the plans that each can place."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from synergy_nb.plan.units import WrongValue, nearest
 
 __all__ = ["PLACEMENTS", "check_placement", "replicates"]
 
-#: By probes that balance the load, or so that they withstand the largest set of rates of the sources (ROD).
+#: Composition by probes that balance the load, or placement that withstands the largest set of source rates (ROD).
 PLACEMENTS: Final = ("composed", "resilient")
 
 
 def replicates(plan: Plan) -> bool:
-    """Whether a plan asks for replicas, which are placed in a way of their own."""
+    """Whether a plan asks for replicas, which the placement protocol places."""
     return plan.qos.degree is not None or plan.qos.availability is not None
 
 
 def check_placement(plan: Plan, placement: str, peers: int | None = None) -> None:
-    """Raise ValueError if a plan cannot be placed in a way.
+    """Raise ValueError if a placement mode cannot place a plan.
 
     Parameters
     ----------
@@ -33,8 +33,8 @@ def check_placement(plan: Plan, placement: str, peers: int | None = None) -> Non
     Raises
     ------
     ValueError
-        If there is no such placement, replicas are to be placed otherwise or are more than there can be, or operators
-        are bound to Spark, where only composition brings them.
+        If the mode does not exist, cannot place replicas or the number of them, or cannot place operators that are
+        bound to Spark, which only composition can.
     """
     if placement not in PLACEMENTS:
         raise ValueError(f"placement: {WrongValue(placement, ' or '.join(PLACEMENTS), nearest(placement, PLACEMENTS))}")

@@ -1,4 +1,4 @@
-"""Plans as bytes: MessagePack that peers send one another, checked when it is read."""
+"""Plans as bytes: the MessagePack that peers send one another, validated when it is decoded."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FORMAT: Final = 1
 
 
 class _Wire(msgspec.Struct, frozen=True, array_like=True):
-    """A plan as bytes. Schemas travel along, so that a peer need not infer the types of SQL to know bandwidths."""
+    """Encoded form of a plan, with the schemas, so that a peer computes bandwidths without inferring SQL types."""
 
     format: int
     name: str
@@ -52,7 +52,7 @@ _decoder: Final = msgspec.msgpack.Decoder(_Wire)
 
 
 def encode(name: str, qos: QoS, checked: Checked) -> bytes:
-    """MessagePack of a plan, which :func:`decode` reads; equal plans have equal bytes."""
+    """Encode a plan as MessagePack for :func:`decode`; equal plans have equal bytes."""
     operators = tuple(checked.operators.values())
     schemas = {each.id: checked.schemas[each.id] for each in operators}
     windows = {each.id: checked.windows[each.id] for each in operators}
@@ -60,12 +60,12 @@ def encode(name: str, qos: QoS, checked: Checked) -> bytes:
 
 
 def decode(data: bytes) -> tuple[str, QoS, Checked]:
-    """Name, QoS requirement and operators of the plan in ``data``.
+    """Decode name, QoS requirement and operators of the plan in ``data``.
 
     Raises
     ------
     PlanError
-        If the data hold no plan.
+        If ``data`` is not a valid plan.
     """
     try:
         wire = _decoder.decode(data)
@@ -78,7 +78,7 @@ def decode(data: bytes) -> tuple[str, QoS, Checked]:
     graph = check_graph(wire.operators, problems)
     operators = {} if graph is None else graph[0]
     if graph is not None and list(operators) != graph[2]:
-        problems.append(Problem("", "operators", list(operators), "inputs before what reads them"))
+        problems.append(Problem("", "operators", list(operators), "inputs before their readers"))
     if set(wire.windows) != set(operators) or set(wire.schemas) != set(operators):
         problems.append(Problem("", "schemas", sorted(wire.schemas), "one schema and window an operator"))
     for name, operator in operators.items():
@@ -104,7 +104,7 @@ def decode(data: bytes) -> tuple[str, QoS, Checked]:
 
 
 def _check_part(operator: Operator, problems: list[Problem]) -> None:
-    """Check a part that came from elsewhere."""
+    """Validate a received part on Spark."""
     params = operator.params
     load = params.get("load")
     whole = set(params) == {"plan", "members", "load", "batches"} and params["batches"] in (1, 2)
@@ -122,7 +122,7 @@ def _check_part(operator: Operator, problems: list[Problem]) -> None:
 
 
 def _check_tap(operator: Operator, problems: list[Problem]) -> None:
-    """Check a tap that came from elsewhere."""
+    """Validate a received tap."""
     try:
         tap = msgspec.convert(operator.params, _Tap)
     except msgspec.ValidationError as error:
@@ -134,4 +134,4 @@ def _check_tap(operator: Operator, problems: list[Problem]) -> None:
         except WrongValues as wrong:
             problems.append(Problem(operator.id, "signature", tap.signature, str(wrong)))
     if operator.inputs or not tap.providers or not 0.0 <= tap.rate < 1e12:
-        problems.append(Problem(operator.id, "providers", sorted(tap.providers), "peers that give a stream, no inputs"))
+        problems.append(Problem(operator.id, "providers", sorted(tap.providers), "peers with the stream, no inputs"))

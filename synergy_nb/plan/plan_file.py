@@ -50,7 +50,7 @@ class _Refused(yaml.YAMLError):
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe YAML without aliases, that remembers doubled keys and keeps the first of each."""
+    """Safe YAML loader that refuses aliases, records duplicate keys and uses the first of each."""
 
     def __init__(self, stream: str) -> None:
         super().__init__(stream)
@@ -63,7 +63,7 @@ class _Loader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
     def note_doubled(self, node: Any, path: tuple[str, ...] = ()) -> None:
-        """Find keys that stand twice in one mapping: YAML forbids them, PyYAML lets the last one win."""
+        """Record keys that occur twice in one mapping: YAML forbids them, PyYAML uses the last one."""
         if isinstance(node, yaml.MappingNode):
             first: dict[str, Any] = {}
             for key, value in node.value:
@@ -95,7 +95,7 @@ _SCALARS: Final = (
 
 
 class _Dumper(yaml.SafeDumper):
-    """Short lists and plain mappings on one line."""
+    """YAML dumper that writes short lists and plain mappings on one line."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> Any:
         return super().increase_indent(flow, False)
@@ -105,7 +105,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 for _tag, _pattern, _firsts in _SCALARS:
-    for _class in (_Loader, _Dumper):  # what either reading of YAML takes for a number is quoted
+    for _class in (_Loader, _Dumper):  # text that YAML 1.1 or 1.2 reads as a number is quoted
         _class.add_implicit_resolver(_tag, re.compile(f"^(?:{_pattern})$"), list(_firsts))
 
 
@@ -129,9 +129,9 @@ class Written(NamedTuple):
     qos
         QoS requirement, field by field.
     operators
-        Operators in the order of the file; None if the file is so wrong that nothing can be said about them.
+        Operators in the order of the file; None if the form of the file leaves them unknown.
     fields
-        Operator id to the field with which it names its inputs: ``input``, ``inputs``, or what stands for these.
+        Operator id to the field that names its inputs: ``input``, ``inputs``, or a misspelling of these.
     problems
         Problems with the form of the file.
     """
@@ -143,7 +143,7 @@ class Written(NamedTuple):
     problems: list[Problem]
 
     def named(self, problems: Iterable[Problem]) -> list[Problem]:
-        """Problems with inputs under the names of the fields in the file."""
+        """Rename the field of problems with inputs to that of the file."""
         return [
             msgspec.structs.replace(each, field=self.fields[each.operator])
             if each.field == "inputs" and each.operator in self.fields
@@ -153,7 +153,7 @@ class Written(NamedTuple):
 
 
 def read(text: str) -> Written:
-    """A plan as a file states it, and what is wrong with its form."""
+    """Read a plan as a file states it, with the problems of its form."""
     problems: list[Problem] = []
     document = _document(text, problems)
     if document is None:
@@ -215,18 +215,18 @@ def _document(text: Any, problems: list[Problem]) -> Mapping[str, Any] | None:
 
 
 def _quotes(lines: Sequence[str], mark: Any) -> str:
-    """A hint, where a colon within a text may be what YAML stumbled over."""
+    """Hint at a colon within a text, which may be the cause of YAML's error."""
     line = lines[mark.line] if mark is not None and mark.line < len(lines) else ""
     if not line[mark.column if line else 0 :].startswith(":"):
         return ""
     before, after = line[: mark.column], line[mark.column :]
     found = re.search(r"(?:^|[{,])\s*(?:- )?([\w ]+):\s+([^{,]*)$", before)
     if found is None:
-        return "; text with a colon goes into quotes"
+        return "; put text with a colon in quotes"
     rest = re.match(r"[^,}]*", after) if "{" in before else re.match(r".*", after)
     value = f"{found[2]}{rest[0] if rest else ''}".strip()
     quote = '"' if "'" in value else "'"
-    return f"; text with a colon goes into quotes: {found[1]}: {quote}{value}{quote}"
+    return f"; put text with a colon in quotes: {found[1]}: {quote}{value}{quote}"
 
 
 def _operators(document: Mapping[str, Any], fields: dict[str, str], problems: list[Problem]) -> list[Operator] | None:
@@ -255,7 +255,7 @@ def _operators(document: Mapping[str, Any], fields: dict[str, str], problems: li
 
 
 def _inputs_field(name: str, spec: Mapping[str, Any], names: Collection[str], problems: list[Problem]) -> str:
-    """The field with which an operator names its inputs; another one than ``input`` and ``inputs`` is a problem."""
+    """Find the field that names the inputs of an operator; record a problem if it is not ``input`` or ``inputs``."""
     kind = str(spec.get("kind"))
     if "inputs" in spec or "input" in spec or kind not in KINDS:
         return "inputs" if "inputs" in spec else "input"
@@ -263,9 +263,7 @@ def _inputs_field(name: str, spec: Mapping[str, Any], names: Collection[str], pr
     for field, value in spec.items():
         ups = value if isinstance(value, list) else [value]
         if KINDS[kind].inputs[1] != 0 and field not in known and ups and all(up in names for up in map(str, ups)):
-            problems.append(
-                Problem(name, field, value, "input or inputs as the field that names what it reads", "input")
-            )
+            problems.append(Problem(name, field, value, "input or inputs as the field that names its inputs", "input"))
             return field
     return "input"
 
@@ -291,7 +289,7 @@ def _operator(name: str, spec: dict[str, Any], field: str, problems: list[Proble
 
 
 def write(name: str, qos: QoS, operators: Iterable[Operator]) -> str:
-    """YAML of a plan, with units; values that are the defaults are left out."""
+    """Write a plan as YAML, with units and without values that are the defaults."""
     document: dict[str, Any] = {"format": _FORMAT, "name": name}
     required = _qos(qos)
     if required:

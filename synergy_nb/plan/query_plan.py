@@ -1,4 +1,4 @@
-"""Query plan ξ: the operators that a request asks for, the streams between them, and the QoS it needs."""
+"""Query plan ξ: the operators of a request, the streams between them, and the QoS requirement."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class Plan:
     operators
         Operators, with parameters in any spelling that the catalogue reads.
     qos
-        Requirement, or its fields with units.
+        QoS requirement, or its fields with units.
     name
         Name of the plan for people.
 
     Raises
     ------
     PlanError
-        Holding everything that is wrong.
+        If the plan is invalid; it holds all problems.
 
     Notes
     -----
@@ -74,7 +74,7 @@ class Plan:
     _schemas: dict[str, dict[str, str]]
     _windows: dict[str, dict[str, Any] | None]
     _followers: dict[str, tuple[str, ...]]
-    # what follows from these, once it has been asked for
+    # values derived from these, computed at first use
     _bytes: bytes | None
     _drafts: tuple[Any, ...] | None
     _flows: dict[str, tuple[float, float, float, float, float]] | None
@@ -103,7 +103,7 @@ class Plan:
 
     @classmethod
     def composed(cls, name: str, qos: QoS, checked: Checked) -> Plan:
-        """A plan of operators that have been checked already, those of parts on Spark among them."""
+        """Make a plan of operators that have been validated already, those of parts on Spark among them."""
         plan: Plan = object.__new__(cls)
         plan._fill(name, qos, checked)
         return plan
@@ -130,7 +130,7 @@ class Plan:
 
     @property
     def rows(self) -> Mapping[str, Any]:
-        """Rows that sources were given with ``source(rows)``, by operator id: no part of the plan's bytes or files."""
+        """Rows of sources made by ``source(rows)``, by operator id; the plan's bytes and files do not hold them."""
         return self._rows or {}
 
     # -- the graph ---------------------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ class Plan:
     # -- streams -----------------------------------------------------------------------------------------------------
 
     def to_networkx(self) -> Any:
-        """The plan as a ``networkx.DiGraph``: operators with ``kind`` and ``load``, streams with name and bandwidth."""
+        """Convert to a ``networkx.DiGraph``: operators with ``kind`` and ``load``, streams with name and bandwidth."""
         import networkx as nx  # noqa: PLC0415 - only analysis needs it
 
         graph = nx.DiGraph(name=self.name)
@@ -179,10 +179,10 @@ class Plan:
         return None if window is None else dict(window)
 
     def stream_name(self, operator: str) -> str:
-        """Canonical name of the operator's stream (section 2.2.1): what made it, as in ``count(filter[...](packets))``.
+        """Canonical name of the operator's stream (section 2.2.1), such as ``count(filter[...](packets))``.
 
-        Equal for equal work: ids, profiles and QoS play no part, parameters are in normal form and left out where they
-        have their default, inputs of commutative operators are in order. A sink's stream is its input's.
+        Equal work has equal names: they do not contain ids, profiles and QoS; parameters are in normal form and omitted
+        at their default; inputs of commutative operators are in order. A sink's stream has the name of its input.
         """
         return self._named()[operator][0]
 
@@ -205,14 +205,14 @@ class Plan:
             object.__setattr__(self, "_names", names)
         return names
 
-    # -- what it takes -----------------------------------------------------------------------------------------------
+    # -- resources ---------------------------------------------------------------------------------------------------
 
     def input_rate(self, operator: str) -> float:
-        """Tuples/s that the operator takes in; of a source, those that it gives."""
+        """Input rate of the operator, tuples/s; for a source, its output rate."""
         return self._flow()[operator][0]
 
     def rate(self, operator: str) -> float:
-        """Tuples/s of the operator's stream; of a sink, those that it hands over."""
+        """Rate of the operator's stream, tuples/s; for a sink, the rate of its results."""
         return self._flow()[operator][1]
 
     def selectivity(self, operator: str) -> float:
@@ -227,22 +227,22 @@ class Plan:
     def processing_time(self, operator: str) -> float:
         """Processing time τ of a tuple, seconds."""
         asked = self.operators[operator]
-        return asked.cost if asked.cost is not None else KINDS[asked.kind].cost  # a part's is the time of a micro-batch
+        return asked.cost if asked.cost is not None else KINDS[asked.kind].cost  # of a part: a micro-batch
 
     def load(self, operator: str) -> float:
-        """Processing p_o that the operator requires: cores."""
+        """Processing requirement p_o of the operator, cores."""
         return self._flow()[operator][3]
 
     def bandwidth(self, operator: str) -> float:
-        """Bandwidth b_s that the operator's stream requires: bytes/s."""
+        """Bandwidth requirement b_s of the operator's stream, bytes/s."""
         return self._flow()[operator][4]
 
     def _flow(self) -> dict[str, tuple[float, float, float, float, float]]:
-        """By operator: tuples/s in and out, bytes of a tuple, load, bandwidth."""
+        """Compute tuples/s in and out, bytes of a tuple, load and bandwidth, by operator."""
         flows = self._flows
         if flows is None:
             flows = {}
-            windows: dict[str, float] = {}  # windows that close in a second
+            windows: dict[str, float] = {}  # windows that close per second
             for name, operator in self.operators.items():
                 taken = sum(flows[up][1] for up in operator.inputs)
                 own = operator.params.get("window")
@@ -280,7 +280,7 @@ class Plan:
     # -- as bytes, YAML, picture -------------------------------------------------------------------------------------
 
     def to_bytes(self) -> bytes:
-        """MessagePack that :meth:`from_bytes` reads as an equal plan; equal plans have equal bytes."""
+        """Encode the plan as MessagePack for :meth:`from_bytes`; equal plans have equal bytes."""
         data = self._bytes
         if data is None:
             data = plan_encoding.encode(self.name, self.qos, Checked(self.operators, self._schemas, self._windows))
@@ -289,32 +289,32 @@ class Plan:
 
     @classmethod
     def from_bytes(cls, data: bytes | bytearray | memoryview) -> Plan:
-        """The plan in ``data``; the last ones read are kept, so that reading one again costs nothing.
+        """Decode the plan in ``data``; a cache holds the plans decoded last.
 
-        The structure is checked (kinds, ids, order, types of fields); expressions were checked by whoever made the
-        plan, and are again by :meth:`validate` and by the engine that compiles them.
+        This validates the structure (kinds, ids, order, types of fields). The author's builder has validated the
+        expressions; :meth:`validate` and the engine that compiles them do so again.
 
         Raises
         ------
         PlanError
-            If it is no plan.
+            If ``data`` is not a valid plan.
         """
         return _decoded(bytes(data))
 
     def to_yaml(self) -> str:
-        """YAML of format version 1, with units, that :meth:`from_yaml` reads as an equal plan."""
+        """Write YAML of format version 1, with units, which :meth:`from_yaml` reads as an equal plan."""
         from synergy_nb.plan.plan_file import write  # noqa: PLC0415 - peers never read YAML
 
         return write(self.name, self.qos, self.operators.values())
 
     @classmethod
     def from_yaml(cls, text: str) -> Plan:
-        """The plan in a YAML text of format version 1.
+        """Read the plan in a YAML text of format version 1.
 
         Raises
         ------
         PlanError
-            Holding everything that is wrong with it.
+            If the plan is invalid; it holds all problems.
         """
         from synergy_nb.plan.plan_file import read  # noqa: PLC0415 - peers never read YAML
 
@@ -329,7 +329,7 @@ class Plan:
         return cls(written.operators or (), written.qos, written.name)
 
     def validate(self) -> list[Problem]:
-        """Everything that is wrong, found anew; empty for a plan that was built here."""
+        """Validate the plan again and return all problems; none for a plan that this process has built."""
         problems: list[Problem] = []
         requirement = check_qos(msgspec.structs.asdict(self.qos), problems)
         checked = check(list(self.operators.values()), problems)
@@ -341,20 +341,20 @@ class Plan:
         return problems
 
     def to_text(self, details: Mapping[str, str] | None = None, states: Mapping[str, str] | None = None) -> str:
-        """The plan drawn for a terminal; ``details`` (say, peers) and ``states`` are by id, as for :meth:`to_svg`."""
+        """Draw the plan for a terminal; ``details`` (such as peers) and ``states`` are by id, as for :meth:`to_svg`."""
         from synergy_nb.drawing import graphs  # noqa: PLC0415 - only people need pictures
 
         return graphs.text(*_picture(self, details, states))
 
     def to_svg(self, details: Mapping[str, str] | None = None, states: Mapping[str, str] | None = None) -> str:
-        """The plan as a self-contained SVG.
+        """Draw the plan as a self-contained SVG.
 
         Parameters
         ----------
         details
             Second line of a node, by id, such as the peer that it runs on.
         states
-            State of a node, by id: one of ``drawing.STATES``.
+            State of a node by id, an element of ``drawing.STATES``.
         """
         from synergy_nb.drawing import graphs  # noqa: PLC0415 - only people need pictures
 
@@ -392,7 +392,7 @@ def _stream_name(operator: Operator, inputs: list[tuple[str, str]]) -> str:
     own = _own_name(operator)
     if not inputs:
         return own
-    # a plan of repeated splits and joins would have names of exponential length
+    # otherwise a plan of repeated splits and joins would have names of exponential length
     arguments = [name if len(name) <= _LONGEST_NAME else f"~{key}" for name, key in inputs]
     if KINDS[operator.kind].commutative:
         arguments.sort()
@@ -400,7 +400,7 @@ def _stream_name(operator: Operator, inputs: list[tuple[str, str]]) -> str:
 
 
 def _own_name(operator: Operator) -> str:
-    """Kind and parameters; of a source, connector, parameters, and the peer where another one would give other data."""
+    """Kind and parameters; for a source connector, parameters, and the peer if its data depend on the peer."""
     declaration = KINDS[operator.kind]
     if declaration.bare:
         return f"{operator.kind}[{operator.params[declaration.bare]}]"
@@ -436,7 +436,7 @@ def _column_text(name: str, text: str) -> str:
 
 
 def _windows_closed(window: Mapping[str, Any] | None) -> float:
-    """Windows of a stream that are closed in a second."""
+    """Windows of a stream that close per second."""
     closed = window or {}
     return 1 / (closed.get("slide") or closed.get("length") or math.inf)
 
@@ -447,12 +447,12 @@ def _decoded(data: bytes) -> Plan:
 
 
 def part_of(operator: Operator) -> tuple[Plan, tuple[str, ...]]:
-    """The plan that a part on Spark belongs to, and the ids of its operators, inputs before what reads them."""
+    """The plan of a part on Spark, and the ids of the part's operators, inputs before their readers."""
     return Plan.from_bytes(operator.params["plan"]), tuple(operator.params["members"])
 
 
 def _picture(plan: Plan, details: Mapping[str, str] | None, states: Mapping[str, str] | None) -> tuple[Any, Any]:
-    """Nodes and edges for :mod:`synergy_nb.drawing.graphs`."""
+    """Make nodes and edges for :mod:`synergy_nb.drawing.graphs`."""
     from synergy_nb.drawing.graphs import Node  # noqa: PLC0415 - only people need pictures
 
     nodes = []

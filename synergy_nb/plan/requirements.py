@@ -1,4 +1,4 @@
-"""What a plan asks for as a whole: its QoS requirement, and what its operators and that requirement say together."""
+"""Validation of a plan's QoS requirement, and of its combination with the operators."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ __all__ = ["DISCIPLINES", "LEAST_MEMORY", "OVERDUE", "QOS_FIELDS", "check_discip
 
 #: Scheduling disciplines, see :mod:`synergy_nb.dataflow.streams.disciplines`.
 DISCIPLINES: Final = ("fcfs", "edf", "least_slack")
-#: What becomes of tuples whose deadline has passed when they would be executed.
+#: Policies for tuples whose deadline has passed when they would be executed.
 OVERDUE: Final = ("keep", "drop")
-#: Fields of a QoS requirement as plans state them.
+#: Fields of a QoS requirement in plans.
 QOS_FIELDS: Final = ("delay", "miss_rate", "throughput", "availability", "memory", "scheduling", "overdue")
-#: Fields that mean nothing without a delay limit: the value that needs none, and why the others do.
+#: Fields that need a delay limit: the value that needs none, and the reason why the others do.
 _NEEDS_DELAY: Final[Mapping[str, tuple[str | None, str]]] = {
     "miss_rate": (None, "misses are the tuples that are later than the delay limit"),
     "scheduling": ("fcfs", "deadlines follow from the delay limit"),
     "overdue": ("keep", "a tuple is overdue when it is later than the delay limit"),
 }
-#: Bytes: an operator without state needs several copies of a batch, which is up to 2 MiB.
+#: Least memory of an operator, bytes: one without state needs several copies of a batch, which is up to 2 MiB.
 LEAST_MEMORY: Final = 16_000_000
 
 
 def check_qos(given: Mapping[str, Any], problems: list[Problem]) -> QoS:
-    """A QoS requirement from values with units; what is wrong goes to ``problems`` under ``qos``."""
+    """Parse a QoS requirement from values with units; append problems to ``problems`` under ``qos``."""
     found: dict[str, Any] = {}
     for name, value in given.items():
         if name not in QoS.__struct_fields__:
@@ -66,7 +66,7 @@ def check_qos(given: Mapping[str, Any], problems: list[Problem]) -> QoS:
             elif name in ("availability", "degree"):
                 share, degree = parse_availability(f"degree {value}" if name == "degree" else value)
                 if share == 1.0:
-                    raise WrongValue(value, "less than 1: whatever is replicated may fail")
+                    raise WrongValue(value, "less than 1, as all replicas may fail")
                 found.update({"availability": share} if degree is None else {"degree": degree})
             else:
                 found[name] = parse_fraction(value)
@@ -75,17 +75,17 @@ def check_qos(given: Mapping[str, Any], problems: list[Problem]) -> QoS:
     limited = any(value is not None and nearest(name, QOS_FIELDS) == "delay" for name, value in given.items())
     for name, (without, why) in ({} if limited else _NEEDS_DELAY).items():
         if found.get(name) not in (None, without):
-            problems.append(Problem("", f"qos.{name}", given[name], f"a delay beside it: {why}"))
+            problems.append(Problem("", f"qos.{name}", given[name], f"a delay as well: {why}"))
     return QoS(**found)
 
 
 def check_discipline(field: str, value: object) -> str:
-    """The scheduling discipline that a value names.
+    """Validate the name of a scheduling discipline.
 
     Raises
     ------
     ValueError
-        If it names none; the text names the field.
+        If there is no discipline of this name; the text names the field.
     """
     try:
         return _one_of(value, DISCIPLINES)
@@ -100,7 +100,7 @@ def _one_of(value: object, valid: tuple[str, ...]) -> str:
 
 
 def check_together(checked: Checked, qos: QoS, problems: list[Problem]) -> None:
-    """Find what is right by itself and does not go together; what is wrong goes to ``problems``."""
+    """Find operators and requirements that are valid alone but not together; append them to ``problems``."""
     fed: dict[str, str] = {}
     for name, operator in checked.operators.items():
         given = operator.params.get("name") if operator.params.get("connector") == "python" else None
@@ -111,5 +111,5 @@ def check_together(checked: Checked, qos: QoS, problems: list[Problem]) -> None:
             fed[given] = name
         replicated = qos.degree is not None or qos.availability is not None
         if replicated and operator.engine == "spark" and operator.kind == "source":
-            expected = "peer or auto beside qos.availability: what Spark reads itself no other peer can go on with"
+            expected = "peer or auto with qos.availability: no other peer can continue a source that Spark reads itself"
             problems.append(Problem(name, "engine", "spark", expected))

@@ -1,9 +1,9 @@
-"""Columns of streams: what an operator's stream has, given those of its inputs, and what does not fit.
+"""Columns of streams: the schema of an operator's stream, derived from its inputs, and the problems found.
 
 A schema is a dictionary of column to type. Every stream has ``time``; a windowed one also ``window_start`` and
-``window_end``. Operators that make windows (those with a ``window``) give windowed streams; the others keep the windows
-of their input. A join keeps windows only if both inputs are windowed and it joins on ``window_start`` and
-``window_end``; otherwise it leaves out the window columns of both.
+``window_end``. Operators with a ``window`` produce windowed streams; the others preserve the windows of their input. A
+join preserves windows only if both inputs are windowed and it joins on ``window_start`` and ``window_end``; otherwise
+it drops the window columns of both.
 
 Each declaration (:mod:`synergy_nb.plan.operators`) has its own rule, which works on a :class:`Derivation`.
 """
@@ -29,16 +29,16 @@ __all__ = [
 ]
 
 Schema = dict[str, str]
-#: Columns that a windowed stream has beside ``time``.
+#: Columns that a windowed stream has in addition to ``time``.
 WINDOW_COLUMNS: Final = ("window_start", "window_end")
-#: Columns that streams keep by themselves.
+#: Columns that every stream has without stating them.
 IMPLICIT: Final = ("time", *WINDOW_COLUMNS)
-#: Types of which one value may be less than another.
+#: Types with an order.
 ORDERED: Final = ("int", "float", "str", "time")
 
 
 class Derivation:
-    """The stream of one operator, and everything that is wrong on the way to it.
+    """Derivation of the schema of one operator's stream, with the problems found.
 
     Parameters
     ----------
@@ -47,9 +47,9 @@ class Derivation:
     inputs, windows
         Schema and window of each input; None where they are unknown because something before them is wrong.
     wrongs
-        Receives what is wrong, each with its field.
+        Problems found, each with its field.
     faulty
-        Names of parameters that are missing although they are needed, or cannot be read; ``params`` lacks them.
+        Names of required parameters that are missing, or cannot be parsed; ``params`` lacks them.
     """
 
     def __init__(
@@ -68,23 +68,23 @@ class Derivation:
         self.window: Mapping[str, Any] | None = windows[0] if windows else None
 
     def wrong(self, field: str, value: Any, expected: str, near: str | None = None) -> None:
-        """Note one fault."""
+        """Record one problem."""
         self.wrongs.append(WrongValue(value, expected, near, field))
 
     def rewrite(self, field: str, texts: Mapping[str, str]) -> None:
-        """Replace the expressions of a parameter, if it can be read, by their canonical texts."""
+        """Replace the expressions of a parameter, if it can be parsed, by their canonical texts."""
         if field in self.params:
             self.params[field] = dict(texts)
 
     @property
     def input(self) -> Schema:
-        """Schema of the first input; only where it is known."""
+        """Schema of the first input, which must be known."""
         first = self.inputs[0]
         assert first is not None
         return first
 
     def column(self, field: str, name: str, schema: Schema, kinds: Sequence[str] | None = None) -> bool:
-        """Whether ``name`` is a column of ``schema`` (and of one of ``kinds``); notes it if not."""
+        """Whether ``name`` is a column of ``schema`` (and of one of ``kinds``); record a problem if not."""
         if name not in schema:
             self.wrong(field, name, f"a column of its input ({', '.join(schema)})", nearest(name, schema))
         elif kinds is not None and schema[name] not in kinds:
@@ -94,7 +94,7 @@ class Derivation:
         return False
 
     def expression(self, field: str, text: str, *, aggregate: bool = False) -> tuple[str, str] | None:
-        """Canonical text and type of an expression over the input; None if something is wrong with it."""
+        """Canonical text and type of an expression over the input; None if it is invalid."""
         schema = self.inputs[0] if self.inputs else None
         try:
             tree = sql.parse(text, schema, aggregate=aggregate)
@@ -105,13 +105,13 @@ class Derivation:
             return None
 
     def output(self, field: str, columns: Mapping[str, str], *, windowed: bool) -> Schema:
-        """Implicit columns followed by ``columns``, whose names must be free and differ by more than their case."""
+        """Return the implicit columns and ``columns``, whose names must be new and differ by more than their case."""
         schema = dict.fromkeys(IMPLICIT if windowed else ("time",), "time")
         folded = {name.casefold(): name for name in IMPLICIT}
         for name, kind in columns.items():
             other = folded.get(name.casefold())
             if other is not None:
-                because = "which every stream keeps by itself" if other in IMPLICIT else "not even by case"
+                because = "which every stream has without stating it" if other in IMPLICIT else "not even by case"
                 self.wrong(field, name, f"a name other than {other}, {because}")
                 continue
             folded[name.casefold()] = name
@@ -125,7 +125,7 @@ def is_windowed(schema: Mapping[str, str]) -> bool:
 
 
 def equal_windows(it: Derivation) -> None:
-    """Note windows of inputs that differ, as far as they are known: one that cannot be read may be right."""
+    """Record a problem if known windows of the inputs differ; one that cannot be parsed may be equal."""
     known = [
         window
         for schema, window in zip(it.inputs, it.windows, strict=True)
@@ -136,7 +136,7 @@ def equal_windows(it: Derivation) -> None:
 
 
 def own_window(it: Derivation) -> None:
-    """Note what is wrong with the windows of an operator that has those of its input, or else its own ``window``."""
+    """Record problems with the window of an operator that uses those of its input, or else its own ``window``."""
     if is_windowed(it.input):
         if "window" in it.params:
             it.wrong("window", it.params["window"], "no window: its input has windows already")
@@ -147,5 +147,5 @@ def own_window(it: Derivation) -> None:
 
 
 def with_windows(it: Derivation) -> Schema:
-    """The columns of the input, and those of windows."""
+    """Return the columns of the input, and those of windows."""
     return it.output("inputs", {name: kind for name, kind in it.input.items() if name not in IMPLICIT}, windowed=True)

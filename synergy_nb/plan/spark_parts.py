@@ -1,4 +1,4 @@
-"""Plans with parts on Spark: each connected part becomes one operator of what is composed.
+"""Plans with parts on Spark: each connected part becomes one operator of the composed plan.
 
 A part is executed as one streaming query and has one result, so parts are cones without fan-out: an operator on Spark
 belongs to the part of its reader if all its readers are in that part, and is the exit of a part of its own otherwise.
@@ -35,19 +35,19 @@ __all__ = [
     "window_bytes",
 ]
 
-#: Core-seconds that Spark takes for a tuple, measured on one machine of two cores: of operators with state (sums in
-#: windows by key: 2 cores do about 400,000 tuples/s), and of others (2 million tuples/s).
+#: Core-seconds per tuple on Spark, measured on one machine of two cores: for operators with state (sums in windows by
+#: key: 2 cores process about 400,000 tuples/s), and for others (2 million tuples/s).
 SPARK_COSTS: Final[Mapping[bool, float]] = {True: 5e-6, False: 1e-6}
-STATE_OVERHEAD: Final = 4.0  # bytes that a tuple takes in an operator's state, for each of its own
+STATE_OVERHEAD: Final = 4.0  # bytes of state per byte of tuple
 
 
 def has_state(operator: Operator) -> bool:
-    """Whether an operator keeps tuples, or what becomes of them, for later results."""
+    """Whether an operator retains state for later results."""
     return operator.kind in KINDS and KINDS[operator.kind].state != ""
 
 
 def cones(plan: Plan, on_spark: Collection[str]) -> dict[str, tuple[str, ...]]:
-    """Parts of a plan: exit to all its operators, in the order of the plan.
+    """Find the parts of a plan: exit to all operators of the part, in the order of the plan.
 
     Examples
     --------
@@ -72,17 +72,17 @@ def cones(plan: Plan, on_spark: Collection[str]) -> dict[str, tuple[str, ...]]:
 
 
 def replace_parts(plan: Plan, on_spark: Collection[str], latency: float) -> Plan:
-    """The plan with each of its parts on Spark as one operator of kind ``spark``, which has the id of the part's exit.
+    """Replace each part on Spark by one operator of kind ``spark``, which has the id of the part's exit.
 
     Parameters
     ----------
     plan
-        Query plan ξ; it is left as it is.
+        Query plan ξ; it is not changed.
     on_spark
         Ids of the operators that Spark executes.
     latency
-        Time of a micro-batch, in seconds. A part takes one, and one more if it holds state: what is closed by a
-        micro-batch comes out with the next.
+        Time of a micro-batch, seconds. A part delays its results by one, and by two if it holds state: windows that
+        close in a micro-batch are emitted with the next.
     """
     parts = cones(plan, on_spark)
     absorbed = {member for members in parts.values() for member in members}
@@ -115,25 +115,25 @@ def replace_parts(plan: Plan, on_spark: Collection[str], latency: float) -> Plan
 
 
 def parts_of(plan: Plan) -> dict[str, list[str]]:
-    """Parts of a placed plan: id of the operator that stands for it to the ids of its operators."""
+    """Parts of a placed plan: id of the ``spark`` operator to the ids of the operators within it."""
     return {name: list(part_of(each)[1]) for name, each in plan.operators.items() if each.kind == PART}
 
 
 def expanded(plan: Plan, peers: Mapping[str, str]) -> dict[str, str]:
-    """A component graph λ of a placed plan, by the operators of the plan that was asked for: id to address."""
+    """Component graph λ by the operators of the submitted plan, with parts on Spark expanded: id to address."""
     members = {each: name for name, inside in parts_of(plan).items() for each in inside}
     return {**{each: peers[name] for each, name in members.items() if name in peers}, **peers}
 
 
 class Profile(msgspec.Struct, frozen=True):
-    """What was measured of an operator, wherever it ran; None: that was not.
+    """Measurements of an operator on any peer; None: not measured.
 
     Parameters
     ----------
     rate
         Rate of the stream, tuples/s.
     cost
-        Seconds of one core for a tuple that it takes in.
+        Core-seconds per input tuple.
     selectivity
         Tuples out over tuples in.
     signature
@@ -150,11 +150,11 @@ _UNKNOWN: Final = Profile()
 
 
 def pace(plan: Plan, operator: str) -> float:
-    """Seconds of event time that pass in a second at an operator, by the slowest of its sources.
+    """Seconds of event time per second at an operator, for the slowest of its sources.
 
-    It is 0 where a source has no pace: a source that is read as fast as its readers take it has the rate that they
-    leave it, and so has whatever a notebook pushes. It is infinite where nobody can tell: the sources of a stream that
-    is shared are in another plan.
+    It is 0 where a source has no pace: its readers determine the rate of a source that is read as fast as possible, and
+    a notebook determines the rate of pushed rows. It is infinite where it is unknown: the sources of a shared stream
+    are in another plan.
 
     >>> from synergy_nb.plan import source
     >>> [pace(source("packets", speed=speed).filter("bytes > 9").sink(), "filter") for speed in (0, 1, 60)]
@@ -178,20 +178,18 @@ def pace(plan: Plan, operator: str) -> float:
 
 
 def paced(plan: Plan, operator: str) -> bool:
-    """Whether tuples come to an operator at times of their own, so that a rate measured now tells of the next one.
+    """Whether the sources of an operator set the pace, so that a rate measured now predicts the next run.
 
-    A source without a pace (:func:`pace`) promises its rate to nobody, and backpressure holds it where there is less
-    capacity.
+    A source without a pace (:func:`pace`) has no rate of its own: backpressure slows it to the available capacity.
     """
     return pace(plan, operator) > 0.0
 
 
 def trusted_profiles(plan: Plan, profiles: Mapping[str, Profile]) -> dict[str, Profile]:
-    """The measured profiles that admission relies on, by the plan's operators.
+    """Select the measured profiles that admission relies on, by the plan's operators.
 
-    A cost or a selectivity is a property of the operator. A rate or a signature is one of the stream, and counts only
-    where the stream has a pace of its own (:func:`paced`): what a replay that nothing holds back could give is no
-    promise.
+    A cost or a selectivity is a property of the operator. A rate or a signature is a property of the stream, and counts
+    only if the stream has a pace (:func:`paced`): the rate of an unthrottled replay predicts nothing.
 
     Parameters
     ----------
@@ -210,10 +208,10 @@ def trusted_profiles(plan: Plan, profiles: Mapping[str, Profile]) -> dict[str, P
 
 
 def profiled(plan: Plan, profiles: Mapping[str, Profile]) -> Plan:
-    """The plan with what was measured of its operators, by their ids.
+    """Return the plan with the measured profiles of its operators, given by id.
 
-    Measured rates and selectivities take the place of what the plan states or the catalogue assumes. A cost that the
-    plan states stays, as whoever wrote it asks for it to be reserved; other operators cost what was measured.
+    Measured rates and selectivities replace those that the plan states or the catalogue assumes. A cost that the plan
+    states remains, as its author asks peers to reserve it; other operators get the measured cost.
 
     >>> from synergy_nb.plan import source
     >>> plan = source("trace", path="a", format="http").filter("operation = 'GET'").sink()
@@ -229,7 +227,7 @@ def profiled(plan: Plan, profiles: Mapping[str, Profile]) -> Plan:
         known = profiles.get(name, _UNKNOWN)
         taken = sum(given[up] for up in operator.inputs)
         changed = operator
-        if operator.inputs and operator.kind != "sink":  # whose stream has the name of the one that it reads
+        if operator.inputs and operator.kind != "sink":  # a sink's stream has the name of its input
             share = known.rate / taken if known.rate is not None and taken > 0.0 else known.selectivity
             changed = msgspec.structs.replace(
                 operator,
@@ -260,17 +258,17 @@ def _listed(known: Profile) -> list[list[float]] | None:
 
 
 def spark_load(plan: Plan, operator: str) -> float:
-    """Cores that Spark needs for an operator; as profiled, if the plan says what a tuple costs."""
+    """Cores that Spark needs for an operator, by its profiled cost if the plan states one."""
     asked = plan.operators[operator]
     cost = asked.cost if asked.cost is not None else SPARK_COSTS[has_state(asked)]
     return plan.input_rate(operator) * cost
 
 
 def window_bytes(plan: Plan, operator: str) -> float:
-    """Bytes of state that an operator is expected to hold: what its windows or its join have to remember.
+    """Estimate the bytes of state of an operator, for its windows or its join.
 
-    An aggregate holds a tuple for each group; the others hold the tuples of what is open. Windowed streams come all at
-    once, so what reads one holds one window of it.
+    An aggregate holds a tuple for each group; the others hold the tuples of open windows. The tuples of a windowed
+    stream arrive together, so its reader holds one window.
     """
     asked = plan.operators[operator]
     if not has_state(asked):

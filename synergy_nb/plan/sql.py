@@ -1,8 +1,8 @@
 """The SQL subset of predicates, projections and aggregate calls: parsing, checking, types, canonical text.
 
-Expressions are parsed by sqlglot and checked against the subset below; nothing here or elsewhere evaluates them as
-Python. The canonical text is written by this module and not by sqlglot, because streams are named by it: the key of
-a stream must not change with the version of a library.
+sqlglot parses expressions, and this module checks them against the subset below; no module evaluates them as Python.
+This module writes the canonical text, not sqlglot, because it is part of the names of streams: the key of a stream
+must not change with the version of a library.
 
 The subset
 ----------
@@ -22,14 +22,14 @@ NULL where a value has no counterpart; from float to int it truncates towards ze
 operand is. coalesce, least and greatest take any number of arguments; the latter two ignore NULLs. substr counts
 characters from 1. Integers have 64 bits. Aggregates ignore NULLs; sum, min, max and avg of nothing are NULL.
 
-DuckDB, Spark and Polars take the canonical text as it is. Where their own meaning differs from the above, an engine's
-translation, or an oracle, must see to it: in DuckDB 2 division by zero gives infinity, remainder by zero and a CAST
-that fails are errors, CAST from float to int rounds, and concat() skips NULLs; in Spark, with ANSI mode on, division by
-zero and a CAST that fails are errors, and ceil and floor of a float are integers.
+DuckDB, Spark and Polars accept the canonical text. Where their meaning differs from the above, the translation for the
+engine, or for the oracle of a test, must correct it: in DuckDB 2 division by zero gives infinity, remainder by zero and
+a CAST that fails are errors, CAST from float to int rounds, and concat() skips NULLs; in Spark, with ANSI mode on,
+division by zero and a CAST that fails are errors, and ceil and floor of a float are integers.
 
 Types
 -----
-``int float str bool time bytes``, and ``null`` for a bare NULL, which goes with all of them.
+``int float str bool time bytes``, and ``null`` for a bare NULL, which is compatible with all of them.
 
 The tree that :func:`parse` returns
 -----------------------------------
@@ -86,7 +86,7 @@ class SqlError(WrongValues):
 
 
 def parse(text: Any, schema: Mapping[str, str] | None = None, *, aggregate: bool = False) -> exp.Expression:
-    """The checked and normalised sqlglot tree of ``text``.
+    """Parse ``text`` to a checked and normalised sqlglot tree.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def parse(text: Any, schema: Mapping[str, str] | None = None, *, aggregate: bool
     Raises
     ------
     SqlError
-        Holding all that is wrong.
+        If the expression is invalid; it holds all mistakes.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def parse(text: Any, schema: Mapping[str, str] | None = None, *, aggregate: bool
 
 
 def canonical(expression: exp.Expression | str, schema: Mapping[str, str] | None = None) -> str:
-    """The one text of all spellings of an expression; it is read back as itself.
+    """Write the canonical text of an expression, the same for all of its spellings; it is parsed to the same tree.
 
     Keywords are upper case, functions lower case, operands of AND, OR, ``+``, ``*``, ``=`` and ``<>`` in order
     (those of a longer sum or product only between integers: floating-point addition is not associative), literals on
@@ -120,7 +120,7 @@ def canonical(expression: exp.Expression | str, schema: Mapping[str, str] | None
     Parameters
     ----------
     expression
-        A text, or what :func:`parse` returned.
+        Text of an expression, or a tree from :func:`parse`.
     schema
         Column to type of a text, as for :func:`parse`.
     """
@@ -130,7 +130,7 @@ def canonical(expression: exp.Expression | str, schema: Mapping[str, str] | None
 
 
 def infer_type(expression: exp.Expression | str, schema: Mapping[str, str]) -> str:
-    """The type of the values of ``expression`` over columns of ``schema``: int, float, str, bool, time, bytes or null.
+    """Infer the type of ``expression`` over columns of ``schema``: int, float, str, bool, time, bytes or null.
 
     >>> infer_type("bytes / 2", {"bytes": "int"})
     'float'
@@ -148,14 +148,14 @@ def columns(expression: exp.Expression | str) -> tuple[str, ...]:
 
 
 def quoted(column: str) -> str:
-    """``column`` as it stands in SQL: in double quotes unless it is a plain word."""
+    """Write ``column`` in SQL: in double quotes unless it is a plain word."""
     if _BARE.fullmatch(column) and column.lower() not in NOT_A_PLAIN_WORD:
         return column
     return '"' + column.replace('"', '""') + '"'
 
 
 def literal_text(text: str) -> str:
-    """``text`` as a SQL string literal."""
+    """Write ``text`` as a SQL string literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -166,7 +166,7 @@ def literal_text(text: str) -> str:
 def _checked(
     text: Any, schema: tuple[tuple[str, str], ...] | None, aggregate: bool | None
 ) -> tuple[exp.Expression, str]:
-    """The normalised tree and its type; ``aggregate=None`` takes either kind."""
+    """Return the normalised tree and its type; ``aggregate=None`` accepts either kind."""
     wrongs: list[WrongValue] = []
     try:
         tree = _read(text)
@@ -198,14 +198,14 @@ def _read(text: Any) -> exp.Expression:
         raise SqlError([WrongValue(text, at)]) from None
     except RecursionError:
         raise
-    except Exception as error:  # noqa: BLE001 - a parser's own fault on foreign text must not pass this door
+    except Exception as error:  # noqa: BLE001 - any error of the parser becomes a SqlError
         raise SqlError([WrongValue(text, f"{SUBSET}; the parser gave up ({type(error).__name__})")]) from None
     simpler: exp.Expression = _simpler(tree, exp)
     return simpler
 
 
 def _simpler(node: Any, exp: Any) -> Any:
-    """The same expression without the spellings that have another one within the subset."""
+    """Replace constructs that have an equivalent spelling within the subset."""
     node.comments = None
     for name, argument in list(node.args.items()):
         if isinstance(argument, list):
@@ -237,7 +237,7 @@ def _simpler(node: Any, exp: Any) -> Any:
 
 
 def _normal(node: Any, kinds: Mapping[int, str]) -> Any:
-    """``node`` with commutative operands in order."""
+    """Return ``node`` with commutative operands in order."""
     from sqlglot import exp  # noqa: PLC0415
 
     key = node.key
@@ -285,9 +285,9 @@ def _normal(node: Any, kinds: Mapping[int, str]) -> Any:
 
 
 def _whole(node: Any) -> Any:
-    """A number that is compared, as an integer if it is one: 'bytes > 9.0' is 'bytes > 9'.
+    """Convert a compared number to an integer if it is one: 'bytes > 9.0' is 'bytes > 9'.
 
-    Up to 2**53 each integer is a float of its own, so a column of either type compares equally with both.
+    A float represents each integer up to 2**53 exactly, so both compare equally with a column of either type.
     """
     from sqlglot import exp  # noqa: PLC0415
 
@@ -330,7 +330,7 @@ def _at(node: Any, least: int) -> str:
 
 
 def _written(node: Any) -> tuple[str, int]:
-    """The text of ``node`` and how tightly its outermost operator binds."""
+    """Return the text of ``node`` and the precedence of its outermost operator."""
     key = node.key
     if key == "column":
         return quoted(node.name), _ATOM
@@ -367,7 +367,7 @@ def _written(node: Any) -> tuple[str, int]:
 
 
 def _predicate(node: Any, negation: str) -> str:
-    """IN, BETWEEN, LIKE or IS NULL, plain or negated; empty for other nodes."""
+    """Write IN, BETWEEN, LIKE or IS NULL, plain or negated; empty for other nodes."""
     key = node.key
     if key == "in":
         return f"{_at(node.this, _SUM)} {negation}IN ({', '.join(map(_text, node.expressions))})"

@@ -1,8 +1,8 @@
-"""SQL expressions of the subset in the terms of an engine: one walk over the tree that :func:`sql.parse` has checked.
+"""Translation of SQL expressions for an engine: one traversal of the tree that :func:`sql.parse` has checked.
 
-The walk finds the type of each value, gives operands their common type, and makes typed NULLs of bare ones: a NULL has
-no type of its own, and what is NULL for every row is that at once. What an operation is on an engine is one entry of
-its table. The keys of a table, with the arguments of their functions:
+The traversal infers the type of each value, converts operands to their common type, and gives bare NULLs a type. A
+table per engine maps each operation to a function that makes the engine's expression. The keys of a table, with the
+arguments of their functions:
 
 * ``null`` (type; ``null`` for a bare NULL), ``column`` (name), ``literal`` (value, type), ``boolean`` (value)
 * ``widen`` (an int, to a float), ``cast`` (value, its type, type, node), ``is null`` (value)
@@ -25,7 +25,7 @@ from synergy_nb.plan.sql_types import COMPARISONS, TYPE_OF_NAME
 __all__ = ["Operations", "Translation"]
 
 E = TypeVar("E")
-#: Key of an operation to what makes the engine's expression of its operands.
+#: Key of an operation to the function that makes the engine's expression from its operands.
 Operations = Mapping[str, Callable[..., E]]
 
 _ARITHMETIC: Final = frozenset({"add", "sub", "mul", "div", "mod"})
@@ -33,7 +33,7 @@ _TEXT: Final = {"lower": "str", "upper": "str", "length": "int"}
 
 
 class Translation(Generic[E]):
-    """Expressions over columns of one schema in the terms of one engine.
+    """Translator of expressions over one schema for one engine.
 
     Parameters
     ----------
@@ -48,12 +48,12 @@ class Translation(Generic[E]):
         self._schema = schema
 
     def of(self, node: Any) -> tuple[E, str]:
-        """The expression of a node of the tree, and the type of its values; ``null`` for a bare NULL.
+        """Translate a node of the tree; return its expression and type, ``null`` for a bare NULL.
 
         Raises
         ------
         ValueError
-            If the node is not of the subset; ``sql.parse`` gives no such node.
+            If the subset lacks the node; ``sql.parse`` returns no such node.
         """
         does, key = self._does, node.key
         if key in _ARITHMETIC:
@@ -76,7 +76,7 @@ class Translation(Generic[E]):
         return rule(node)
 
     def typed(self, node: Any, kind: str) -> E:
-        """The expression of a node as ``kind``, which may be a float where the node is an int."""
+        """Translate a node as ``kind``, which may be float for an int node."""
         return self._as(self.of(node), kind)
 
     def _as(self, part: tuple[E, str], kind: str) -> E:
@@ -86,7 +86,7 @@ class Translation(Generic[E]):
         return self._does["widen"](expression) if kind == "float" and own == "int" else expression
 
     def _alike(self, *nodes: Any) -> tuple[list[E], str]:
-        """Expressions of nodes in their common type, and that type; ``null`` only if all are."""
+        """Translate nodes in their common type; return the type, too, which is ``null`` only if all are bare NULLs."""
         return self._common([self.of(node) for node in nodes])
 
     def _common(self, parts: Sequence[tuple[E, str]]) -> tuple[list[E], str]:
@@ -182,7 +182,7 @@ class Translation(Generic[E]):
 
     def _on_round(self, node: Any) -> tuple[E, str]:
         number, kind = self.of(node.this)
-        if kind != "float":  # an integer is its own
+        if kind != "float":  # rounding does not change an integer
             return self._as((number, kind), "int"), "int"
         decimals = node.args.get("decimals")
         return self._does[node.key](number, 0 if decimals is None else int(decimals.name)), kind

@@ -1,4 +1,4 @@
-"""Types of SQL expressions, and everything that is wrong with one: the checking half of :mod:`synergy_nb.plan.sql`."""
+"""Type checker of SQL expressions, for :mod:`synergy_nb.plan.sql`: it infers types and finds all mistakes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NAME_OF_KEY: Final = {**{name: name for name in (*FUNCTIONS, *AGGREGATES) if nam
 COMPARISONS: Final = {"eq": "=", "neq": "<>", "lt": "<", "lte": "<=", "gt": ">", "gte": ">="}
 SUBSET: Final = "SQL of the documented subset (docs/plans.md)"
 
-#: Words that some engine or sqlglot does not take as a bare column name.
+#: Words that an engine, or sqlglot, does not accept as an unquoted column name.
 NOT_A_PLAIN_WORD: Final = frozenset(
     {
         "all", "and", "anti", "any", "array", "as", "asc", "at", "between", "both", "by", "case", "cast", "check",
@@ -69,14 +69,14 @@ TYPE_OF_NAME: Final = {
 
 
 class Checker:
-    """Types of all nodes of one tree; what does not fit goes to ``wrongs``.
+    """Infer the types of all nodes of one tree, and append mistakes to ``wrongs``.
 
     Parameters
     ----------
     schema
-        Column to type; None takes every column, of any type.
+        Column to type; None accepts every column, of any type.
     wrongs
-        Receives what is wrong, in the order of the text.
+        Mistakes, in the order of the text.
     """
 
     def __init__(self, schema: dict[str, str] | None, wrongs: list[WrongValue]) -> None:
@@ -86,7 +86,7 @@ class Checker:
         self.kinds: dict[int, str] = {}
 
     def outermost(self, node: Any, aggregate: bool | None) -> str:
-        """The type of the whole; ``aggregate`` says whether it must (True), may (None) or must not be a call."""
+        """Type of the whole tree, which must (True), may (None) or must not (False) be an aggregate call."""
         is_call = node.key in AGGREGATES
         if aggregate is True and not is_call:
             near = nearest(node.name, sorted(AGGREGATES)) if node.key == "anonymous" else None
@@ -100,7 +100,7 @@ class Checker:
         return "any"  # fits everywhere, so that one fault is reported once
 
     def _wrong_call(self, node: Any, expected: str, near: str | None = None) -> str:
-        """Note a call that the subset lacks, and what is wrong with the columns in it all the same."""
+        """Record a call that the subset lacks, and mistakes with the columns in it."""
         from sqlglot import exp  # noqa: PLC0415
 
         self._wrong(node, expected, near)
@@ -109,7 +109,7 @@ class Checker:
         return "any"
 
     def of(self, node: Any) -> str:
-        """The type of ``node``; ``any`` where it is unknown or wrong."""
+        """Type of ``node``; ``any`` if it is unknown or invalid."""
         kind = self.kinds[id(node)] = self._of(node)
         return kind
 
@@ -200,7 +200,7 @@ class Checker:
         return self._wrong(node, f"{_WORDS.get(frozenset(kinds), ' or '.join(sorted(kinds)))}, not {kind}")
 
     def _alike(self, whole: Any, nodes: list[Any], kinds: frozenset[str] | None) -> str:
-        """The common type of ``nodes``: all numbers, or all of one type."""
+        """Common type of ``nodes``: all numbers, or all of one type."""
         result = "null"
         for node in nodes:
             kind = self.of(node) if kinds is None else self._need(node, kinds)
@@ -261,7 +261,7 @@ class Checker:
             self._wrong(whole, f"an integer literal from {least} to {most} where {_fragment(node)} stands")
 
     def _call(self, node: Any) -> str:
-        """The type of an aggregate call."""
+        """Type of an aggregate call."""
         argument = node.this
         if argument is None or node.expressions or any(node.args.get(part) for part in ("expression", "having")):
             return self._wrong(node, f"{node.key} of one expression")
@@ -281,7 +281,7 @@ class Checker:
         return "float" if node.key == "avg" else kind
 
     def _foreign(self, node: Any) -> str:
-        """A construct that the subset lacks, by its name."""
+        """Record a construct that the subset lacks, by its name."""
         if node.key in AGGREGATES:
             return self._wrong_call(node, "aggregate calls only as the whole of a value of an aggregate operator")
         if node.key == "anonymous" or _is_function(node):

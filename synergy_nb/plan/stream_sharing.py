@@ -1,7 +1,7 @@
-"""Maximum stream sharing: which running streams a plan can use, and what is left of it then (section 2.3.3).
+"""Maximum stream sharing: the running streams that a plan can use, and the reduced plan (section 2.3.3).
 
-A stream that runs already stands in a *reduced* plan for all that makes it: one operator of kind :data:`TAP`, without
-inputs and without work of its own, executed by a peer that gives the stream.
+In a *reduced* plan, one operator of kind :data:`TAP` replaces all operators that produce a running stream. A tap has
+no inputs and no work of its own; a peer that provides the stream executes it.
 """
 
 from __future__ import annotations
@@ -18,24 +18,25 @@ from synergy_nb.plan.validation import Checked, Operator
 __all__ = ["TAP", "endless_sources", "is_live", "provider", "reduced", "sharable_points", "taps_of"]
 
 Provider = tuple[str, str]
-"""Application and operator that give a stream at a peer."""
+"""Application and operator that provide a stream at a peer."""
 
 
 def sharable_points(plan: Plan, runs: Callable[[str], bool]) -> tuple[str, ...]:
-    """Maximum sharable points: backwards from the sinks, breadth first, the first operators whose stream runs.
+    """Find the maximum sharable points: the first operators, backwards from the sinks, whose streams run.
 
     Parameters
     ----------
     plan
         Query plan ξ.
     runs
-        Whether the stream of an operator runs and may be used; it is asked for as few as possible.
+        Function that returns whether the stream of an operator runs and may be used; it is called as rarely as
+        possible.
 
     Returns
     -------
     tuple of str
-        Ids; several where branches of the plan each have one. What is above a point is looked at only if another
-        branch needs it.
+        Ids of operators; several where branches of the plan each have one. The search continues above a point only if
+        another branch needs it.
 
     Examples
     --------
@@ -59,15 +60,15 @@ def sharable_points(plan: Plan, runs: Callable[[str], bool]) -> tuple[str, ...]:
 
 
 def reduced(plan: Plan, points: Mapping[str, Mapping[str, Provider]]) -> Plan:
-    """What of a plan is to be composed when some of its streams run already.
+    """Return the part of a plan that remains to be composed when some of its streams run already.
 
     Parameters
     ----------
     plan
-        Query plan ξ; it is left as it is.
+        Query plan ξ; it is not changed.
     points
-        Operator whose stream is used to its providers: address of a peer to the application and operator that give the
-        stream there.
+        Providers of each operator whose stream is used: address of a peer to the application and operator that provide
+        the stream there.
     """
     needed: set[str] = set()
     waiting = list(plan.sinks)
@@ -102,12 +103,12 @@ def reduced(plan: Plan, points: Mapping[str, Mapping[str, Provider]]) -> Plan:
 
 
 def taps_of(plan: Plan) -> tuple[str, ...]:
-    """Operators of a reduced plan that stand for streams that run already."""
+    """Taps of a reduced plan."""
     return tuple(name for name, operator in plan.operators.items() if operator.kind == TAP)
 
 
 def provider(operator: Operator, address: str) -> Provider | None:
-    """The application and operator that give the stream of a tap at a peer; None if nothing does."""
+    """Application and operator that provide the stream of a tap at a peer; None if the peer does not provide it."""
     found = operator.params["providers"].get(address)
     return None if found is None else (found[0], found[1])
 
@@ -115,8 +116,8 @@ def provider(operator: Operator, address: str) -> Provider | None:
 def is_live(plan: Plan, operator: str) -> bool:
     """Whether the stream of an operator has no beginning that a later reader would miss.
 
-    A trace that is replayed, or a number of packets, begins when its application does; what peers measure of
-    themselves and endless packets do not.
+    A replayed trace, or a number of packets, begins when its application does; measurements of peers and endless
+    packets do not.
 
     Examples
     --------
@@ -134,7 +135,7 @@ def is_live(plan: Plan, operator: str) -> bool:
 
 
 def endless_sources(plan: Plan, operator: str) -> tuple[str, ...]:
-    """The sources that an operator's stream comes from and that never end by themselves.
+    """Sources of an operator's stream that never end by themselves.
 
     Examples
     --------

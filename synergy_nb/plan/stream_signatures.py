@@ -1,11 +1,11 @@
-"""Signatures of the streams of a plan: how their rates go up and down (dissertation, section 2.3.4).
+"""Signatures of the streams of a plan: their rates over time (dissertation, section 2.3.4).
 
-A plan may state the signature of a source, and an earlier run may have measured it; the signatures of all other streams
-follow from those. A signature here is a pattern: segments of constant rate, the earliest first, which repeat themselves
-and have no place in time. An empty one stands for a stream of constant rate.
+A plan may state the signature of a source, or an earlier run may have measured it; those of all other streams follow
+from them. A signature here is a pattern: segments of constant rate, the earliest first, which repeat, without absolute
+times. An empty one means a constant rate.
 
-The segments of a stream are those of the streams that it is made of, as long as operators pass tuples on as these come.
-An operator that gives the results of a window when the window ends makes an even stream of any other.
+The segments of a stream are those of its inputs if the operator passes tuples on as they arrive. The stream of an
+operator that emits the results of a window at its end has a constant rate.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ __all__ = ["Rates", "arrivals", "mean_rate", "read", "scaled", "shortened", "sig
 Rates: TypeAlias = tuple[tuple[float, float], ...]
 """Seconds and rate of each segment."""
 
-_CLOSE: Final = 1e-9  # share of a pattern: two changes that are closer are one
-_MOST_REPEATED: Final = 1024  # segments that are laid over each other
+_CLOSE: Final = 1e-9  # share of a pattern: two closer changes count as one
+_MOST_REPEATED: Final = 1024  # largest number of segments that are added
 
 
 def mean_rate(pattern: Sequence[Sequence[float]]) -> float:
@@ -39,7 +39,7 @@ def mean_rate(pattern: Sequence[Sequence[float]]) -> float:
 
 
 def scaled(pattern: Sequence[Sequence[float]], rate: float) -> Rates:
-    """A pattern with the same segments and another mean rate.
+    """Scale a pattern to another mean rate.
 
     >>> scaled(((2.0, 400.0), (8.0, 25.0)), 10.0)
     ((2.0, 40.0), (8.0, 2.5))
@@ -50,10 +50,10 @@ def scaled(pattern: Sequence[Sequence[float]], rate: float) -> Rates:
 
 
 def shortened(pattern: Sequence[Sequence[float]], most: int = MOST_SEGMENTS) -> Rates:
-    """A pattern of at most so many segments: neighbours are joined that differ least.
+    """Shorten a pattern to at most ``most`` segments: neighbours that differ least are merged.
 
-    Joining two segments adds n1 n2 / (n1 + n2) (r1 - r2)² to the variance within segments, where n is the length and r
-    the rate (Ward); the two that add least are joined first.
+    A merge of two segments adds n1 n2 / (n1 + n2) (r1 - r2)² to the variance within segments, where n is the length and
+    r the rate (Ward); the two that add least are merged first.
 
     >>> shortened(((1.0, 10.0), (1.0, 12.0), (2.0, 90.0)), 2)
     ((2.0, 11.0), (2.0, 90.0))
@@ -68,7 +68,7 @@ def shortened(pattern: Sequence[Sequence[float]], most: int = MOST_SEGMENTS) -> 
 
 
 def together(patterns: Sequence[Rates]) -> Rates:
-    """The sum of patterns that end at the same time; the shorter ones repeat themselves.
+    """Add patterns that end at the same time; the shorter ones repeat.
 
     >>> together([((4.0, 1.0), (4.0, 5.0)), ((1.0, 10.0), (3.0, 0.0))])
     ((1.0, 11.0), (3.0, 1.0), (1.0, 15.0), (3.0, 5.0))
@@ -108,7 +108,7 @@ def together(patterns: Sequence[Rates]) -> Rates:
 
 
 def signature(plan: Plan, operator: str) -> Rates:
-    """The signature of an operator's stream, in tuples/s; empty where its rate is constant as far as anybody knows.
+    """Signature of an operator's stream, tuples/s; empty if no change of its rate is known.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def signature(plan: Plan, operator: str) -> Rates:
 
 
 def arrivals(plan: Plan, operator: str) -> Rates:
-    """The signature of what an operator takes in, in tuples/s; empty where that comes at a constant rate."""
+    """Signature of an operator's input, tuples/s; empty if its rate is constant."""
     return _arrivals(plan, operator, {}) if _stated(plan) else ()
 
 
@@ -171,7 +171,7 @@ def _arrivals(plan: Plan, operator: str, known: dict[str, Rates]) -> Rates:
 
 
 def write(pattern: Sequence[Sequence[float]]) -> str:
-    """A pattern as a short text.
+    """Write a pattern as a short text.
 
     >>> write(((2.0, 400.0), (8.0, 25.125)))
     '2:400 8:25.12'
@@ -180,7 +180,7 @@ def write(pattern: Sequence[Sequence[float]]) -> str:
 
 
 def read(text: Any) -> Rates:
-    """The pattern in a text that :func:`write` made; empty if it is none.
+    """Read a pattern from a text of :func:`write`; empty if the text is invalid.
 
     >>> read("2:400 8:25.12"), read("2:400 8"), read(7)
     (((2.0, 400.0), (8.0, 25.12)), (), ())

@@ -1,8 +1,8 @@
 """Quantities with units, read from text and written back: durations, fractions, sizes, rates and throughputs.
 
 Inside the platform every quantity is a plain number in a base unit (seconds, fractions of one, bytes, bytes/s,
-tuples/s). Units exist only at the doors: the builder, YAML files and the command line. What :func:`format_duration`
-and its siblings write is read back as exactly the same number.
+tuples/s). Units exist only in the interfaces for users: the builder, YAML files and the command line. The text of
+:func:`format_duration` and its siblings is parsed back to exactly the same number.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class WrongValue(WrongValues):
 
 
 def nearest(name: Any, valid: Iterable[str]) -> str | None:
-    """The one of ``valid`` that is spelt most like ``name``, or None if none is close.
+    """Find the name in ``valid`` with the spelling most similar to ``name``, or None if none is close.
 
     >>> nearest("agregate", ["filter", "aggregate"])
     'aggregate'
@@ -173,7 +173,7 @@ def _scaled(text: str, number: str, unit: _Unit, expected: str) -> float:
 
 
 def _shortest(value: float, units: Mapping[str, _Unit]) -> str | None:
-    """The shortest ``number unit`` that is read back as exactly ``value``, larger units first among equals."""
+    """Find the shortest ``number unit`` that is parsed to exactly ``value``, larger units first among equals."""
     best: str | None = None
     best_name = ""
     for name, (multiplier, divisor) in units.items():
@@ -193,7 +193,7 @@ _DURATION_EXPECTED: Final = "a duration such as '2 s', '500 ms', '20 min' or '1 
 
 
 def parse_duration(value: Any) -> float:
-    """Seconds of ``'2 s'``, ``'500 ms'``, ``'20 min'``, ``'1 h 30 min'``, or of a number of seconds.
+    """Parse ``'2 s'``, ``'500 ms'``, ``'20 min'``, ``'1 h 30 min'``, or a number of seconds, to seconds.
 
     >>> parse_duration("20 min"), parse_duration("500 ms"), parse_duration(3)
     (1200.0, 0.5, 3.0)
@@ -201,7 +201,7 @@ def parse_duration(value: Any) -> float:
     Raises
     ------
     WrongValue
-        If it is none of these, negative or not finite.
+        If the value has another form, is negative or is not finite.
     """
     if not isinstance(value, str):
         return _finite(value, _DURATION_EXPECTED)
@@ -226,7 +226,7 @@ def parse_duration(value: Any) -> float:
 
 
 def duration(field: str, value: Any, *, least: float = math.ulp(0.0)) -> float:
-    """Seconds of a duration that a function was given: text with units, or a number of seconds.
+    """Parse the duration in an argument, text with units or a number of seconds, to seconds.
 
     Parameters
     ----------
@@ -235,12 +235,12 @@ def duration(field: str, value: Any, *, least: float = math.ulp(0.0)) -> float:
     value
         Duration as :func:`parse_duration` takes it.
     least
-        Seconds that it has to have at least; by default it has to be above 0.
+        Least duration in seconds; by default above 0.
 
     Raises
     ------
     ValueError
-        If it is no duration, or too short; the text names the parameter.
+        If the value is not a duration, or is too short; the text names the parameter.
 
     Examples
     --------
@@ -257,7 +257,7 @@ def duration(field: str, value: Any, *, least: float = math.ulp(0.0)) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """Text that :func:`parse_duration` reads as exactly ``seconds``.
+    """Write seconds as text that :func:`parse_duration` parses to exactly ``seconds``.
 
     >>> format_duration(1200.0), format_duration(0.5), format_duration(5e-06), format_duration(90.0)
     ('20 min', '500 ms', '5 us', '90 s')
@@ -269,12 +269,12 @@ _FRACTION_EXPECTED: Final = "a fraction between 0 and 1, such as '5 %' or 0.05"
 
 
 def parse_fraction(value: Any) -> float:
-    """A fraction of one, from ``'5 %'``, ``'0.05'`` or ``0.05``.
+    """Parse ``'5 %'``, ``'0.05'`` or ``0.05`` to a fraction of one.
 
     Raises
     ------
     WrongValue
-        If it is none of these or lies outside 0-1.
+        If the value has another form or lies outside 0-1.
     """
     number = value
     if isinstance(value, str):
@@ -288,12 +288,12 @@ def parse_fraction(value: Any) -> float:
 
 
 def parse_availability(value: Any) -> tuple[float | None, int | None]:
-    """A fraction of the time, from ``'99.9 %'``, or a number of replicas, from ``'degree 2'``; the other is None.
+    """Parse ``'99.9 %'`` to a fraction of the time, or ``'degree 2'`` to a number of replicas; the other is None.
 
     Raises
     ------
     WrongValue
-        If it is neither.
+        If the value has another form.
     """
     if isinstance(value, str) and (match := re.fullmatch(r"\s*degree\s+(\d+)\s*", value)) and int(match[1]) >= 1:
         return None, int(match[1])
@@ -304,7 +304,7 @@ def parse_availability(value: Any) -> tuple[float | None, int | None]:
 
 
 def format_fraction(fraction: float) -> str:
-    """Text that :func:`parse_fraction` reads as exactly ``fraction``.
+    """Write a fraction as text that :func:`parse_fraction` parses to exactly ``fraction``.
 
     >>> format_fraction(0.95), format_fraction(0.001)
     ('95 %', '0.1 %')
@@ -316,12 +316,12 @@ _SIZE_EXPECTED: Final = "a size such as '64 kB', '5 MB' or '1 MiB', or a number 
 
 
 def parse_size(value: Any) -> float:
-    """Bytes of ``'64 kB'``, ``'5 MB'``, ``'1 MiB'`` or of a number of bytes."""
+    """Parse ``'64 kB'``, ``'5 MB'``, ``'1 MiB'`` or a number of bytes to bytes."""
     return _parse(value, _SIZES, _SIZE_SPELLINGS, _SIZE_EXPECTED, "B")
 
 
 def format_size(size: float) -> str:
-    """Text that :func:`parse_size` reads as exactly ``size``."""
+    """Write bytes as text that :func:`parse_size` parses to exactly ``size``."""
     return "0 B" if size == 0 else _shortest(size, _SIZES) or f"{size!r} B"
 
 
@@ -347,11 +347,11 @@ def _per_second(value: str, expected: str) -> tuple[str, float]:
     return amount, _DURATIONS[name][0]
 
 
-_RATE_EXPECTED: Final = "a rate such as '1000 tuples/s', or a number of tuples a second"
+_RATE_EXPECTED: Final = "a rate such as '1000 tuples/s', or a number of tuples/s"
 
 
 def parse_rate(value: Any) -> float:
-    """Tuples a second, from ``'1000 tuples/s'``, ``'60 tuples/min'``, ``'50/s'`` or a number."""
+    """Parse ``'1000 tuples/s'``, ``'60 tuples/min'``, ``'50/s'`` or a number to tuples/s."""
     if not isinstance(value, str) or re.fullmatch(rf"\s*{_NUMBER}\s*", value):
         return _parse(value, _COUNTS, _COUNT_SPELLINGS, _RATE_EXPECTED, "tuples")
     amount, seconds = _per_second(value, _RATE_EXPECTED)
@@ -362,7 +362,7 @@ def parse_rate(value: Any) -> float:
 
 
 def format_rate(rate: float) -> str:
-    """Text that :func:`parse_rate` reads as exactly ``rate``.
+    """Write tuples/s as text that :func:`parse_rate` parses to exactly ``rate``.
 
     >>> format_rate(1000.0)
     '1000 tuples/s'
@@ -375,7 +375,7 @@ _THROUGHPUT_EXPECTED: Final = "a throughput such as '100 kB/s', '5 MB/s' or '100
 
 
 def parse_throughput(value: Any) -> tuple[float | None, float | None]:
-    """Bytes/s and tuples/s, one of them None, from ``'100 kB/s'``, ``'1000 tuples/s'`` or a number of bytes/s.
+    """Parse ``'100 kB/s'``, ``'1000 tuples/s'`` or a number of bytes/s to bytes/s and tuples/s, one of them None.
 
     >>> parse_throughput("100 kB/s"), parse_throughput("1000 tuples/s")
     ((100000.0, None), (None, 1000.0))
@@ -392,7 +392,7 @@ def parse_throughput(value: Any) -> tuple[float | None, float | None]:
 
 
 def format_throughput(bytes_per_second: float) -> str:
-    """Text that :func:`parse_throughput` reads as exactly ``bytes_per_second``.
+    """Write bytes/s as text that :func:`parse_throughput` parses to exactly ``bytes_per_second``.
 
     >>> format_throughput(100000.0)
     '100 kB/s'

@@ -1,4 +1,4 @@
-"""Validation at the door: what operators say is brought to normal form, and everything wrong is found at once."""
+"""Validation of plans before they start: operators are brought to normal form, and all problems found at once."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ __all__ = [
     "check_profile",
 ]
 
-#: Paths from a source to a sink that a plan may have: composition keeps probes for each.
+#: Largest number of paths from a source to a sink: composition sends probes along each.
 MOST_ROUTES: Final = 4096
 _MOST_OPERATORS: Final = 1000
-#: Fields that operators have beside their parameters, and that a misspelt parameter may stand for.
+#: Fields of operators other than parameters; a misspelt parameter may be one of them.
 _FIELDS: Final = ("input", "inputs", "cost", "selectivity", "engine")
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One thing that is wrong with a plan.
+    """One problem of a plan.
 
     Parameters
     ----------
     operator
-        Id of the operator; empty if it is about the plan as a whole.
+        Id of the operator; empty for a problem of the plan as a whole.
     field
         Parameter or part, such as ``where``, ``columns.total`` or ``inputs``.
     value
         Value in the plan, or the invalid part of it.
     expected
-        Words for the values that would be right.
+        Description of a valid value, in words.
     nearest
-        The valid name that is spelt most like ``value``, if there is one.
+        Valid name with the most similar spelling, if there is one.
     """
 
     operator: str
@@ -95,7 +95,7 @@ class Operator(msgspec.Struct, frozen=True):
     Parameters
     ----------
     id
-        Unique in the plan.
+        Id, unique in the plan.
     kind
         Kind of operator, as in the catalogue.
     params
@@ -125,7 +125,7 @@ class Operator(msgspec.Struct, frozen=True):
 
 
 class QoS(msgspec.Struct, frozen=True):
-    """QoS requirement Q_ξ; None asks for nothing.
+    """QoS requirement Q_ξ; None means no requirement.
 
     Parameters
     ----------
@@ -134,15 +134,15 @@ class QoS(msgspec.Struct, frozen=True):
     miss_rate
         Fraction of tuples that may be later than ``delay``.
     throughput
-        Bytes/s at the sinks, at least.
+        Least throughput at the sinks, bytes/s.
     throughput_tuples
-        Tuples/s at the sinks, at least.
+        Least throughput at the sinks, tuples/s.
     availability
-        Fraction of time, at least; as many replicas as it takes.
+        Least fraction of time for which it is available; it determines the number of replicas.
     degree
-        Replicas of each component, the primary among them.
+        Number of replicas of each component, including the primary.
     memory
-        Bytes that each operator may take on its peer; None: as many as the peer gives.
+        Limit of the memory of each operator, bytes; None: the share that its peer gives it.
     scheduling
         Discipline by which peers order its tuples, one of :data:`~synergy_nb.plan.requirements.DISCIPLINES`; None: that
         of each peer.
@@ -163,12 +163,12 @@ class QoS(msgspec.Struct, frozen=True):
 
     @property
     def numbers(self) -> dict[str, float]:
-        """What of it is a number."""
+        """Numeric fields that are set, by name."""
         return {name: value for name, value in msgspec.structs.asdict(self).items() if isinstance(value, (int, float))}
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """Operators in normal form and topological order, with schema and window of each one's stream."""
+    """Operators in normal form and topological order, with schema and window of each stream."""
 
     operators: dict[str, Operator]
     schemas: dict[str, Schema]
@@ -176,7 +176,7 @@ class Checked(msgspec.Struct, frozen=True):
 
 
 def check(operators: Sequence[Operator], problems: list[Problem]) -> Checked:
-    """Bring ``operators`` to normal form; everything that is wrong goes to ``problems``.
+    """Bring ``operators`` to normal form, and append all problems to ``problems``.
 
     Operators may hold values in any spelling that the catalogue reads.
     """
@@ -187,7 +187,7 @@ def check(operators: Sequence[Operator], problems: list[Problem]) -> Checked:
 
 
 def _rank(problem: Problem) -> int:
-    """Order of problems: what stands in operators, then how they are connected, then what follows from that."""
+    """Rank of a problem: fields of operators first, then their connections, then consequences of these."""
     if problem.field == "inputs":
         return 1
     return 2 if problem.field == "output" or (not problem.operator and problem.field == "operators") else 0
@@ -218,14 +218,12 @@ def _check(operators: Sequence[Operator], problems: list[Problem]) -> Checked:
 def check_graph(
     operators: Sequence[Operator], problems: list[Problem]
 ) -> tuple[dict[str, Operator], dict[str, tuple[str, ...]], list[str]] | None:
-    """Operators by id, their inputs that exist, and a topological order; what is wrong goes to ``problems``."""
+    """Return operators by id, their existing inputs, and a topological order; append problems to ``problems``."""
     given = _unique(operators, problems)
     if len(given) > _MOST_OPERATORS:
         problems.append(Problem("", "operators", len(given), f"at most {_MOST_OPERATORS} operators"))
         return None
-    reported = {problem.operator for problem in problems} - {
-        ""
-    }  # a file may name operators that it says nothing else of
+    reported = {problem.operator for problem in problems} - {""}  # a file may state an id and nothing else
     wanting: list[str | None] = []
     inputs = {operator.id: _inputs(operator, given, reported, wanting, problems) for operator in given.values()}
     order = _ordered(inputs)
@@ -264,7 +262,7 @@ def _inputs(
     wanting: list[str | None],
     problems: list[Problem],
 ) -> tuple[str, ...]:
-    """The inputs that exist; the others are problems, and the operators that they may stand for go to ``wanting``."""
+    """Return the existing inputs; record the others as problems, and the operators that may be meant in ``wanting``."""
     name = operator.id
     found: list[str] = []
     for up in operator.inputs:
@@ -300,7 +298,7 @@ def _inputs(
 
 
 def _ordered(inputs: Mapping[str, Sequence[str]]) -> list[str]:
-    """Topological order, earliest written first; what is on a cycle or behind one is left out."""
+    """Topological order, in the order of the plan where it is free; without operators on a cycle or behind one."""
     waiting = {name: len(ups) for name, ups in inputs.items()}
     position = {name: index for index, name in enumerate(inputs)}
     followers: dict[str, list[str]] = {name: [] for name in inputs}
@@ -321,14 +319,14 @@ def _ordered(inputs: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def _report_cycle(inputs: Mapping[str, Sequence[str]], rest: set[str], problems: list[Problem]) -> None:
-    """Every cycle that does not share an operator with one already reported."""
+    """Report every cycle that shares no operator with one already reported."""
     seen: set[str] = set()
     for start in sorted(rest):
         path: list[str] = []
         at = start
         while at not in path and at not in seen:
             path.append(at)
-            at = min(up for up in inputs[at] if up in rest)  # what is left over always has such an input
+            at = min(up for up in inputs[at] if up in rest)  # each remaining operator has such an input
         if at in path:
             cycle = path[path.index(at) :]
             cycle = [*cycle, at][::-1]
@@ -342,7 +340,7 @@ def _report_unread(
     wanting: Sequence[str | None],
     problems: list[Problem],
 ) -> None:
-    """Operators whose stream nobody reads, but for those that wrong inputs may have been meant to name."""
+    """Report operators whose stream no operator reads, except those that invalid inputs may mean."""
     kinds = {name: each.kind if each.kind in KINDS else nearest(each.kind, KINDS) for name, each in given.items()}
     read = {up for ups in inputs.values() for up in ups}
     if not any(kind == "sink" or (kind is None and name not in read) for name, kind in kinds.items()):
@@ -352,7 +350,7 @@ def _report_unread(
     guessed = [near for near in wanting if near in unread]
     rest = [name for name in unread if name not in guessed]
     if len(rest) > len(wanting) - len(guessed):
-        problems.extend(Problem(name, "output", "read by nobody", "a way from it to a sink") for name in rest)
+        problems.extend(Problem(name, "output", "read by nobody", "a path from it to a sink") for name in rest)
 
 
 def _normal(
@@ -361,7 +359,7 @@ def _normal(
     windows: Sequence[dict[str, Any] | None],
     problems: list[Problem],
 ) -> tuple[Operator, Schema | None, dict[str, Any] | None]:
-    """The operator in normal form, and schema (None if something is wrong) and window of its stream."""
+    """Return the operator in normal form, and schema (None if it is invalid) and window of its stream."""
     name = operator.id
     if operator.kind not in KINDS:
         known = ", ".join(KINDS)
@@ -371,7 +369,7 @@ def _normal(
             else next((each for each in operator.params if each in KINDS), None)
         )
         problems.append(Problem(name, "kind", operator.kind or None, f"one of {known}", near))
-        if near is not None:  # what is misspelt beside it, if that is the kind that was meant
+        if near is not None:  # its other problems, assuming that this kind is meant
             meant: list[Problem] = []
             check_parameters(msgspec.structs.replace(operator, kind=near), meant)
             problems.extend(each for each in meant if each.field in operator.params and each.nearest is not None)
@@ -396,7 +394,7 @@ def _normal(
             problems.append(Problem(name, "engine", engine, f"peer or auto: {refusal}"))
     declaration = KINDS[operator.kind]
     if declaration.cost_from in params:
-        cost = params[declaration.cost_from]  # what it is told to take is what it costs
+        cost = params[declaration.cost_from]  # its parameter states its cost
     wrongs: list[WrongValue] = []
     derivation = Derivation(params, streams, windows, wrongs, faulty)
     schema = declaration.schema(derivation, parameters)
@@ -406,18 +404,18 @@ def _normal(
 
 
 def check_parameters(operator: Operator, problems: list[Problem]) -> dict[str, Any]:
-    """Parameters of an operator of a known kind in normal form, but for SQL; what is wrong goes to ``problems``."""
+    """Bring parameters of a known kind to normal form, except SQL; append problems to ``problems``."""
     name, given = operator.id, operator.params
     parameters = parameters_of(operator.kind, given)
     surplus = {field: nearest(field, (*parameters, *_FIELDS)) for field in given if field not in parameters}
-    if operator.kind == "source" and len(parameters) == 1:  # which parameters there are is not known
+    if operator.kind == "source" and len(parameters) == 1:  # its parameters depend on the connector, which is unknown
         meant = {field: "connector" if field == "source" else near for field, near in surplus.items()}
         surplus = {field: near for field, near in meant.items() if near == "connector" and near not in given}
     params: dict[str, Any] = {}
     for field, parameter in parameters.items():
         value = given.get(field)
         if value is None:
-            if parameter.default is REQUIRED and field not in surplus.values():  # else it is there, but misspelt
+            if parameter.default is REQUIRED and field not in surplus.values():  # otherwise it is misspelt
                 hint = f", {CONNECTOR}" if field == "connector" else ""
                 expected = f"a value: {operator.kind} needs {field}{hint}"
                 problems.append(Problem(name, field, None, expected))
@@ -439,7 +437,7 @@ def check_parameters(operator: Operator, problems: list[Problem]) -> dict[str, A
 
 
 def check_profile(name: str, field: str, value: Any, problems: list[Problem]) -> float | None:
-    """A profiled ``cost`` or ``selectivity``, or None; what is wrong goes to ``problems``."""
+    """Parse a profiled ``cost`` or ``selectivity``, or None; append a problem to ``problems``."""
     if value is None:
         return None
     try:

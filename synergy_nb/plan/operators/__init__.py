@@ -1,5 +1,5 @@
-"""Declarations of operators, one family a module: all that is known of a kind of operator without a tuple at hand.
+"""Declarations of operators, one family per module: all facts about a kind of operator that need no tuples.
 
-:mod:`synergy_nb.plan.catalogue` gathers them; logic and forms on Spark are in families of the same names,
-:mod:`synergy_nb.dataflow.operators` and :mod:`spark_stream.operators`.
+:mod:`synergy_nb.plan.catalogue` lists them. :mod:`synergy_nb.dataflow.operators` and :mod:`spark_stream.operators` have
+modules of the same names, with the logic of peers and the form on Spark.
 """

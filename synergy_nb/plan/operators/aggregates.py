@@ -1,4 +1,4 @@
-"""What windows come to: aggregate and count."""
+"""Operators with a result for each window: aggregate and count."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from synergy_nb.plan.schemas import IMPLICIT, Derivation, Schema, own_window
 
 __all__ = ["AGGREGATE", "COUNT"]
 
-_OF_SETS: Final = "what a window comes to does not depend on the order of its tuples, but for the rounding of floats"
+_OF_SETS: Final = "the result of a window does not depend on the order of its tuples, except for the rounding of floats"
 
 
 def _aggregate(it: Derivation) -> Schema:
@@ -38,7 +38,7 @@ def _aggregate(it: Derivation) -> Schema:
 
 
 def _decays(call: str) -> bool:
-    """Whether a canonical call counts or adds up tuples, each of which may count for less than one."""
+    """Whether a half-life changes the result of a canonical call, so that a tuple may count for less than one."""
     return call.startswith(("sum(", "count(")) and not call.startswith("count(DISTINCT")
 
 
@@ -50,11 +50,11 @@ def _groups(params: Mapping[str, Any], flow: Flow) -> float:
 
 AGGREGATE: Final = Declaration(
     kind="aggregate",
-    help="One tuple a group and window.",
-    note="**Group columns come out in alphabetical order**: here `destination`, then `source`. The order of `by` does "
-    "not change the groups, and [equal work has equal names](#names-of-streams): if it changed the columns, two people "
-    "who group by the same columns could not share a stream. The same holds for `on` of a join. A `project` behind it "
-    "brings columns into any order.",
+    help="Computes aggregates of each group of each window, as one tuple.",
+    note="**Group columns are in alphabetical order** in the result: here `destination`, then `source`. The order of "
+    "`by` does not change the groups, and [equal work has equal names](#names-of-streams): if it changed the columns, "
+    "two people who group by the same columns could not share a stream. The same holds for `on` of a join. A `project` "
+    "after it puts the columns in any order.",
     python=(
         'sums = packets.aggregate(by=["source", "destination"], window="20 min", total="sum(bytes)")',
         'recent = packets.aggregate(window="1 min every 10 s", load="sum(bytes)", half_life="5 s")',
@@ -84,7 +84,7 @@ AGGREGATE: Final = Declaration(
             "time after which a tuple counts half in `sum`, `count` and `avg`: one of age a, by the time of the "
             "result, counts 0.5 ^ (a / `half_life`). Sums and counts are then floats",
             None,
-            "none: all tuples of a window count alike",
+            "none: all tuples of a window have the same weight",
             spelling="keyword",
         ),
     },
@@ -109,11 +109,11 @@ def _count(it: Derivation) -> Schema:
 
 COUNT: Final = Declaration(
     kind="count",
-    help="The number of tuples of each window, as one tuple.",
+    help="Counts the tuples of each window; the result is one tuple.",
     python=('pairs_seen = sums.count("pairs")',),
     yaml=("pairs_seen: {kind: count, input: sums, name: pairs}",),
     example=Example(lambda packets, _: packets.count(window="1 s")),
-    parameters={"name": Parameter(NAME, "column of the number", "n"), "window": OWN_WINDOW},
+    parameters={"name": Parameter(NAME, "name of the column with the count", "n"), "window": OWN_WINDOW},
     columns=_count,
     shaping=frozenset({"name"}),
     cost=5e-7,

@@ -32,12 +32,12 @@ def _recoded(it: Derivation, kinds: Mapping[str, str], needed: Sequence[str] | N
 
 ENCRYPT: Final = Declaration(
     kind="encrypt",
-    help="AES-256-GCM over single values, so that peers in between carry what they cannot read. Encrypted columns are "
-    "of type bytes.",
+    help="Encrypts single values with AES-256-GCM, so that peers between this operator and `decrypt` cannot read them. "
+    "Encrypted columns are of type bytes.",
     python=('sealed = packets.encrypt("source", "destination", key="mine")',),
     yaml=("sealed: {kind: encrypt, input: packets, columns: [source, destination], key: mine}",),
     parameters={
-        "columns": Parameter(columns(1), "columns that become unreadable", spelling="many"),
+        "columns": Parameter(columns(1), "columns to encrypt", spelling="many"),
         "key": Parameter(
             NAME,
             'name of a key; the secret itself is never in a plan (`Cluster(keys={"mine": ...})`, `synergy run --key '
@@ -50,24 +50,24 @@ ENCRYPT: Final = Declaration(
     cost=5e-6,
     keeps_all=True,
     keeps_order=True,
-    needs_order="what a value is encrypted to depends on the position of its tuple",
+    needs_order="the encryption of a value depends on the position of its tuple",
     brief=lambda params: ", ".join(params["columns"]),
 )
 
 DECRYPT: Final = Declaration(
     kind="decrypt",
-    help="Makes encrypted columns readable again.",
+    help="Decrypts columns of `encrypt`.",
     python=('opened = sealed.decrypt({"source": "str", "destination": "str"}, key="mine")',),
     yaml=("opened: {kind: decrypt, input: sealed, columns: {source: str, destination: str}, key: mine}",),
     parameters={
-        "columns": Parameter(COLUMN_TYPES, "column to the type that it had before it was encrypted"),
-        "key": Parameter(NAME, "name of the key that it was encrypted with", spelling="keyword"),
+        "columns": Parameter(COLUMN_TYPES, "column to its type before encryption"),
+        "key": Parameter(NAME, "name of the key of `encrypt`", spelling="keyword"),
     },
     columns=_decrypt,
     shaping=frozenset({"columns"}),
     cost=5e-6,
     keeps_all=True,
     keeps_order=True,
-    agrees="it looks at each tuple by itself",
+    agrees="it processes each tuple alone",
     brief=lambda params: ", ".join(params["columns"]),
 )

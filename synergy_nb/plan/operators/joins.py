@@ -1,4 +1,4 @@
-"""Operators that bring streams together: union, join."""
+"""Operators with several inputs: union, join."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _union(it: Derivation) -> Schema:
 
 UNION: Final = Declaration(
     kind="union",
-    help="All tuples of two or more streams with the same columns in the same order, and equal windows.",
+    help="Merges two or more streams with the same columns in the same order, and equal windows.",
     python=('all = pairs.union(packets.filter("link = \'A\'").project("source", "destination", kB="0.5"))',),
     yaml=("all: {kind: union, inputs: [pairs, others]}",),
     example=Example(lambda packets, others: packets.union(others)),
@@ -67,8 +67,8 @@ def _join(it: Derivation) -> Schema:
 
 JOIN: Final = Declaration(
     kind="join",
-    help="Pairs of tuples of two streams with equal columns, whose times are close; `time` is the later one. Windows "
-    "are kept only by a join on `window_start` and `window_end`.",
+    help="Pairs tuples of two streams with equal columns and close times; `time` is the later one. Only a join on "
+    "`window_start` and `window_end` preserves windows.",
     python=(
         "asked = packets.filter(\"link = 'A'\")",
         "answered = packets.filter(\"link = 'B'\")",
@@ -83,14 +83,14 @@ JOIN: Final = Declaration(
     inputs=(2, 2),
     ports=("other",),
     parameters={
-        "on": Parameter(columns(1), "columns that are equal on both sides"),
-        "within": Parameter(DURATION, "times are at most this far apart: `5 s`"),
-        "suffix": Parameter(NAME, "added to a right column whose name is taken", "_right"),
+        "on": Parameter(columns(1), "columns with equal values on both sides"),
+        "within": Parameter(DURATION, "largest difference between the times of a pair: `5 s`"),
+        "suffix": Parameter(NAME, "suffix of a right column whose name a left column has", "_right"),
         "how": Parameter(
             choice("inner", "left", "anti"),
             "`inner`: pairs; `left`: also the left tuples without a partner, with NULL in the columns of the right; "
-            "`anti`: these left tuples alone. The `time` of a tuple without a partner is later by `within`: the last "
-            "moment at which one could have come",
+            "`anti`: only these left tuples. The `time` of a tuple without a partner is later by `within`: the last "
+            "time of a possible partner",
             "inner",
             spelling="keyword",
         ),
@@ -102,7 +102,7 @@ JOIN: Final = Declaration(
     state="tuples",
     span=lambda params: float(params["within"]),
     product=True,
-    agrees="which tuples are pairs depends on their times and columns alone",
+    agrees="the times and columns of two tuples alone decide whether they are a pair",
     remedy="shorten the span within which tuples are joined, or filter its inputs",
     brief=lambda params: "on " + ", ".join(params["on"]),
 )

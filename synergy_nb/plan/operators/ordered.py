@@ -1,4 +1,4 @@
-"""Operators that see all tuples of a window at once: sort, compare, distinct, top, percentile."""
+"""Operators that process all tuples of a window together: sort, compare, distinct, top, percentile."""
 
 from __future__ import annotations
 
@@ -78,9 +78,9 @@ def _compare(it: Derivation) -> Schema:
 
 COMPARE: Final = Declaration(
     kind="compare",
-    help="Keeps the tuples whose column `value` is larger than that of more than `fraction` of all tuples of their "
-    "window. The input must have windows; its order is kept. A second input, in Python `count=`, may be a count of the "
-    "same windows, so that they need not be counted again.",
+    help="Selects the tuples whose column `value` is larger than that of more than `fraction` of all tuples of their "
+    "window. The input must have windows; its order is preserved. A second input, in Python `count=`, may be a count "
+    "of the same windows, so that they need not be counted again.",
     python=('top = sums.compare("total", "95 %")',),
     yaml=("top: {kind: compare, input: sums, value: total, fraction: 95 %}",),
     example=Example(lambda packets, _: _counted(packets)),
@@ -88,7 +88,7 @@ COMPARE: Final = Declaration(
     ports=("count",),
     parameters={
         "value": Parameter(COLUMN, "a column of type int, float, str or time"),
-        "fraction": Parameter(FRACTION, "`95 %` or 0.95"),
+        "fraction": Parameter(FRACTION, "share of the tuples of the window: `95 %` or 0.95"),
         "by": Parameter(
             columns(0),
             "columns that form groups: tuples with equal values are compared; not together with a count",
@@ -103,7 +103,7 @@ COMPARE: Final = Declaration(
     state="tuples",
     waits=True,
     keeps_order=True,
-    agrees="which tuples of a window stay does not depend on their order",
+    agrees="the selection of a window's tuples does not depend on their order",
     remedy="shorten the window of its input",
     brief=lambda params: f"{params['value']} over {format_fraction(params['fraction'])}",
 )
@@ -123,7 +123,7 @@ def _distinct(it: Derivation) -> Schema:
 
 DISTINCT: Final = Declaration(
     kind="distinct",
-    help="The first tuple of each window for each combination of values of some columns.",
+    help="Selects the first tuple of each window for each combination of values of some columns.",
     python=('hosts = packets.distinct("source", window="1 min")',),
     yaml=("hosts: {kind: distinct, input: packets, on: [source], window: 1 min}",),
     example=Example(
@@ -143,7 +143,7 @@ DISTINCT: Final = Declaration(
     state="tuples",
     waits=True,
     keeps_order=True,
-    needs_order="of tuples that are alike, the first one stays",
+    needs_order="it selects the first of the tuples with equal values",
     remedy="shorten its window, or compare fewer columns",
     brief=lambda params: "on " + ", ".join(params["on"]) if params.get("on") else "",
 )
@@ -157,7 +157,7 @@ def _top(it: Derivation) -> Schema:
 
 TOP: Final = Declaration(
     kind="top",
-    help="The first few tuples of each window in the order of some columns; the remaining columns break ties.",
+    help="Selects the first `k` tuples of each window in the order of some columns; the remaining columns break ties.",
     python=('busiest = sums.top(10, "total desc")', 'busiest_by_source = sums.top(1, "total desc", per="source")'),
     yaml=(
         "busiest: {kind: top, input: sums, k: 10, by: [total desc]}",
@@ -172,11 +172,11 @@ TOP: Final = Declaration(
         (10, 5),
     ),
     parameters={
-        "k": Parameter(integer(1), "number of tuples that stay"),
+        "k": Parameter(integer(1), "number of tuples to select"),
         "by": Parameter(ORDER, "columns, each alone (ascending) or with `desc`", spelling="many"),
         "per": Parameter(
             columns(0),
-            "columns that form groups: `k` tuples stay for each combination of their values",
+            "columns that form groups: `k` tuples are selected for each combination of their values",
             [],
             "none: `k` tuples of the whole window",
             spelling="keyword",
@@ -213,8 +213,8 @@ def _percentile(it: Derivation) -> Schema:
 
 PERCENTILE: Final = Declaration(
     kind="percentile",
-    help="A percentile of each window, or of each group within it, as one tuple: the least value that is not exceeded "
-    "by `fraction` of the values. It is one of the values, as with `quantile_disc` in SQL; NULLs do not count.",
+    help="Computes a percentile of each window, or of each group within it, as one tuple: the least value that is not "
+    "exceeded by `fraction` of the values. It is one of the values, like `quantile_disc` in SQL; it ignores NULLs.",
     python=('p95 = packets.percentile("bytes", "95 %", by="link", window="1 min")',),
     yaml=("p95: {kind: percentile, input: packets, value: bytes, fraction: 95 %, by: [link], window: 1 min}",),
     example=Example(
@@ -226,7 +226,7 @@ PERCENTILE: Final = Declaration(
     ),
     parameters={
         "value": Parameter(COLUMN, "a column of type int, float, str or time"),
-        "fraction": Parameter(FRACTION, "`95 %` or 0.95; 50 % is the median"),
+        "fraction": Parameter(FRACTION, "share of the values: `95 %` or 0.95; 50 % is the median"),
         "by": Parameter(columns(0), "columns to group by", [], "none: one group", spelling="keyword"),
         "name": Parameter(NAME, "column of the percentile", "percentile", spelling="keyword"),
         "window": OWN_WINDOW._replace(spelling="keyword"),

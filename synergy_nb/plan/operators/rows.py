@@ -1,4 +1,4 @@
-"""Operators that look at one tuple at a time: filter, project, sample, delay."""
+"""Operators that process one tuple at a time: filter, project, sample, delay."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _filter(it: Derivation) -> Schema:
 
 FILTER: Final = Declaration(
     kind="filter",
-    help="Keeps the tuples for which `where` is true (so not those for which it is NULL).",
+    help="Selects the tuples for which `where` is true (so not those for which it is NULL).",
     python=("large = packets.filter(\"bytes > 1000 AND link = 'B'\")",),
     yaml=("large: {kind: filter, input: packets, where: bytes > 1000 AND link = 'B'}",),
     example=Example(lambda packets, _: packets.filter("bytes > 0")),
@@ -33,7 +33,7 @@ FILTER: Final = Declaration(
     guessed=True,
     bare="where",
     keeps_order=True,
-    agrees="it looks at each tuple by itself",
+    agrees="it processes each tuple alone",
     brief=lambda params: str(params["where"]),
 )
 
@@ -54,8 +54,8 @@ def _project(it: Derivation) -> Schema:
 
 PROJECT: Final = Declaration(
     kind="project",
-    help="New columns. What is not named is dropped, but for `time` and the bounds of windows, which are kept by "
-    "themselves.",
+    help="Computes new columns. Other columns are dropped, except `time` and the bounds of windows, which "
+    "every stream has without stating them.",
     python=('pairs = packets.project("source", "destination", kB="bytes / 1000")',),
     yaml=(
         "pairs: {kind: project, input: packets, columns: {source: source, destination: destination, kB: bytes / 1000}}",
@@ -64,7 +64,7 @@ PROJECT: Final = Declaration(
     parameters={
         "columns": Parameter(
             EXPRESSIONS,
-            "new columns, each with its expression in [SQL](#expressions); a list of names keeps these columns",
+            "new columns, each with its expression in [SQL](#expressions); a list of names selects these columns",
             spelling="columns",
         )
     },
@@ -72,30 +72,29 @@ PROJECT: Final = Declaration(
     shaping=frozenset({"columns"}),
     keeps_all=True,
     keeps_order=True,
-    agrees="it looks at each tuple by itself",
+    agrees="it processes each tuple alone",
     brief=lambda params: ", ".join(params["columns"]),
 )
 
 SAMPLE: Final = Declaration(
     kind="sample",
-    help="About a fraction of the tuples, chosen by their position: the same stream gives the same sample, wherever it "
-    "runs.",
+    help="Selects about a fraction of the tuples by their position: the same stream has the same sample on every peer.",
     python=('some = packets.sample("10 %", seed=7)',),
     yaml=("some: {kind: sample, input: packets, fraction: 10 %, seed: 7}",),
     example=Example(lambda packets, _: packets.sample(0.999)),
     parameters={
-        "fraction": Parameter(FRACTION, "share of the tuples that stays: `10 %` or 0.1"),
-        "seed": Parameter(integer(0), "another seed, another sample", 0),
+        "fraction": Parameter(FRACTION, "share of the tuples to select: `10 %` or 0.1"),
+        "seed": Parameter(integer(0), "seed of the selection", 0),
     },
     given=lambda params, flow: flow.taken * float(params["fraction"]),
     keeps_order=True,
-    needs_order="tuples are drawn by their positions",
+    needs_order="it selects tuples by their positions",
     brief=lambda params: format_fraction(params["fraction"]),
 )
 
 DELAY: Final = Declaration(
     kind="delay",
-    help="Takes a time for every tuple and passes it on unchanged, for experiments.",
+    help="Spends processing time on every tuple and passes it on unchanged, for experiments.",
     python=('slow = packets.delay("10 us")', 'own = packets.delay("10 us", component="c17")'),
     yaml=(
         "slow: {kind: delay, input: packets, cost: 10 us}",
@@ -103,11 +102,11 @@ DELAY: Final = Declaration(
     ),
     example=Example(lambda packets, _: packets.delay("1 us")),
     parameters={
-        "cost": Parameter(DURATION, "time that each tuple takes: `10 us`"),
+        "cost": Parameter(DURATION, "processing time per tuple: `10 us`"),
         "component": Parameter(
             NAME,
-            "name of one of many components that stand for different work: only peers that offer the component "
-            "`delay:` and that name execute it, and its stream is another one than that of other names",
+            "name of one of several components with different work: only peers that offer the component `delay:` and "
+            "this name execute it, and its stream differs from those of other names",
             None,
             "any peer",
         ),
@@ -116,5 +115,5 @@ DELAY: Final = Declaration(
     component="component",
     keeps_all=True,
     agrees="it passes each tuple on",
-    off_spark=lambda _: "it is there to keep a peer busy",
+    off_spark=lambda _: "its purpose is load on a peer",
 )

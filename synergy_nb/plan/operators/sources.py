@@ -1,4 +1,4 @@
-"""Sources: the connectors by which streams begin, with their parameters and columns; and the sink, where they end."""
+"""Sources, with the parameters and columns of their connectors, and the sink."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ __all__ = [
     "rate_of",
 ]
 
-#: Tuples/s that a source is expected to give unless it says otherwise.
+#: Expected rate of a source that states none, tuples/s.
 DEFAULT_RATE: Final = 1000.0
 #: Formats of traces.
 FORMATS: Final = ("csv", "http", "ncsa", "parquet", "tcp")
-#: Columns of the sources whose columns are fixed.
+#: Columns of the connectors with fixed columns.
 TRACE_SCHEMAS: Final[Mapping[str, Mapping[str, str]]] = {
     "http": {"time": "time", "host": "str", "file": "str", "directory": "str", "operation": "str", "request": "str"},
     "ncsa": {
@@ -77,12 +77,12 @@ TRACE_SCHEMAS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "peers": {"time": "time", "peer": "str", "metric": "str", "target": "str", "value": "float"},
 }
-#: Columns that hold the event time where nothing else is said, the first of them that there is.
+#: Default names of the column with the event time; the first existing one is used.
 TIME_NAMES: Final = ("time", "timestamp", "ts", "datetime", "date")
 
 
 def _links(value: Any) -> list[str]:
-    """Names of links; a number stands for A, B, ..."""
+    """Parse names of links; a number stands for A, B, ..."""
     if isinstance(value, int) and not isinstance(value, bool):
         return [chr(65 + index) for index in range(integer(1, 26).parse(value))]
     links = listed(value, "a number of links from 1 to 26, or their names")
@@ -92,7 +92,7 @@ def _links(value: Any) -> list[str]:
 
 
 def _connector(value: Any) -> str:
-    """The connector of a source; formats of traces and paths are often taken for one."""
+    """Parse the connector of a source, with a hint if it is a format of traces or a path."""
     if not isinstance(value, str):
         raise WrongValue(value, CONNECTOR)
     if value in CONNECTORS:
@@ -109,39 +109,38 @@ def _connector(value: Any) -> str:
     raise WrongValue(value, CONNECTOR if near is None else expected, near)
 
 
-_EXPECTED_RATE: Final = Parameter(
-    RATE, "tuples/s that are expected of it, for admission", None, "1000 tuples/s", named=False
-)
+_EXPECTED_RATE: Final = Parameter(RATE, "expected rate for admission, tuples/s", None, "1000 tuples/s", named=False)
 _SIGNATURE: Final = Parameter(
     SIGNATURE,
-    "how its rate goes up and down, over and over, for admission: `[['2 s', '400/s'], ['8 s', '25/s']]`; with a `rate` "
-    "only the proportions count",
+    "repeating pattern of its rate, for admission: `[['2 s', '400/s'], ['8 s', '25/s']]`; with a `rate` only the "
+    "proportions count",
     None,
-    "as it was measured before, else a constant rate",
+    "as measured before, or else a constant rate",
     named=False,
 )
-_SPEED: Final = "how event time passes: 1 in real time, 10 ten times as fast, 0 as fast as possible"
+_SPEED: Final = "speed of event time: 1 is real time, 10 is ten times as fast, 0 is as fast as possible"
 
-#: Parameters of a source, by its connector.
+#: Parameters of sources, by connector.
 CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
     "trace": {
         "path": Parameter(
             TEXT,
-            "the file. A relative path counts from the current directory of the command or notebook that starts the "
-            "peers, not from the plan file; each peer that may run the source must see it",
+            "path of the file. A relative path starts at the current directory of the command or notebook that starts "
+            "the peers, not at the plan file; each peer that may run the source must have access to it",
         ),
         "format": Parameter(
-            choice(*FORMATS), "`csv`, `parquet`, `http`, `ncsa` or `tcp`; all but Parquet may be gzipped"
+            choice(*FORMATS),
+            "format of the file: `csv`, `parquet`, `http`, `ncsa` or `tcp`; all but Parquet may be gzipped",
         ),
         "columns": Parameter(
             COLUMN_TYPES,
-            "column to type, of csv and parquet and only there; columns that are not named are not read",
+            "column to type, only for csv and parquet; columns that are not named are not read",
             None,
-            "needed for csv and parquet",
+            "required for csv and parquet",
         ),
         "time": Parameter(
             COLUMN,
-            "the column with the event time, of csv and parquet and only there; in the stream it is called `time`",
+            "column with the event time, only for csv and parquet; in the stream it is called `time`",
             None,
             "the first of `time`, `timestamp`, `ts`, `datetime`, `date` among `columns`, else `time`",
         ),
@@ -152,8 +151,8 @@ CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
         ),
         "lateness": Parameter(
             DURATION,
-            "keep the order of the file; a tuple that is further behind an earlier one than this is an error. Without "
-            "it tuples are sorted by time, those of equal time in the order of the file",
+            "bound of disorder: tuples stay in the order of the file, and a tuple that is older than an earlier one by "
+            "more is an error. Without it tuples are sorted by time, those of equal time in the order of the file",
             None,
             "none: sorted",
         ),
@@ -161,12 +160,12 @@ CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
         "signature": _SIGNATURE,
     },
     "packets": {
-        "seed": Parameter(integer(0), "seed of all randomness: equal parameters, equal packets", 0),
-        "rate": Parameter(RATE, "mean packets a second of event time", DEFAULT_RATE),
+        "seed": Parameter(integer(0), "seed of all random choices: equal parameters give equal packets", 0),
+        "rate": Parameter(RATE, "mean rate, packets per second of event time", DEFAULT_RATE),
         "signature": _SIGNATURE,
-        "sources": Parameter(integer(1, 100_000), "ON/OFF sources that are added up", 64),
+        "sources": Parameter(integer(1, 100_000), "number of superposed ON/OFF sources", 64),
         "hosts": Parameter(integer(2, 1_000_000), "hosts", 500),
-        "links": Parameter(ValueType("names", _links), "names of links, or how many (called A, B, ...)", ["A", "B"]),
+        "links": Parameter(ValueType("names", _links), "names of links, or their number (for A, B, ...)", ["A", "B"]),
         "duration": Parameter(POSITIVE, "event time after which the stream ends", None, "never"),
         "speed": Parameter(FACTOR, _SPEED, 1.0),
         "count": Parameter(integer(1), "packets after which the stream ends", None, "never"),
@@ -196,18 +195,19 @@ CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
             "the id of the source",
         ),
         "columns": Parameter(
-            COLUMN_TYPES, "column to type; other columns of the rows are left out. Those of a table are its own"
+            COLUMN_TYPES,
+            "column to type; other columns of the rows are omitted. Default: those of a table",
         ),
         "time": Parameter(
             COLUMN,
-            "the column with the event time, which is called `time` in the stream; of a table, the first of `time`, "
-            "`timestamp`, `ts`, `datetime`, `date` that it has, or else its only column of times",
+            "column with the event time, which is called `time` in the stream; for a table by default the first "
+            "existing one of `time`, `timestamp`, `ts`, `datetime`, `date`, or else its only column of times",
             "time",
             named=False,
         ),
         "lateness": Parameter(
             DURATION,
-            "rows may be this much older than the latest row before them, `2 s`; what is older still is dropped",
+            "largest age of a row relative to the latest row before it, `2 s`; older rows are dropped",
             None,
             "none: a row that is out of order ends the application",
         ),
@@ -216,7 +216,7 @@ CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
     },
 }
 
-#: Words for the connectors that there are, with the way to tables and functions of one's own.
+#: Description of valid connectors, for errors.
 CONNECTOR: Final = (
     f"one of {', '.join(CONNECTORS)}; a file can use trace, packets and peers, while tables and functions of your own "
     "are sources in Python: source(table), or source(rows(), columns={'user': 'str'})"
@@ -224,7 +224,7 @@ CONNECTOR: Final = (
 
 
 def rate_of(params: Mapping[str, Any]) -> float:
-    """Tuples/s that a source of these parameters is expected to give."""
+    """Expected rate of a source with these parameters, tuples/s."""
     stated = params.get("rate")
     if stated is not None:
         return float(stated)
@@ -235,13 +235,13 @@ def rate_of(params: Mapping[str, Any]) -> float:
 
 
 def is_endless(params: Mapping[str, Any]) -> bool:
-    """Whether a source of these parameters never ends: measurements of peers, and packets without a last one."""
+    """Whether a source with these parameters never ends: measurements of peers, or packets without a limit."""
     unbounded = params.get("count") is None and params.get("duration") is None
     return params["connector"] == "peers" or (params["connector"] == "packets" and unbounded)
 
 
 def pace_of(params: Mapping[str, Any]) -> float:
-    """Seconds of event time that pass in a second; 0 of a source without a pace, which its readers hold back."""
+    """Seconds of event time per second; 0 for a source without a pace, whose readers determine its rate."""
     match params.get("connector", "trace"):
         case "peers":
             return 1.0
@@ -292,9 +292,9 @@ def _off_spark(params: Mapping[str, Any]) -> str:
     if connector not in ("trace", "packets"):
         return f"tuples of connector {connector} come from peers"
     if params.get("speed", 1.0 if connector == "packets" else 0.0) > 0:
-        return "a stream that is replayed at a speed is timed by a peer"
+        return "a peer has to time a stream with a speed"
     if connector == "packets" and params.get("count") is None and params.get("duration") is None:
-        return "a stream without an end is made by a peer"
+        return "a peer has to produce a stream without an end"
     return ""
 
 
@@ -305,12 +305,10 @@ def _brief(params: Mapping[str, Any]) -> str:
 
 SOURCE: Final = Declaration(
     kind="source",
-    help="Where a stream begins.",
+    help="Produces a stream.",
     inputs=(0, 0),
     parameters={
-        "connector": Parameter(
-            ValueType("connector", _connector, choices=tuple(CONNECTORS)), "where the tuples come from"
-        ),
+        "connector": Parameter(ValueType("connector", _connector, choices=tuple(CONNECTORS)), "origin of the tuples"),
     },
     columns=_source,
     shaping=frozenset({"connector", "format", "columns", "time", "flags"}),
@@ -322,12 +320,13 @@ SOURCE: Final = Declaration(
 
 SINK: Final = Declaration(
     kind="sink",
-    help="Hands the stream over under its `name`. In Python it makes the plan and takes the requirements as well.",
+    help="Delivers the stream as a result under its `name`. In Python it makes the plan, with the QoS requirement "
+    "as arguments.",
     python=('query = slow.sink("everything", delay="2 s")',),
     yaml=("everything: {kind: sink, input: slow, name: everything}",),
     parameters={"name": Parameter(NAME, "name of the result", "result")},
     example=Example(lambda packets, _: packets),
     agrees="it passes each tuple on",
-    off_spark=lambda _: "results are kept by a peer",
+    off_spark=lambda _: "a peer retains the results",
     brief=lambda params: str(params["name"]),
 )
