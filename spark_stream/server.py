@@ -30,7 +30,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple
+from typing import IO, Any, Final, Literal, NamedTuple
 
 from spark_stream import java, launching, settings, supervisor
 from spark_stream.java import Java, SparkUnavailable
@@ -75,7 +75,7 @@ class Event(NamedTuple):
         Seconds since the start, for ``ready``.
     """
 
-    kind: str
+    kind: Literal["ready", "died", "failed"]
     detail: str
     seconds: float = 0.0
 

@@ -13,6 +13,7 @@ import pytest
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import StopApplication
 from synergy_nb.dataflow.streams.deployments import Deployment
+from synergy_nb.dataflow.streams.effects import FactKind
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.builder import Stream
 from synergy_nb.simulator.collected_results import Results
@@ -73,12 +74,12 @@ class Streams(StreamWorld):
                 continue
             session = self.ring.synergy[address].session
             match fact.kind:
-                case "copy_ready":
+                case FactKind.COPY_READY:
                     self.ring.simulation.call(address, session.copies.ready, fact.application, fact.operator)
-                case "copies_behind":
+                case FactKind.COPIES_BEHIND:
                     peers = dict.fromkeys(fact.peers, fact.reason)
                     self.ring.simulation.call(address, session.copies.behind, fact.application, fact.operator, peers)
-                case "component_failed":
+                case FactKind.COMPONENT_FAILED:
                     failed = session.component_failed
                     self.ring.simulation.call(address, failed, fact.application, fact.operator, fact.reason)
         return len(self.facts)

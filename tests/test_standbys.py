@@ -18,16 +18,16 @@ from spark_stream.resumption import Resumption
 from synergy_nb.control.driver_messages import CopiesLagging, CopyReady, CopyUnusable
 from synergy_nb.control.peer import DriverMessage
 from synergy_nb.dataflow.streams.deployments import Place
-from synergy_nb.dataflow.streams.effects import Fact
+from synergy_nb.dataflow.streams.effects import Fact, FactKind
 from synergy_nb.plan import source
 from synergy_nb.plan.spark_parts import replace_parts
 from synergy_nb.runtime.data.copy_reports import CopyReports
 from synergy_nb.runtime.data.spark_servers import SparkHost
-from synergy_nb.runtime.process.requests import SparkNews
+from synergy_nb.runtime.process.requests import SparkNews, SparkStatus
 from tests.two_hosts import play
 from tests.waiting import until
 
-READY = Fact("copy_ready", "app", "count")
+READY = Fact(FactKind.COPY_READY, "app", "count")
 PLAN = replace_parts(
     source("python", name="n", columns={"link": "str"}, rate=1.0, id="n")
     .aggregate("link", "1 s", n="count(*)", id="count")
@@ -62,7 +62,7 @@ class Peer:
         self.looked: list[tuple[str, str]] = []
         self.said: list[DriverMessage] = []
         self.spark = SparkHost(loop, lambda: 0.0, lambda *_, **__: None)
-        self.spark.receive_news(SparkNews("ready", "", "sc://here:1/;token=secret"))
+        self.spark.receive_news(SparkNews(SparkStatus.READY, "", "sc://here:1/;token=secret"))
         monkeypatch.setattr(session, "connect", self._connect)
         monkeypatch.setattr(session, "disconnect", lambda _: None)
 
@@ -147,7 +147,7 @@ def test_what_was_found_out_of_an_earlier_epoch_is_not_said(monkeypatch: pytest.
         peer = Peer(monkeypatch, moves)
         peer.standbys.heard(READY, hosting)  # type: ignore[arg-type]
         await until(lambda: not peer.standbys._looking)
-        fact = Fact("copies_behind", "app", "count")
+        fact = Fact(FactKind.COPIES_BEHIND, "app", "count")
         assert await peer.hear(hosting, fact) == CopiesLagging("app", "count", {}), "which is the first that is said"
 
     play(scenario)
@@ -156,7 +156,7 @@ def test_what_was_found_out_of_an_earlier_epoch_is_not_said(monkeypatch: pytest.
 def test_copies_that_are_left_behind_are_told_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         peer = Peer(monkeypatch)
-        fact = Fact("copies_behind", "app", "count", "nothing was heard", ("b", "c"))
+        fact = Fact(FactKind.COPIES_BEHIND, "app", "count", "nothing was heard", ("b", "c"))
         told = {"b": "nothing was heard", "c": "nothing was heard"}
         assert await peer.hear(Hosting(AWAY), fact) == CopiesLagging("app", "count", told)
 

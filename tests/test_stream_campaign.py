@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 
 from synergy_nb.dataflow.operators import create
+from synergy_nb.dataflow.streams.effects import FactKind
 from synergy_nb.dataflow.streams.log import Limits
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.plan import Plan
@@ -138,7 +139,7 @@ def run_sharing(seed: int) -> None:
     world.clients["other", "out"] = 0.2
     world.run(END_S)
 
-    failed = {fact.application for _, _, fact in world.facts if fact.kind == "component_failed"}
+    failed = {fact.application for _, _, fact in world.facts if fact.kind is FactKind.COMPONENT_FAILED}
     assert failed <= {slow}, world.failures()
     assert all("it reads too slowly" in failure for failure in world.failures()), world.failures()
     for name in plans.keys() - failed:

@@ -18,7 +18,7 @@ from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.operators.rows import Filter
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.deployments import Deployment, Feed, Place
-from synergy_nb.dataflow.streams.effects import Effect, Fact
+from synergy_nb.dataflow.streams.effects import Effect, Fact, FactKind
 from synergy_nb.dataflow.streams.execution import Logic
 from synergy_nb.dataflow.streams.log import LIMITS, Limits
 from synergy_nb.dataflow.streams.values import ORIGIN, Point
@@ -131,7 +131,9 @@ class World:
                 since=since,
                 loop=wire.loop,
                 read=lambda: (items(), False),
-                failed=lambda error: self.facts.append(("", Fact("component_failed", "app", operator, repr(error)))),
+                failed=lambda error: self.facts.append(
+                    ("", Fact(FactKind.COMPONENT_FAILED, "app", operator, repr(error)))
+                ),
                 name=f"synergy test {operator}",
             )
 
@@ -521,5 +523,5 @@ def test_what_panics_in_a_thread_fails_by_name_and_leaves_nothing_behind(at: str
 
     world = play(scenario)
     assert world.said("component_failed") == ["f"]
-    (reason,) = [fact.reason for _, fact in world.facts if fact.kind == "component_failed"]
+    (reason,) = [fact.reason for _, fact in world.facts if fact.kind is FactKind.COMPONENT_FAILED]
     assert "PanicException: it broke" in reason

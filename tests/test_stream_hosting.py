@@ -13,7 +13,7 @@ import pytest
 from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.deployments import Deployment, Feed, Lent, Place
-from synergy_nb.dataflow.streams.effects import Capture, Effect, Fact, Open, Restore, Send
+from synergy_nb.dataflow.streams.effects import Capture, Effect, Fact, FactKind, Open, Restore, Send
 from synergy_nb.dataflow.streams.execution import Logic
 from synergy_nb.dataflow.streams.frames import Ack, Data, Determinants, Frame, Recall, State, Subscribe, Unsubscribe
 from synergy_nb.dataflow.streams.hosting import Hosting
@@ -544,7 +544,7 @@ def test_a_sharer_that_is_too_slow_fails_alone_and_hears_of_it_though_that_is_lo
     peers.lose = lambda _: False
     peers.later(1.0)
     assert peers.said("component_failed") == ["w second g"]
-    (reason,) = [fact.reason for _, fact in peers.facts if fact.kind == "component_failed"]
+    (reason,) = [fact.reason for _, fact in peers.facts if fact.kind is FactKind.COMPONENT_FAILED]
     assert "it reads too slowly" in reason
     peers.later(1.0)
     assert Reader("second", "g", 0, "w") not in peers.hostings["x"].components["app", "u"].log.cursors

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from synergy_nb.dataflow.streams.effects import FactKind
 from synergy_nb.dataflow.streams.frames import Ack, Data, Frame, State, Subscribe, Supply, Want
 from synergy_nb.dataflow.streams.log import Limits
 from synergy_nb.dataflow.streams.values import COPY
@@ -51,7 +52,7 @@ class Fed(Peers):
     @property
     def unfit(self) -> list[tuple[str, ...]]:
         """Which copies were said not to be able to take over, each time that this changed."""
-        return [fact.peers for _, fact in self.facts if fact.kind == "copies_behind"]
+        return [fact.peers for _, fact in self.facts if fact.kind is FactKind.COPIES_BEHIND]
 
     def take_over(self, peer: str) -> None:
         self.dead.add("x")
@@ -155,7 +156,7 @@ def test_a_copy_that_was_left_behind_fails_by_name_if_it_has_to_take_over() -> N
     peers.feed(60)
     peers.lose = lambda frame: isinstance(frame, Data) and frame.reader.port == COPY
     peers.take_over("y")
-    reasons = [fact.reason for peer, fact in peers.facts if (peer, fact.kind) == ("y", "component_failed")]
+    reasons = [fact.reason for peer, fact in peers.facts if (peer, fact.kind) == ("y", FactKind.COMPONENT_FAILED)]
     assert len(reasons) == 1
     assert "are asked for; kept are those from" in reasons[0]
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from synergy_nb.dataflow.streams.copies import WANTED
-from synergy_nb.dataflow.streams.effects import Restore
+from synergy_nb.dataflow.streams.effects import FactKind, Restore
 from synergy_nb.dataflow.streams.frames import Ack, Frame, State, Supply, Want
 from synergy_nb.dataflow.streams.log import Limits
 from synergy_nb.dataflow.streams.snapshots import REPEAT_S
@@ -403,7 +403,7 @@ def test_a_state_that_cannot_be_restored_fails_the_component_by_name() -> None:
     do, peers._do = peers._do, carry_out  # type: ignore[method-assign]
     peers.place("u", HEIR)
     assert peers.said("component_failed") == ["y app u"]
-    (reason,) = [fact.reason for _, fact in peers.facts if fact.kind == "component_failed"]
+    (reason,) = [fact.reason for _, fact in peers.facts if fact.kind is FactKind.COMPONENT_FAILED]
     assert reason.startswith("its state could not be restored: table: no Arrow IPC stream")
 
 

@@ -15,7 +15,7 @@ from synergy_experiments.bench.measurements import machine_load, measurement
 from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.deployments import Deployment, Feed, Place
-from synergy_nb.dataflow.streams.effects import Fact
+from synergy_nb.dataflow.streams.effects import Fact, FactKind
 from synergy_nb.dataflow.streams.execution import Logic
 from synergy_nb.dataflow.streams.values import Point
 from synergy_nb.dataflow.tuples import Batch, Item, Punctuation
@@ -129,7 +129,7 @@ async def _run(keys: int, count: int, copied: bool) -> dict[str, float]:
         )
 
     def said(fact: Fact) -> None:
-        if fact.kind == "component_failed":
+        if fact.kind is FactKind.COMPONENT_FAILED:
             failed.append(fact.reason)
 
     wires = {name: _Peer(name, peers) for name in ("one", "other")}

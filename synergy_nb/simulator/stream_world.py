@@ -38,7 +38,7 @@ import polars as pl
 from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.deployments import Deployment, Feed, Lent, Place
-from synergy_nb.dataflow.streams.effects import Capture, Captured, Close, Effect, Fact, Open, Restore, Send
+from synergy_nb.dataflow.streams.effects import Capture, Captured, Close, Effect, Fact, FactKind, Open, Restore, Send
 from synergy_nb.dataflow.streams.execution import Logic, Outcome, Work
 from synergy_nb.dataflow.streams.hosting import Hosting
 from synergy_nb.dataflow.streams.log import LIMITS, Limits
@@ -363,7 +363,7 @@ class StreamWorld:
 
     def failures(self) -> list[str]:
         """What peers said of components that cannot go on."""
-        failed = [(at, fact) for _, at, fact in self.facts if fact.kind == "component_failed"]
+        failed = [(at, fact) for _, at, fact in self.facts if fact.kind is FactKind.COMPONENT_FAILED]
         return [f"{at}: {fact.application}: {fact.operator}: {fact.reason}" for at, fact in failed]
 
     # -- time ----------------------------------------------------------------------------------------------------
@@ -458,7 +458,7 @@ class StreamWorld:
                     node.scripts.pop((application, operator), None)
                 case Fact():
                     self.facts.append((self.now, peer, effect))
-                    if effect.kind == "copy_ready":
+                    if effect.kind is FactKind.COPY_READY:
                         self._ready.add((effect.application, effect.operator, peer))
 
     def _save(self, peer: str, capture: Capture) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import TypeAlias
 
 import msgspec
@@ -13,7 +14,7 @@ from synergy_nb.dataflow.streams.frames import Frame
 from synergy_nb.dataflow.streams.state_pieces import Encoded, decoded, encoded
 from synergy_nb.dataflow.streams.values import Point
 
-__all__ = ["Arrived", "Capture", "Captured", "Close", "Effect", "Fact", "Open", "Restore", "Send"]
+__all__ = ["Arrived", "Capture", "Captured", "Close", "Effect", "Fact", "FactKind", "Open", "Restore", "Send"]
 
 
 class Send(msgspec.Struct, frozen=True, eq=False):
@@ -148,14 +149,22 @@ class Close(msgspec.Struct, frozen=True):
     operator: str
 
 
+class FactKind(StrEnum):
+    """Kinds of facts about a component."""
+
+    COMPONENT_FAILED = "component_failed"  # it has failed, or could not be made
+    COPY_READY = "copy_ready"  # the peer that keeps a copy of it can take over
+    COPIES_BEHIND = "copies_behind"  # of the peers that keep a copy of it, some could not take over
+    TAKEN_OVER = "taken_over"  # it took another's place, and no longer follows an order of the other
+
+
 class Fact(msgspec.Struct, frozen=True):
     """Something has become true that others want to know.
 
     Parameters
     ----------
     kind
-        ``component_failed``, ``copy_ready`` (whoever keeps a copy can take over), ``copies_behind`` (of those who keep
-        a copy, some could not take over) or ``taken_over`` (a component that took another's place goes on freely).
+        Kind of the fact.
     application, operator
         Component that it is about.
     reason
@@ -164,7 +173,7 @@ class Fact(msgspec.Struct, frozen=True):
         Addresses of the peers that it is about, where it is about others.
     """
 
-    kind: str
+    kind: FactKind
     application: str
     operator: str
     reason: str = ""

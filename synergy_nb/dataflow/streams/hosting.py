@@ -25,7 +25,7 @@ from synergy_nb.dataflow.streams import disciplines
 from synergy_nb.dataflow.streams.chains import chain
 from synergy_nb.dataflow.streams.component import Component, Encoding
 from synergy_nb.dataflow.streams.deployments import Deployment, Place, Role
-from synergy_nb.dataflow.streams.effects import Arrived, Capture, Captured, Effect, Fact, Restore, Send
+from synergy_nb.dataflow.streams.effects import Arrived, Capture, Captured, Effect, Fact, FactKind, Restore, Send
 from synergy_nb.dataflow.streams.exchange import RESEND_MOST_S, Exchange
 from synergy_nb.dataflow.streams.execution import Logic, Outcome, Work
 from synergy_nb.dataflow.streams.frames import (
@@ -367,7 +367,7 @@ class Hosting:
             component.failed = reason
             component.release_memory()
             self.exchange.notify_sharers(component, f"has failed: {reason}")
-            self.effect(Fact("component_failed", component.application, component.operator, reason))
+            self.effect(Fact(FactKind.COMPONENT_FAILED, component.application, component.operator, reason))
 
     def forget(self, component: Component) -> None:
         """A component has gone."""

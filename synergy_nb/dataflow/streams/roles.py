@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.copies import Copy
 from synergy_nb.dataflow.streams.deployments import Deployment, Place, Role
-from synergy_nb.dataflow.streams.effects import Close, Fact, Open, Restore
+from synergy_nb.dataflow.streams.effects import Close, Fact, FactKind, Open, Restore
 from synergy_nb.dataflow.streams.exchange import ACK_S, RETRY_S
 from synergy_nb.dataflow.streams.frames import Data, Determinants, Recall, State, Supply
 from synergy_nb.dataflow.streams.log import StreamLog
@@ -137,7 +137,7 @@ class Roles:
             self.recoveries[key] = Recovery(component)
         elif place.epoch:
             component.reading.free = True
-            hosting.effect(Fact("taken_over", *key))
+            hosting.effect(Fact(FactKind.TAKEN_OVER, *key))
 
     def _made(self, key: Key, place: Place, role: Role, copy: Copy | None) -> Component | None:
         """A component that goes on from a copy, or begins; None, said once, if it cannot be made."""
@@ -163,7 +163,7 @@ class Roles:
         except ValueError as error:
             share.release()
             self._vain[key] = place.epoch, role
-            hosting.effect(Fact("component_failed", *key, str(error)))
+            hosting.effect(Fact(FactKind.COMPONENT_FAILED, *key, str(error)))
             return None
         hosting.components[key] = component
         return component
@@ -289,7 +289,7 @@ class Roles:
                 hosting.exchange.readdress(follower, now)
         if not copy.ready and copy.state.output == copy.output:
             copy.ready = True
-            hosting.effect(Fact("copy_ready", *key))
+            hosting.effect(Fact(FactKind.COPY_READY, *key))
 
     def _unfollow(self, key: Key) -> None:
         """A follower follows no longer, or has lost the thread: it is a backup, and may begin anew."""
@@ -355,4 +355,4 @@ class Roles:
         if reason:
             self._hosting.fail(component, reason)
         component.reading.free = True
-        self._hosting.effect(Fact("taken_over", *key))
+        self._hosting.effect(Fact(FactKind.TAKEN_OVER, *key))

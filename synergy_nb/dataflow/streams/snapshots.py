@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 from synergy_nb.dataflow.logic import error_reason
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.copies import WANTED
-from synergy_nb.dataflow.streams.effects import Capture, Captured, Fact
+from synergy_nb.dataflow.streams.effects import Capture, Captured, Fact, FactKind
 from synergy_nb.dataflow.streams.frames import State, Supply, Want
 from synergy_nb.dataflow.streams.state_pieces import Archive
 from synergy_nb.dataflow.streams.values import COPY, Reader
@@ -165,7 +165,7 @@ class Snapshots:
             kept.told = component.keepers.cannot_take_over
             reason = "nothing was heard of it for long, and it has no snapshot since" if kept.told else ""
             name = component.application, component.operator
-            self._hosting.effect(Fact("copies_behind", *name, reason, tuple(sorted(kept.told))))
+            self._hosting.effect(Fact(FactKind.COPIES_BEHIND, *name, reason, tuple(sorted(kept.told))))
 
     def tick(self, component: Component, now: float) -> None:
         """Leave copies behind that are not heard of, and begin a snapshot of a component, if it is time."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from synergy_nb.control.driver_messages import CopiesLagging, CopyReady, CopyUnusable
 from synergy_nb.control.peer import DriverMessage
 from synergy_nb.dataflow.streams.deployments import Place
-from synergy_nb.dataflow.streams.effects import Fact
+from synergy_nb.dataflow.streams.effects import Fact, FactKind
 from synergy_nb.dataflow.streams.hosting import Hosting
 from synergy_nb.plan import Plan
 from synergy_nb.runtime.data.spark_part import asked_of, resumption_of
@@ -55,7 +55,7 @@ class CopyReports:
         """Take a fact about copies, when hosting has said it."""
         key = fact.application, fact.operator
         place, copy = hosting.place(*key), hosting.roles.copies.get(key)
-        if fact.kind == "copies_behind":
+        if fact.kind is FactKind.COPIES_BEHIND:
             self._report(CopiesLagging(*key, dict.fromkeys(fact.peers, fact.reason)))
         elif place is None or not place.elsewhere or copy is None or copy.state is None:
             self._report(CopyReady(*key))

@@ -16,7 +16,7 @@ from synergy_nb import events
 from synergy_nb.dataflow.memory_shares import Memory, MemoryExceeded, Share
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.deployments import Deployment
-from synergy_nb.dataflow.streams.effects import Fact
+from synergy_nb.dataflow.streams.effects import Fact, FactKind
 from synergy_nb.dataflow.streams.execution import Logic, Outcome, Work
 from synergy_nb.dataflow.streams.hosting import Hosting
 from synergy_nb.dataflow.streams.log import LIMITS, Limits
@@ -396,15 +396,15 @@ class Host:
     def _said(self, fact: Fact) -> None:
         application, operator = fact.application, fact.operator
         match fact.kind:
-            case "component_failed":
+            case FactKind.COMPONENT_FAILED:
                 component = self.hosting.components.get((application, operator))
                 if component is not None:
                     self._driver.drop(component)
                 self._runtime.record(events.OperatorFailed, application, operator=operator, reason=fact.reason)
                 self._failed(application, operator, fact.reason)
-            case "copy_ready" | "copies_behind":
+            case FactKind.COPY_READY | FactKind.COPIES_BEHIND:
                 self._copies(fact, self.hosting)
-            case "taken_over":
+            case FactKind.TAKEN_OVER:
                 self._runtime.record(events.ComponentTakenOver, application, operator=operator)
 
     # -- results and measurements --------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from synergy_nb.control.driver_messages import SparkOffered
 from synergy_nb.dataflow.meters import Ewma
 from synergy_nb.events import Recorder, SparkDied, SparkFailed, SparkReady
 from synergy_nb.lifecycle.engine_choice import MICRO_BATCH
-from synergy_nb.runtime.process.requests import ClusterError, SparkNews
+from synergy_nb.runtime.process.requests import ClusterError, SparkNews, SparkStatus
 
 if TYPE_CHECKING:
     from spark_stream.peer_endpoint import PeerEndpoint
@@ -141,30 +141,30 @@ class SparkServers:
         try:
             news = await asyncio.shield(self._starting)
         except RuntimeError as error:
-            await self._tell([SparkNews("failed", str(error))])
+            await self._tell([SparkNews(SparkStatus.FAILED, str(error))])
             raise ClusterError(f"spark: {error}") from error
         await self._tell(news)
 
     async def _start(self) -> list[SparkNews]:
         if self.where != ("local",):
-            return [SparkNews("ready", named(url), url) for url in self.where]
+            return [SparkNews(SparkStatus.READY, named(url), url) for url in self.where]
         from spark_stream.server import Event, Server  # noqa: PLC0415 - only who uses Spark needs it
 
         loop = asyncio.get_running_loop()
 
         def happened(event: Event) -> None:  # on a thread of the server's
-            loop.call_soon_threadsafe(self._happened, event.kind, event.detail)
+            loop.call_soon_threadsafe(self._happened, SparkStatus(event.kind), event.detail)
 
         server = self._server = Server(on_event=happened)
         endpoint = await asyncio.to_thread(server.ready)
-        return [SparkNews("ready", endpoint.url, endpoint.url, endpoint.token or "", endpoint.folder or "")]
+        return [SparkNews(SparkStatus.READY, endpoint.url, endpoint.url, endpoint.token or "", endpoint.folder or "")]
 
-    def _happened(self, kind: str, detail: str) -> None:
+    def _happened(self, status: SparkStatus, detail: str) -> None:
         """Report what becomes of a server that has been ready once."""
         started = self._starting
         if started is None or not started.done() or started.cancelled() or started.exception() is not None:
             return
-        news = started.result() if kind == "ready" else [SparkNews(kind, detail)]
+        news = started.result() if status is SparkStatus.READY else [SparkNews(status, detail)]
         task = asyncio.get_running_loop().create_task(self._report(news))
         self._telling.add(task)
         task.add_done_callback(self._telling.discard)
@@ -228,7 +228,7 @@ class SparkHost:
         self.clock = clock
         self.record = record
         self.parts: set[SparkPart] = set()
-        self._news = SparkNews("")  # where sessions are taken
+        self._news = SparkNews(SparkStatus.UNKNOWN)  # where sessions are taken
         self._last = self._news  # as it was told
         self._known = threading.Condition()
         self._door: PeerEndpoint | None = None
@@ -251,18 +251,18 @@ class SparkHost:
         """Take word of the server."""
         if news != self._last:
             self._last = news
-            match news.kind:
-                case "ready":
+            match news.status:
+                case SparkStatus.READY:
                     self.record(SparkReady, "", url=news.url)
-                case "died":
+                case SparkStatus.DIED:
                     self.record(SparkDied, "", cause=news.detail)
-                case "failed":
+                case SparkStatus.FAILED:
                     self.record(SparkFailed, "", cause=news.detail)
         with self._known:
-            if news.kind != "died":  # it comes back at the same place
+            if news.status is not SparkStatus.DIED:  # it comes back at the same place
                 self._news = news
             self._known.notify_all()
-        if news.kind == "failed":
+        if news.status is SparkStatus.FAILED:
             for part in tuple(self.parts):
                 part.fail(f"Spark: {news.detail}")
 
@@ -279,7 +279,9 @@ class SparkHost:
         from spark_stream.server import SparkUnavailable  # noqa: PLC0415 - only who uses Spark needs it
 
         with self._known:
-            known = self._known.wait_for(lambda: self._news.url or self._news.kind == "failed", STARTS_WITHIN)
+            known = self._known.wait_for(
+                lambda: self._news.url or self._news.status is SparkStatus.FAILED, STARTS_WITHIN
+            )
             news = self._news
         if not known or not news.url:
             raise SparkUnavailable(news.detail or f"nobody has told of a server within {STARTS_WITHIN:g} s")

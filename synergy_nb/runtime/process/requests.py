@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Any, TypeVar
 
 import msgspec
@@ -32,6 +33,7 @@ __all__ = [
     "Push",
     "Pushed",
     "SparkNews",
+    "SparkStatus",
     "Submit",
     "Submitted",
     "pack",
@@ -178,13 +180,22 @@ class Listed(msgspec.Struct, frozen=True):
     applications: list[Submitted]
 
 
+class SparkStatus(StrEnum):
+    """What is known of a Spark server."""
+
+    UNKNOWN = "unknown"
+    READY = "ready"
+    DIED = "died"  # it is started again, and takes sessions at the same place
+    FAILED = "failed"
+
+
 class SparkNews(msgspec.Struct, frozen=True):
-    """What became of the Spark server that peers share: ``ready``, ``died`` or ``failed``, with a ``detail``.
+    """What became of the Spark server that peers share, with a ``detail`` of why it died or failed.
 
     ``url``, ``token`` and ``folder`` say where it takes sessions, and where checkpoints go; empty where it does not.
     """
 
-    kind: str
+    status: SparkStatus
     detail: str = ""
     url: str = ""
     token: str = ""
