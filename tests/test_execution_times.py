@@ -238,3 +238,17 @@ def test_memory_is_bounded_by_the_window() -> None:
         times.observe(number % 37, number % 11)
     assert len(times.pairs) == 64
     assert sys.getsizeof(times.pairs) < 1000
+
+
+# -- beyond capacity ---------------------------------------------------------------------------------------------------
+
+
+def test_beyond_the_capacity_the_backlog_grows() -> None:
+    times = regressed(STEADY)
+    grown = times.predict(300.0, 1e-5, load=1.2, horizon=2.0)
+    assert grown.basis == "growing backlog"
+    assert grown.seconds == pytest.approx(0.0249 + 0.4)
+    assert grown.line == times.line()
+    assert times.predict(300.0, 1e-5, load=1.0) == times.predict(300.0, 1e-5)
+    assert times.predict(400.0, 1e-5, load=1.0 + 1e-6, horizon=1.0).basis == "line", "which says more"
+    assert ExecutionTimes(floor=0.01).predict(1.0, 1.0, load=9.0).basis == "profile"
