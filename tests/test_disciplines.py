@@ -13,6 +13,7 @@ from synergy_nb import Cluster
 from synergy_nb.dataflow.meters import DelayHistogram
 from synergy_nb.dataflow.streams.values import Chunk
 from synergy_nb.events import ComponentDeployed, RequestSubmitted
+from synergy_nb.lifecycle.deploying import remaining_times
 from synergy_nb.plan import Plan, plan, source
 from synergy_nb.plan.requirements import DISCIPLINES
 from synergy_nb.reporting.explanation import Explanation
@@ -98,6 +99,14 @@ def test_least_slack_counts_the_way_that_is_left() -> None:
     bench.hosting.discipline = "least_slack"
     assert work_of(bench.hosting).component.operator == "far"
     assert work_of(bench.hosting).component.operator == "near"
+
+
+def test_the_way_that_is_left_is_the_longest_downstream_as_probes_found_it() -> None:
+    one = stream("n").filter("v >= 0", id="f")
+    both = plan(one.sink("x", id="x"), one.project("v", id="p").sink("y", id="y"))
+    reached = {"n": 0.1, "f": 0.3, "x": 0.4, "p": 0.7, "y": 1.5}
+    assert remaining_times(reached, both) == pytest.approx({"y": 0.0, "p": 0.8, "x": 0.0, "f": 1.2, "n": 1.4})
+    assert remaining_times({}, both) == {}
 
 
 # -- what disciplines do to misses -----------------------------------------------------------------------------------

@@ -16,13 +16,14 @@ from synergy_nb.dataflow.streams.merge import InOrder
 from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, Determinant, Loss, Output, Point, Reader, Run, Stream
 from synergy_nb.dataflow.streams.wire import decode, encode
 from synergy_nb.dataflow.tuples import END, START, Item, Punctuation
-from synergy_nb.events import SinkMeasured
+from synergy_nb.events import ApplicationRunning, Event, SinkMeasured
 from synergy_nb.lifecycle.hosted_components import Component as Hosted
 from synergy_nb.plan import Plan, builder, plan, source
 from synergy_nb.simulator.collected_results import Results
 from synergy_nb.simulator.stream_world import StreamWorld
 from synergy_nb.widgets.journal_series import JournalSeries
 from synergy_nb.widgets.status_text import status_pieces
+from tests.qos_story import qos
 from tests.stream_bench import Bench, Idle, made, work_of
 from tests.stream_schedules import (
     END_S,
@@ -313,10 +314,10 @@ def test_hosts_drop_and_tell_the_sink(limit: str, rows: int) -> None:
         pair.deploy("app", query, {"source": "a", "filter": "b", "sink": "a"})
         assert numbers(await pair.results("a", "app")) == list(range(rows))
         assert pair.finished == [("app", "sink")]
-        qos = pair.net["a"].qos("app")
-        assert (qos["tuples"], qos["finished"], qos["limit_s"] is not None) == (rows, True, True)
-        assert qos["dropped"] == ({} if rows else {"filter": 3000})
-        assert qos["miss_rate"] == (0.0 if rows else 1.0)
+        measured = pair.net["a"].qos("app")
+        assert (measured["tuples"], measured["finished"], measured["limit_s"] is not None) == (rows, True, True)
+        assert measured["dropped"] == ({} if rows else {"filter": 3000})
+        assert measured["miss_rate"] == (0.0 if rows else 1.0)
         stats = {record["operator"]: record for one in pair.net.values() for record in one.stats()}
         assert stats["filter"]["dropped"] == 3000 - rows
         await pair.close()
@@ -330,9 +331,9 @@ def test_views_and_explanations_tell_what_was_dropped() -> None:
     with Cluster(2, composition=CompositionConfig(enforce=False), spark=False) as cluster:
         application = cluster.submit(query)
         assert application.results().height == 0
-        qos = application.qos()
-        assert (qos["tuples"], qos["miss_rate"], list(qos["dropped"])) == (0, 1.0, ["filter"])
-        number = qos["dropped"]["filter"]
+        measured = application.qos()
+        assert (measured["tuples"], measured["miss_rate"], list(measured["dropped"])) == (0, 1.0, ["filter"])
+        number = measured["dropped"]["filter"]
         assert f"dropped as their deadline had passed: {number:,} tuples at filter" in str(application.explain())
         assert f"dropped: {number:,} at filter" in repr(application)
         events = application.events()
@@ -341,6 +342,21 @@ def test_views_and_explanations_tell_what_was_dropped() -> None:
         (flow,) = [piece for name, piece in status_pieces(readings, query).items() if name.startswith("flow:")]
         assert f"{number:,} tuples dropped" in flow["missed"]
         assert events.of(SinkMeasured)[-1].miss_rate in (None, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("measured", "said"),
+    [
+        (qos(2.0, 0.5, 0.6, 50), "Within its limit"),
+        (qos(2.0, 0.5, 0.6, 50, miss_rate=0.5, dropped={"f": 50}), "Too late: 50 % of the last results took longer"),
+        (qos(2.0, 0.5, 0.6, 500, miss_rate=0.002, dropped={"f": 1}), "Within its limit"),
+        (qos(2.0, None, None, 0, miss_rate=1.0, dropped={"f": 9}), "No results yet: 9 tuples dropped"),
+    ],
+)
+def test_a_view_does_not_say_that_a_limit_is_kept_by_dropping_half(measured: Event, said: str) -> None:
+    readings = JournalSeries(application="top-1")
+    readings.take([ApplicationRunning(1.0, measured.peer, "top-1", peers={"f": measured.peer}), measured])
+    assert status_pieces(readings)["head"]["sentence"].startswith(said)
 
 
 # -- as plans state it -----------------------------------------------------------------------------------------------

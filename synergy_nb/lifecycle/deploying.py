@@ -34,7 +34,7 @@ from synergy_nb.plan import Plan
 from synergy_nb.plan.catalogue import TAP
 from synergy_nb.plan.spark_parts import PART
 
-__all__ = ["EPOCHS", "Deploying", "needed_by", "version_of"]
+__all__ = ["EPOCHS", "Deploying", "needed_by", "remaining_times", "version_of"]
 
 EPOCHS = 1 << 20  # number of epochs, and so of deployment versions, in one attempt
 
@@ -158,7 +158,7 @@ class Deploying:
             requires=requires,
             uses=_epochs(graph.uses),
             plan=graph.plan,
-            remaining=_remaining(graph.reached, plan),
+            remaining=remaining_times(graph.reached, plan),
         )
 
     def _dependent(self, application: str) -> tuple[tuple[str, ...], dict[str, int]]:
@@ -257,7 +257,7 @@ def _borrowed(use: Use) -> Borrowed:
     return Borrowed(use.application, use.operator, use.peer, use.epoch)
 
 
-def _remaining(reached: Mapping[str, float], plan: Plan) -> dict[str, float]:
+def remaining_times(reached: Mapping[str, float], plan: Plan) -> dict[str, float]:
     """Operator to the longest predicted time from it to a sink, seconds."""
     found: dict[str, float] = {}
     for operator in reversed(list(plan.operators)):

@@ -11,6 +11,7 @@ from synergy_nb.events import ComponentMeasurements
 
 __all__ = ["Component", "Flow", "Mark", "Peer", "Run"]
 
+WITHIN: Final = 0.01  # share of the results that may be later than a limit that is said to be kept
 MARKS: Final = 40  # of an application; of more, the oldest are forgotten
 
 
@@ -71,6 +72,14 @@ class Flow(msgspec.Struct):
     lost: float = 0.0
     finished: bool = False
     totals: deque[tuple[float, int]] = msgspec.field(default_factory=deque)
+
+    @property
+    def within(self) -> bool | None:
+        """Whether 99 % of the last results were within the limit, those lost among them; None where nobody knows."""
+        if self.limit is None or (self.p99 is None and not self.dropped):
+            return None
+        missed = (self.miss or 0.0) if self.dropped else 0.0
+        return (self.p99 or 0.0) <= self.limit and missed <= WITHIN
 
     @property
     def missed_share(self) -> float | None:

@@ -168,18 +168,22 @@ def _sentence(
         return f"{short[0].upper()}{short[1:]}.", "bad"
     measured = [flow for flow in flows if flow.p99 is not None]
     if not measured:
+        dropped = max((flow.dropped for flow in flows), default=0)
+        if dropped:
+            return f"No results yet: {counted(dropped, 'tuple')} dropped, as their deadline had passed.", "bad"
         return "The first results are waited for.", "note"
     worst = max(measured, key=lambda flow: (flow.p99 or 0.0) / flow.limit if flow.limit else 0.0)
     last = f"of the last results at {worst.sink}" if len(flows) > 1 else "of the last results"
     if worst.limit is None:
         return f"99 % {last} took at most {seconds(worst.p99)}; no limit was asked.", ""
     limit = seconds(worst.limit)
-    if (worst.p99 or 0.0) <= worst.limit:
+    if worst.within:
         return f"Within its limit: 99 % {last} took at most {seconds(worst.p99)} of {limit}.", ""
     allowed = _asked(run, plan).get("miss_rate", 0.0)
+    how = f"took longer than {limit}{' or were dropped' if worst.dropped else ''}"
     if worst.miss is not None and worst.miss <= allowed:
-        return f"{share(worst.miss)} {last} took longer than {limit}; {share(allowed)} may.", ""
-    return f"Too late: {share(worst.miss)} {last} took longer than {limit}.", "bad"
+        return f"{share(worst.miss)} {last} {how}; {share(allowed)} may.", ""
+    return f"Too late: {share(worst.miss)} {last} {how}.", "bad"
 
 
 def _short(run: Run) -> str:
@@ -245,7 +249,7 @@ def _cluster(
     readings: JournalSeries, going: list[Run], flows: list[Flow], peers: list[Peer]
 ) -> tuple[str, str, str, str]:
     gone = any(peer.gone for peer in peers)
-    late = [flow for flow in flows if flow.limit is not None and flow.p99 is not None and flow.p99 > flow.limit]
+    late = [flow for flow in flows if flow.within is False]
     named = {run.application for run in going}
     late = [flow for flow in late if flow.application in named and not flow.finished]
     running = (
@@ -269,7 +273,7 @@ def _flow(readings: JournalSeries, flow: Flow, plan: Plan | None, *, many: bool)
     run = readings.run(flow.application)
     now = status(readings, run)[0]
     glyph, word, _ = _STATUS[now]
-    within = None if flow.limit is None or flow.p99 is None else flow.p99 <= flow.limit
+    within = flow.within
     asked = _asked(run, plan)
     allowed, wanted = asked.get("miss_rate"), asked.get("throughput_tuples")
     kept = None if allowed is None or flow.miss is None else flow.miss <= allowed
