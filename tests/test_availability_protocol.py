@@ -47,7 +47,7 @@ from synergy_nb.events import (
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.builder import Stream
 from synergy_nb.reporting.explanation import Explanation
-from synergy_nb.runtime.process import service
+from synergy_nb.runtime.process import peer_factory
 from synergy_nb.runtime.process.peer_driver import PeerRuntime
 from synergy_nb.runtime.process.requests import FindHosts, HostsFound, Join, pack, unpack
 from synergy_nb.simulator.kernel import Simulation
@@ -755,7 +755,7 @@ def test_the_same_protocol_places_on_live_peers() -> None:
         for number in range(4):
             address = f"mem://{number}"
             settings = {"name": f"peer-{number}", "cores": 0.11}
-            runtime = PeerRuntime(address, str(number), net.connector(address), service.make, settings)
+            runtime = PeerRuntime(address, str(number), net.connector(address), peer_factory.make, settings)
             net.links[address] = runtime.links
             runtime.start()
             runtimes.append(runtime)

@@ -24,6 +24,7 @@ from synergy_nb.cli.input_checks import (
     check_discipline,
     chosen_spark,
     fail,
+    fresh,
     load,
     parsed,
     print_json,
@@ -31,6 +32,8 @@ from synergy_nb.cli.input_checks import (
     running,
     writable,
 )
+from synergy_nb.cli.options import Discipline, Json, Peers, PlanFile, Record, Spark
+from synergy_nb.cli.replay_command import replay
 
 __all__ = ["app", "main"]
 
@@ -46,20 +49,7 @@ plans = typer.Typer(help="Draw and check query plans in files.", no_args_is_help
 data = typer.Typer(help="List real traces, say what they hold, and get a copy.", no_args_is_help=True)
 app.add_typer(plans, name="plan")
 app.add_typer(data, name="data")
-
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON value.")]
-Spark = Annotated[
-    str | None,
-    typer.Option(
-        metavar="URL", help="A Spark Connect server (sc://host:port), or off.", show_default="one of this machine"
-    ),
-]
-Peers = Annotated[int, typer.Option("--peers", metavar="N", help="Peers to start on this machine.")]
-Discipline = Annotated[
-    str,
-    typer.Option(metavar="fcfs|edf|least_slack", help="Scheduling discipline of the peers, where plans state none."),
-]
-PlanFile = Annotated[Path, typer.Argument(metavar="PLAN.yaml", help="A query plan.")]
+app.command()(replay)
 
 
 def main() -> None:
@@ -167,6 +157,7 @@ def run(
         list[str] | None, typer.Option(metavar="NAME=FILE", help="Secret of encrypt and decrypt, 16, 24 or 32 bytes.")
     ] = None,
     report: Annotated[Path | None, typer.Option(metavar="FILE.html", help="Write a report.")] = None,
+    record: Record = None,
     discipline: Discipline = "fcfs",
     spark: Spark = None,
     as_json: Json = False,
@@ -182,6 +173,7 @@ def run(
     at_least("--limit", limit, 0)
     if report is not None:
         writable("--report", report)
+    fresh("--record", record)
     parsed = load(plan)
     seconds = None
     if duration is not None:
@@ -210,7 +202,7 @@ def run(
     with running(), Bars() as bars:
         bars.stage(f"connecting to {scheduler}" if scheduler is not None else f"starting {count} peers")
         given = scheduler if scheduler is not None else count or 8
-        with Cluster(given, keys=keys, discipline=discipline, spark=where) as cluster:
+        with Cluster(given, keys=keys, discipline=discipline, spark=where, record=record) as cluster:
             found = execute(parsed, cluster, options, limit=limit, duration=seconds, progress=bars)
     if report is not None:
         write_report(report, parsed, found)
@@ -223,9 +215,10 @@ def run(
 
 
 @app.command()
-def up(peers: Peers = 8, discipline: Discipline = "fcfs", as_json: Json = False) -> None:
+def up(peers: Peers = 8, record: Record = None, discipline: Discipline = "fcfs", as_json: Json = False) -> None:
     """Start peers, print their addresses, and stay until Ctrl-C or SIGTERM."""
     at_least("--peers", peers, 1)
+    fresh("--record", record)
     check_discipline(discipline)
     import threading
 
@@ -244,7 +237,7 @@ def up(peers: Peers = 8, discipline: Discipline = "fcfs", as_json: Json = False)
     try:
         with running(), Bars() as bars:
             bars.stage(f"starting {peers} peers")
-            cluster = Cluster(peers=peers, discipline=discipline)
+            cluster = Cluster(peers=peers, discipline=discipline, record=record)
         with cluster:
             started = True
             if as_json:

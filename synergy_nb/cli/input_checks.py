@@ -22,6 +22,7 @@ __all__ = [
     "check_discipline",
     "chosen_spark",
     "fail",
+    "fresh",
     "load",
     "parsed",
     "print_json",
@@ -109,6 +110,14 @@ def writable(option: str, path: Path) -> None:
         refuse(f"{option}: {str(path)!r}; expected a file in a folder that exists")
     if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
         refuse(f"{option}: {str(path)!r} cannot be written; expected a file that can")
+
+
+def fresh(option: str, path: Path | None) -> None:
+    """Refuse a path at which no new file can be made."""
+    if path is not None:
+        if path.exists():
+            refuse(f"{option}: {str(path)!r} exists already; expected a new file")
+        writable(option, path)
 
 
 def parsed(file: Path) -> Plan:

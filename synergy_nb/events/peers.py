@@ -30,6 +30,7 @@ __all__ = [
     "PeerSilent",
     "PeerStarted",
     "PeerTrouble",
+    "RecordingStopped",
     "RouteDropped",
     "SparkDied",
     "SparkFailed",
@@ -105,6 +106,12 @@ class FrameUnhandled(PeerTrouble, frozen=True, gc=False):
     """What took a message or data from the subject raised an ``error``."""
 
     error: str
+
+
+class RecordingStopped(PeerTrouble, frozen=True, gc=False):
+    """The subject, a peer, cannot write its recording any more, for a ``reason``; it goes on without."""
+
+    reason: str
 
 
 class DataRefused(PeerTrouble, frozen=True, gc=False):

@@ -21,6 +21,7 @@ from synergy_nb.events import (
     LinkRefused,
     LinkResumed,
     MessageRefused,
+    RecordingStopped,
     RouteDropped,
     SparkDied,
     SparkFailed,
@@ -94,6 +95,11 @@ def _frame_refused(event: FrameRefused) -> str:
 @SENTENCES.add
 def _data_refused(event: DataRefused) -> str:
     return f"data from {event.subject} were refused: {event.reason}"
+
+
+@SENTENCES.add
+def _recording_stopped(event: RecordingStopped) -> str:
+    return f"the recording of {event.subject} ends here: {event.reason}"
 
 
 @SENTENCES.add

@@ -82,6 +82,9 @@ class Cluster(Synchronous[AsyncCluster]):
         needed and ends with the cluster; a URL, ``sc://host:port``, or several, which peers use in turn; False, none.
     security
         ``distributed.Security`` of the cluster, for TLS.
+    record
+        New file to which all peers write what they get, with its effects, to be replayed by ``synergy replay FILE``;
+        all peers have to be on this machine. It holds plans, but no keys and no rows of streams.
 
     Examples
     --------
@@ -107,6 +110,7 @@ class Cluster(Synchronous[AsyncCluster]):
         seed: int = 0,
         spark: bool | str | Sequence[str] = True,
         security: Any = None,
+        record: str | os.PathLike[str] | None = None,
     ) -> None:
         peers = _given(peers)
         self._thread = LoopThread()
@@ -122,6 +126,7 @@ class Cluster(Synchronous[AsyncCluster]):
             "seed": seed,
             "spark": spark,
             "security": security,
+            "record": record,
         }
         starting = connect_cluster(peers, **options) if isinstance(peers, str) else start_cluster(peers, **options)
         try:

@@ -32,7 +32,7 @@ from synergy_nb.runtime.transport.wide_area import WideArea
 if TYPE_CHECKING:
     from distributed import Client, Worker
 
-__all__ = ["PLUGIN", "SynergyPlugin", "client_links", "connector", "install", "load_factory", "runtime_of"]
+__all__ = ["PLUGIN", "SynergyPlugin", "client_links", "connector", "install", "load_factory", "runs_peer", "runtime_of"]
 
 PLUGIN: Final = "synergy"  # name of the plugin on a worker
 REFUSED_WITHIN: Final = 0.25  # seconds after which a client finds out whether anybody listens at an address
@@ -211,7 +211,7 @@ def install(
 
 
 async def _install(client: Client, plugin: SynergyPlugin) -> dict[str, str]:
-    running: dict[str, bool] = await client.run(_runs_peer)  # a coroutine: this runs on the client's loop
+    running: dict[str, bool] = await client.run(runs_peer)  # a coroutine: this runs on the client's loop
     bare = [address for address, runs in running.items() if not runs]
     if len(bare) == len(running):
         await client.register_plugin(plugin)
@@ -222,7 +222,8 @@ async def _install(client: Client, plugin: SynergyPlugin) -> dict[str, str]:
     return {str(info["name"]): str(address) for address, info in workers.items()}
 
 
-def _runs_peer(dask_worker: Worker) -> bool:
+def runs_peer(dask_worker: Worker) -> bool:
+    """Whether a peer runs on a worker, where this is run by a client."""
     return PLUGIN in dask_worker.plugins
 
 

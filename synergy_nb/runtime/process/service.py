@@ -1,7 +1,4 @@
-"""A Synergy peer on a Dask worker: the peer, its host of operators, and its answers to notebooks.
-
-``make`` is the factory that the plugin is given by name.
-"""
+"""What serves one Synergy peer on a Dask worker: its host of operators, and its answers to notebooks."""
 
 from __future__ import annotations
 
@@ -10,16 +7,14 @@ import contextlib
 import os
 import threading
 import time
-import zlib
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
 
-from synergy_nb.assembly import PeerConfig, SynergyPeer
+from synergy_nb.assembly import SynergyPeer
 from synergy_nb.control import driver_messages as driver
 from synergy_nb.control.graph import PlacementRequest, Report
-from synergy_nb.control.peer import Peer
 from synergy_nb.events import LateRows, PeerTrouble, encode_events
 from synergy_nb.events.application_states import LASTING, UNDECIDED
 from synergy_nb.lifecycle.request import Request
@@ -27,7 +22,6 @@ from synergy_nb.models.overheads import LINK
 from synergy_nb.plan import Plan
 from synergy_nb.plan.memory_estimates import check_memory, on_peers
 from synergy_nb.plan.spark_parts import PART
-from synergy_nb.recording.construction import Construction, construct
 from synergy_nb.runtime.client.error_notices import ErrorPublisher
 from synergy_nb.runtime.data.copy_reports import CopyReports
 from synergy_nb.runtime.data.deliveries import POLL, Deliveries
@@ -41,6 +35,7 @@ from synergy_nb.runtime.process.machine_monitor import Counters, Row, read_count
 from synergy_nb.runtime.process.peer_commands import Commands
 from synergy_nb.runtime.process.peer_driver import PeerRuntime
 from synergy_nb.runtime.process.peer_metrics import PeerMetrics
+from synergy_nb.runtime.process.peer_recorder import PeerRecorder
 from synergy_nb.runtime.process.peer_reports import Advertised, LoadReports, MeasuredOverheads, SparkReports
 from synergy_nb.runtime.process.profiles import Profiles
 from synergy_nb.runtime.process.requests import (
@@ -64,37 +59,11 @@ from synergy_nb.runtime.process.resilient_placement import decided, warm
 from synergy_nb.runtime.transport.arenas import machine
 from synergy_nb.runtime.transport.wide_area import WideArea
 
-__all__ = ["FACTORY", "Service", "make"]
+__all__ = ["Service"]
 
-FACTORY: Final = "synergy_nb.runtime.process.service:make"
 LEAST_PRIORITY: Final = 19  # of a thread, as nice(1) counts
 MEASURE: Final = 0.5  # seconds between two measurements of a sink
 DECIDED: Final = 130.0  # seconds after which one that waits for a decision is answered all the same
-
-
-def make(runtime: PeerRuntime, config: Mapping[str, Any]) -> tuple[Peer, Service]:
-    """The peer and the host of a runtime, from the plain values of a :class:`~synergy_nb.assembly.PeerConfig`.
-
-    ``keys`` in ``config`` holds secrets of ``encrypt`` and ``decrypt`` by name; ``spark`` says whether it takes
-    parts on Spark; ``memory`` is what its operators may take together, in bytes; ``discipline`` is its scheduling
-    discipline.
-    """
-    settings = dict(config)
-    memory = float(settings.pop("memory", None) or "inf")
-    spark = bool(settings.pop("spark", False))
-    discipline = str(settings.pop("discipline", "fcfs"))
-    keys = {name: bytes(secret) for name, secret in (settings.pop("keys", None) or {}).items()}
-    parsed = msgspec.convert(settings, PeerConfig)
-    seed = parsed.seed ^ zlib.crc32(runtime.address.encode())
-    components = (*parsed.components, PART) if spark else parsed.components
-    parsed = msgspec.structs.replace(parsed, name=parsed.name or runtime.name, seed=seed, components=components)
-
-    server = max(parsed.cores, 1.0)  # one thread executes
-    synergy = construct(Construction(runtime.address, parsed, server, SPAN))
-    service = Service(runtime, synergy, keys)
-    service.host.hosting.memory.limit = memory
-    service.host.hosting.discipline = discipline
-    return service.synergy.peer, service
 
 
 class _Measured:
@@ -129,9 +98,18 @@ class Service:
         The peer.
     keys
         Secrets by name.
+    recorder
+        Records what the peer gets; None: nobody does.
     """
 
-    def __init__(self, runtime: PeerRuntime, synergy: SynergyPeer, keys: Mapping[str, bytes]) -> None:
+    def __init__(
+        self,
+        runtime: PeerRuntime,
+        synergy: SynergyPeer,
+        keys: Mapping[str, bytes],
+        recorder: PeerRecorder | None = None,
+    ) -> None:
+        self._recorder = recorder
         self.runtime = runtime
         self.synergy = synergy
         self._of: dict[str, _Measured] = {}  # by request of this peer
@@ -200,6 +178,8 @@ class Service:
             "follow": self.measuring.follow,
             "warm": self._warm,
         }
+        if recorder is not None:
+            operations["record"] = recorder.flush
         runtime.operations.update(operations)
         runtime.on_area.append(self._limit_bandwidths)
         runtime.on_down.append(self._link_down)
@@ -234,6 +214,8 @@ class Service:
         self._standbys.close()
         await self.host.close()
         await self.spark.close()
+        if self._recorder is not None:
+            self._recorder.close()
 
     # -- what becomes of applications ----------------------------------------------------------------------------
 

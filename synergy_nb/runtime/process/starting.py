@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -21,16 +22,17 @@ from synergy_nb.assembly import PeerConfig
 from synergy_nb.errors import user_facing
 from synergy_nb.plan.requirements import LEAST_MEMORY, check_discipline
 from synergy_nb.plan.units import WrongValue, duration, parse_size
+from synergy_nb.recording.recording_file import create
 from synergy_nb.reporting.formatting import seconds
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
 from synergy_nb.runtime.client.error_notices import ErrorNotices, watched
 from synergy_nb.runtime.client.progress import Progress
 from synergy_nb.runtime.client.waiting_display import waiting
 from synergy_nb.runtime.data.spark_servers import checked
-from synergy_nb.runtime.process.plugin import client_links, install
+from synergy_nb.runtime.process.peer_factory import FACTORY
+from synergy_nb.runtime.process.plugin import client_links, install, runs_peer
 from synergy_nb.runtime.process.processes import start
 from synergy_nb.runtime.process.requests import ClusterError
-from synergy_nb.runtime.process.service import FACTORY
 from synergy_nb.runtime.transport.wide_area import WideArea
 
 __all__ = ["check_address", "connect_cluster", "start_cluster"]
@@ -80,6 +82,7 @@ async def start_cluster(
     seed: int = 0,
     spark: bool | str | Sequence[str] = True,
     security: Security | None = None,
+    record: str | os.PathLike[str] | None = None,
     per_process: int = 1,
     of: Mapping[str, Mapping[str, Any]] | None = None,
     joining: float = JOINING,
@@ -115,8 +118,9 @@ async def start_cluster(
     config["of"] = {name: dict(own) for name, own in (of or {}).items()}
     area = _area(wide_area, peers, seed)
     reached = _Reached(f"starting {peers} peers", told)
-    async with waiting(lambda: reached.text):
-        return await _started(peers, config, where, area, security, per_process, joining, reached)
+    with _recorded(record, config):
+        async with waiting(lambda: reached.text):
+            return await _started(peers, config, where, area, security, per_process, joining, reached)
 
 
 async def _started(
@@ -151,6 +155,7 @@ async def _started(
     links = client_links(arguments, on_data=notices.take)
     cluster = AsyncCluster(links, started.peers, close, local=started, spark=where, notices=notices)
     joined = await _joined(cluster, area, joining, told)
+    _record(joined, config)
     if watched():
         await joined.warm()
     return joined
@@ -170,6 +175,7 @@ async def connect_cluster(
     seed: int = 0,
     spark: bool | str | Sequence[str] = True,
     security: Security | None = None,
+    record: str | os.PathLike[str] | None = None,
     timeout: float | str = 10.0,
     told: Callable[[Progress], object] | None = None,
 ) -> AsyncCluster:
@@ -198,8 +204,9 @@ async def connect_cluster(
     check_address("scheduler", scheduler)
     patience = duration("timeout", timeout)
     reached = _Reached(f"connecting to {scheduler}", told)
-    async with waiting(lambda: reached.text):
-        return await _connected(scheduler, config, where, wide_area, seed, security, patience, reached)
+    with _recorded(record, config):
+        async with waiting(lambda: reached.text):
+            return await _connected(scheduler, config, where, wide_area, seed, security, patience, reached)
 
 
 async def _connected(
@@ -235,6 +242,8 @@ async def _connected(
             where = ()  # a server of this machine is nobody else's
         config["memory"] = config["memory"] or GIVEN * min(_own_memory(workers))
         config["spark"] = bool(where)
+        if "record" in config:
+            await _check_recordable(client, workers)
         peers = await install(client, FACTORY, config)
     except BaseException:
         await client.close()
@@ -242,7 +251,49 @@ async def _connected(
     notices = ErrorNotices(asyncio.get_running_loop().call_later)
     links = client_links(client.security.get_connection_args("client"), on_data=notices.take)
     cluster = AsyncCluster(links, peers, close, spark=where, notices=notices)
-    return await _joined(cluster, area, JOINING, told)
+    joined = await _joined(cluster, area, JOINING, told)
+    _record(joined, config)
+    return joined
+
+
+@contextlib.contextmanager
+def _recorded(record: str | os.PathLike[str] | None, config: dict[str, Any]) -> Iterator[None]:
+    """Have peers record to a new file, which goes again if they do not start."""
+    if record is None:
+        yield
+        return
+    path = create(record)
+    config["record"] = str(path)
+    try:
+        yield
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def _record(cluster: AsyncCluster, config: Mapping[str, Any]) -> None:
+    """Have all peers write what they have recorded before the cluster closes."""
+
+    async def flush() -> None:
+        asking = (cluster.ask(peer, "record") for peer in cluster.peers)
+        await asyncio.gather(*asking, return_exceptions=True)  # of one that has died all is there that it wrote
+
+    if "record" in config:
+        cluster.before_close.append(flush)
+
+
+async def _check_recordable(client: Any, workers: Iterable[str]) -> None:
+    """Refuse to record workers of other machines, and peers that run already."""
+    elsewhere = [address for address in workers if not _on_this_machine(address)]
+    if elsewhere:
+        raise ClusterError(
+            f"record: worker {elsewhere[0]} is on another machine; expected all beside the file, on this one"
+        )
+    running = [address for address, runs in (await client.run(runs_peer)).items() if runs]
+    if running:
+        raise ClusterError(
+            f"record: a peer runs on worker {running[0]} already; expected none, as a recording begins with its peers"
+        )
 
 
 def check_address(field: str, scheduler: str) -> None:

@@ -1,0 +1,227 @@
+"""Messages in words: which request each belongs to, and what it says, for people who step through a recording."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from synergy_nb.algorithms.availability import messages as replicas
+from synergy_nb.algorithms.composition import messages as composition
+from synergy_nb.control import driver_messages as driver
+from synergy_nb.control.graph import Hop
+from synergy_nb.control.peer import Message
+from synergy_nb.lifecycle import messages as sessions
+from synergy_nb.overlay import directory_roots as directory
+from synergy_nb.overlay import gossip, pastry, routing
+from synergy_nb.reporting.formatting import seconds, share
+
+__all__ = ["DESCRIPTIONS", "HOUSEKEEPING", "describe", "dropped", "subject"]
+
+
+SHORT: Final = 40  # characters of a stream's name
+
+
+def subject(message: Message) -> str:
+    """The request or application that a message is about; empty if it is about none, or about several."""
+    for field in ("application", "request"):
+        found = getattr(message, field, None)
+        if isinstance(found, str):
+            return found
+    try:
+        match message:
+            case composition.Probe():
+                return composition.decode_request(message.request)[0].request
+            case replicas.PlacementRequest() | replicas.PlacementNegotiation() | replicas.PlacementDecision():
+                return replicas.decode_task(message.task)[0].request
+    except (msgspec.MsgspecError, ValueError):
+        return ""  # the peer refuses it
+    graph = getattr(message, "graph", None)
+    return graph.application if isinstance(graph, sessions.Graph) else ""
+
+
+def describe(message: Message) -> str:
+    """What a message says, in words, with addresses of peers; empty where nobody has described it."""
+    say = DESCRIPTIONS.get(type(message), "")
+    return say.format(m=message) if isinstance(say, str) else say(message)
+
+
+def dropped(message: composition.Dropped) -> str:
+    """Why a probe was dropped."""
+    asked, available = _amount(message.condition, message.asked), _amount(message.condition, message.available)
+    if message.condition == "acknowledgement":
+        return f"{message.operator} at {message.at}: it has not acknowledged the probe in time"
+    text = f"{message.operator} at {message.at}: {message.condition}"
+    if message.condition in ("processing capacity", "bandwidth", "delay", "miss rate", "QoS impact"):
+        bound = "at most" if message.condition in ("delay", "miss rate", "QoS impact") else "needs"
+        text += f": {bound} {asked}, there {'is' if bound == 'needs' else 'would be'} {available}"
+    return f"{text}: {message.detail}" if message.detail else text
+
+
+def _amount(condition: str, value: float) -> str:
+    if condition in ("delay", "QoS impact"):
+        return seconds(value)
+    if condition == "miss rate":
+        return share(value)
+    return f"{value:.3g} {'bytes/s' if condition == 'bandwidth' else 'cores'}"
+
+
+def _path(path: Iterable[Hop]) -> str:
+    return ", ".join(f"{hop.operator} at {hop.peer}" for hop in path)
+
+
+def _peers(peers: Mapping[str, str]) -> str:
+    return ", ".join(f"{operator} at {address}" for operator, address in peers.items())
+
+
+def _several(values: Iterable[str]) -> str:
+    return ", ".join(values) or "none"
+
+
+def _short(name: str) -> str:
+    """The name of a component or a stream; a stream's holds all that it is made by."""
+    return name if len(name) <= SHORT else f"{name[: SHORT - 1]}…"
+
+
+def _probe(message: composition.Probe) -> str:
+    after = f" after {_path(message.path)}" if message.path else ""
+    return f"check {message.operator}{after}; budget {message.budget}"
+
+
+def _confirm(message: sessions.Confirm) -> str:
+    return f"commit {message.operator}" + (f", which {message.consumer} reads" if message.consumer else "")
+
+
+def _followed(message: sessions.Followed) -> str:
+    if message.refusal:
+        return f"cannot follow {message.operator}: {message.refusal}"
+    return f"{'is ready to be' if message.ready else 'follows, or lets others follow,'} {message.operator}"
+
+
+def _behind(message: sessions.CopiesLag) -> str:
+    if not message.peers:
+        return f"all copies of {message.operator} could take over again"
+    return f"copies of {message.operator} could not take over: " + "; ".join(
+        f"{address}: {reason}" for address, reason in message.peers.items()
+    )
+
+
+def _reason(outcome: str, reason: str) -> str:
+    return f"{outcome}: {reason}" if reason else outcome
+
+
+Say: TypeAlias = str | Callable[[Any], str]
+
+#: What a message ``m`` says, by its type: a template, or a function that gives the words.
+DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
+    # the driver
+    driver.JoinRing: lambda m: f"join the ring through {m.contact}" if m.contact else "begin a new ring",
+    driver.OfferComponents: "offer the components of this peer",
+    driver.LeaveRing: "leave the ring",
+    driver.LookUpHosts: lambda m: f"look up the hosts of {_several(map(_short, m.names))}",
+    driver.SubmitPlan: lambda m: f"submit a plan of {len(m.plan):,} bytes, {m.placement}",
+    driver.StopApplication: "stop the application",
+    driver.ReleaseResults: "discard the results, which have been fetched",
+    driver.MoveComponent: "move {m.operator} to {m.to}",
+    driver.DelayMeasured: lambda m: f"the sinks measured a delay of {seconds(m.seconds)}",
+    driver.SinksEnded: "the streams of all sinks have ended",
+    driver.PartReady: "{m.operator} takes tuples on Spark",
+    driver.OperatorStopped: "{m.operator} cannot go on: {m.reason}",
+    driver.ReaderStalled: "{m.reader} holds up the readers of {m.operator}: {m.reason}",
+    driver.CopyReady: "the copy of {m.operator} could go on",
+    driver.CopyUnusable: "the copy of {m.operator} could not go on: {m.reason}",
+    driver.CopiesLagging: lambda m: (
+        f"copies of {m.operator} that lag: {_several(f'{address} ({why})' for address, why in m.peers.items())}"
+    ),
+    driver.LoadsMeasured: lambda m: (
+        f"measured loads of {_several(f'{each.operator} of {each.application}' for each in m.loads)}"
+    ),
+    driver.StreamProfiled: lambda m: f"measured the operator of a stream: {_several(m.measured)}",
+    driver.ProfileExpired: "withdraw what was measured of a stream",
+    driver.LinkFailed: "the link to {m.address} has failed",
+    driver.CoresAdvertised: "{m.address} has {m.cores:.3g} cores left",
+    driver.OverheadsMeasured: lambda m: f"measured overheads of {_several(sorted({*m.stages, *m.calls}))}",
+    driver.BandwidthsLimited: "bandwidths of the wide area",
+    driver.SparkOffered: lambda m: f"Spark is there; a micro-batch takes {seconds(m.micro_batch)}",
+    driver.PlacementDecided: lambda m: m.reason or f"placed: {_peers(m.roles.peers)}",
+    # the ring and the directory
+    routing.Routed: lambda m: f"on its way: {type(m.payload).__name__} {_inner(m.payload)}".rstrip(),
+    routing.RouteAck: "a routed message has arrived",
+    pastry.JoinRequest: "{m.joiner} asks to join the ring",
+    pastry.JoinReply: "the peers that the newcomer has to know",
+    pastry.Leaves: lambda m: f"the sender is in the ring, beside {len(m.leaves)} peers",
+    pastry.RowRequest: "asks for row {m.row} of the routing table",
+    pastry.RowReply: lambda m: f"{len(m.learned)} peers for the routing table",
+    pastry.Leaving: "the sender leaves the ring",
+    gossip.Ping: "are you there?",
+    gossip.PingAck: "I am",
+    gossip.PingFor: "ping {m.target} for me",
+    gossip.PingForAck: "{m.target} has answered",
+    directory.Register: lambda m: f"register {len(m.copies)} entries",
+    directory.Registered: lambda m: f"holds {len(m.held)} entries, and {len(m.missing)} not",
+    directory.Renew: lambda m: f"renew {len(m.items)} entries",
+    directory.Copies: lambda m: f"copies of {len(m.copies)} entries",
+    directory.CopiesTaken: "has the copies",
+    directory.Touch: lambda m: f"{len(m.items)} entries live on",
+    directory.Wanted: lambda m: f"lacks {len(m.items)} entries",
+    directory.Lookup: lambda m: f"who hosts {_several(map(_short, m.names))}?",
+    directory.Found: lambda m: "; ".join(
+        f"{_short(entry)}: {_several(each.host for each in hosts)}" for entry, hosts in m.found.items()
+    ),
+    directory.Pull: "asks for the entries that it has to hold",
+    directory.Pulled: "entries to hold",
+    # composition
+    composition.Probe: _probe,
+    composition.Acknowledged: lambda m: f"has the probes for {_several(sorted(m.weights))}",
+    composition.Returned: lambda m: f"a whole path: {_path(m.path)}",
+    composition.Dropped: dropped,
+    composition.Release: "give back what is reserved",
+    # sessions
+    sessions.Confirm: _confirm,
+    sessions.Share: "keep what the application shares or backs up there",
+    sessions.Confirmed: "{m.operator} is set up",
+    sessions.Refused: "cannot set up {m.operator}: {m.reason}",
+    sessions.Begin: "let the sources begin",
+    sessions.Feedback: lambda m: f"lease and measurements of {_several(each.application for each in m.measured)}",
+    sessions.End: lambda m: _reason("end the application", m.reason),
+    sessions.Lost: "lost: {m.reason}",
+    sessions.TakeOver: "take {m.operator} over",
+    sessions.TookOver: lambda m: _reason(f"{'cannot take' if m.refusal else 'takes'} {m.operator} over", m.refusal),
+    sessions.Follow: "follow {m.operator}, or let it be followed",
+    sessions.Followed: _followed,
+    sessions.Moved: lambda m: f"the components are: {_peers(m.graph.roles.peers)}",
+    sessions.CopiesLag: _behind,
+    sessions.ProducersMoved: lambda m: f"{m.owner} has {'ended' if m.ended else 'its components elsewhere'}",
+    sessions.ProducersFollowed: "knows where the components of {m.owner} are",
+    # placement of replicas
+    replicas.PlacementRequest: "host {m.operator}, and place what follows",
+    replicas.PlacementReply: lambda m: _reason("accepted" if m.accepted else "denied", m.reason),
+    replicas.PlacementNegotiation: lambda m: f"place {m.operator} on one of {_several(m.candidates)}",
+    replicas.PlacementDecision: lambda m: f"have {'a backup' if m.backup else 'the primary'} of {m.operator}",
+    replicas.PlacementReport: lambda m: _reason(f"has placed {m.operator}", m.reason),
+    replicas.PlacementKept: lambda m: f"the placement stands: {_several(m.operators)}",
+    replicas.PlacementWithdrawn: lambda m: f"give back {m.operator or 'all'}",
+    replicas.Survey: "how good is the link?",
+    replicas.Surveyed: "{m.cores:.3g} cores and {m.bandwidth:.3g} bytes/s are left",
+}
+
+#: Messages that keep the ring, the directory and links in order, whatever requests there are.
+HOUSEKEEPING: Final[frozenset[type[Message]]] = frozenset(
+    {
+        routing.RouteAck,
+        sessions.Feedback,
+        *(kind for kind in DESCRIPTIONS if kind.__module__ in (pastry.__name__, gossip.__name__)),
+        directory.Renew,
+        directory.Copies,
+        directory.CopiesTaken,
+        directory.Touch,
+        directory.Wanted,
+        directory.Pull,
+        directory.Pulled,
+    }
+)
+
+
+def _inner(message: Any) -> str:
+    return f"({describe(message)})" if isinstance(message, Message) else ""

@@ -1,0 +1,108 @@
+"""A kernel that records what its driver gives to it, and the effects of that.
+
+A recorded peer is made with :class:`RecordedPeer` in place of :class:`~synergy_nb.control.peer.Peer`; drivers see no
+difference, on Dask workers and in the simulator alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from synergy_nb.control.peer import Effect, Message, Peer, Record, Send
+from synergy_nb.recording.recording_file import Beginning, Input, Received, Started, Ticked
+
+__all__ = ["RecordedPeer", "decode_effects", "encode_effects", "encode_message", "text_of"]
+
+SEND: Final = 0
+INSTRUCT: Final = 1
+RECORD: Final = 2
+
+_plain: Final = msgspec.msgpack.Encoder()
+#: Sets and dicts of what comes out are equal in whatever order they are; those of what goes in keep theirs.
+_sorted: Final = msgspec.msgpack.Encoder(order="deterministic")
+
+
+def encode_effects(effects: Sequence[Effect]) -> bytes:
+    """Effects in MessagePack, equal for equal effects.
+
+    Each is an array: 0, receiver and message; 1, name and fields of an instruction; or 2 and an event.
+    """
+    values: list[tuple[Any, ...]] = []
+    for effect in effects:
+        if type(effect) is Send:
+            values.append((SEND, effect.to, effect.message))
+        elif isinstance(effect, Record):
+            values.append((RECORD, effect.event))
+        else:
+            values.append((INSTRUCT, type(effect.instruction).__name__, effect.instruction))  # type: ignore[union-attr]
+    return _sorted.encode(values)
+
+
+def encode_message(message: Message) -> bytes:
+    """A message in MessagePack, equal for equal messages."""
+    return _sorted.encode(message)
+
+
+def decode_effects(data: bytes | msgspec.Raw) -> list[list[Any]]:
+    """What :func:`encode_effects` gave, as plain values."""
+    found: list[list[Any]] = msgspec.msgpack.decode(data)
+    return found
+
+
+def text_of(error: BaseException) -> str:
+    """How a recording tells of an exception."""
+    return f"{type(error).__name__}: {error}"
+
+
+class RecordedPeer(Peer):
+    """A kernel that records its inputs and their effects.
+
+    Parameters
+    ----------
+    address, seed
+        See :class:`~synergy_nb.control.peer.Peer`.
+    beginning
+        Construction of the peer, the first record.
+    add
+        Takes each record.
+    """
+
+    __slots__ = ("_add",)
+
+    def __init__(self, address: str, seed: int, beginning: Beginning, add: Callable[[Beginning | Input], None]) -> None:
+        super().__init__(address, seed)
+        self._add = add
+        add(beginning)
+
+    def start(self, now: float) -> list[Effect]:
+        """Start all protocols, and record it."""
+        return self._recorded(Started, (now,), super().start, now)
+
+    def receive(self, sender: str, message: Message, now: float) -> list[Effect]:
+        """Handle one message, and record it."""
+        given = now, sender, msgspec.Raw(_plain.encode(message))
+        return self._recorded(Received, given, super().receive, sender, message, now)
+
+    def tick(self, now: float) -> list[Effect]:
+        """Fire the timers that are due, and record it."""
+        return self._recorded(Ticked, (now,), super().tick, now)
+
+    def call(self, now: float, function: Callable[..., Any], *arguments: Any) -> list[Effect]:
+        """Refuse: nobody could replay it."""
+        raise ValueError(
+            f"call: {getattr(function, '__qualname__', function)}; a peer that is recorded takes messages only"
+        )
+
+    def _recorded(
+        self, kind: Callable[..., Input], given: tuple[Any, ...], function: Callable[..., list[Effect]], *arguments: Any
+    ) -> list[Effect]:
+        try:
+            effects = function(*arguments)
+        except Exception as error:
+            self._add(kind(*given, msgspec.Raw(encode_effects(())), text_of(error)))
+            raise
+        self._add(kind(*given, msgspec.Raw(encode_effects(effects))))
+        return effects

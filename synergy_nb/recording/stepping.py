@@ -1,0 +1,272 @@
+"""The messages of one request, in the order in which they were handled, from the replay of a recording.
+
+A message belongs to a request if it says so, or if it says nothing of any request and a peer sent it while it handled a
+message of the request: so the look-ups in the directory belong to the request that they were made for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from synergy_nb import events
+from synergy_nb.algorithms.composition.messages import Dropped
+from synergy_nb.control import driver_messages as driver
+from synergy_nb.control.peer import Effect, Instruct, Message, Record, Send
+from synergy_nb.plan import Plan
+from synergy_nb.recording.descriptions import HOUSEKEEPING, describe, dropped, subject
+from synergy_nb.recording.recorder import encode_message
+from synergy_nb.recording.replay import Delivery, Step
+from synergy_nb.reporting.formatting import counted, seconds
+
+__all__ = ["Exchange", "Requested", "exchanges_of", "requests_of"]
+
+
+@dataclass(frozen=True)
+class Requested:
+    """One request of a recording.
+
+    Attributes
+    ----------
+    request, plan
+        Id of the request and name of its plan.
+    origin
+        Name of the peer where it was submitted.
+    at
+        Time of submission in seconds.
+    outcome
+        State of the request at the end of the recording, in words.
+    """
+
+    request: str
+    plan: str
+    origin: str
+    at: float
+    outcome: str
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One message of a request: who sent it to whom, what it said, and what came of it.
+
+    Attributes
+    ----------
+    at
+        Time in seconds at which it was handled; at which it was sent if nobody received it.
+    sender, to
+        Names of the peers; the sender ``driver`` is the receiver's own.
+    message, text
+        Name of the message, and what it says.
+    outcomes
+        Consequences at the receiver, in words.
+    received
+        Whether it was received, as far as is recorded.
+    """
+
+    at: float
+    sender: str
+    to: str
+    message: str
+    text: str
+    outcomes: tuple[str, ...] = field(default=())
+    received: bool = True
+
+
+class _Names:
+    """Names of peers for people."""
+
+    def __init__(self, steps: Iterable[Step]) -> None:
+        self._names = {step.life.address: step.life.name for step in steps}
+        longest = sorted(self._names, key=len, reverse=True)
+        self._addresses = re.compile(rf"(?:{'|'.join(map(re.escape, longest))})(?!\w)" if longest else r"(?!)")
+
+    def __call__(self, address: str) -> str:
+        return self._names.get(address, address)
+
+    def inside(self, text: str) -> str:
+        """A text with the names of peers for their addresses."""
+        return self._addresses.sub(lambda found: self._names[found.group()], text)
+
+
+def requests_of(steps: Iterable[Step]) -> list[Requested]:
+    """The requests that were submitted, in the order of their submission.
+
+    Parameters
+    ----------
+    steps
+        Replayed inputs of all peers, in the order of their times.
+    """
+    steps = list(steps)
+    names = _Names(steps)
+    found: dict[str, Requested] = {}
+    outcomes: dict[str, str] = {}
+    for step in steps:
+        message = step.received
+        if isinstance(message, driver.SubmitPlan):
+            name = Plan.from_bytes(message.plan).name
+            found.setdefault(
+                message.application, Requested(message.application, name, step.life.name, step.at, "undecided")
+            )
+        for effect in step.effects:
+            if isinstance(effect, Record):
+                said = _ending(effect.event)
+                if said:
+                    outcomes[effect.event.subject] = names.inside(said)
+    return [
+        Requested(each.request, each.plan, each.origin, each.at, outcomes.get(each.request, each.outcome))
+        for each in found.values()
+    ]
+
+
+def _ending(event: events.Event) -> str:
+    """The state of a request after an event, in words; empty if the event does not change it."""
+    match event:
+        case events.ApplicationRunning():
+            return "running"
+        case events.ApplicationEnded() | events.ApplicationRejected():
+            kind = event.kind.removeprefix("application_")
+            return f"{kind}: {event.reason}" if event.reason else kind
+    return ""
+
+
+def exchanges_of(request: str, steps: Iterable[Step]) -> list[Exchange]:
+    """The messages of a request, in the order of their times.
+
+    Parameters
+    ----------
+    request
+        Id of the request.
+    steps
+        Replayed inputs of all peers, in the order of their times.
+    """
+    steps = list(steps)
+    names = _Names(steps)
+    receivers, lost = _matched(steps)
+    found: list[Exchange] = []
+    for number in sorted(_belonging(request, steps, receivers)):
+        step = steps[number]
+        found.extend(_handled(step, request, names))
+        for position, effect in enumerate(step.effects):
+            if isinstance(effect, Send) and (number, position) in lost and _about(effect.message, request):
+                name, text = type(effect.message).__name__, names.inside(describe(effect.message))
+                found.append(Exchange(step.at, step.life.name, names(effect.to), name, text, received=False))
+    return sorted(found, key=lambda each: each.at)
+
+
+def _about(message: Message, request: str) -> bool:
+    """Whether a message belongs to a request if a peer handled or sent it in a step of that request."""
+    return subject(message) == request or (subject(message) == "" and type(message) not in HOUSEKEEPING)
+
+
+def _matched(steps: list[Step]) -> tuple[Mapping[tuple[int, int], int], set[tuple[int, int]]]:
+    """The step that received what a step sent as an effect, by the numbers of both; and what nobody received."""
+    sent: dict[tuple[str, str, bytes], deque[tuple[int, int]]] = defaultdict(deque)
+    for number, step in enumerate(steps):
+        for position, effect in enumerate(step.effects):
+            if isinstance(effect, Send):
+                sent[step.life.address, effect.to, encode_message(effect.message)].append((number, position))
+    receivers: dict[tuple[int, int], int] = {}
+    for number, step in enumerate(steps):
+        message = step.received
+        if message is not None:
+            waiting = sent.get((step.deliveries[0].sender, step.life.address, encode_message(message)))
+            if waiting:
+                receivers[waiting.popleft()] = number
+    return receivers, {each for waiting in sent.values() for each in waiting}
+
+
+def _belonging(request: str, steps: list[Step], receivers: Mapping[tuple[int, int], int]) -> set[int]:
+    """Numbers of the steps in which peers handled something for a request."""
+    found = {
+        number
+        for number, step in enumerate(steps)
+        if any(subject(delivery.message) == request for delivery in step.deliveries)
+        or any(_concerns(effect, request) for effect in step.effects)
+    }
+    waiting = deque(number for number in found if steps[number].received is not None)
+    while waiting:
+        number = waiting.popleft()
+        step = steps[number]
+        if step.received is None or not _about(step.deliveries[0].message, request):
+            continue
+        for position, effect in enumerate(step.effects):
+            if isinstance(effect, Send) and _about(effect.message, request):
+                following = receivers.get((number, position))
+                if following is not None and following not in found:
+                    found.add(following)
+                    waiting.append(following)
+    return found
+
+
+def _concerns(effect: Effect, request: str) -> bool:
+    match effect:
+        case Send(_, message):
+            return subject(message) == request
+        case Record(event):
+            return event.subject == request
+    return False
+
+
+def _handled(step: Step, request: str, names: _Names) -> Iterator[Exchange]:
+    """What a peer handled for a request in one step; the timers, if something about the request came of them."""
+    outcomes: dict[int, list[str]] = defaultdict(list)  # by number of the delivery; -1: of none
+    for position, effect in enumerate(step.effects):
+        said = _outcome(effect, request)
+        if said:
+            innermost = [index for index, each in enumerate(step.deliveries) if each.first <= position < each.last] or [
+                -1
+            ]
+            outcomes[innermost[-1]].append(names.inside(said))
+    if outcomes[-1]:
+        yield Exchange(step.at, "timer", step.life.name, "", "", tuple(outcomes[-1]))
+    unwrapped = {id(each.message) for each in step.deliveries}
+    for index, delivery in enumerate(step.deliveries):
+        arrived = id(getattr(delivery.message, "payload", None)) in unwrapped  # what it carries has a line of its own
+        if _about(delivery.message, request) and not arrived:
+            yield _exchange(step, delivery, tuple(outcomes[index]), names)
+
+
+def _exchange(step: Step, delivery: Delivery, outcomes: tuple[str, ...], names: _Names) -> Exchange:
+    text = names.inside(describe(delivery.message))
+    sender = names(delivery.sender)
+    return Exchange(step.at, sender, step.life.name, type(delivery.message).__name__, text, outcomes)
+
+
+def _outcome(effect: Effect, request: str) -> str:
+    """What came of a message for a request, in words; empty where the next message says it."""
+    match effect:
+        case Send(_, Dropped() as message) if message.request == request:
+            return f"dropped: {dropped(message)}"
+        case Record(event) if event.subject == request:
+            return _fact(event)
+        case Record(events.MessageRefused() as event):
+            return f"refused: {event.reason}"
+        case Instruct(driver.Answer() as answer) if answer.refusal:
+            return f"refused: {answer.refusal}"
+    return ""
+
+
+def _fact(event: events.Event) -> str:
+    """An event about a request, in a few words."""
+    ending = _ending(event)
+    if ending:
+        return ending
+    match event:
+        case events.MessageOutdated():
+            return f"ignored: {event.reason}"
+        case events.ProbeAccepted():
+            return f"accepted {event.operator}, {event.capacity:.3g} cores left, {seconds(event.so_far_s)} so far"
+        case events.GraphEvaluated():
+            return f"a graph that does not qualify: {event.unqualified}" if event.unqualified else ""
+        case events.GraphSelected():
+            chosen = ", ".join(f"{operator} at {peer}" for operator, peer in event.peers.items())
+            return f"chosen: {chosen}, {seconds(event.delay_s)} projected"
+        case events.ProbingEnded():
+            return f"probing ended: {counted(event.paths, 'path')}, {event.dropped} dropped, {event.graphs} graphs"
+        case events.SetupFailed() | events.AttemptFailed():
+            return f"{event.kind.replace('_', ' ')}: {event.reason}"
+        case events.ProbeDropped():
+            return ""  # the message says so
+    return event.kind.replace("_", " ") if event.severity >= events.Severity.NOTE else ""

@@ -1,0 +1,50 @@
+"""Makes a Synergy peer for a Dask worker, with what serves it; the plugin is given its name, :data:`FACTORY`."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from synergy_nb.assembly import PeerConfig
+from synergy_nb.control.peer import Peer
+from synergy_nb.plan.spark_parts import PART
+from synergy_nb.recording.construction import Construction, construct
+from synergy_nb.runtime.data.instances import SPAN
+from synergy_nb.runtime.process.peer_driver import PeerRuntime
+from synergy_nb.runtime.process.peer_recorder import PeerRecorder
+from synergy_nb.runtime.process.service import Service
+
+__all__ = ["FACTORY", "make"]
+
+FACTORY: Final = "synergy_nb.runtime.process.peer_factory:make"
+
+
+def make(runtime: PeerRuntime, config: Mapping[str, Any]) -> tuple[Peer, Service]:
+    """The peer and the host of a runtime, from the plain values of a :class:`~synergy_nb.assembly.PeerConfig`.
+
+    ``keys`` in ``config`` holds secrets of ``encrypt`` and ``decrypt`` by name; ``spark`` says whether it takes
+    parts on Spark; ``memory`` is what its operators may take together, in bytes; ``discipline`` is its scheduling
+    discipline; ``record`` is the file in which it is recorded.
+    """
+    settings = dict(config)
+    memory = float(settings.pop("memory", None) or "inf")
+    spark = bool(settings.pop("spark", False))
+    discipline = str(settings.pop("discipline", "fcfs"))
+    file = str(settings.pop("record", ""))
+    keys = {name: bytes(secret) for name, secret in (settings.pop("keys", None) or {}).items()}
+    parsed = msgspec.convert(settings, PeerConfig)
+    seed = parsed.seed ^ zlib.crc32(runtime.address.encode())
+    components = (*parsed.components, PART) if spark else parsed.components
+    parsed = msgspec.structs.replace(parsed, name=parsed.name or runtime.name, seed=seed, components=components)
+
+    server = max(parsed.cores, 1.0)  # one thread executes
+    construction = Construction(runtime.address, parsed, server, SPAN)
+    recorder = PeerRecorder(runtime, file, construction) if file else None
+    synergy = construct(construction, Peer if recorder is None else recorder.kernel)
+    service = Service(runtime, synergy, keys, recorder)
+    service.host.hosting.memory.limit = memory
+    service.host.hosting.discipline = discipline
+    return service.synergy.peer, service
