@@ -29,17 +29,17 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]
     endless = source("packets", rate="500 tuples/s", seed=2)
     with Cluster(4, record=file, keys={"secret": SECRET}) as cluster:
         finished = cluster.submit(
-            packets.filter("bytes > 100").encrypt("link", key="secret").sink("finished"), at="peer-1"
+            packets.filter("bytes > 100").encrypt("link", key="secret").sink("finished"), origin="peer-1"
         )
         assert finished.results().height > 0
         with pytest.raises(NotAdmitted):
-            cluster.submit(endless.filter("bytes > 0", cost="2 s").sink("refused"), at="peer-2")
-        moved = cluster.submit(endless.filter("bytes > 10", id="large", at="peer-3").sink("moved"), at="peer-1")
+            cluster.submit(endless.filter("bytes > 0", cost="2 s").sink("refused"), origin="peer-2")
+        moved = cluster.submit(endless.filter("bytes > 10", id="large", at="peer-3").sink("moved"), origin="peer-1")
         while moved.graph["large"] != "peer-4":
             with contextlib.suppress(ClusterError):  # peers of a busy machine may answer too late
                 cluster.move(moved, "large", "peer-4")
         moved.stop()
-        failed = cluster.submit(endless.filter("bytes > 20", id="large", at="peer-4").sink("failed"), at="peer-2")
+        failed = cluster.submit(endless.filter("bytes > 20", id="large", at="peer-4").sink("failed"), origin="peer-2")
         cluster.kill("peer-4")
         assert failed.wait(60.0) == "failed"
     return file, {"finished": finished.id, "stopped": moved.id, "failed": failed.id}
