@@ -15,7 +15,8 @@ them. In Java, this is
 
 and as there is no compiler where there is only a Java runtime, the two class files are put together here, which takes
 less than it would to carry a compiled library along: neither has a branch, so neither needs more than its constants and
-a dozen instructions (The Java Virtual Machine Specification, chapter 4).
+a dozen instructions (The Java Virtual Machine Specification, chapter 4). Nothing in the jars of PySpark 4.3 does
+it: of the 27 file systems in them each that is local is Hadoop's, or passes on to it, and it has no setting for that.
 """
 
 from __future__ import annotations

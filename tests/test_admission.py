@@ -60,9 +60,10 @@ def test_a_limit_that_leaves_room_for_it_is_admitted_and_the_projection_has_it()
     ring = measured_ring(1, 0.002)
     ring.submit("peer-1", "r", filtered("50 ms"))
     assert ring.until_decided("r").status == "running"
-    chosen = ring.events("r", GraphSelected)[0].detail
-    assert 0.004 < chosen["delay_s"] < chosen["kept_s"] < 0.05
-    assert chosen["late"] == 0.05
+    chosen = ring.events("r", GraphSelected)[0]
+    assert chosen.kept_s is not None
+    assert 0.004 < chosen.delay_s < chosen.kept_s < 0.05
+    assert chosen.late == 0.05
 
 
 def test_peers_that_have_measured_nothing_project_the_papers_model() -> None:

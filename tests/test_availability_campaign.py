@@ -93,7 +93,7 @@ def check(world: Placements) -> None:
         assert graph.backups.keys() == {name for name in plan.operators if plan.operators[name].kind not in
                                         ("source", "sink")}  # fmt: skip
         (done, *_) = reversed(world.events(request, PlacementCompleted))
-        assert all(len(peers) == done.detail["degree"] for peers in graph.replicas.values())
+        assert all(len(peers) == done.degree for peers in graph.replicas.values())
 
 
 @pytest.mark.parametrize("seed", range(20))

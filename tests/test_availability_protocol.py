@@ -171,17 +171,15 @@ def test_the_upper_host_decides_on_a_join_after_negotiation() -> None:
     graph = world.placed("peer-8", diamond(), degree=2)
     events = world.events("r1")
     asked = [event for event in events if isinstance(event, PlacementNegotiated)]
-    assert [(event.peer, event.detail["upstream"], event.detail["to"]) for event in asked] == [
-        (graph.peers["c2"], "c2", graph.peers["b"])
-    ]
+    assert [(event.peer, event.upstream, event.to) for event in asked] == [(graph.peers["c2"], "c2", graph.peers["b"])]
     (decided,) = (
         event
         for event in events
-        if isinstance(event, ReplicaDecided) and (event.detail["operator"], event.detail["role"]) == ("u", "primary")
+        if isinstance(event, ReplicaDecided) and (event.operator, event.role) == ("u", "primary")
     )
     assert decided.peer == graph.peers["b"]
     assert decided.time > asked[0].time
-    assert set(decided.detail["order"]) <= set(asked[0].detail["candidates"])
+    assert set(decided.order) <= set(asked[0].detail["candidates"])
     world.run(2.0)
     assert world.wrong_books() == []
 
@@ -193,9 +191,9 @@ def test_a_host_that_is_not_known_is_reached_by_the_origin() -> None:
     world = ring()
     graph = world.placed("peer-4", upper.union(lower, id="u").sink("out"), degree=2)
     negotiated = world.events("r1", PlacementNegotiated)
-    assert [(event.peer, event.detail["to"]) for event in negotiated] == [("peer-9", "peer-4")]
-    (decided,) = (event for event in world.events("r1", ReplicaDecided) if event.detail["operator"] == "u"
-                  and event.detail["role"] == "primary")  # fmt: skip
+    assert [(event.peer, event.to) for event in negotiated] == [("peer-9", "peer-4")]
+    (decided,) = (event for event in world.events("r1", ReplicaDecided) if event.operator == "u"
+                  and event.role == "primary")  # fmt: skip
     assert decided.peer == graph.peers["a"] == "peer-1"
     assert graph.peers["u"] in {"peer-1", "peer-9", "peer-2", "peer-8"}
     world.run(2.0)
@@ -232,7 +230,7 @@ def test_a_primary_needs_processing_and_a_backup_none() -> None:
     graph = world.placed("peer-3", chain(2, at="peer-2"), degree=3)
     assert sorted(graph.peers[name] for name in ("o0", "o1")) == ["peer-0", "peer-1"]
     assert any("peer-2" in peers or "peer-3" in peers for peers in graph.backups.values())
-    denied = {event.detail["reason"] for event in world.events("r1", ReplicaDenied)}
+    denied = {event.reason for event in world.events("r1", ReplicaDenied)}
     assert any(reason.startswith("processing capacity: 0.05 cores needed, 0.0") for reason in denied)
     world.run(2.0)
     assert world.wrong_books() == []
@@ -255,7 +253,7 @@ def test_a_primary_needs_bandwidth_downstream() -> None:
     assert graph.peers["o0"] == "peer-2"
     (denied,) = world.events("r1", ReplicaDenied)
     assert denied.peer == "peer-3"
-    assert denied.detail["reason"] == "bandwidth downstream: no peer for sink can be given 1600 bytes/s"
+    assert denied.reason == "bandwidth downstream: no peer for sink can be given 1600 bytes/s"
 
 
 def test_a_primary_needs_bandwidth_to_its_backups() -> None:
@@ -264,7 +262,7 @@ def test_a_primary_needs_bandwidth_to_its_backups() -> None:
     graph = world.placed("peer-2", chain(1), degree=3)
     assert graph.peers["o0"] != "peer-3"
     (denied,) = world.events("r1", ReplicaDenied)
-    assert denied.detail["reason"] == "bandwidth to backups: 1 of 2 peers can be given 1600 bytes/s"
+    assert denied.reason == "bandwidth to backups: 1 of 2 peers can be given 1600 bytes/s"
 
 
 def test_a_primary_needs_bandwidth_from_what_it_reads_and_a_backup_from_its_primary() -> None:
@@ -354,7 +352,7 @@ def test_a_candidate_that_has_died_gives_way_to_the_next_one() -> None:
     ((graph, reason),) = world.decided("r1")
     assert graph is not None, reason
     assert "peer-2" not in graph.addresses
-    passed = {(event.detail["at"], event.detail["reason"]) for event in world.events("r1", CandidatePassed)}
+    passed = {(event.at, event.reason) for event in world.events("r1", CandidatePassed)}
     assert ("peer-2", "no answer") in passed
     world.run(2.0)
     assert world.wrong_books() == []
@@ -364,12 +362,12 @@ def test_a_host_that_dies_on_the_way_ends_the_attempt_and_the_next_goes_without_
     world = ring(cores=0.11)
     world.place("peer-8", "r1", chain(5), degree=2)
     until(world, "replica_placed", operator="o2", role="primary")
-    (host,) = (event.peer for event in world.events("r1", ReplicaPlaced) if event.detail["operator"] == "o2")
+    (host,) = (event.peer for event in world.events("r1", ReplicaPlaced) if event.operator == "o2")
     world.crash(host)
     ((graph, reason),) = world.decided("r1")
     assert graph is not None, reason
     assert host not in graph.addresses
-    assert [event.detail["reason"] for event in world.events("r1", PlacementAttemptFailed)] == [f"{host} died"]
+    assert [event.reason for event in world.events("r1", PlacementAttemptFailed)] == [f"{host} died"]
     world.run(16.0)
     assert world.wrong_books() == []
 
@@ -378,7 +376,7 @@ def test_a_peer_that_hangs_after_it_accepted_is_left_out() -> None:
     world = ring(cores=0.06)
     world.place("peer-8", "r1", chain(2), degree=1)
     until(world, "replica_accepted", operator="o1")
-    (host,) = (event.peer for event in world.events("r1", ReplicaAccepted) if event.detail["operator"] == "o1")
+    (host,) = (event.peer for event in world.events("r1", ReplicaAccepted) if event.operator == "o1")
     world.simulation.hang(host, 40.0)
     ((graph, reason),) = world.decided("r1")
     assert graph is not None, reason
@@ -407,9 +405,7 @@ def test_what_a_dead_origin_has_placed_is_given_back() -> None:
     world.crash("peer-8")
     world.run(31.0)
     assert all(not each.ledger.requests for each in world.synergy.values())
-    assert {event.detail["reason"] for event in world.events("r1", ReplicasLeft)} == {
-        "its origin has not been heard of"
-    }
+    assert {event.reason for event in world.events("r1", ReplicasLeft)} == {"its origin has not been heard of"}
 
 
 def test_replicas_that_are_lost_are_told_of() -> None:
@@ -417,8 +413,8 @@ def test_replicas_that_are_lost_are_told_of() -> None:
     world.placed("peer-8", chain(2), degree=2)
     world.crash("peer-2")
     world.run(6.0)
-    (lost,) = (event.detail for event in world.events("r1", ReplicasLost) if event.peer == "peer-8")
-    assert lost == {"at": "peer-2", "replicas": {"o0": "backup", "o1": "backup"}}
+    (lost,) = (event for event in world.events("r1", ReplicasLost) if event.peer == "peer-8")
+    assert (lost.at, lost.replicas) == ("peer-2", {"o0": "backup", "o1": "backup"})
 
 
 def test_failure_gives_back_everything_and_says_where_it_failed() -> None:
@@ -525,7 +521,7 @@ def test_an_availability_that_is_asked_for_gives_the_degree() -> None:
     graph = world.placed("peer-8", chain(4), target=0.995)
     assert {len(peers) for peers in graph.replicas.values()} == {3}
     (done,) = world.events("r1", PlacementCompleted)
-    assert done.detail["availability"] == pytest.approx(0.999)
+    assert done.availability == pytest.approx(0.999)
     assert availability(graph, IndependentFailures(dict.fromkeys(world.synergy, 0.1))) == pytest.approx(0.999)
 
 
@@ -534,9 +530,9 @@ def test_where_peers_have_no_room_for_all_the_degree_is_raised_until_the_target_
     graph = world.placed("peer-8", chain(4), target=0.989)
     assert {len(peers) for peers in graph.replicas.values()} == {3}
     (failed,) = world.events("r1", PlacementAttemptFailed)
-    assert failed.detail["reason"].endswith("is less than 0.989, for peers had no room for more")
+    assert failed.reason.endswith("is less than 0.989, for peers had no room for more")
     (chosen,) = world.events("r1", DegreeChosen)
-    assert chosen.detail["degree"] == 2
+    assert chosen.degree == 2
     world.run(2.0)
     assert world.wrong_books() == []
     assert availability(graph, IndependentFailures(dict.fromkeys(world.synergy, 0.1))) >= 0.989
@@ -635,10 +631,10 @@ def test_a_message_that_makes_no_sense_is_refused_by_name(task: bytes, operator:
         (event,) = (effect.event for effect in effects)  # type: ignore[union-attr]
         assert isinstance(event, MessageRefused)
         assert event.message == type(message).__name__
-        assert event.detail["reason"].startswith(reason)
+        assert event.reason.startswith(reason)
     wrong = PlacementNegotiation(1, task_of(chain(2)), "o1", "o0", graph, ())
     (effect,) = peer.receive("peer-0", wrong, world.simulation.now)
-    assert effect.event.detail["reason"].startswith("upstream: 'o0'")  # type: ignore[union-attr]
+    assert effect.event.reason.startswith("upstream: 'o0'")  # type: ignore[union-attr]
     assert not world.synergy["peer-1"].ledger.requests
 
 

@@ -138,7 +138,7 @@ def test_the_schedules_share_streams() -> None:
     shared = 0
     for seed in range(6):
         ring, requests = run(seed)
-        shared += sum(bool(event.detail["shared"]) for r in requests for event in ring.events(r, ApplicationRunning))
+        shared += sum(bool(event.shared) for r in requests for event in ring.events(r, ApplicationRunning))
     assert shared >= 6
 
 

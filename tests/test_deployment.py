@@ -68,7 +68,7 @@ def test_what_was_only_tried_is_not_registered_and_gives_back_what_it_held() -> 
     made.submit("peer-0", "r", middle(0.5))
     report = made.until_decided("r")
     made.run(10.0)
-    tried = {event.peer for event in made.events("r", ProbeAccepted) if event.detail["operator"] == "missing"}
+    tried = {event.peer for event in made.events("r", ProbeAccepted) if event.operator == "missing"}
     assert len(tried) > 1
     having = {address for address, each in made.synergy.items() if "distinct" in each.probing.offers}
     assert having == {report.peers["missing"]}
@@ -94,7 +94,7 @@ def test_the_other_side_is_tried_when_the_preferred_one_is_full() -> None:
     report = made.until_decided("r")
     assert report.status == "running", report.reason
     assert report.peers["missing"] == report.peers["after"]
-    assert [event.detail["stage"] for event in made.events("r", DeploymentConsidered)] == [1, 2]
+    assert [event.stage for event in made.events("r", DeploymentConsidered)] == [1, 2]
 
 
 def test_candidates_that_are_all_full_give_way_to_a_new_component() -> None:

@@ -358,8 +358,8 @@ def test_late_rows_are_dropped_counted_and_journaled(cluster: Cluster) -> None:
     assert application.results()["n"].to_list() == [3, 1]
     assert application.qos()["late"] == 2
     assert "late at source: 2 rows dropped" in repr(application)
-    told = [event.detail for event in application.events() if isinstance(event, LateRows)]
-    assert told[-1] == {"operator": "source", "dropped": 2}
+    told = application.events().of(LateRows)
+    assert (told[-1].operator, told[-1].dropped) == ("source", 2)
 
 
 def test_coroutines_push_and_yield(cluster: Cluster) -> None:

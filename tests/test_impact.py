@@ -49,8 +49,8 @@ def test_an_admission_is_refused_for_the_harm_that_it_would_do() -> None:
     assert made.status("a") == "running"
     explained = str(Explanation("b", made.events("b"), {}))
     assert "dropped: work at peer-1: QoS impact: a: " in explained
-    drops = [event.detail for event in made.events("b", ProbeDropped)]
-    assert all(drop["available"] > drop["asked"] == pytest.approx(0.15) for drop in drops)
+    drops = made.events("b", ProbeDropped)
+    assert all(drop.available > drop.asked == pytest.approx(0.15) for drop in drops)
 
 
 def test_without_projection_it_is_admitted() -> None:

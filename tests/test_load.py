@@ -77,7 +77,7 @@ def test_probes_go_to_peers_that_have_capacity_left() -> None:
         ring = ring_of(loaded, choice=choice, ratio=0.1, at_least=2)
         ring.submit("peer-1", "r", chain(rate=1000.0))
         assert ring.until_decided("r").status == "running"
-        probed[choice] = {e.detail["via"][-1] for e in ring.events("r", ProbeAccepted) if e.detail["via"]}
+        probed[choice] = {e.via[-1] for e in ring.events("r", ProbeAccepted) if e.via}
     assert probed["balanced"] == {"peer-1", "peer-3"}
     assert probed["random"] & loaded.keys()
 
@@ -88,13 +88,13 @@ def test_the_fastest_graph_is_set_up_if_that_is_asked_for() -> None:
         ring = ring_of({"peer-1": 0.7}, objective=objective, ratio=1.0, budget=256, sharing="off")
         ring.submit("peer-1", "r", chain(rate=1000.0))
         assert ring.until_decided("r").status == "running"
-        graphs = [e.detail for e in ring.events("r", GraphEvaluated) if not e.detail["unqualified"]]
+        graphs = [e for e in ring.events("r", GraphEvaluated) if not e.unqualified]
         assert len(graphs) > 1
         (selected,) = ring.events("r", GraphSelected)
-        chosen[objective] = selected.detail
+        chosen[objective] = selected
         key = "phi" if objective == "balance" else "delay_s"
-        assert selected.detail[key] == min(each[key] for each in graphs)
-    assert chosen["delay"]["delay_s"] < chosen["balance"]["delay_s"]
+        assert getattr(selected, key) == min(getattr(each, key) for each in graphs)
+    assert chosen["delay"].delay_s < chosen["balance"].delay_s
 
 
 def test_what_came_with_data_saves_probes_and_is_soon_forgotten() -> None:
@@ -110,7 +110,7 @@ def test_what_came_with_data_saves_probes_and_is_soon_forgotten() -> None:
         ring.submit("peer-1", "r", plan)
         assert ring.until_decided("r").status == "running"
         told = ring.events("r", ProbeAccepted)
-        probed[later] = {event.peer for event in told if event.detail["operator"] == "o0"}
+        probed[later] = {event.peer for event in told if event.operator == "o0"}
     assert probed == {
         0.0: {"peer-0", "peer-1", "peer-4", "peer-5"},
         2.0: {f"peer-{number}" for number in range(6)},

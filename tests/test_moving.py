@@ -114,8 +114,8 @@ def test_a_component_moves_and_gives_back_what_it_took() -> None:
         assert known.version == (1 << 20) + 2
     assert ring.reports["r"][-1].peers == PEERS | {"o0": "peer-4"}
     (done,) = ring.events("r", ComponentMoved)
-    assert (done.detail["operator"], done.detail["at"], done.detail["to"]) == ("o0", "peer-2", "peer-4")
-    assert 0.3 < done.detail["seconds"] < 1.0
+    assert (done.operator, done.at, done.to) == ("o0", "peer-2", "peer-4")
+    assert 0.3 < done.seconds < 1.0
     ring.run(40.0)  # leases are kept
     assert ring.status("r") == "running"
     stopped(ring)
@@ -353,7 +353,7 @@ def test_a_peer_without_capacity_refuses() -> None:
     assert roles(ring, "o0") == {"peer-2": Role.ACTIVE}
     assert not ring.synergy["peer-4"].ledger.requests
     assert not ring.synergy["peer-4"].session.applications
-    assert [event.detail["reason"] for event in ring.events("r", MoveGivenUp)] == [reason]
+    assert [event.reason for event in ring.events("r", MoveGivenUp)] == [reason]
     stopped(ring)
 
 

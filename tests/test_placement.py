@@ -42,7 +42,7 @@ def test_a_plan_is_set_up_where_it_withstands_most() -> None:
     where = report.peers
     assert where["o1"] == where["o4"] != where["o2"] == where["o3"], "plan c, three quarters of the ideal set"
     (placed,) = ring.events("r", PlacementComputed)
-    assert placed.detail["ratio"] == pytest.approx(0.756, abs=0.02)
+    assert placed.ratio == pytest.approx(0.756, abs=0.02)
     account = Explanation("r", ring.events("r"), {})
     assert "feasible set 75" in account.placed
     assert "placed: feasible set" in str(account)

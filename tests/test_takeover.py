@@ -79,7 +79,7 @@ def test_a_backup_takes_over_and_then_the_next_one() -> None:
     ring.crash("peer-3")
     ring.run(6.0)
     assert at(ring) == PEERS | {"o0": "peer-4", "o1": "peer-4"}
-    assert [event.detail["epoch"] for event in ring.events("r", TakenOver)] == [1, 2]
+    assert [event.epoch for event in ring.events("r", TakenOver)] == [1, 2]
     assert ring.reports["r"][-1].peers == PEERS | {"o0": "peer-4", "o1": "peer-4"}
     told = ring.deployments["peer-4", "r"]
     assert {name: (place.epoch, place.backups) for name, place in told.places.items()} == {
@@ -227,7 +227,7 @@ def test_a_plan_that_asks_for_replicas_outlives_its_primaries() -> None:
     report = ring.until_decided("r")
     assert report.status == "running", report.reason
     (placed,) = ring.events("r", PlacementCompleted)
-    primaries, backups = placed.detail["primaries"], placed.detail["backups"]
+    primaries, backups = placed.primaries, placed.backups
     assert report.peers == primaries
     assert {name: len(peers) for name, peers in backups.items()} == {"o0": 1, "o1": 1}
     ring.run(40.0)  # leases are kept
@@ -261,9 +261,10 @@ def test_an_availability_becomes_a_degree() -> None:
     ring.submit("peer-0", "r", available("99.9 %"))
     assert ring.until_decided("r").status == "running"
     (chosen,) = ring.events("r", DegreeChosen)
-    assert chosen.detail["degree"] == 2
+    assert chosen.degree == 2
     (placed,) = ring.events("r", PlacementCompleted)
-    assert placed.detail["availability"] >= 0.999
+    assert placed.availability is not None
+    assert placed.availability >= 0.999
     stopped(ring)
 
 
@@ -304,7 +305,7 @@ def test_backups_go_where_they_could_take_over() -> None:
     ring.submit("peer-0", "r", available())
     assert ring.until_decided("r").status == "running"
     (placed,) = ring.events("r", PlacementCompleted)
-    chosen = {peer for peers in placed.detail["backups"].values() for peer in peers}
+    chosen = {peer for peers in placed.backups.values() for peer in peers}
     assert not chosen & {"peer-0", "peer-1", "peer-3"}
     ring.crash("peer-3")
     ring.run(6.0)
