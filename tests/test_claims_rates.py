@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 from synergy_experiments.chapters import find, rates
+from synergy_experiments.chapters.execution_times import executed, left_at
 from synergy_experiments.chapters.prediction_times import predicting
 from synergy_experiments.chapters.rates import COMBINED, GENERATED, LAST, LITERAL, components, requests, thinned
 from synergy_experiments.framework import runner
@@ -331,6 +332,35 @@ def test_the_verdict_on_times_can_fail() -> None:
         points = [Point(component, "all three", "time", value) for component in COMPONENTS]
         checks = list(claim.checks(Measured([points]), at_scale(claim.parameters, "quick")))
         assert {check.verdict for check in checks if check.name.startswith("time of")} == {expected}
+
+
+def test_times_of_a_node_are_predicted_as_they_were() -> None:
+    found = {(each.algorithm, each.metric): each.value for each in executed(0.6, 3, 100.0, 40.0, 0.5, 2)}
+    algorithms = {algorithm for algorithm, metric in found if metric == "error"}
+    assert len(algorithms) == 4
+    assert found["line over all rates", "weighted error"] < found["last measurement", "weighted error"]
+    assert 0.0 < found["line over all rates", "share of lines"] <= 1.0
+    light = {(each.algorithm, each.metric): each.value for each in executed(0.05, 3, 100.0, 40.0, 0.5, 2)}
+    assert light["last measurement", "weighted error"] < found["last measurement", "weighted error"]
+
+
+def test_when_tuples_leave_is_what_a_loop_finds() -> None:
+    arrived = np.cumsum(np.random.default_rng(9).exponential(0.1, 300))
+    expected, free = [], 0.0
+    for time in arrived:
+        free = max(free, time) + 0.08
+        expected.append(free)
+    assert left_at(arrived, 0.08) == pytest.approx(np.array(expected))
+
+
+@pytest.mark.parametrize(("better", "expected"), [(0.1, "holds"), (0.3, "does not hold")])
+def test_verdicts_on_execution_times_can_fail(better: float, expected: str) -> None:
+    (claim,) = find(["B2"])
+    points = [Point(0.5, "line over all rates", "weighted error", better)]
+    others = ("line over rates since the last tuple", "the former, whatever its confidence", "last measurement")
+    points += [Point(0.5, each, "weighted error", 0.2) for each in others]
+    checks = list(claim.checks(Measured([points]), at_scale(claim.parameters, "quick")))
+    assert [check.verdict for check in checks[:3]] == [expected] * 3
 
 
 def test_the_log_of_a_real_server(real_data: Path) -> None:

@@ -49,6 +49,7 @@ CLAIMS: Final[Mapping[str, str]] = {
     "R6": "latencies",
     "R7": "feasible_sets",
     "B1": "optimum",
+    "B2": "execution_times",
 }
 
 
