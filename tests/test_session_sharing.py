@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 
 import polars as pl
@@ -106,6 +107,20 @@ def test_the_readers_of_a_stream_that_moves_follow() -> None:
         "end of a, which it shares, from peer-7 to peer-3",
     ]
     assert account.peers["end"] == "peer-3"
+
+
+def test_what_is_shared_has_the_earliest_deadline_of_all_who_use_it() -> None:
+    ring = Sharing(1)
+    ring.begin("peer-0", "a", owner(AT, 1))
+    ring.run(0.2)
+    shared = reader(AT, 1, "peer-6")
+    ring.begin("peer-5", "b", Plan(shared.operators.values(), {"delay": 0.7}, shared.name))
+    ring.run(0.2)
+    components = [each for node in ring.streams._nodes.values() for each in node.hosting.components.values()]
+    limits = {each.operator: each.sharers_limit for each in components if each.application == "a"}
+    assert limits.pop("sink") == math.inf
+    assert limits
+    assert set(limits.values()) == {0.7}
 
 
 def test_the_readers_of_a_stream_that_is_taken_over_follow() -> None:

@@ -159,7 +159,18 @@ class Deploying:
             uses=_epochs(graph.uses),
             plan=graph.plan,
             remaining=remaining_times(graph.reached, plan),
+            limits=self._limits(graph.application),
         )
+
+    def _limits(self, application: str) -> dict[str, float]:
+        """Operators whose streams others share, to the least delay limit of these."""
+        found: dict[str, float] = {}
+        for graph in map(self._sharing.__getitem__, self.sharers(application)):
+            limit = Plan.from_bytes(graph.plan).qos.delay
+            for use in graph.uses if limit is not None else ():
+                if use.application == application and limit is not None:
+                    found[use.operator] = min(limit, found.get(use.operator, limit))
+        return found
 
     def _dependent(self, application: str) -> tuple[tuple[str, ...], dict[str, int]]:
         """Peers of the applications that share streams of one, and the versions of the graphs of these applications."""

@@ -94,6 +94,8 @@ class Component(ComponentMetrics):
     ----------
     limit : float
         Delay limit of the application in seconds; infinite for none.
+    sharers_limit : float
+        Least delay limit of other applications that share its stream, in seconds; infinite for none.
     discipline : str
         Scheduling discipline of the application; empty: that of the peer.
     remaining : float
@@ -133,7 +135,7 @@ class Component(ComponentMetrics):
         self.keepers = CopyHolders(place.copies)
         self._saved = 0  # bytes that it had executed at its last snapshot
         self.logic = logic
-        self.limit = math.inf
+        self.limit = self.sharers_limit = math.inf
         self.discipline = ""
         self.remaining = self.transit = 0.0
         self.drops = False

@@ -143,6 +143,9 @@ class Deployment(msgspec.Struct, frozen=True):
     remaining
         Operator to the predicted seconds from when it has executed a tuple until that is at a sink, as probes found
         them: t̂_c and t̂_e downstream in equation 3.1. Missing where nobody has predicted them.
+    limits
+        Operator to the least delay limit, in seconds, of the applications that share its stream; missing where none
+        has a limit.
     """
 
     application: str
@@ -155,6 +158,7 @@ class Deployment(msgspec.Struct, frozen=True):
     uses: dict[str, dict[str, int]] = {}
     plan: bytes = b""
     remaining: dict[str, float] = {}
+    limits: dict[str, float] = {}
 
     def role(self, operator: str, peer: str) -> Role | None:
         """What a peer does for an operator; None: nothing."""

@@ -4,7 +4,8 @@ Theory of operation
 -------------------
 *First come, first served* (``fcfs``) orders chunks by their arrival, as the papers assume (section 2.3.4, footnote 3).
 *Earliest deadline first* (``edf``) [1]_ orders them by deadline: the time at which the oldest tuple of the chunk
-entered the system, plus the delay limit q_t of its application. *Least slack* (``least_slack``, also least laxity) [2]_
+entered the system, plus the delay limit q_t of its application, or of the one with the least limit among those that
+share its stream. *Least slack* (``least_slack``, also least laxity) [2]_
 orders them by the slack t_s of equation 3.1: what is left until the deadline, less the time that the chunk is predicted
 to take, here and downstream. Now is the same for all of them, so the latest time to begin is compared instead. A chunk
 of an application without a limit has no deadline: it waits until no other chunk does.
@@ -74,7 +75,7 @@ def _rank(component: Component, chunk: Chunk, discipline: str) -> float:
     """Time by which a discipline orders a chunk: 0, its deadline, or the latest time to begin; in seconds."""
     if discipline == "fcfs":
         return 0.0
-    deadline = chunk.born + component.limit
+    deadline = chunk.born + min(component.limit, component.sharers_limit)
     if discipline == "edf":
         return deadline
     return deadline - component.transit - (component.tuple_s.moving + component.remaining) * chunk.rows

@@ -15,6 +15,7 @@ everybody who may depend on their order, see :mod:`~synergy_nb.dataflow.streams.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from synergy_nb.dataflow.streams.component import Component
@@ -84,6 +85,8 @@ class Roles:
         for component in tuple(hosting.components.values()):
             if component.application == application or any(feed.application == application for feed in component.feeds):
                 hosting.exchange.readdress(component, now)
+            if component.application == application:
+                component.sharers_limit = deployment.limits.get(component.operator, math.inf)
             if component.application == application and component.role is Role.ACTIVE:
                 self._expect_readers(component, deployment)
                 self._open(component, deployment)
