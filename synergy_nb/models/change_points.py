@@ -1,25 +1,26 @@
-"""Changes of the mean rate of a stream, found on line, as tuples arrive.
+"""Online detection of changes of the mean rate of a stream.
 
-Between changes arrivals are taken for Poisson. Two tests run side by side, and the first to give alarm says where the
-likelihood of a change is greatest:
+The model of arrivals between changes is Poisson. Two tests run side by side; the first one that raises an alarm places
+the change where its likelihood is greatest:
 
-* *To a rate not known.* The generalised likelihood ratio of "one rate" against "one rate up to s, another from s on",
-  both estimated, largest over s [3]_. Candidates for s are ends of blocks of at least 4 tuples, and where silence
-  began; of old ones few are kept, ever fewer the older, so that an arrival costs the same after a long time without
-  change as after a short one.
-* *Back to a rate known.* Bursty traffic goes to and fro (the ON/OFF model), so the high and the low rates of the recent
-  past make two levels. A CUSUM chart [1]_ from the present rate to each level sums up the log likelihood ratio of every
-  observation. Knowing both rates about doubles what an arrival tells: at 30 and 10 tuples/s by turns, 1.25 s each,
-  the first test finds two changes in five before the next one comes, both together four in five.
+* *Change to an unknown rate.* The generalised likelihood ratio of "one rate" against "one rate up to s, another from s
+on",
+  both estimated, largest over s [3]_. Candidates for s are ends of blocks of at least 4 tuples, and starts of
+  silences. The older candidates are, the fewer are retained, so that the cost of an arrival does not grow with the time
+  since the last change.
+* *Return to a known rate.* Bursty traffic alternates (the ON/OFF model), so the high and the low rates of the recent
+  past form two levels. A CUSUM chart [1]_ from the present rate to each level sums up the log likelihood ratio of every
+  observation. Two known rates about double the information of an arrival: at alternating 30 and 10 tuples/s, 1.25 s
+  each, the first test finds two changes in five before the next one, both tests together four in five.
 
 Both have thresholds of about ln(A), A being ``false_alarm``. On a stream of constant rate the mean number of tuples
 from one false alarm to the next is at least A (Lorden [2]_ bounds it so for a chart whose rates are known). A change
-from r to r' that tells I = r' ln(r' / r) - r' + r nats a second is found after 1.5 ln(A) / I seconds on average at
-most, if r' is a known level, and otherwise after 2.5 ln(A) / I and the 4 tuples of a block. What ends before that is
-not found: with Poisson arrivals a few tuples tell little of their rate, whatever the test.
+from r to r' with the information I = r' ln(r' / r) - r' + r nats a second is found after 1.5 ln(A) / I seconds on
+average at most, if r' is a known level, and otherwise after 2.5 ln(A) / I and the 4 tuples of a block. No test finds a
+change that ends before that: a few tuples of Poisson arrivals say little about their rate.
 
-Thresholds are multiplied by how variable the stream is from one block to the next, 1 for Poisson arrivals. So a stream
-with bursts of few tuples has no more false alarms, and a regular one is followed faster.
+Thresholds are multiplied by the variability of the stream from one block to the next, 1 for Poisson arrivals. So a
+stream with bursts of few tuples has no more false alarms, and changes of a regular one are found faster.
 
 References
 ----------
@@ -39,16 +40,16 @@ from typing import Final
 
 __all__ = ["Mark", "RateChanges"]
 
-BLOCK: Final = 4  # tuples at least from one candidate for a change to the next
-AGES: Final = 14  # powers of two of blocks that candidates are kept for
-KEPT: Final = 3  # candidates of each
-APART: Final = 1.3  # ratio of rates from which on levels are two
-BELIEF: Final = 16.0  # tuples that a known level counts for, in an estimate of the present rate
-VARIABILITY: Final = 256.0  # blocks over which it is averaged
-DOUBT: Final = 1.2  # times the variability of Poisson arrivals that may be an error of measurement
+BLOCK: Final = 4  # least number of tuples between two candidates for a change
+AGES: Final = 14  # ages of candidates, in powers of two of blocks
+KEPT: Final = 3  # candidates that are retained of each age
+APART: Final = 1.3  # least ratio of the rates of two levels
+BELIEF: Final = 16.0  # weight of a known level in the estimate of the present rate, tuples
+VARIABILITY: Final = 256.0  # blocks over which the variability is averaged
+DOUBT: Final = 1.2  # factor of Poisson variability up to which a difference may be an error of measurement
 
 Mark = tuple[float, int, float]
-"""How much had come by a time: the time, tuples, seconds of work. A plain tuple, as each arrival makes one."""
+"""Time, and the tuples and seconds of work that have arrived by then. A plain tuple, as each arrival makes one."""
 
 
 class _Chart:
@@ -61,37 +62,37 @@ class _Chart:
         self.upwards = upwards
         self.threshold = threshold
         self.value = 0.0
-        self.since = since  # when the value was last 0: if there is a change, this is where
+        self.since = since  # time at which the value was last 0, the estimated time of a change
         self.reviewed = since[1]
         self.set_rate(rate)
 
     def set_rate(self, rate: float) -> None:
         self.rate = rate
         apart = self.level > APART * rate if self.upwards else rate > APART * self.level
-        self.gain = log(self.level / rate) if apart else 0.0  # no return from where it is
+        self.gain = log(self.level / rate) if apart else 0.0  # the present rate is this level
         self.drift = self.level - rate if apart else 0.0
 
 
 class RateChanges:
-    """Watches the mean rate of one stream.
+    """Detector of changes of the mean rate of one stream.
 
     Parameters
     ----------
     memory
-        Seconds for which rates are remembered as levels.
+        Time for which rates are retained as levels, seconds.
     start
         Start of the stream, seconds.
     false_alarm
-        Mean tuples, at least, between false alarms on a stream of constant rate, A.
+        Least mean number A of tuples between false alarms on a stream of constant rate.
 
     Attributes
     ----------
     start : Mark
         Mark of the last change of the rate.
     now : Mark
-        The last observation.
+        Mark of the last observation.
     changes : int
-        Found so far.
+        Number of changes found.
 
     Examples
     --------
@@ -134,28 +135,28 @@ class RateChanges:
         self.now: Mark = self.start
         self._high: tuple[float, float] | None = None  # tuples and seconds at the level of high rate, fading
         self._low: tuple[float, float] | None = None
-        self._known = 0  # changes since there were none
+        self._known = 0  # changes since no level was known
         self._charts: tuple[_Chart, ...] = ()
-        self._weight = self._scatter = 16.0  # of a stream that is Poisson until it shows otherwise
-        self._last: tuple[int, float] | None = None  # tuples and seconds of the block before
+        self._weight = self._scatter = 16.0  # initial values of a Poisson stream
+        self._last: tuple[int, float] | None = None  # tuples and seconds of the previous block
         self._ages: list[deque[Mark]] = []
-        self._blocks = 0  # how many were kept
-        self._block = self.start  # the last
+        self._blocks = 0  # number of retained blocks
+        self._block = self.start  # end of the last block
         self._restart()
 
     def observe(self, time: float, count: int = 1, work: float = 0.0) -> None:
-        """Say that ``count`` tuples have arrived since the last observation, up to ``time``, with their work.
+        """Observe the tuples that have arrived since the last observation, up to ``time``, with their work.
 
-        None may have arrived: that too tells about the rate. Tuples that come together are observed together.
+        Zero tuples are information about the rate, too. Tuples that arrive together are observed together.
 
         Parameters
         ----------
         time
-            Seconds; not before the last one.
+            Time of the observation, seconds; not before the last one.
         count
-            Tuples.
+            Number of tuples.
         work
-            Seconds of the peer's time that these tuples take in all.
+            Processing time of these tuples together, seconds.
         """
         before = self.now
         then, counted, worked = before
@@ -191,7 +192,7 @@ class RateChanges:
                 self._end_block()
 
     def _end_block(self) -> None:
-        """Test for a change at one of the candidates, and keep the present as one."""
+        """Test for a change at one of the candidates, and add the present as a candidate."""
         time, total, _ = self.now
         began, at_start, _ = self.start
         count, seconds = total - at_start, time - began
@@ -210,11 +211,11 @@ class RateChanges:
                         if ratio > best:
                             best, found = ratio, mark
                 if not candidates or number & ((1 << age) - 1):
-                    break  # older ones are looked at as often as they are kept
+                    break  # older candidates are tested only as often as they are retained
             if found is not None and best > (log(self.false_alarm) - 0.3) * self._caution():
                 self._change(found)
                 return
-            if seconds > self.memory:  # the levels have left it
+            if seconds > self.memory:  # the levels are outside the memory
                 self._high = self._low = None
                 self._charts = ()
                 self._known = 0
@@ -223,20 +224,20 @@ class RateChanges:
         self._keep(self.now)
 
     def _keep(self, mark: Mark) -> None:
-        """Keep a candidate: of those 2^k blocks old, every 2^k-th one."""
+        """Retain a candidate: of those 2^k blocks old, every 2^k-th one."""
         self._blocks = number = self._blocks + 1
         self._block = mark
         for age in range(AGES):
-            if age == len(self._ages):  # only as old as the stream is: one that is silent takes no memory
+            if age == len(self._ages):  # lists grow with the age of the stream, so a silent stream takes no memory
                 self._ages.append(deque(maxlen=KEPT))
             self._ages[age].append(mark)
             if number >> age & 1:
                 break
 
-    # -- what is found -----------------------------------------------------------------------------------------------
+    # -- detected changes ---------------------------------------------------------------------------------------------
 
     def _change(self, mark: Mark, level: float | None = None) -> None:
-        """The rate has changed at ``mark``, to a known level or to another."""
+        """Record a change of the rate at ``mark``, to a known level or to an unknown rate."""
         time, total, _ = self.now
         began, at_start, _ = self.start
         changed, at_change, _ = mark
@@ -261,20 +262,20 @@ class RateChanges:
         self._restart()
 
     def _levels(self) -> tuple[float, float] | None:
-        """Rates of the segments of high and of low rate."""
+        """Levels: the mean rates of the segments of high rate and of low rate."""
         if self._high is None or self._low is None:
             return None
         return self._high[0] / self._high[1], self._low[0] / self._low[1]
 
     def _watch(self, level: float | None = None) -> None:
-        """Watch for a return to either level, once both are known and the segment's own rate is."""
+        """Start charts for a return to either level, once both levels and the segment's own rate are known."""
         self._charts = ()
         levels = self._levels()
         if levels is None or self._known < 2 or levels[0] < APART * levels[1]:
             return
         high, low = levels
         count, seconds = self.now[1] - self.start[1], self.now[0] - self.start[0]
-        if level is None:  # that level which what has come so far does not speak against
+        if level is None:  # the level that the observations so far do not contradict
             rate = max(count, 0.5) / seconds
             near = min((high, low), key=lambda each: abs(log(each / rate)))
             if count * log(rate / near) - count + near * seconds < 2.0:
@@ -285,28 +286,28 @@ class RateChanges:
                 level = rate
         rate = (count + BELIEF) / (seconds + BELIEF / level)
         ratio = high / low
-        upwards, downwards = ratio - 1.0 - log(ratio), 1.0 / ratio - 1.0 + log(ratio)  # nats a tuple, without change
+        upwards, downwards = ratio - 1.0 - log(ratio), 1.0 / ratio - 1.0 + log(ratio)  # nats per tuple, without change
         self._charts = (
             _Chart(high, rate, max(log(self.false_alarm * upwards), 2.0), self.now, upwards=True),
             _Chart(low, rate, max(log(self.false_alarm * downwards), 2.0), self.now, upwards=False),
         )
 
     def _review(self, chart: _Chart) -> None:
-        """Estimate the segment's rate anew, from what has come before the chart began to rise."""
+        """Update the estimate of the segment's rate from the tuples before the chart began to rise."""
         count, seconds = self.now[1] - self.start[1], self.now[0] - self.start[0]
         chart.set_rate((count + BELIEF) / (seconds + BELIEF / chart.rate))
         chart.reviewed = self.now[1] + (count >> 3)
 
     def _restart(self) -> None:
-        """Begin to collect candidates."""
+        """Discard all candidates and begin a new segment."""
         self._ages = []
         self._blocks, self._block = 0, self.now
         self._last = None
 
-    # -- how variable it is ------------------------------------------------------------------------------------------
+    # -- variability --------------------------------------------------------------------------------------------------
 
     def _scattered(self, count: int, seconds: float) -> None:
-        """Compare a block with the one before: of Poisson arrivals, the log of a rate has variance 1 / (n - 1/2)."""
+        """Compare a block with the previous one: for Poisson arrivals, the log of a rate has variance 1 / (n - 1/2)."""
         last, self._last = self._last, (count, seconds)
         if last is not None:
             difference = log(count * last[1] / (last[0] * seconds))
@@ -316,7 +317,7 @@ class RateChanges:
             self._weight = keep * self._weight + 1.0
 
     def _caution(self) -> float:
-        """What thresholds are multiplied by."""
+        """Factor of the thresholds."""
         value = self._scatter / self._weight
         if value > 1.0:
             return max(min(value, 1.0 + 2.0 * (value - DOUBT)), 1.0)
@@ -326,6 +327,6 @@ class RateChanges:
     def scv(self) -> float:
         """Variance of short counts over their mean, compared from block to block: c_a² between changes, 1 for Poisson.
 
-        Changes that are over too soon to be found are in it.
+        It includes changes that end too soon to be found.
         """
         return self._scatter / self._weight

@@ -1,7 +1,7 @@
-"""Compiled functions: numba's, kept on disk between processes where that is possible.
+"""Compilation of functions by numba, with a cache on disk between processes where that is possible.
 
-What is compiled is compiled anew when its file changes, and only then: the numbers that a compiled function holds for
-good stand in the module that has it.
+A function is compiled again only when its file changes. So the constants that a compiled function uses must be in its
+own module.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def compiled(function: F) -> F:
-    """Compile at the first call; keep it beside the module or in the user's cache, if either can be written."""
+    """Compile a function at its first call; cache it beside the module, or in the user's cache folder, if writable."""
     try:
         return cast("F", numba.njit(cache=True, nogil=True, error_model="numpy")(function))
-    except RuntimeError:  # no place for the cache
+    except RuntimeError:  # no writable folder for the cache
         return cast("F", numba.njit(nogil=True, error_model="numpy")(function))

@@ -1,6 +1,6 @@
 """Measured delays between the sites of a network: matrices of round-trip times, read and checked.
 
-Both drivers lay them under their peers: the runtime over its links, the simulator as its network.
+Both drivers use them: the runtime delays its links, the simulator its network.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Matrix = npt.NDArray[np.float64]
 
 
 def one_way(rtt_ms: npt.ArrayLike) -> Matrix:
-    """One-way delays in seconds from round-trip times: half of the mean of both directions, none within a site.
+    """Compute one-way delays in seconds from round-trip times: half of the mean of both directions, 0 within a site.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ def one_way(rtt_ms: npt.ArrayLike) -> Matrix:
     Raises
     ------
     ValueError
-        If it is no such matrix.
+        If ``rtt_ms`` is no such matrix.
 
     Examples
     --------
@@ -45,7 +45,7 @@ def one_way(rtt_ms: npt.ArrayLike) -> Matrix:
 
 
 def read_rtt(path: str | Path, field: str = "path") -> Matrix:
-    """The array ``rtt_ms`` of an ``.npz`` file, such as measured PlanetLab round-trip times.
+    """Read the array ``rtt_ms`` of an ``.npz`` file, such as measured PlanetLab round-trip times.
 
     Parameters
     ----------
@@ -57,12 +57,12 @@ def read_rtt(path: str | Path, field: str = "path") -> Matrix:
     Returns
     -------
     ndarray
-        Round-trip times in ms as they stand in the file.
+        Round-trip times in ms, unchanged.
 
     Raises
     ------
     ValueError
-        If there is no such file, or no such array in it.
+        If the file, or the array in it, does not exist.
     """
     expected = "an .npz file with an array rtt_ms of round-trip times in ms"
     try:

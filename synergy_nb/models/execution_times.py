@@ -1,11 +1,11 @@
 """Execution times of a component, predicted from the total rate of its node (dissertation, section 3.3.2).
 
-The execution time t_e of a tuple is what passes from its arrival at a component to its departure: queueing and
+The execution time t_e of a tuple is the time from its arrival at a component to its departure: queueing and
 processing. :class:`ExecutionTimes` is a line through the most recent pairs of t_e and of r_t, the total rate of all
-applications at the node (equation 3.2), and predicts t_e at a rate that is expected (equation 3.4). Where the standard
+applications at the node (equation 3.2), and predicts t_e at an expected rate (equation 3.4). Where the standard
 error of the slope (equation 3.5) is above the confidence level C, the last measurement is reported instead.
 
-The dissertation leaves open:
+Decisions that the dissertation leaves open:
 
 ================================  ======================================================================================
 k, the length of the window       128 pairs by default: some seconds at 50 tuples/s
@@ -71,9 +71,9 @@ class Line(NamedTuple):
     Parameters
     ----------
     intercept
-        a, seconds.
+        Intercept a, seconds.
     slope
-        b, seconds per tuple/s.
+        Slope b, seconds per tuple/s.
     error
         Standard error se(b) of the slope (equation 3.5), seconds per tuple/s.
     pairs
@@ -96,19 +96,19 @@ class Line(NamedTuple):
 
 
 class Predicted(NamedTuple):
-    """A predicted execution time, with what it was made of.
+    """A predicted execution time and its basis.
 
     Parameters
     ----------
     seconds
-        t̂_e.
+        Predicted execution time t̂_e, seconds.
     basis
         ``line``; ``last measurement`` where the confidence test fails or there is no line; ``profile`` where nothing
         was measured yet; ``growing backlog`` where more work is expected than the node can do.
     extrapolated
         Whether a line was followed beyond the rates of its pairs.
     line
-        The line, also where it was not trusted; None where there is none.
+        Line through the pairs, even if it was not used; None where there is none.
     """
 
     seconds: float
@@ -123,11 +123,11 @@ def confidence_level(limit: float, rate: float, share: float = SHARE) -> float:
     Parameters
     ----------
     limit
-        q_t, seconds.
+        Limit q_t of the application, seconds.
     rate
         Mean total rate r̄_t of the node, tuples/s.
     share
-        ε, as a share of the limit.
+        Share ε of the limit.
 
     Examples
     --------
@@ -145,8 +145,8 @@ class ExecutionTimes:
     window
         Number k of the most recent pairs that count.
     floor
-        Profiled processing time τ of a tuple, seconds: no prediction is below it. Of a part on Spark it is the latency
-        of its micro-batches.
+        Profiled processing time τ of a tuple, seconds, the lower bound of predictions. For a part on Spark it is the
+        latency of its micro-batches.
 
     Raises
     ------
@@ -167,7 +167,7 @@ class ExecutionTimes:
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[float, float]], *, window: int = WINDOW, floor: float = 0.0) -> ExecutionTimes:
-        """Execution times made of pairs of r_t and t_e, earliest first, as a migration request carries them."""
+        """Make execution times from pairs of r_t and t_e, earliest first, such as those in a migration request."""
         made = cls(window, floor=floor)
         for rate, seconds in pairs:
             made.observe(rate, seconds)
@@ -181,7 +181,7 @@ class ExecutionTimes:
         rate
             Total rate r_t of the node when the item was executed, tuples/s.
         seconds
-            t_e of the item's oldest tuple.
+            Execution time t_e of the item's oldest tuple, seconds.
         """
         if not (0.0 <= rate < math.inf and 0.0 <= seconds < math.inf):
             raise ValueError(f"rate, seconds: {rate}, {seconds}; expected finite numbers from 0")
@@ -190,16 +190,16 @@ class ExecutionTimes:
 
     @property
     def pairs(self) -> tuple[tuple[float, float], ...]:
-        """The pairs of r_t (tuples/s) and t_e (seconds) of the window, earliest first."""
+        """Pairs of r_t (tuples/s) and t_e (seconds) in the window, earliest first."""
         return self._moments.pairs
 
     def scaled(self, factor: float) -> ExecutionTimes:
-        """The same component at a node where everything takes ``factor`` times as long."""
+        """Execution times at a node where processing takes ``factor`` times as long."""
         pairs = ((rate, seconds * factor) for rate, seconds in self.pairs)
         return ExecutionTimes.of(pairs, window=self._moments.window or WINDOW, floor=self.floor * factor)
 
     def line(self) -> Line | None:
-        """The line through the pairs; None with fewer than three pairs, and where all rates are equal."""
+        """Line through the pairs; None with fewer than three pairs, and where all rates are equal."""
         moments = self._moments
         count = moments.count
         if count < 3 or moments.constant_x:
@@ -249,7 +249,7 @@ class ExecutionTimes:
 
 
 class TotalRate:
-    """The total rate r_t of a node, as a tuple of an application meets it (section 3.3.2), in two readings.
+    """The total rate r_t of a node when it processes a tuple of an application (section 3.3.2), in two readings.
 
     Parameters
     ----------
@@ -277,7 +277,7 @@ class TotalRate:
         self.rates: dict[str, float] = {}
 
     def processed(self, application: str, rate: float) -> float:
-        """Count a processed item of an application; the total rate that its pair has, in tuples/s.
+        """Count a processed item of an application; return the total rate for its pair, tuples/s.
 
         Parameters
         ----------
@@ -296,6 +296,6 @@ class TotalRate:
         return sum(rates[each] for each, number in self._processed.items() if number > since)
 
     def forget(self, application: str) -> None:
-        """An application has left the node."""
+        """Remove an application that has left the node."""
         self.rates.pop(application, None)
         self._processed.pop(application, None)

@@ -1,9 +1,9 @@
-"""Means, sums of squares and sums of products of two paired series, over a sliding window, in constant time a pair.
+"""Means, sums of squares and sums of products of two paired series, over a sliding window, in constant time per pair.
 
-Both regressions of chapter 3 of the dissertation are made of the same five numbers: the line of execution times over
+Both regressions of chapter 3 of the dissertation use the same five numbers: the line of execution times over
 rates (equations 3.2 to 3.5) and Pearson's correlation of two rates (equations 3.7 and 3.8). They are updated by the
 differences to the means, as Welford [1]_ does it, so that no large sums are subtracted from each other. A pair that
-leaves the window is subtracted, which loses digits where it was an outlier; so the sums are computed anew from the
+leaves the window is subtracted, which loses digits where it was an outlier; so the sums are recomputed from the
 window when they have fallen far below their peak, and otherwise once in a few thousand pairs.
 
 References
@@ -38,9 +38,9 @@ class PairedMoments:
     Attributes
     ----------
     count : int
-        Pairs in the window.
+        Number of pairs in the window.
     mean_x, mean_y : float
-        Means.
+        Means of x and of y.
     xx, yy, xy : float
         Sums of squares and of products of the differences to the means.
     least_x, most_x : float
@@ -90,7 +90,7 @@ class PairedMoments:
         self.least_x, self.most_x = math.inf, -math.inf
 
     def add(self, x: float, y: float) -> None:
-        """Add a pair; of a full window the oldest pair leaves."""
+        """Add a pair; if the window is full, remove the oldest pair."""
         count = self.count
         dx, dy = x - self.mean_x, y - self.mean_y
         if x < self.least_x:
@@ -152,17 +152,17 @@ class PairedMoments:
 
     @property
     def constant_x(self) -> bool:
-        """Whether all x are equal, but for rounding."""
+        """Whether all x are equal, except for rounding."""
         return self.xx <= self.count * (FLAT * self.mean_x) ** 2
 
     @property
     def constant_y(self) -> bool:
-        """Whether all y are equal, but for rounding."""
+        """Whether all y are equal, except for rounding."""
         return self.yy <= self.count * (FLAT * self.mean_y) ** 2
 
     @property
     def correlation(self) -> float | None:
-        """Pearson's R (equation 3.7), from -1 to 1; None where a series is constant, and with fewer than two pairs."""
+        """Pearson's R (equation 3.7), from -1 to 1; None if a series is constant or has fewer than two pairs."""
         if self.count < 2 or self.constant_x or self.constant_y:
             return None
         return min(max(self.xy / (math.sqrt(self.xx) * math.sqrt(self.yy)), -1.0), 1.0)

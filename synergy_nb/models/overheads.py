@@ -1,19 +1,19 @@
-"""The time that an item takes at a peer beside the processing of its tuples: measured, and kept up to date.
+"""Overheads: the measured time of an item at a peer in addition to the processing of its tuples.
 
-The processing time τ of a plan's operator (section 2.2.2) is what one tuple costs among many. At low rates tuples come
-alone, and then other things decide how long they take: the wake-up of a thread that has slept, the call of an operator
-on a batch of one tuple, the frame on the wire. A projection without them promises microseconds where milliseconds pass.
+The processing time τ of a plan's operator (section 2.2.2) is the mean cost of a tuple in a large batch. At low rates
+tuples arrive alone, and other costs dominate: the wake-up of a sleeping thread, the call of an operator on a batch of
+one tuple, the frame on the wire. A projection without them predicts microseconds instead of milliseconds.
 
-:class:`Overheads` keeps, for each *stage* on a tuple's way, the mean and the variance of the measured seconds. Stages
-are the kinds of operators, ``source`` (from when a tuple is due until it leaves its source) and ``hop`` (what the
-reader does with a frame; the way to it is measured by pings). An operator's stage has two parts: what any item costs,
-as queues, threads and bookkeeping have it, and the call of the operator. Calls alone are measured by calibration, of
-every kind, before a plan runs. A kind that has not run here yet is expected to take what the reference takes, and as
-much more or less as its call takes more or less than that of the reference.
+:class:`Overheads` holds the mean and the variance of the measured seconds of each *stage* on a tuple's path. Stages are
+the kinds of operators, ``source`` (from the due time of a tuple until it leaves its source) and ``hop`` (the processing
+of a frame by its reader; pings measure its transmission). An operator's stage has two parts: the cost of any item in
+queues, threads and bookkeeping, and the call of the operator. Calibration measures the calls of all kinds before a plan
+runs. The estimate for a kind that has not run at this peer yet is that of a reference kind, plus the difference of both
+calls.
 
-:func:`quantile` turns the mean and the variance of a whole path into the time that a given share of its tuples keeps:
-the path's delay is taken for log-normal, whose tail is as long as that of measured delays. :func:`together` is the
-variance of a path: its stages are slow at the same times, as they share a machine.
+:func:`quantile` computes the delay that a given share of the tuples does not exceed from the mean and the variance of a
+whole path: the model of the path's delay is log-normal, with a tail as long as that of measured delays.
+:func:`together` is the variance of a path, whose stages are slow at the same times, as they share a machine.
 
 A pure data structure: no messages, no clock, bounded by the number of kinds. Where nothing is measured, as in a
 simulation of the papers' model, all overheads are zero.
@@ -62,12 +62,12 @@ SOURCE: Final = "source"
 HOP: Final = "hop"
 LINK: Final = "link"
 REFERENCE: Final = "filter"
-MEMORY: Final = 100  # observations that the fading mean and variance are about
-OUTLIER: Final = 5.0  # standard deviations beyond which an observation counts as so far away and no further
-EARLY: Final = 9  # observations of which none counts as much more than their median
-LEAST: Final = 0.25  # share of what the reference takes that any other kind takes at least
-#: Correlation of the times that two stages of one path take. Of 40 plans on a machine at rest and 20 on a busy one, all
-#: with tuples followed through each stage, it was .19 (quartiles .15 and .24) and .17 (.11 and .23).
+MEMORY: Final = 100  # effective number of observations of the fading mean and variance
+OUTLIER: Final = 5.0  # standard deviations from the mean to which outliers are clipped
+EARLY: Final = 9  # number of first observations that are clipped relative to their median
+LEAST: Final = 0.25  # least overhead of a kind, as a share of the reference's
+#: Correlation of the times of two stages of one path. It was .19 (quartiles .15 and .24) in 40 plans on an idle machine
+#: and .17 (.11 and .23) in 20 plans on a busy one, where tuples were followed through each stage.
 CORRELATION: Final = 0.2
 
 
@@ -81,13 +81,13 @@ class Overhead(NamedTuple):
 class ExponentialMoments:
     """Mean and variance with exponentially fading weights; the first observations are weighted equally.
 
-    Of the first :data:`EARLY` none counts as more than :data:`OUTLIER` times their median, whichever comes first: a
-    peer that starts is held up by its own start.
+    The first :data:`EARLY` observations are clipped to :data:`OUTLIER` times their median, as the start of a peer slows
+    it down.
 
     Parameters
     ----------
     memory
-        Number of observations that count.
+        Effective number of observations.
 
     Examples
     --------
@@ -108,7 +108,7 @@ class ExponentialMoments:
         self.variance = 0.0
 
     def add(self, value: float) -> None:
-        """Count one observation; an outlier counts as less extreme than it is."""
+        """Add an observation; outliers are clipped."""
         if self.count < EARLY:
             self._first.append(value)
             most = OUTLIER * sorted(self._first)[(len(self._first) - 1) // 2]
@@ -125,7 +125,7 @@ class ExponentialMoments:
         self.variance = (1.0 - gain) * (self.variance + gain * error * error)
 
     def discount(self) -> None:
-        """Let all that was observed so far count as one observation."""
+        """Reduce the weight of all previous observations to that of one."""
         self._first = [self.mean]
         self.count = 1
 
@@ -136,7 +136,7 @@ class Overheads:
     Parameters
     ----------
     together
-        Length of the stream, in seconds, that a source hands over in one batch; 0: tuples come one by one.
+        Time span of the tuples that a source emits in one batch, seconds; 0 if it emits tuples one by one.
     """
 
     def __init__(self, together: float = 0.0) -> None:
@@ -146,27 +146,27 @@ class Overheads:
 
     @classmethod
     def known(cls, stages: Mapping[str, Overhead], together: float = 0.0) -> Overheads:
-        """Overheads as they were measured elsewhere, for instance by live peers for simulated ones."""
+        """Make overheads from measurements of others, for instance of live peers for simulated ones."""
         overheads = cls(together)
         overheads.assume(stages, {})
         return overheads
 
     def assume(self, stages: Mapping[str, tuple[float, float]], calls: Mapping[str, tuple[float, float]]) -> None:
-        """Take over what was measured elsewhere: means and variances of stages, and of calls that nobody waits for."""
+        """Adopt measurements of others: means and variances of stages, and of calls without queueing."""
         for known, given in ((self._stages, stages), (self._calls, calls)):
             for name, (mean, variance) in given.items():
                 fading = known[name] = ExponentialMoments()
                 fading.count, fading.mean, fading.variance = MEMORY, mean, variance
 
     def observe(self, stage: str, seconds: float) -> None:
-        """Count one measurement of a stage.
+        """Add a measurement of a stage.
 
         Parameters
         ----------
         stage
-            A kind of operator, :data:`SOURCE` or :data:`HOP`.
+            Kind of operator, :data:`SOURCE` or :data:`HOP`.
         seconds
-            Seconds that it took without the processing time that the plan states. A negative number counts as zero.
+            Measured time minus the processing time that the plan states, seconds. A negative number counts as zero.
         """
         stages = self._stages
         if stage not in stages:
@@ -174,13 +174,13 @@ class Overheads:
         stages[stage].add(max(seconds, 0.0))
 
     def calibrate(self, kind: str, seconds: float) -> None:
-        """Count one call of an operator that nobody waits for, in seconds."""
+        """Add a measurement of an operator's call without queueing, seconds."""
         if kind not in self._calls:
             self._calls[kind] = ExponentialMoments()
         self._calls[kind].add(seconds)
 
     def discount(self) -> None:
-        """Let all that was measured so far count as one observation: it was while the peer started."""
+        """Reduce the weight of all previous measurements to that of one, as they were made while the peer started."""
         for each in (*self._stages.values(), *self._calls.values()):
             each.discount()
 
@@ -190,7 +190,7 @@ class Overheads:
         return not self._stages
 
     def expected(self, stage: str) -> Overhead:
-        """Mean and variance that the next item is expected to take at a stage."""
+        """Expected mean and variance of the next item at a stage."""
         measured = self._stages.get(stage)
         if measured is not None:
             return Overhead(measured.mean, measured.variance)
@@ -203,11 +203,11 @@ class Overheads:
         return Overhead(mean, reference.variance * (mean / reference.mean) ** 2 if reference.mean else call.variance)
 
     def component(self, plan: Plan, operator: str) -> Overhead:
-        """The time that a tuple takes at a component beside processing and waiting for other components.
+        """Expected time of a tuple at a component in addition to processing and to waiting for other components.
 
-        It also waits for the tuples that it comes with: those of a source's batch, or of the window that has closed.
-        Windows are lengths of event time, of which a replay may go through thousands of seconds in one.
-        For a part on Spark all of that is contained in the time of its micro-batches.
+        It includes waiting for the tuples of the same item: those of a source's batch, or of a closed window. Windows
+        are lengths of event time, and a replay may pass thousands of seconds of event time per second. For a part on
+        Spark the time of its micro-batches includes all of this.
         """
         asked = plan.operators[operator]
         if asked.kind == PART:
@@ -218,22 +218,22 @@ class Overheads:
         span = self.together
         for upstream in asked.inputs:
             window, speed = plan.window(upstream) or {}, pace(plan, upstream)
-            if speed > 0.0:  # else nobody knows how many tuples a window will hold
+            if speed > 0.0:  # otherwise the number of tuples of a window is unknown
                 span = max(span, float(window.get("slide") or window.get("length") or 0.0) / speed)
         beside = plan.input_rate(operator) * span * plan.processing_time(operator)
         return Overhead(expected.mean + beside, expected.variance + beside * beside / 4.0)
 
     def measured(self) -> dict[str, Overhead]:
-        """The stages that have been measured here."""
+        """Stages that have been measured at this peer."""
         return {stage: Overhead(each.mean, each.variance) for stage, each in sorted(self._stages.items())}
 
     def calls(self) -> dict[str, Overhead]:
-        """The calls that nobody waits for, by kind of operator."""
+        """Measured calls without queueing, by kind of operator."""
         return {kind: Overhead(each.mean, each.variance) for kind, each in sorted(self._calls.items())}
 
 
 def together(variances: Iterable[float]) -> float:
-    """Variance of the sum of times that are correlated as those of the stages of a path are, in seconds squared.
+    """Variance of the sum of the correlated times of the stages of a path, seconds squared.
 
     With standard deviations σ and the correlation ρ of any two, Var Σ X = Σ σ² + ρ Σ_{i≠j} σ_i σ_j, where the last sum
     is (Σ σ)² - Σ σ².
@@ -249,7 +249,7 @@ def together(variances: Iterable[float]) -> float:
 
 
 def quantile(mean: float, variance: float, share: float) -> float:
-    """Seconds that a share of the tuples does not exceed.
+    """Delay that a share of the tuples does not exceed, seconds.
 
     Parameters
     ----------
@@ -261,8 +261,8 @@ def quantile(mean: float, variance: float, share: float) -> float:
     Returns
     -------
     float
-        The quantile of the log-normal distribution with this mean and variance, but not less than the mean, which has
-        to be within a limit as well (equation 2.9); infinite where the mean is.
+        Quantile of the log-normal distribution with this mean and variance, at least the mean, which has to be within a
+        limit as well (equation 2.9); infinite where the mean is infinite.
     """
     if not (variance > 0.0 and 0.0 < mean < math.inf):
         return mean

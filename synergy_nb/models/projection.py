@@ -1,19 +1,18 @@
-"""QoS impact projection: what a new application does to those that run, and they to it (section 2.3.4).
+"""QoS impact projection: the effect of a new application on those that run, and of these on it (section 2.3.4).
 
-A peer that processes a probe projects, for every application with a component there and for the one that asks, how much
-longer its tuples will take, δ, and whether it stays within its limit, t̂ + δ <= q_t (equations 2.9 and 2.11). The
-processing time of its local components is stretched, or waiting is added, as a projector says
-(:mod:`synergy_nb.models.projectors`); δ is that of the path that gets longer by most (equation 2.8), so it is never
-less than that of the application, whichever of its paths was the longest before. Communication is not projected
-(footnote 4).
+A peer that processes a probe projects the additional delay δ of every application with a component there, and of the
+requesting application, and checks that each stays within its limit, t̂ + δ <= q_t (equations 2.9 and 2.11). A projector
+(:mod:`synergy_nb.models.projectors`) stretches the processing time of the local components, or adds waiting. δ is the
+largest increase over all paths (equation 2.8), so it is at least the increase of the application's delay, whichever of
+its paths was the longest before. Communication is not projected (footnote 4).
 
-Of applications that run, t̂ is measured at their sinks and has all waiting in it. Of the one that asks, t̂ is the sum of
-processing and transmission times that its probe has met so far; processing times are profiled and free of waiting, so
-its δ is all of the waiting that is to come here, rather than the difference to the load before.
+For running applications, t̂ is measured at their sinks and includes all waiting. For the requesting application, t̂ is
+the sum of the processing and transmission times on its probe's path so far. Profiled processing times exclude waiting,
+so its δ is the whole expected waiting at this peer, not the difference to the previous load.
 
-Where streams have signatures, all of this is done for each segment of the window: not of one length w, as in the
-dissertation, but from each change of a stream to the next. Where segments are equal that is the same; where they are
-not, pieces of length w average the end of a burst with what follows.
+Where streams have signatures, the projection covers each segment of the window: not segments of one length w, as in the
+dissertation, but from each change of a stream to the next. For equal segments both are the same; for others, pieces of
+length w average the end of a burst with the time after it.
 
 Examples
 --------
@@ -45,44 +44,45 @@ __all__ = ["Application", "Impact", "Local", "Profiled", "ProjectionConfig", "im
 
 LOADS: Final = ("signature", "maximum", "mean", "minimum")
 SEGMENTS: Final = ("every", "mean", "minimum", "maximum")
-WITHIN: Final = 1.0 + 1e-9  # limits that a projected time may come to: sums are rounded
+WITHIN: Final = 1.0 + 1e-9  # share of the limit that is acceptable: sums have rounding errors
 
-ALONE: Final = SojournTimes(1.0, 0.0)  # what meets a tuple where nothing else is executed
+ALONE: Final = SojournTimes(1.0, 0.0)  # sojourn times at an idle peer
 
 Array = npt.NDArray[np.float64]
 
 
 class ProjectionConfig(msgspec.Struct, frozen=True):
-    """How impact is projected.
+    """Parameters of the projection.
 
     Parameters
     ----------
     projector
-        ``mm1`` (the dissertation's), ``mg1``, ``gg1`` or ``transient``, see :mod:`synergy_nb.models.projectors`.
+        Projector ``mm1`` (the dissertation's), ``mg1``, ``gg1`` or ``transient``, see
+        :mod:`synergy_nb.models.projectors`.
     load
-        Load that the components asked for are taken to bring. ``signature``: that of each segment of their signatures,
-        laid over those of the components that run (figure 2.9); a profiled load counts by its maximum. Else the same
-        in all segments: their ``maximum`` (equation 2.11, which errs on the safe side), ``mean`` or ``minimum`` load.
+        Assumed load of the requested components. ``signature``: that of each segment of their signatures, added to
+        those of the running components (figure 2.9), where a profiled load counts by its maximum. Otherwise the same
+        load in all segments: their ``maximum`` (equation 2.11, which errs on the safe side), ``mean`` or ``minimum``.
     segments
         Segments of the window whose projected times have to be acceptable: ``every`` one, or their ``mean``,
         ``minimum`` or ``maximum``.
     window
         Length W of signatures, seconds.
     confidence
-        0: mean execution times are projected. Otherwise the probability with which their mean over ``interval``
-        seconds, or over a segment if that is shorter, is to be no longer than projected.
+        Probability with which the mean execution time over ``interval`` seconds, or over a shorter segment, does not
+        exceed the projection; 0 projects the expected mean.
     interval
-        Seconds over which execution times are averaged before they are compared with a limit: from one feedback to the
-        next.
+        Time between two feedback messages, over which execution times are averaged before the comparison with a limit,
+        seconds.
     worsening
-        Share of its own execution time by which an application that misses its limit already may be slowed down
-        further. It has no limit left to keep, so another plan is refused only for the delay that it would add. 0: a
-        plan that adds any delay is refused.
+        Share of its execution time by which an application that misses its limit already may be slowed down further.
+        Such an application cannot meet its limit anyway, so a plan is refused only for the delay that it would add. 0
+        refuses a plan that adds any delay.
 
     Raises
     ------
     ValueError
-        Naming the field, the value and what was expected.
+        If a value is invalid; the text names the field, the value and what was expected.
     """
 
     projector: str = "mm1"
@@ -106,9 +106,9 @@ class ProjectionConfig(msgspec.Struct, frozen=True):
             raise ValueError(f"confidence: {self.confidence}; expected 0, or a probability from 0.5 to below 1")
 
 
-_More: TypeAlias = tuple[float, float]  # seconds more: for each second of processing, and for each component
+_More: TypeAlias = tuple[float, float]  # additional seconds per second of processing, and per component
 Load: TypeAlias = float | Profiled | Pattern | tuple[Segment, ...]
-"""A load that is known, profiled, or a signature, with or without a place in time."""
+"""Load: a number, a profile, or a signature with or without absolute times."""
 
 
 class Local(NamedTuple):
@@ -119,12 +119,12 @@ class Local(NamedTuple):
     operator
         Id of its operator in the application.
     tau
-        Processing time τ of a tuple at this peer, seconds; its capacity is counted in.
+        Processing time τ of a tuple at this peer, seconds; it takes the peer's capacity into account.
     load
-        Share of the peer's capacity. A component that several applications use is listed with each whose delay depends
-        on it, but its load with one of them only.
+        Load as a share of the peer's capacity. A shared component is listed with each application whose delay depends
+        on it, but its load with only one of them.
     scv, scv_arrivals
-        c_s² of processing times and c_a² of the times between arrivals, for projectors that look at them.
+        Variabilities c_s² of processing times and c_a² of the times between arrivals, for projectors that use them.
     """
 
     operator: str
@@ -135,7 +135,7 @@ class Local(NamedTuple):
 
 
 class Application:
-    """An application with components at this peer; made once, when these are.
+    """An application with components at this peer; made once, when they are deployed.
 
     Parameters
     ----------
@@ -144,23 +144,23 @@ class Application:
     components
         Components at this peer that tuples of the application pass.
     upstream
-        Operator to the operators that it reads, for the whole plan or for what matters here; by default every component
-        is a path of its own.
+        Operator to the operators that it reads, for the whole plan or the relevant part of it; by default every
+        component is a path of its own.
     time
         End-to-end execution time t̂ in seconds: the measured time, or for the application that asks the time that its
         probe has found so far, processing times of these components included.
     limit
-        q_t in seconds; None if it has none.
+        Delay limit q_t, seconds; None if it has none.
 
     Attributes
     ----------
     time : float
-        May be set as feedback comes in.
+        End-to-end execution time t̂, seconds; feedback updates it.
 
     Raises
     ------
     ValueError
-        For values that make no sense, naming the component.
+        If a value is invalid; the text names the component.
     """
 
     __slots__ = ("_traffic", "components", "limit", "most", "name", "path", "signed", "time")
@@ -193,7 +193,7 @@ class Application:
         self.most = _longest(dict.fromkeys(taus, 1.0), upstream or {})  # components here on one path
 
     def traffic(self, policy: str) -> Traffic:
-        """What it has the peer do, signatures and profiles counted by a policy: mean, minimum, or else maximum."""
+        """Traffic of its components at the peer; a policy reduces signatures to mean, minimum, or else maximum."""
         known = self._traffic.get(policy)
         if known is None:
             parts = (Traffic.of(_count(c.load, policy), c.tau, c.scv, c.scv_arrivals) for c in self.components)
@@ -202,7 +202,7 @@ class Application:
 
 
 def _segments(load: Load) -> Pattern | tuple[Segment, ...] | None:
-    """The load itself if it is a signature, else None."""
+    """Return the load itself if it is a signature, otherwise None."""
     return load if isinstance(load, Pattern) or (isinstance(load, tuple) and not isinstance(load, Profiled)) else None
 
 
@@ -252,14 +252,14 @@ class Impact(NamedTuple):
     before, after
         End-to-end execution time t̂ in seconds at present, and t̂ + δ.
     limit
-        q_t in seconds, or None.
+        Delay limit q_t, seconds, or None.
     acceptable
         Whether ``after`` is within the limit; for an application that misses its limit already, whether ``after``
         exceeds ``before`` by no more than the share ``worsening`` of :class:`ProjectionConfig`.
     segment
         Index of the worst segment of the window; 0 for regular traffic.
     worst
-        t̂ + δ there, seconds; ``after`` itself if every segment counts.
+        Execution time t̂ + δ in that segment, seconds; equal to ``after`` if every segment counts.
     """
 
     application: str
@@ -282,30 +282,30 @@ def impacts(
     config: ProjectionConfig | None = None,
     background: Load = 0.0,
 ) -> list[Impact]:
-    """Project the impact of executing an application's components here.
+    """Project the impact of executing an application's components at this peer.
 
     Parameters
     ----------
     running
         Applications with components at this peer.
     asking
-        The one that asks, with the components that it would have here.
+        Requesting application, with the components that it would have at this peer.
     config
         Projector and parameters of the projection.
     background
-        Load of the peer that is none of these applications', as a share of its capacity; its tuples are taken to be
-        like theirs. A profile or a signature of it counts like that of the application that asks.
+        Load of the peer by other work, as a share of its capacity; the model gives its tuples the distribution of these
+        applications' tuples. A profile or a signature of it counts like that of the requesting application.
 
     Returns
     -------
     list of Impact
-        Of each application that runs, in their order, and last of the one that asks. Where the peer would be overloaded
-        all are infinite.
+        Impact on each running application, in their order, and last on the requesting one. All are infinite if the peer
+        would be overloaded.
     """
     config = config or ProjectionConfig()
     lengths: Array | None = None
     by_segment = config.load == "signature"
-    signed = True in [each.signed for each in running]  # at half the time of a generator; this is once a probe
+    signed = True in [each.signed for each in running]  # half the time of a generator; this runs for every probe
     if signed or (by_segment and (asking.signed or _segments(background) is not None)):
         lengths, before, new, beside = _through_window(running, asking, background, config)
     else:
@@ -333,13 +333,13 @@ def impacts(
 
 
 def refused(projected: Iterable[Impact]) -> Impact | None:
-    """The application that would miss its limit by most, or None if the impact on all is acceptable."""
+    """Impact on the application that would miss its limit by most, or None if all impacts are acceptable."""
     over = [each for each in projected if not each.acceptable]
     return max(over, key=lambda each: each.after - (each.limit or 0.0), default=None)
 
 
 def _judged(applications: Sequence[Application], more: _More, worsening: float | None) -> list[Impact]:
-    """Impacts on applications; ``worsening`` is the share that late applications may bear, None if none runs."""
+    """Impacts on applications; ``worsening`` is the share allowed to late applications, None if none runs."""
     stretch, waiting = more
     found = []
     for each in applications:
@@ -348,16 +348,16 @@ def _judged(applications: Sequence[Application], more: _More, worsening: float |
         acceptable = limit is None or after <= limit * WITHIN
         if not acceptable and worsening is not None and before > (limit or 0.0) * WITHIN:
             acceptable = after <= before * (1.0 + worsening) * WITHIN
-        # as Impact(...), at half the time: there is one for each application at every probe
+        # Impact(...) in half the time: each probe makes one per application
         found.append(tuple.__new__(Impact, (each.name, before, after, limit, acceptable, 0, after)))
     return found
 
 
 def _more(will: SojournTimes, was: SojournTimes, lengths: Array | None = None, policy: str = "every") -> _More:
-    """How much longer tuples stay, by a policy over segments."""
+    """Compute the additional time of tuples, by a policy over segments."""
     stretch = _longer(will.stretch, was.stretch, lengths, policy)
     if stretch == math.inf:
-        return 0.0, math.inf  # what takes no time itself has to wait for ever all the same
+        return 0.0, math.inf  # a component without processing time waits for ever, too
     return stretch, _longer(will.waiting, was.waiting, lengths, policy)
 
 
@@ -380,13 +380,13 @@ def _over_segments(values: Array, lengths: Array, policy: str) -> float:
 def _through_window(
     running: Sequence[Application], asking: Application, background: Load, config: ProjectionConfig
 ) -> tuple[Array, Traffic, Traffic, Amount]:
-    """Seconds of the segments that all signatures have together, and in each of them what those who run have the peer
-    do, what the one that asks adds, and the load that is nobody's.
+    """Return the lengths of the common segments of all signatures in seconds, and for each segment the traffic of
+    running applications, that of the requesting one, and the background load.
     """
     by_segment = config.load == "signature"
-    steady: list[Traffic] = []  # of those who run
+    steady: list[Traffic] = []  # of running applications
     added: list[Traffic] = []
-    bursty: list[Local] = []  # of those who run, and from number ``many`` on of the one that asks
+    bursty: list[Local] = []  # of running applications, and from index ``many`` of the requesting one
     for application in running:
         if not application.signed:
             steady.append(application.traffic(config.load))
@@ -420,7 +420,7 @@ def _through_window(
 
 
 def _with_background(before: Traffic, new: Traffic, load: Amount) -> tuple[Traffic, Traffic]:
-    """Add load of which no more is known: tuples like those of the applications that run, or of the one that asks."""
+    """Add background load, with tuples like those of running applications, or else of the requesting one."""
     like = before if np.all(before.load) else new
     if not np.all(like.load):
         return before._replace(load=before.load + load), new

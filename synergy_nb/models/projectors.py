@@ -1,35 +1,35 @@
-"""How long tuples take at a peer of a given load: the projectors of section 2.3.4, on one interface.
+"""Projectors of section 2.3.4: the execution times of tuples at a peer of a given load, on one interface.
 
-A peer serves the tuples of all its components first come first served. Whatever the projector, the mean execution time
-of a component with processing time τ there is ``stretch * τ + waiting`` (:class:`SojournTimes`), both being the same
+A peer serves the tuples of all its components first come first served. In all projectors, the mean execution time of a
+component with processing time τ is ``stretch * τ + waiting`` (:class:`SojournTimes`), both being the same
 for all components of the peer; so the impact on an application follows from the longest path of its local components.
 
 =============  ===========================  ===========================================================================
-projector      of a load p                  what it knows
+projector      time at load p               parameters
 =============  ===========================  ===========================================================================
-``mm1``        τ / (1 - p)                  the load alone (equations 2.6 and 2.10): as if a component waited for its
-                                            like only
-``mg1``        τ + W, by Pollaczek and      the processing times of all components and how they vary: a quick component
-               Khinchine                    waits for slow ones as long as these do
-``gg1``        τ + W, by Kingman            also how arrivals vary, superposed over all streams, each for the work
-                                            that it brings
-``transient``  τ + W(t)                     also how long the load has been what it is: a queue takes time to fill and
-                                            to empty. Without segments, as ``gg1``
+``mm1``        τ / (1 - p)                  the load alone (equations 2.6 and 2.10): as if all components of the peer
+                                            had this one's processing time
+``mg1``        τ + W, by Pollaczek and      the processing times of all components and their variability: a fast
+               Khinchine                    component waits as long as slow ones
+``gg1``        τ + W, by Kingman            also the variability of arrivals, superposed over all streams, weighted by
+                                            their work
+``transient``  τ + W(t)                     also the time since the load changed: a queue takes time to fill and to
+                                            empty. Without segments, as ``gg1``
 =============  ===========================  ===========================================================================
 
-Superposed streams are weighed by work rather than by tuples (Whitt's average,
+Superposed streams are weighted by work rather than by tuples (Whitt's average,
 :func:`synergy_nb.models.queueing.superposed`): variances of independent work add up, W = Σ λ τ² (c_a² + c_s²) / 2 / (1
 - p). It is Kingman's formula for one stream and Pollaczek's and Khinchine's for Poisson ones; and one more stream never
 lowers it, as it may lower the average c_a².
 
 The transient projector follows the unfinished work of the peer through the segments by the pointwise stationary fluid
-flow approximation [1]_. Work comes in at p seconds a second and is done while the server is busy; how often it is busy
-when W seconds of work are left is taken from the steady state that has that W, W = K p / (1 - p):
+flow approximation [1]_. Work arrives at p seconds per second and is done while the server is busy; the probability that
+it is busy with W seconds of unfinished work is that of the steady state with this W, W = K p / (1 - p):
 
     dW/dt = p - W / (W + K)
 
-with K from Kingman's formula. The equation is solved exactly in each segment. The window is taken to repeat itself, as
-signatures do, so it begins with what it ends with.
+with K from Kingman's formula. The equation is solved exactly in each segment. The window is assumed to repeat, as
+signatures do, so it begins with the work with which it ends.
 
 References
 ----------
@@ -51,25 +51,25 @@ from synergy_nb.models.queueing import execution_time, waiting_time
 __all__ = ["PROJECTORS", "Amount", "SojournTimes", "Traffic", "execution", "sojourn_times", "through"]
 
 PROJECTORS: Final = ("mm1", "mg1", "gg1", "transient")
-CLOSE: Final = 1e-4  # loads so close to 1 are taken for that far from it: nothing else is in the way of exact formulas
-ROUNDS: Final = 8  # of the window, at most, until it ends as it began
+CLOSE: Final = 1e-4  # least distance of a load from 1: the formulas are singular at 1
+ROUNDS: Final = 8  # largest number of passes through the window until it ends as it began
 
 Array = npt.NDArray[np.float64]
 Amount: TypeAlias = float | Array
 
 
 class Traffic(NamedTuple):
-    """What a peer has to do: sums over its components, each a number, or an array with one a segment.
+    """Traffic at a peer: sums over its components, each a number, or an array with one number per segment.
 
     Parameters
     ----------
     load
-        Share of its capacity, p = Σ λ τ.
+        Load p = Σ λ τ, a share of the peer's capacity.
     residual
-        Σ λ τ² (1 + c_s²) / 2, seconds: service that is still to be done on the tuple in service, as a new one finds it.
+        Residual service Σ λ τ² (1 + c_s²) / 2 of the tuple in service when another one arrives, seconds.
     varied
-        Σ λ τ² (c_a² + c_s²) / 2, seconds: the same where arrivals are not Poisson; how much the work that comes in
-        varies in the long run.
+        Variability Σ λ τ² (c_a² + c_s²) / 2 of the arriving work in the long run, seconds: ``residual`` for arrivals
+        that are not Poisson.
 
     Examples
     --------
@@ -83,32 +83,32 @@ class Traffic(NamedTuple):
 
     @classmethod
     def of(cls, load: Amount, tau: float, scv: float = 1.0, scv_arrivals: float = 1.0) -> Traffic:
-        """Of one component: its load, and processing time τ in seconds at this peer.
+        """Make the traffic of one component from its load and its processing time at this peer.
 
         Parameters
         ----------
         load
-            Share of the peer's capacity; a number, or one a segment.
+            Share of the peer's capacity; a number, or one per segment.
         tau
-            Seconds.
+            Processing time τ at this peer, seconds.
         scv, scv_arrivals
-            c_s² of the processing time, c_a² of the times between arrivals.
+            Variabilities c_s² of the processing time and c_a² of the times between arrivals.
         """
         work = load * (tau / 2.0)
         return cls(load, work * (1.0 + scv), work * (scv_arrivals + scv))
 
     def plus(self, other: Traffic) -> Traffic:
-        """Both together."""
+        """Add the traffic of two sets of components."""
         return Traffic(self.load + other.load, self.residual + other.residual, self.varied + other.varied)
 
     @classmethod
     def together(cls, parts: Iterable[Traffic]) -> Traffic:
-        """All of them together."""
+        """Add the traffic of several sets of components."""
         load: Amount = 0.0
         residual: Amount = 0.0
         varied: Amount = 0.0
         for more_load, more_residual, more_varied in parts:
-            load = load + more_load  # not in place: an array may be somebody's
+            load = load + more_load  # not in place: the caller may own the array
             residual = residual + more_residual
             varied = varied + more_varied
         return cls(load, residual, varied)
@@ -128,42 +128,41 @@ def sojourn_times(
     confidence: float = 0.0,
     over: float = math.inf,
 ) -> SojournTimes:
-    """What tuples meet at a peer.
+    """Compute the mean execution times at a peer.
 
     Parameters
     ----------
     projector
         Name of the projector, an element of :data:`PROJECTORS`.
     traffic
-        Traffic at the peer; of components with processing times, where the projector needs more than the load.
+        Traffic at the peer. Projectors other than ``mm1`` need components with processing times.
     lengths
-        Seconds of the segments, one for each where the load is one a segment; ``transient`` needs them, and confidence.
+        Lengths of the segments in seconds, if loads are given per segment; ``transient`` and ``confidence`` need them.
     confidence
-        0 for the mean. Otherwise the probability with which the mean over a segment, as it turns out, is not above what
-        is returned.
+        Probability with which the mean over a segment does not exceed the result; 0 for the expected mean.
     over
-        Seconds for which the mean is taken, where a segment is longer.
+        Time over which the mean is taken in longer segments, seconds.
 
     Returns
     -------
     SojournTimes
-        Infinite where the load is 1 or more; for ``transient`` where it is so on average over the window.
+        Execution times, infinite where the load is 1 or more; for ``transient`` where its mean over the window is.
 
     Notes
     -----
-    With confidence, unfinished work is taken to be exponential while there is some. A mean over T seconds varies less:
-    by f(u) = 2 (u - 1 + exp(-u)) / u² of the variance, u = T / T', for work that is forgotten as exp(-t / T'). T' is
-    twice what the equation above has for small deviations, (W + K)² / K.
+    With ``confidence``, the model of positive unfinished work is exponential. A mean over T seconds has a smaller
+    variance, by the factor f(u) = 2 (u - 1 + exp(-u)) / u², u = T / T', for work with the autocorrelation exp(-t / T').
+    T' is twice the value of the equation above for small deviations, (W + K)² / K.
 
     Examples
     --------
-    Two components, of 1 ms and 100 ms, as a tuple of the quick one meets them:
+    The execution time of a tuple of 1 ms at a peer with another component of 100 ms:
 
     >>> both = Traffic.of(0.01, 0.001).plus(Traffic.of(0.49, 0.1))
     >>> [round(execution(each, 0.001, both), 4) for each in PROJECTORS]
     [0.002, 0.099, 0.099, 0.099]
 
-    Over one second the mean of what it waits may be four times as long, over an hour hardly longer:
+    Over one second its mean waiting may be four times as long, over an hour hardly longer:
 
     >>> [round(float(sojourn_times("mg1", both, seconds, 0.95).waiting), 3) for seconds in (1.0, 3600.0)]
     [0.39, 0.105]
@@ -176,7 +175,7 @@ def sojourn_times(
     lengths = np.minimum(lengths, over)
     if projector != "mm1":
         return SojournTimes(1.0, _exceeded(found.waiting, kernel(projector, traffic), lengths, confidence))
-    # a component waits for its like: in units of their processing time, of which the mean over all components is known
+    # mm1: waiting in units of the component's own processing time; the mean over all components is known
     unit = np.asarray(kernel("mg1", traffic))
     spans = np.divide(lengths, unit, out=np.zeros(np.broadcast_shapes(np.shape(lengths), unit.shape)), where=unit > 0.0)
     return SojournTimes(1.0 + _exceeded(found.stretch - 1.0, 1.0, spans, confidence), 0.0)
@@ -196,10 +195,10 @@ def _mean(projector: str, traffic: Traffic, lengths: Array | float | None) -> So
 
 
 def _exceeded(waiting: Amount, scale: Amount, lengths: Array | float, confidence: float) -> Amount:
-    """What the mean waiting time over a segment exceeds with probability 1 - confidence, from its expectation."""
+    """Quantile of the mean waiting time over a segment: it is exceeded with probability 1 - confidence."""
     expected, k, seconds = np.broadcast_arrays(np.asarray(waiting, dtype=np.float64), scale, lengths)
     some = np.isfinite(expected) & (expected > 0.0)
-    held = expected[some] + k[some]  # work, while there is some
+    held = expected[some] + k[some]  # mean work, given that there is some
     moment = held * np.log(np.maximum(expected[some] / held / (1.0 - confidence), 1.0))
     u = np.maximum(seconds[some] * k[some] / (2.0 * held * held), 1e-4)
     share = 2.0 * (u + np.expm1(-u)) / (u * u)
@@ -209,7 +208,7 @@ def _exceeded(waiting: Amount, scale: Amount, lengths: Array | float, confidence
 
 
 def kernel(projector: str, traffic: Traffic) -> Amount:
-    """K of W = K p / (1 - p): seconds, the mean service of a second of work times (c_a² + c_s²) / 2."""
+    """Factor K of W = K p / (1 - p), seconds: the work-weighted mean service time times (c_a² + c_s²) / 2."""
     if projector not in PROJECTORS:
         raise ValueError(f"projector: {projector!r}; expected {', '.join(PROJECTORS)}")
     load, work = traffic.load, traffic.residual if projector == "mg1" else traffic.varied
@@ -226,7 +225,7 @@ def execution(
     confidence: float = 0.0,
     over: float = math.inf,
 ) -> Amount:
-    """Execution time x of a component at a peer, in seconds: :func:`stay` for its processing time τ."""
+    """Execution time x of a component with processing time τ at a peer, seconds."""
     stretch, waiting = sojourn_times(projector, traffic, lengths, confidence, over)
     return stretch * tau + waiting
 
@@ -240,18 +239,18 @@ def through(load: Array, scale: Array, lengths: Array, start: float | None = Non
     Parameters
     ----------
     load, scale, lengths
-        p, K in seconds, and seconds of each segment, shape (segments,).
+        Load p, factor K in seconds, and length in seconds of each segment, shape (segments,).
     start
-        Unfinished work at the start, seconds; if not given, the window repeats itself.
+        Unfinished work at the start, seconds; by default the window repeats.
 
     Returns
     -------
     ndarray
-        Seconds, shape (segments,); infinite if the window repeats itself and its mean load is 1 or more.
+        Mean waiting times in seconds, shape (segments,); infinite if the window repeats and its mean load is 1 or more.
 
     Examples
     --------
-    Short segments see the mean of both loads, long ones each its own steady state:
+    In short segments the mean load decides, in long ones the steady state of each:
 
     >>> loads, scale = np.array([0.75, 0.25]), np.full(2, 0.1)
     >>> through(loads, scale, np.full(2, 0.001)).round(3).tolist(), (loads / (1.0 - loads) * 0.1).round(3).tolist()
@@ -280,8 +279,8 @@ def _segment(work: float, p: float, k: float, seconds: float) -> tuple[float, fl
     """Unfinished work at the end of a segment of constant load, and its mean over the segment.
 
     With q = 1 - p and the steady state W* = K p / q, the equation has the solution
-    q t = (K / q) y - (W* - W0) (1 - exp(-y)), where W = W* - (W* - W0) exp(-y); y is found by Newton's method, from the
-    side from which it converges steadily.
+    q t = (K / q) y - (W* - W0) (1 - exp(-y)), where W = W* - (W* - W0) exp(-y). Newton's method finds y, from the side
+    with monotone convergence.
     """
     q = 1.0 - p
     if abs(q) < CLOSE:

@@ -1,13 +1,13 @@
-"""Formulas of queues: what projection uses and the simulator is tested against.
+"""Queueing formulas, for projection and for tests of the simulator.
 
 A peer serves the tuples of its components one at a time, first come first served, and so does a virtual link. The
 symbols are the dissertation's: τ is the processing time of a tuple (for a link, its transmission time σ) in seconds, p
-the load of the peer (for a link, b), that is the share of the time in which it serves, and x the mean execution time,
-waiting included. Rates are in tuples/s; c² is a squared coefficient of variation, variance over squared mean: 0 for
+the load of the peer (for a link, b), which is the share of the time in which it serves, and x the mean execution time
+including waiting. Rates are in tuples/s; c² is a squared coefficient of variation, variance over squared mean: 0 for
 constant times, 1 for exponential ones.
 
-An overloaded queue, p >= 1, has no steady state: its means and quantiles are infinite, which is what an admission test
-wants to compare with a limit. Values that mean nothing (negative, not a number) raise :class:`ValueError`.
+An overloaded queue, p >= 1, has no steady state: its means and quantiles are infinite, so an admission test can compare
+them with a limit. Invalid values (negative, not a number) raise :class:`ValueError`.
 
 ========  =========  ==========  =================================================================
 queue     arrivals   service     mean waiting time
@@ -20,9 +20,9 @@ G/G/1     c_a²       c_s²        τ p / (1 - p) (c_a² + c_s²) / 2   (Kingman
 
 Notes
 -----
-Equation 2.6 of the dissertation, x = τ / (1 - p) with the component's own τ and the load p of all that its peer does,
-is the M/M/1 queue where all components of the peer have the same exponential τ. Where they differ, first come first
-served lets all wait equally long: the waiting time of the :func:`pooled` work, plus the component's own τ.
+Equation 2.6 of the dissertation, x = τ / (1 - p) with the component's own τ and the load p of its whole peer, is the
+M/M/1 queue if all components of the peer have the same exponential τ. If they differ, all wait equally long under first
+come first served: x is the waiting time of the :func:`pooled` work plus the component's own τ.
 
 References
 ----------
@@ -74,15 +74,15 @@ class Steady(NamedTuple):
     Parameters
     ----------
     load
-        Share of the time in which the server works, p; 1 and more where there is no steady state.
+        Load p, the share of the time in which the server works; 1 or more where there is no steady state.
     waiting
-        Seconds that a tuple waits before it is served.
+        Mean time that a tuple waits before it is served, seconds.
     time
-        Mean execution time x: seconds from arrival to the end of service.
+        Mean execution time x from arrival to the end of service, seconds.
     queue
-        Tuples that wait.
+        Mean number of tuples that wait.
     number
-        Tuples that wait or are served.
+        Mean number of tuples that wait or are served.
     """
 
     load: float
@@ -101,7 +101,7 @@ class Work(NamedTuple):
 
     @property
     def load(self) -> float:
-        """Share of the server's time that it takes."""
+        """Load of this work, as a share of the server's time."""
         return self.rate * self.tau
 
 
@@ -109,7 +109,7 @@ class Work(NamedTuple):
 
 
 def mm1(rate: float, tau: float) -> Steady:
-    """Poisson arrivals, exponential processing times.
+    """Queue with Poisson arrivals and exponential processing times.
 
     >>> mm1(rate=4.0, tau=0.125)
     Steady(load=0.5, waiting=0.125, time=0.25, queue=0.5, number=1.0)
@@ -120,7 +120,7 @@ def mm1(rate: float, tau: float) -> Steady:
 
 
 def md1(rate: float, tau: float) -> Steady:
-    """Poisson arrivals, constant processing times.
+    """Queue with Poisson arrivals and constant processing times.
 
     >>> round(md1(rate=8.0, tau=0.1).waiting, 9)
     0.2
@@ -129,7 +129,7 @@ def md1(rate: float, tau: float) -> Steady:
 
 
 def mg1(rate: float, tau: float, scv: float) -> Steady:
-    """Poisson arrivals, processing times of any distribution, by Pollaczek and Khinchine: exact.
+    """Queue with Poisson arrivals and processing times of any distribution, by Pollaczek and Khinchine: exact.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def mg1(rate: float, tau: float, scv: float) -> Steady:
 
 
 def gg1(rate: float, tau: float, scv_arrivals: float = 1.0, scv: float = 1.0) -> Steady:
-    """Any independent times between arrivals, any processing times, by Kingman: good at high load, exact for M/G/1.
+    """Queue with independent times between arrivals and any processing times, by Kingman: good at high load.
 
     Parameters
     ----------
@@ -168,14 +168,14 @@ def execution_time(tau: float, load: float) -> float: ...
 @overload
 def execution_time(tau: float, load: Array) -> Array: ...
 def execution_time(tau: float, load: float | Array) -> float | Array:
-    """Mean execution time x of a component on a peer by M/M/1 (equation 2.6); of a stream on a link, y (2.7).
+    """Mean execution time x of a component at a peer by M/M/1 (equation 2.6), or y of a stream on a link (2.7).
 
     Parameters
     ----------
     tau
         Processing time τ (transmission time σ), seconds.
     load
-        Load p of the peer (b of the link) as a share of its capacity; a number, or one a segment.
+        Load p of the peer (b of the link) as a share of its capacity; a number, or one per segment.
 
     Returns
     -------
@@ -197,16 +197,16 @@ def waiting_time(tau: float, load: float, scv: float = 1.0, scv_arrivals: float 
 @overload
 def waiting_time(tau: float, load: Array, scv: float = 1.0, scv_arrivals: float = 1.0) -> Array: ...
 def waiting_time(tau: float, load: float | Array, scv: float = 1.0, scv_arrivals: float = 1.0) -> float | Array:
-    """Mean time that a tuple waits before it is served, by the table above, for all of its queues.
+    """Mean time that a tuple waits before it is served, for all queues of the table above.
 
     Parameters
     ----------
     tau
-        Mean processing time of all that is served there, seconds (see :func:`pooled`).
+        Mean processing time of all tuples of the server, seconds (see :func:`pooled`).
     load
-        Load p; a number, or one a segment.
+        Load p; a number, or one per segment.
     scv, scv_arrivals
-        c² of processing times, and of times between arrivals.
+        Squared coefficients of variation c² of processing times, and of times between arrivals.
 
     Returns
     -------
@@ -228,7 +228,7 @@ def waiting_time(tau: float, load: float | Array, scv: float = 1.0, scv_arrivals
 
 
 def pooled(works: Iterable[Work]) -> Work:
-    """All that one server does, as one stream of work: what waits in its queue.
+    """Combine all work of one server to one stream of work.
 
     The processing time of a tuple drawn from all has mean Σ λ τ / Σ λ and second moment Σ λ τ² (1 + c²) / Σ λ.
 
@@ -257,8 +257,8 @@ def pooled(works: Iterable[Work]) -> Work:
 def superposed(streams: Iterable[tuple[float, float]]) -> tuple[float, float]:
     """Rate and c_a² of the arrivals of several streams together, from the (rate, c_a²) of each.
 
-    Whitt's asymptotic method [4]_: over long times the variances of independent counts add up. So it says how bursts
-    load a queue; over short times the superposition of many streams is closer to Poisson (1).
+    This is Whitt's asymptotic method [4]_: over long times the variances of independent counts add up. So it describes
+    the load by bursts; over short times the superposition of many streams is closer to Poisson (1).
 
     >>> superposed([(10.0, 1.0), (30.0, 5.0)])
     (40.0, 4.0)
@@ -285,7 +285,7 @@ def time_tail(rate: float, tau: float, seconds: float) -> float:
 
 
 def time_quantile(rate: float, tau: float, fraction: float) -> float:
-    """Seconds within which ``fraction`` of the tuples of an M/M/1 queue are done: their time is exponential, mean x.
+    """Quantile of the execution time in an M/M/1 queue, seconds: it is exponential with mean x.
 
     >>> round(time_quantile(8.0, 0.1, 0.95), 4)
     1.4979
@@ -295,9 +295,9 @@ def time_quantile(rate: float, tau: float, fraction: float) -> float:
 
 
 def waiting_quantile(rate: float, tau: float, fraction: float) -> float:
-    """Seconds that ``fraction`` of the tuples of an M/M/1 queue wait at most before they are served.
+    """Quantile of the waiting time in an M/M/1 queue, seconds.
 
-    Nobody waits with probability 1 - p, so it is 0 up to there.
+    A tuple does not wait with probability 1 - p, so it is 0 for fractions up to 1 - p.
 
     >>> waiting_quantile(5.0, 0.1, 0.5), round(waiting_quantile(5.0, 0.1, 0.95), 4)
     (0.0, 0.4605)
@@ -319,11 +319,11 @@ def number_tail(load: float, number: int) -> float:
     return load**number if load < 1.0 else 1.0
 
 
-# -- queues in a row, and networks -------------------------------------------------------------------------------------
+# -- tandem queues, and networks ---------------------------------------------------------------------------------------
 
 
 def tandem_time(rate: float, taus: Iterable[float]) -> float:
-    """Mean end-to-end time of M/M/1 queues in a row, in seconds: Poisson streams leave them (Burke), so means add up.
+    """Mean end-to-end time of M/M/1 queues in tandem, seconds: Poisson streams leave them (Burke), so means add up.
 
     >>> round(tandem_time(5.0, [0.1, 0.1, 0.02]), 4)
     0.4222
@@ -332,7 +332,7 @@ def tandem_time(rate: float, taus: Iterable[float]) -> float:
 
 
 def tandem_tail(rate: float, taus: Sequence[float], seconds: float) -> float:
-    """Share of the tuples that take longer than ``seconds`` through M/M/1 queues in a row.
+    """Share of the tuples that take longer than ``seconds`` through M/M/1 queues in tandem.
 
     The times in the queues are independent and exponential [5]_, so their sum is hypoexponential; it is computed by
     uniformisation and doubling, which is accurate for equal and nearly equal queues, and for very unequal ones too.
@@ -351,8 +351,8 @@ def tandem_tail(rate: float, taus: Sequence[float], seconds: float) -> float:
         return float(seconds < 0.0)
     if math.inf in means:
         return 1.0
-    # Over a time so short that less than one jump is expected, the sum over jumps of the uniformised chain; then twice
-    # as long, again and again. All terms are positive, so nothing cancels out.
+    # For a time so short that less than one jump is expected, sum over the jumps of the uniformised chain; then double
+    # the time repeatedly. All terms are positive, so there is no cancellation.
     jumps = seconds / min(means)
     doublings = max(math.frexp(jumps)[1], 0)
     jumps /= 2.0**doublings
@@ -369,7 +369,7 @@ def tandem_tail(rate: float, taus: Sequence[float], seconds: float) -> float:
 
 
 def tandem_quantile(rate: float, taus: Sequence[float], fraction: float) -> float:
-    """Seconds within which ``fraction`` of the tuples have passed M/M/1 queues in a row, to 9 digits.
+    """Quantile of the time through M/M/1 queues in tandem, seconds, to 9 digits.
 
     >>> round(tandem_quantile(8.0, [0.1], 0.95), 4)
     1.4979
@@ -393,15 +393,15 @@ class JacksonNetwork(NamedTuple):
     Parameters
     ----------
     rate
-        Tuples/s through each queue, from outside and from other queues.
+        Rate through each queue, from outside and from other queues, tuples/s.
     load
-        Load p of each.
+        Load p of each queue.
     time
-        Mean seconds of one visit, waiting included.
+        Mean time of one visit including waiting, seconds.
     number
-        Mean tuples at each.
+        Mean number of tuples at each queue.
     passage
-        Mean seconds from a tuple's arrival from outside until it leaves, over all queues that it visits.
+        Mean time from a tuple's arrival from outside until it leaves the network, seconds.
     """
 
     rate: Array
@@ -412,15 +412,15 @@ class JacksonNetwork(NamedTuple):
 
 
 def jackson(external: npt.ArrayLike, routing: npt.ArrayLike, taus: npt.ArrayLike) -> JacksonNetwork:
-    """An open Jackson network [3]_: each queue behaves as an M/M/1 queue of its own.
+    """Steady state of an open Jackson network [3]_: each queue behaves like an M/M/1 queue.
 
     Parameters
     ----------
     external
-        Tuples/s that come to each queue from outside, Poisson; shape (queues,).
+        Rate of the Poisson arrivals at each queue from outside, tuples/s; shape (queues,).
     routing
-        Probability that a tuple goes from queue i to queue j next, shape (queues, queues); what is missing from 1 in a
-        row leaves the network.
+        Probability that a tuple goes from queue i to queue j next, shape (queues, queues); the rest of each row to 1
+        leaves the network.
     taus
         Mean processing times, exponential, in seconds; shape (queues,).
 
@@ -431,7 +431,7 @@ def jackson(external: npt.ArrayLike, routing: npt.ArrayLike, taus: npt.ArrayLike
 
     Examples
     --------
-    Half of what leaves a queue comes back to it:
+    Half of the tuples that leave a queue return to it:
 
     >>> network = jackson([4.0], [[0.5]], [0.1])
     >>> network.rate.tolist(), round(float(network.time[0]), 9), round(network.passage, 9)
@@ -452,7 +452,7 @@ def jackson(external: npt.ArrayLike, routing: npt.ArrayLike, taus: npt.ArrayLike
     try:
         rate = np.asarray(np.linalg.solve(np.eye(queues) - matrix.T, gamma), dtype=np.float64)
     except np.linalg.LinAlgError:
-        raise ValueError("routing: some tuples never leave; expected a way out of every queue") from None
+        raise ValueError("routing: some tuples never leave; expected a path out of every queue") from None
     load = rate * tau
     stable = load < 1.0
     time = np.full(queues, math.inf)

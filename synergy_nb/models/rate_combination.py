@@ -1,35 +1,35 @@
-"""The next input rate of a component from the rates upstream and its own history together, never worse than its last.
+"""Prediction of a component's next input rate from upstream rates and its own history, safe against the last value.
 
 Equation 3.6 of the dissertation (:mod:`synergy_nb.models.rate_prediction`) follows one predecessor from one tuple to
-the next. It loses where it follows the noise of two rates: for tuples that arrive and are dropped at random, the share
-that passes is better known from many pairs than from the last one; and where no predecessor tells anything, it has
-nothing but the last value. :class:`CombinedRate` predicts in several ways at once:
+the next. It is inaccurate where it follows the noise of two rates: for tuples that are dropped at random, many pairs
+give a better estimate of the share that passes than the last pair. Where no predecessor is correlated, it has only the
+last value. :class:`CombinedRate` combines several predictors:
 
 =============  ================================================================================================
 last           r_{k-1}
-reverting      the mean of the window, and from there what successive own rates have in common (an AR(1) line)
+reverting      the mean of the window plus the correlation of successive own rates (an AR(1) line)
 smoothed       two exponentially smoothed means of the own rates, a slow and a fast one
 literal        equation 3.6
-passed         r_k(m) times the smoothed share r / r(m) of what m gets, again a slow and a fast one
+passed         r_k(m) times the smoothed share r / r(m), again a slow and a fast one
 line           the least squares line of the own rates over those of m
 =============  ================================================================================================
 
 m is the ancestor with the greatest correlation, as in the dissertation. The combination is the mean of these
-predictions, each weighted by how small its errors have lately been. It is used only while its recent errors are below
-those of the last value by more than 1.25 standard deviations of the difference; else the last value is predicted. So a
-change of the stream costs a few predictions, and a stream on which nothing can be predicted costs next to nothing.
+predictions, each weighted by its recent errors. It is used only while its recent errors are below those of the last
+value by more than 1.25 standard deviations of the difference; otherwise the last value is predicted. So a change of the
+stream costs a few predictions, and an unpredictable stream costs almost nothing.
 
-Errors are compared relative to the sum of the rate and its smoothed value, so that neither the few high rates nor the
-many low ones decide alone.
+Errors are compared relative to the sum of the rate and its smoothed value, so that neither a few high rates nor many
+low ones dominate.
 
-What we found
--------------
+Measurements
+------------
 Over 99 streams (thinned Poisson counts, generated packets and recorded requests through filters, rates of 0.1 to 600 s,
 random walks, and the worked examples) the error is at most 1.004 times that of the last value, 0.62 times in the
-geometric mean; on thinned Poisson streams at most 0.79 √(1-p) times, where the floor of equation 3.6 is √(1-p). Left
-out, as they changed nothing: the change of the predecessor, scaled and added to the own last rate. A bound on the loss
-over the whole past was worse, as an unlucky beginning locked good predictions out. On random walks of 60 to 300 values,
-where nothing can be predicted, chance may take the loss to 3 %.
+geometric mean; on thinned Poisson streams at most 0.79 √(1-p) times, where the floor of equation 3.6 is √(1-p). The
+scaled change of the predecessor, added to the own last rate, improved nothing and is omitted. A bound on the loss over
+the whole past was worse, as an unlucky beginning excluded good predictions. On random walks of 60 to 300 values, which
+are unpredictable, chance may raise the loss to 3 %.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ __all__ = ["CombinedRate"]
 
 SLOW: Final = 0.05  # weight of a new rate in the smoothed ones
 FAST: Final = 0.25
-FADING: Final = 0.95  # what an error counts for one prediction later
-POWER: Final = 6.0  # a way with half the error of another one has 2 ** POWER times its weight
+FADING: Final = 0.95  # factor of an error's weight per later prediction
+POWER: Final = 6.0  # a predictor with half the error of another one has 2 ** POWER times its weight
 CAUTION: Final = 1.25  # standard deviations by which the combination has to be better than the last value
-EARLY: Final = 4  # rates before anything but the last value is predicted
+EARLY: Final = 4  # number of first rates for which the last value is predicted
 WAYS: Final = 8
 
 
 class CombinedRate:
-    """Predicts the own rate from ancestors and from the own history; falls back to the last value where that is better.
+    """Predictor from ancestors and the own history; it falls back to the last value where that is better.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class CombinedRate:
     Attributes
     ----------
     literal : CorrelatedRate
-        The method of the dissertation over the same rates.
+        Predictor of the dissertation over the same rates.
 
     Examples
     --------
@@ -95,11 +95,11 @@ class CombinedRate:
     def __init__(self, ancestors: Iterable[str], window: int = WINDOW) -> None:
         names = list(ancestors)
         self.literal = CorrelatedRate(names, window)
-        self._own = PairedMoments(window)  # of own rates and those that came after them
+        self._own = PairedMoments(window)  # own rates and their successors
         self._shares: dict[str, list[float]] = {}  # ancestor to smoothed rates: own and its, slow; own and its, fast
         self._level = [0.0, 0.0]  # own smoothed rates, slow and fast
         self._errors = [0.0] * WAYS
-        self._ways: list[float] | None = None  # what was predicted for the next rate, in each way
+        self._ways: list[float] | None = None  # predictions of the next rate, one per predictor
         self._combined = 0.0
         self._advantage = self._variance = 0.0  # of the combination over the last value: sum, and sum of squares
         self._count = 0
@@ -166,7 +166,7 @@ class CombinedRate:
             self._ways = None
 
     def _compare(self, rate: float, ways: list[float], unit: float) -> None:
-        """Count the errors of what was predicted."""
+        """Update the errors of all predictors."""
         self._errors = [FADING * error + abs(way - rate) * unit for error, way in zip(self._errors, ways, strict=True)]
         ahead = (abs(ways[0] - rate) - abs(self._combined - rate)) * unit
         self._advantage = FADING * self._advantage + ahead

@@ -1,15 +1,15 @@
-"""The next input rate of a component, from its last one and those upstream (dissertation, section 3.3.3).
+"""Prediction of a component's next input rate from its last one and upstream rates (dissertation, section 3.3.3).
 
     r̂_k = r_k(m) / r_{k-1}(m) · r_{k-1}                                                                          (3.6)
 
-m is that preceding component whose rates R, Pearson's correlation with the component's own rates so far (equations 3.7
-and 3.8), is greatest. So the own last rate is changed by the factor by which the rate of one predecessor has changed.
+m is the preceding component with the greatest R, Pearson's correlation of its rates with the component's own rates so
+far (equations 3.7 and 3.8). So the own last rate changes by the same factor as the rate of one predecessor.
 
-Rates travel with the tuples (figure 3.2): a batch carries the rates that the components upstream measured when it went
-through them, and they are paired with the own rate at its arrival. Pairs of what was measured at the same time of day
-would be pairs of different tuples, and where a component lags behind by an interval, worse than the last value.
+Rates travel with the tuples (figure 3.2): a batch carries the rates that the upstream components measured when they
+processed it, and they are paired with the own rate at its arrival. Rates that are measured at the same time would
+belong to different tuples; where a component lags by an interval, they predict worse than the last value.
 
-The dissertation leaves open:
+Decisions that the dissertation leaves open:
 
 =============================  =========================================================================================
 series "so far"                the last 60 pairs (``window``); None for all. A correlation over all pairs follows a
@@ -26,7 +26,7 @@ what a rate is                 the caller's: the estimator decides every error, 
                                of the last value beside it. An error is the mean of abs(r̂ - r) / r over r > 0
 =============================  =========================================================================================
 
-:mod:`synergy_nb.models.rate_combination` predicts better, of the same rates.
+:mod:`synergy_nb.models.rate_combination` predicts the same rates better.
 
 Examples
 --------
@@ -55,14 +55,14 @@ LEAST: Final = 1e-9  # tuples/s up to which a rate counts as 0
 
 
 class PredictedRate(NamedTuple):
-    """A predicted rate, with what it was made of.
+    """A predicted rate and its basis.
 
     Parameters
     ----------
     rate
-        r̂_k, tuples/s.
+        Predicted rate r̂_k, tuples/s.
     ancestor
-        Name of the component m whose change was followed; None where the own rates alone were.
+        Name of the component m whose change was followed; None if only the own rates were used.
     correlation
         Correlation R of the prediction; None where no stream was followed.
     """
@@ -73,7 +73,7 @@ class PredictedRate(NamedTuple):
 
 
 class RatePredictor(Protocol):
-    """Predicts the next own rate, given what the next tuples carry; then observes it."""
+    """Predictor of the next own rate, given the rates that the next tuples carry; it observes the rate afterwards."""
 
     def predict(self, carried: Mapping[str, float]) -> PredictedRate:
         """Predict the own rate that goes with carried rates.
@@ -81,17 +81,17 @@ class RatePredictor(Protocol):
         Parameters
         ----------
         carried
-            Ancestor to its k-th rate r_k(i) in tuples/s, as the tuples carry it. Some may be missing.
+            Ancestor to its k-th rate r_k(i) that the tuples carry, tuples/s. Some may be missing.
         """
         ...
 
     def observe(self, rate: float, carried: Mapping[str, float]) -> None:
-        """Add the own k-th rate in tuples/s, with the rates that its tuples carried."""
+        """Observe the own k-th rate in tuples/s, with the rates that its tuples carried."""
         ...
 
 
 def checked_rates(rate: float, carried: Mapping[str, float]) -> None:
-    """Raise a ValueError that names the rate which is out of range."""
+    """Raise a ValueError that names a rate that is out of range."""
     if not 0.0 <= rate < math.inf:
         raise ValueError(f"rate: {rate}; expected tuples/s from 0")
     for ancestor, value in carried.items():
@@ -100,7 +100,7 @@ def checked_rates(rate: float, carried: Mapping[str, float]) -> None:
 
 
 class CorrelatedRate:
-    """The method of the dissertation, equations 3.6 to 3.8.
+    """Predictor of the dissertation, equations 3.6 to 3.8.
 
     Parameters
     ----------
@@ -125,12 +125,12 @@ class CorrelatedRate:
         self.last = 0.0
 
     def correlation(self, ancestor: str) -> float | None:
-        """R of an ancestor over the pairs so far (equation 3.7); None with too few pairs or a constant series."""
+        """Correlation R of an ancestor over the pairs so far (3.7); None with too few pairs or a constant series."""
         moments = self._moments[ancestor]
         return moments.correlation if moments.count >= FEWEST else None
 
     def best(self) -> tuple[str, float] | None:
-        """The ancestor m with the greatest R above 0, with its R; None where there is none."""
+        """Find the ancestor m with the greatest R above 0, with its R; None where there is none."""
         best: str | None = None
         greatest = 0.0
         for ancestor, moments in self._moments.items():
@@ -151,7 +151,7 @@ class CorrelatedRate:
         return PredictedRate(self.follow(best[0], now), *best)
 
     def follow(self, ancestor: str, rate: float) -> float:
-        """Change the own last rate as that of an ancestor has changed (equation 3.6); the last rate if that was 0."""
+        """Scale the own last rate by the change of an ancestor's rate (equation 3.6); the last rate if that was 0."""
         before = self._carried.get(ancestor, 0.0)
         return rate / before * self.last if before > LEAST else self.last
 
@@ -172,7 +172,7 @@ class CorrelatedRate:
 
 
 class PredictionErrors(NamedTuple):
-    """Errors of predictions, beside those of the last value over the same rates.
+    """Errors of predictions, compared with those of the last value for the same rates.
 
     Parameters
     ----------
@@ -185,8 +185,7 @@ class PredictionErrors(NamedTuple):
 
     Notes
     -----
-    An error of the last value that is as small says that the rate was smoothed, or the horizon short, not that the
-    prediction is good: judge by the ratios.
+    If the error of the last value is as small, the rate was smoothed, or the horizon was short; so compare ratios.
     """
 
     mape: float
@@ -197,13 +196,13 @@ class PredictionErrors(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """Greater one of both errors over that of the last value; not a number where the last value has no error."""
+        """Greater of both ratios of errors to those of the last value; not a number if these are 0."""
         ratios = [own / last for own, last in ((self.mape, self.last_mape), (self.wape, self.last_wape)) if last > 0.0]
         return max(ratios, default=math.nan)
 
     @classmethod
     def of(cls, predicted: Sequence[float], last: Sequence[float], actual: Sequence[float]) -> PredictionErrors:
-        """Errors of predicted rates and of last values, both for the same actual rates in tuples/s.
+        """Compute the errors of predicted rates and of last values for the same actual rates in tuples/s.
 
         >>> PredictionErrors.of([9.0, 10.0], [5.0, 10.0], [10.0, 10.0])[:4]
         (0.05, 0.05, 0.25, 0.25)
@@ -222,12 +221,12 @@ class PredictionErrors(NamedTuple):
 def predicted_series(
     predictor: RatePredictor, own: Sequence[float], carried: Mapping[str, Sequence[float]]
 ) -> list[PredictedRate]:
-    """Predictions of all rates of a series but the first, each of what came before it and of what its tuples carry.
+    """Predict all rates of a series except the first, each from earlier rates and from those that its tuples carry.
 
     Parameters
     ----------
     predictor
-        A new predictor; it has observed the whole series afterwards.
+        New predictor, which observes the whole series.
     own
         Own rates, tuples/s.
     carried

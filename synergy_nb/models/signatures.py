@@ -1,13 +1,12 @@
-"""Stream signatures Ω: how the load of a stream goes up and down (dissertation, section 2.3.4, figure 2.9).
+"""Stream signatures Ω: the load of a stream over time (dissertation, section 2.3.4, figure 2.9).
 
 A signature is the recent past of a stream, a sliding window of W seconds, as segments of approximately constant mean
-arrival rate, each with the load that its tuples have brought. :class:`Signature` finds the segments on line, by the
-tests of :mod:`synergy_nb.models.change_points`; :func:`aggregate` lays the signatures of several streams over each
-other.
+arrival rate, each with the load of its tuples. :class:`Signature` finds the segments online, by the tests of
+:mod:`synergy_nb.models.change_points`; :func:`aggregate` adds the signatures of several streams.
 
-A segment that is too short for its few tuples to tell their rate is not found, whatever the test. Such bursts are in
-``scv``, which Kingman's formula takes; and a queue cannot follow them either, as it takes the more tuples to fill or
-empty the more it is loaded.
+No test finds a segment that is too short to estimate a rate from its few tuples. ``scv``, which Kingman's formula uses,
+includes such bursts. A queue does not follow them either: the higher its load, the more tuples it takes to fill or
+empty.
 """
 
 from __future__ import annotations
@@ -25,24 +24,24 @@ from synergy_nb.models.change_points import Mark, RateChanges
 
 __all__ = ["Pattern", "Pieces", "Profiled", "Segment", "Signature", "aggregate", "constant"]
 
-SEGMENTS: Final = 1024  # of the past, at most
+SEGMENTS: Final = 1024  # largest number of past segments
 PIECES: Final = 512
-SHORTEST: Final = 1e-9  # of a window: changes of two streams that are closer are one
+SHORTEST: Final = 1e-9  # share of a window: closer changes of two streams count as one
 
 Array = npt.NDArray[np.float64]
 
 
 class Segment(NamedTuple):
-    """A stretch of approximately constant mean arrival rate, z of section 2.3.4.
+    """A segment z of approximately constant mean arrival rate (section 2.3.4).
 
     Parameters
     ----------
     start, length
-        Seconds.
+        Start and length, seconds.
     load
-        Mean work that came, in seconds a second: the share of the peer's capacity that it takes.
+        Mean load, seconds of work per second: a share of the peer's capacity.
     rate
-        Mean tuples/s; not a number if it is not known.
+        Mean rate, tuples/s; not a number if it is unknown.
     """
 
     start: float
@@ -52,12 +51,12 @@ class Segment(NamedTuple):
 
     @property
     def end(self) -> float:
-        """Seconds."""
+        """End of the segment, seconds."""
         return self.start + self.length
 
 
 class Signature:
-    """The signature of one stream, kept up to date by what arrives.
+    """The signature of one stream, updated by its arrivals.
 
     Parameters
     ----------
@@ -66,12 +65,12 @@ class Signature:
     start
         Start of the stream, seconds.
     false_alarm
-        Mean tuples, at least, between false alarms on a stream of constant rate; a segment more for each.
+        Least mean number of tuples between false alarms on a stream of constant rate; each adds a segment.
 
     Raises
     ------
     ValueError
-        For parameters that make no sense, and for observations that go back in time.
+        If a parameter is invalid, or an observation is older than the last one.
 
     Examples
     --------
@@ -94,18 +93,18 @@ class Signature:
         self._closed: deque[Segment] = deque(maxlen=SEGMENTS)
 
     def observe(self, time: float, count: int = 1, work: float = 0.0) -> None:
-        """Say that ``count`` tuples have arrived since the last observation, up to ``time``, with their work.
+        """Observe the tuples that have arrived since the last observation, up to ``time``, with their work.
 
-        None may have arrived: that too tells about the rate. Tuples that come together are observed together.
+        Zero tuples are information about the rate, too. Tuples that arrive together are observed together.
 
         Parameters
         ----------
         time
-            Seconds; not before the last one.
+            Time of the observation, seconds; not before the last one.
         count
-            Tuples.
+            Number of tuples.
         work
-            Seconds of the peer's time that these tuples take in all: the measurement of section 2.3.4.
+            Processing time of these tuples together, seconds: the measurement of section 2.3.4.
         """
         rate = self._rate
         before = rate.start
@@ -120,7 +119,7 @@ class Signature:
 
     @property
     def since(self) -> float:
-        """When the rate changed last: the start of the segment that is going on, seconds."""
+        """Time of the last change of the rate, the start of the current segment, seconds."""
         return self._rate.start[0]
 
     @property
@@ -131,7 +130,7 @@ class Signature:
     def segments(self, now: float | None = None) -> tuple[Segment, ...]:
         """Segments of the window up to ``now``, by default the last observation; earliest first.
 
-        The first may have begun before the window, the last is still going on.
+        The first may begin before the window; the last is the current one.
         """
         rate = self._rate
         if now is not None and now > rate.now[0]:
@@ -149,7 +148,7 @@ def _between(start: Mark, end: Mark) -> Segment:
 
 
 def constant(load: float, *, start: float = 0.0, window: float = 10.0, rate: float = math.nan) -> tuple[Segment, ...]:
-    """Signature of a stream of which nothing but its profiled load is known.
+    """Make the signature of a stream of which only the profiled load is known.
 
     >>> constant(0.25)
     (Segment(start=0.0, length=10.0, load=0.25, rate=nan),)
@@ -168,11 +167,11 @@ class Profiled(NamedTuple):
 
     @classmethod
     def of(cls, segments: Sequence[Segment], spared: float = 0.05) -> Profiled:
-        """That of a signature.
+        """Make the profile of a signature.
 
-        A segment of few tuples seems to have a higher or a lower rate than it has, the more so where a false alarm has
-        made it. So the maximum is what at most a share ``spared`` of the work exceeds, the minimum what load is below
-        for at most that share of the time.
+        The measured rate of a segment of few tuples is inaccurate, especially after a false alarm. So the maximum is
+        the load that at most a share ``spared`` of the work exceeds, and the minimum is the load that is higher than
+        the actual one for at most that share of the time.
 
         >>> Profiled.of([Segment(0.0, 1.0, 0.4), Segment(1.0, 3.0, 0.2)])
         Profiled(maximum=0.4, mean=0.25, minimum=0.2)
@@ -196,14 +195,14 @@ class Profiled(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A signature that has no place in time, as a plan states it or a profile has it; it repeats itself.
+    """A repeating signature without absolute times, from a plan or a profile.
 
     Parameters
     ----------
     seconds
-        Lengths of its segments.
+        Lengths of the segments, seconds.
     loads
-        Shares of the peer's capacity, one a segment.
+        Load of each segment, as a share of the peer's capacity.
 
     Examples
     --------
@@ -219,14 +218,14 @@ class Pattern:
 
     @classmethod
     def of(cls, rates: Iterable[tuple[float, float]], load: float) -> Pattern:
-        """The pattern of a component with this mean load, whose tuples come at these rates.
+        """Make the pattern of a component with this mean load, whose tuples arrive at these rates.
 
         Parameters
         ----------
         rates
-            Seconds and tuples/s of each segment; at least one of the rates is above 0.
+            Length in seconds and rate in tuples/s of each segment; at least one rate is above 0.
         load
-            Share of the peer's capacity.
+            Mean load, as a share of the peer's capacity.
         """
         seconds, values = zip(*rates, strict=True)
         factor = load * sum(seconds) / sum(length * rate for length, rate in zip(seconds, values, strict=True))
@@ -234,17 +233,17 @@ class Pattern:
 
     @property
     def length(self) -> float:
-        """Seconds after which it repeats itself."""
+        """Period of the pattern, seconds."""
         return sum(self.seconds)
 
     @property
     def profiled(self) -> Profiled:
-        """Its maximum, mean and minimum load."""
+        """Maximum, mean and minimum load."""
         return Profiled.of(self.until(self.length, self.length))
 
     def until(self, end: float, window: float) -> tuple[Segment, ...]:
-        """Its segments in a window of so many seconds that ends at ``end``; the first may begin before the window."""
-        if window > SEGMENTS * self.length:  # too short to matter: no queue follows it
+        """Segments in a window of ``window`` seconds that ends at ``end``; the first may begin before the window."""
+        if window > SEGMENTS * self.length:  # too short to matter for a queue
             return constant(self.profiled.mean, start=end - window, window=window)
         found: list[Segment] = []
         start, after = end, end - window + SHORTEST * window
@@ -261,11 +260,11 @@ class Pieces(NamedTuple):
     Parameters
     ----------
     start
-        Seconds, of the first.
+        Start of the first piece, seconds.
     lengths
-        Seconds, shape (pieces,).
+        Lengths of the pieces in seconds, shape (pieces,).
     loads
-        Shares of the peer's capacity, shape (streams, pieces).
+        Loads as shares of the peer's capacity, shape (streams, pieces).
     """
 
     start: float
@@ -284,7 +283,7 @@ def aggregate(
     window: float,
     cut: Literal["shortest", "every"] = "shortest",
 ) -> Pieces:
-    """Lay signatures over each other (figure 2.9).
+    """Add signatures (figure 2.9).
 
     Parameters
     ----------
@@ -294,14 +293,14 @@ def aggregate(
     start, window
         Start and length of the window, seconds.
     cut
-        ``shortest``: into ceil(W / w) pieces of the length w of the shortest complete segment, as the dissertation has
-        it; a piece in which a stream changes its rate gets the mean. ``every``: wherever a stream changes its rate, so
-        that no burst is averaged with what is beside it.
+        Rule for the pieces. ``shortest``: ceil(W / w) pieces of the length w of the shortest complete segment, as in
+        the dissertation; a piece in which a stream changes its rate gets the mean. ``every``: a new piece wherever a
+        stream changes its rate, so that no burst is averaged with its surroundings.
 
     Returns
     -------
     Pieces
-        512 at most: if there were more, w is lengthened to W / 512.
+        Pieces, at most 512: w is at least W / 512.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Slack of tuples at the components of an application (dissertation, section 3.3.1, equation 3.1).
 
-The slack of a tuple at component i is what its limit q_t leaves of the times that were measured on its way to i and of
-those that are predicted from i on:
+The slack of a tuple at component i is its limit q_t minus the times that were measured on its path to i and those that
+are predicted from i on:
 
     t_s(i) = q_t - ( Σ_{j<i} t_c(j→j+1) + Σ_{j<i} t_e(j) + Σ_{j>=i} t̂_c(j) + Σ_{j>=i} t̂_e(j) )
 
@@ -9,7 +9,7 @@ The measured part is different for each tuple and is carried with it; the predic
 until the next feedback. So :class:`PredictedPaths` computes the predicted part once for all components, and the slack
 of a batch of tuples is one subtraction.
 
-The dissertation leaves open:
+Decisions that the dissertation leaves open:
 
 =============================  =========================================================================================
 slack of exactly zero          a violation: "the slack time t_s needs to be positive"
@@ -27,10 +27,10 @@ who acts                       only the component that exceeds its profiled time
                                path sees the violation, and each would migrate otherwise
 =============================  =========================================================================================
 
-*Taps.* Where applications share a stream, components and hops of all of them are one graph whose sinks have their own
-limits: then the slack of a shared component is the least one over all that read it. Components are keyed by what the
-caller likes, such as pairs of application and operator. *Parts on Spark* are one component, whose times include the
-latency of micro-batches.
+*Taps.* Where applications share a stream, their components and hops form one graph whose sinks have their own limits:
+the slack of a shared component is the least one over all of its readers. The caller chooses the keys of components,
+such as pairs of application and operator. *Parts on Spark* are one component, whose times include the latency of
+micro-batches.
 
 Examples
 --------
@@ -61,8 +61,8 @@ import numpy.typing as npt
 
 __all__ = ["Persistence", "PredictedPaths", "elapsed", "execution_times"]
 
-TUPLES: Final = 5  # in a row without slack that make a hot spot
-SECONDS: Final = 1.0  # for which they have to last
+TUPLES: Final = 5  # number of consecutive tuples without slack that make a hot spot
+SECONDS: Final = 1.0  # least time from the first of them to the last
 
 Component = TypeVar("Component", bound=Hashable)
 Array = npt.NDArray[np.float64]
@@ -74,11 +74,11 @@ class PredictedPaths(Generic[Component]):
     Parameters
     ----------
     hops
-        (producer, consumer) to the mean communication time t̂_c between them, seconds. They make the component graph.
+        Mean communication time t̂_c of each (producer, consumer), seconds. The hops define the component graph.
     times
         Component to its predicted execution time t̂_e, seconds.
     limits
-        Sink to the limit q_t of its end-to-end execution time, seconds. Sinks without a limit are left out.
+        Sink to the limit q_t of its end-to-end execution time, seconds. Sinks without a limit are omitted.
 
     Raises
     ------
@@ -150,7 +150,7 @@ class PredictedPaths(Generic[Component]):
         return order
 
     def headroom(self, component: Component) -> float:
-        """Seconds that a tuple may have been under way when it arrives at a component; infinite without a limit."""
+        """Largest age of a tuple on arrival at a component that leaves slack 0, seconds; infinite without a limit."""
         return self._headroom[component]
 
     def slack(self, component: Component, elapsed: npt.ArrayLike) -> Array:
@@ -159,27 +159,28 @@ class PredictedPaths(Generic[Component]):
         Parameters
         ----------
         component
-            The component at which they are.
+            Component at which the tuples are.
         elapsed
-            Measured seconds from the birth of each tuple to its arrival there; any shape.
+            Measured time from the birth of each tuple to its arrival there, seconds; any shape.
 
         Returns
         -------
         array
-            Seconds, of the shape of ``elapsed``: least over all paths from the component to a sink with a limit.
+            Slack in seconds, of the shape of ``elapsed``: the least over all paths from the component to a sink with a
+            limit.
         """
         return np.asarray(self._headroom[component] - np.asarray(elapsed, dtype=np.float64))
 
     def allowed(self, component: Component, elapsed: npt.ArrayLike) -> Array:
-        """Longest execution time that the limit allows tuples at a component, t_s + t̂_e, seconds."""
+        """Longest execution time of tuples at a component that their limit allows, t_s + t̂_e, seconds."""
         return np.asarray(self.slack(component, elapsed) + self.times[component])
 
     def violated(self, component: Component, elapsed: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-        """Which tuples are predicted to miss their limit: those whose slack is not positive."""
+        """Mask of the tuples that are predicted to miss their limit: their slack is not positive."""
         return np.asarray(self.slack(component, elapsed) <= 0.0)
 
     def through(self, component: Component) -> tuple[Component, ...]:
-        """The path with the least predicted slack from a source through a component to a sink."""
+        """Find the path with the least predicted slack from a source through a component to a sink."""
         path = [component]
         while (before := self._before[path[0]]) is not None:
             path.insert(0, before)
@@ -188,21 +189,21 @@ class PredictedPaths(Generic[Component]):
         return tuple(path)
 
     def excesses(self, component: Component, profiled: Mapping[Component, float]) -> list[tuple[Component, float]]:
-        """By how much components of the worst path through a component exceed their profiled times, greatest first.
+        """List components of the worst path through a component by excess over their profiled times, greatest first.
 
-        The first is the component that acts on a violation; if it answers that it cannot help, the next one does.
+        The first component acts on a violation; if it answers that it cannot help, the next one does.
 
         Parameters
         ----------
         component
-            The component that sees the violation.
+            Component that detects the violation.
         profiled
             Component to its processing time τ without queueing, seconds.
 
         Returns
         -------
         list of (component, float)
-            Seconds t̂_e - τ; of equals the most upstream one is first.
+            Components with t̂_e - τ in seconds; of equal ones the most upstream is first.
         """
         found = [(each, self.times[each] - profiled[each]) for each in self.through(component)]
         return sorted(found, key=lambda pair: -pair[1])
@@ -213,14 +214,14 @@ def elapsed(
     executed: Mapping[Component, npt.ArrayLike],
     communicated: Mapping[tuple[Component, Component], npt.ArrayLike],
 ) -> Array:
-    """Measured seconds of tuples from their birth to their arrival at the last component of a path.
+    """Measured time of tuples from their birth to their arrival at the last component of a path, seconds.
 
-    On synchronised clocks this is the time of arrival less the time of birth.
+    On synchronised clocks this is the time of arrival minus the time of birth.
 
     Parameters
     ----------
     path
-        Components that the tuples went through, source first.
+        Components on the tuples' path, source first.
     executed
         Component to the measured execution time t_e of each tuple, seconds; the last component's is not needed.
     communicated
@@ -263,14 +264,14 @@ def execution_times(arrived: npt.ArrayLike, departed: npt.ArrayLike, complete: n
 
 
 class Persistence:
-    """Whether tuples persistently have no slack, which makes a hot spot (section 3.2).
+    """Detector of a hot spot: tuples that persistently have no slack (section 3.2).
 
     Parameters
     ----------
     tuples
-        Number of tuples in a row without slack.
+        Least number of consecutive tuples without slack.
     seconds
-        Time from the first of them to the last.
+        Least time from the first of them to the last, seconds.
 
     Examples
     --------
@@ -290,12 +291,12 @@ class Persistence:
         self._since = 0.0
 
     def observe(self, time: float, slacks: npt.ArrayLike) -> bool:
-        """Count tuples that were evaluated at ``time``, in their order; whether there is a hot spot after them.
+        """Count tuples that were evaluated at ``time``, in their order; return whether they make a hot spot.
 
         Parameters
         ----------
         time
-            Seconds; not before the last one.
+            Time of the evaluation, seconds; not before the last one.
         slacks
             Slack of each tuple, seconds.
         """
