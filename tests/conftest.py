@@ -12,7 +12,7 @@ from hypothesis import settings
 
 from tests.browser import bare, browser, page
 from tests.jupyterlab import jupyterlab
-from tests.scheduling import LongFirst, long_first
+from tests.scheduling import LongFirst, in_random_order, long_first
 from tests.spark_server import quick_java, spark, spark_peers, spark_server
 
 __all__ = [
@@ -37,9 +37,17 @@ settings.register_profile("deterministic", derandomize=True, database=None, dead
 settings.load_profile("deterministic")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes long goes first."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option for a random order of tests; without it, a run has the same order each time."""
+    parser.addoption("--random-order-seed", type=int, metavar="N", help="run the tests in a random order, by this seed")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What takes long goes first, unless a random order is asked for."""
     long_first(items)
+    seed = config.getoption("random_order_seed")
+    if seed is not None:
+        in_random_order(items, seed)
 
 
 def pytest_collection_finish() -> None:
@@ -60,6 +68,14 @@ def pytest_sessionfinish() -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LongFirst | None:
     """Whatever ``--dist`` says, if workers share the tests at all."""
     return None if config.getoption("dist") == "each" else LongFirst(config, log)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(specs: list[Any]) -> None:
+    """Workers share the cores of the machine: threads of one that wait for those of others only cost time."""
+    share = str(max(1, (os.cpu_count() or 1) // len(specs)))
+    for name in ("POLARS_MAX_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(name, share)
 
 
 @pytest.fixture(scope="session")

@@ -2,18 +2,21 @@
 
 A file stays together, as it shares what its fixtures start. So do all files that share a Spark server, which each
 worker would start for itself otherwise. Schedules of a campaign share nothing. What takes long goes first, so that no
-worker is left alone with it at the end.
+worker is left alone with it at the end. In a random order, which ``--random-order-seed`` asks for, whatever stays
+together otherwise still does: units are shuffled, their files, and the tests of each file.
 """
 
 from __future__ import annotations
 
+import random
+from collections import defaultdict
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-__all__ = ["SERVERS", "LongFirst", "long_first", "unit"]
+__all__ = ["SERVERS", "LongFirst", "in_random_order", "long_first", "unit"]
 
 #: Files that share a server, by the fixture that has it.
 SERVERS: Final = {
@@ -66,3 +69,9 @@ def long_first(items: list[pytest.Item]) -> None:
         slow = item.get_closest_marker("slow") is not None
         rank[item.path] = max(rank.get(item.path, 0), 2 if used else 1 if slow else 0)
     items.sort(key=lambda item: -rank[item.path])
+
+
+def in_random_order(items: list[pytest.Item], seed: int) -> None:
+    """Shuffle units, the files of each, and the tests of each file; the order depends on the seed alone."""
+    drawn: defaultdict[object, float] = defaultdict(random.Random(seed).random)
+    items.sort(key=lambda item: (drawn[unit(item.nodeid)], drawn[item.path], drawn[item.nodeid]))

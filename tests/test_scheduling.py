@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from pathlib import Path
 
 import pytest
 
-from tests.scheduling import SERVERS, long_first, unit
+from tests.scheduling import SERVERS, in_random_order, long_first, unit
 
 HERE = Path(__file__).parent
 
@@ -52,3 +53,21 @@ def test_files_that_take_long_go_first_and_keep_their_order() -> None:
 def test_a_file_that_uses_a_server_has_to_be_among_those_that_share_it() -> None:
     with pytest.raises(pytest.UsageError, match=r"test_a 1: uses spark_server; expected its file in tests/scheduling"):
         long_first([Item("test_a 1", "spark_server")])  # type: ignore[list-item]
+
+
+def test_a_random_order_is_that_of_its_seed_and_leaves_units_and_files_together() -> None:
+    def ordered(seed: int) -> list[str]:
+        files = ("test_a", "test_b", "test_spark_query", "test_spark_server")
+        items = [Item(f"{name} {number}") for name in files for number in range(5)]
+        for item in items:
+            item.nodeid = f"tests/{item.path.name}::{item.nodeid}"
+        in_random_order(items, seed)  # type: ignore[arg-type]
+        return [item.nodeid for item in items]
+
+    orders = {seed: ordered(seed) for seed in range(20)}
+    assert orders == {seed: ordered(seed) for seed in range(20)}
+    assert len({tuple(order) for order in orders.values()}) == 20
+    for order in orders.values():
+        files = [name for name, _ in groupby(order, lambda nodeid: nodeid.partition("::")[0])]
+        assert len(files) == 4
+        assert abs(files.index("tests/test_spark_query.py") - files.index("tests/test_spark_server.py")) == 1

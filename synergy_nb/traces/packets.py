@@ -249,6 +249,7 @@ class _Source:
         "least",
         "links",
         "next",
+        "numbered",
         "off",
         "on_end",
         "popularity",
@@ -262,6 +263,7 @@ class _Source:
     def __init__(self, rng: np.random.Generator, gap: int, parameters: Parameters, popularity: Floats) -> None:
         self.rng = rng
         self.gap = gap
+        self.numbered = parameters.flags
         self.alpha = alpha = parameters.alpha
         self.hosts = parameters.hosts
         self.links = len(parameters.links)
@@ -285,23 +287,31 @@ class _Source:
         self.flows: Flows = np.empty((0, 5), dtype=np.int32)
 
     def until(self, limit: int) -> tuple[Ints, Ints, Flows, Ints]:
-        """Packets before ``limit`` that were not given yet: times, periods, these periods' flows, numbers in these."""
+        """Packets before ``limit`` that were not given yet: times, periods, these periods' flows, numbers in these.
+
+        Only flags need the numbers.
+        """
         while self.clock + self.off < limit:
             self._extend()
-        current = int(np.searchsorted(self.starts, limit)) - 1  # the last period that begins before `limit`
+        current = int(self.starts.searchsorted(limit)) - 1  # the last period that begins before `limit`
         if current < 0:
             return self.on_end[:0], self.on_end[:0], self.flows[:0], self.on_end[:0]
         reached = min(int(self.on_end[current]), limit - int(self.silence[current]))
         count = max(-((self.next - reached) // self.gap), 0)
-        clock = self.next + self.gap * np.arange(count, dtype=np.int64)
+        clock = np.arange(self.next, self.next + count * self.gap, self.gap, dtype=np.int64)
         self.next += count * self.gap
-        period = np.searchsorted(self.on_end, clock, side="right").astype(np.int64)
-        number = np.arange(count) - np.searchsorted(period, period) + np.where(period == 0, self.given, 0)
+        period = self.on_end.searchsorted(clock, side="right").astype(np.int64, copy=False)
+        number = self._numbers(period, current) if self.numbered else period
         result = clock + self.silence[period], period, self.flows[: current + 1], number
-        self.given = int(np.count_nonzero(period == current)) + (self.given if current == 0 else 0)
         self.on_end, self.starts = self.on_end[current:], self.starts[current:]
         self.silence, self.flows = self.silence[current:], self.flows[current:]
         return result
+
+    def _numbers(self, period: Ints, current: int) -> Ints:
+        """The numbers of packets in their periods, the last of which is ``current``."""
+        number = np.arange(len(period)) - period.searchsorted(period) + np.where(period == 0, self.given, 0)
+        self.given = int(np.count_nonzero(period == current)) + (self.given if current == 0 else 0)
+        return number
 
     def _extend(self) -> None:
         draws = self.rng.random((7, PERIODS))
