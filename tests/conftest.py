@@ -53,10 +53,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish() -> None:
     """What is there before the first test stays: a collection of garbage that looked at it all would find nothing.
 
-    A worker has imported everything, so each would take 0.4 s: a twelfth of the processor time of all quick tests.
+    A worker has imported everything, so each would take 0.4 s: a twelfth of the processor time of all quick tests. They
+    are rarer, too: simulations make many small objects, and few of them are garbage of this kind.
     """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
 
 
 def pytest_sessionfinish() -> None:

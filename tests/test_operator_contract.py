@@ -82,18 +82,18 @@ def test_a_restored_instance_goes_on_exactly(name: str) -> None:
     it = built(name)
     items = feed(it.tables, 4, 30, eager=0.1)
     whole = [encode(item) for item in drive(fresh(it.plan, it.operator), items)]
-    rng = random.Random(name)
-    for cut in (0, len(items), *rng.sample(range(1, len(items)), 2)):
-        first, second = fresh(it.plan, it.operator), fresh(it.plan, it.operator)
-        given = drive(first, items[:cut])
-        saved = first.save()
-        second.restore(saved)
+    first, given = fresh(it.plan, it.operator), []
+    at = 0
+    for cut in (0, *sorted(random.Random(name).sample(range(1, len(items)), 2)), len(items)):
+        given += [encode(item) for item in drive(first, items[at:cut])]
+        at = cut
+        second = fresh(it.plan, it.operator)
+        second.restore(first.save())
         assert (second.late, second.position, second.watermark) == (first.late, first.position, first.watermark)
         assert second.state_rows == first.state_rows
         assert whole_tables(second) == whole_tables(first)
-        rest = drive(second, items[cut:])
-        assert [encode(item) for item in given + rest] == whole
-        assert [encode(item) for item in given + drive(first, items[cut:])] == whole, "a snapshot changes nothing"
+        assert given + [encode(item) for item in drive(second, items[cut:])] == whole
+    assert given == whole, "snapshots change nothing"
 
 
 def whole_tables(logic: OperatorLogic) -> dict[str, list[tuple[object, ...]]]:
@@ -146,9 +146,11 @@ def test_a_row_of_a_growing_state_is_saved_a_few_times_however_often_that_is_sav
 @pytest.mark.parametrize("name", CASES)
 def test_what_comes_to_more_than_a_piece_is_made_piece_by_piece(name: str) -> None:
     it = built(name)
+    items = feed(it.tables, 0, 40)
+    whole = sum(item.nbytes for item in drive(fresh(it.plan, it.operator), items) if isinstance(item, Batch))
     logic = fresh(it.plan, it.operator)
-    logic.piece_bytes = 400
-    assert results(it, drive(logic, feed(it.tables, 0, 40))) == wanted(name)
+    logic.piece_bytes = max(400, whole // 200)  # a piece of a join may be a query
+    assert results(it, drive(logic, items)) == wanted(name)
 
 
 @pytest.mark.parametrize("name", CASES)
