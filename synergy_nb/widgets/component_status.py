@@ -70,7 +70,7 @@ def pieces_of(
     """The pieces of all ``components`` of an application, by ``part:application/operator``."""
     pieces: dict[str, dict[str, Any]] = {}
     for component in components:
-        if not run.graph or component.operator in run.graph:
+        if not run.roles.peers or component.operator in run.roles.peers:
             pieces |= _of_component(readings, component, run.parts.get(component.operator))
     if readings.application is not None and run.shared and plan is not None:
         for tap in run.shared:
@@ -162,7 +162,7 @@ def _part(readings: JournalSeries, component: Component) -> dict[str, Any]:
         lines.insert(0, f"uses the stream of {other}, which {of} executes")
         if now == "running":
             now, said = "shared", f"from {of}"
-    keeping = [readings.name(peer) for peer in run.backups.get(component.operator, ()) if peer not in run.lost]
+    keeping = [readings.name(peer) for peer in run.roles.backups.get(component.operator, ()) if peer not in run.lost]
     if keeping:
         lines.append(f"backup on {', '.join(keeping)}")
         on = f"{on} + {keeping[0] if len(keeping) == 1 else counted(len(keeping), 'backup')}"

@@ -11,6 +11,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from msgspec.structs import replace
+
 from synergy_nb.events import (
     ApplicationEnded,
     ApplicationRunning,
@@ -157,8 +159,8 @@ class JournalSeries:
         if run.status in ENDED or address in run.lost or address not in run.peers:
             return
         run.lost = run.lost | {address}
-        had = [name for name, peer in run.graph.items() if peer == address]
-        had += [f"the backup of {name}" for name, peers in run.backups.items() if address in peers]
+        roles = run.roles.at(address).items()
+        had = [name if role == "primary" else f"the backup of {name}" for name, role in roles]
         had += ["its origin"] if address == run.origin else []
         run.mark(time, "bad", f"{address} died", f"{address} died with {', '.join(had)}")
 
@@ -277,8 +279,8 @@ class JournalSeries:
         """Take a component graph λ: operator to peer address."""
         run = self.run(application)
         within = {each for part, members in run.parts.items() for each in members if each != part}
-        run.graph = {name: peer for name, peer in peers.items() if name not in within}
-        for operator, peer in run.graph.items():
+        run.roles = replace(run.roles, peers={name: peer for name, peer in peers.items() if name not in within})
+        for operator, peer in run.roles.peers.items():
             self._component(application, operator, peer).peer = peer
 
     @SHOWN.add
@@ -293,8 +295,8 @@ class JournalSeries:
     def _replicated(self, event: PlacementCompleted) -> None:
         run = self.run(event.subject)
         run.degree = event.degree
-        run.backups = {name: list(peers) for name, peers in event.backups.items()}
-        where = ", ".join(f"{name} on {' and '.join(peers)}" for name, peers in run.backups.items() if peers)
+        run.roles = replace(run.roles, backups={name: tuple(peers) for name, peers in event.backups.items()})
+        where = ", ".join(f"{name} on {' and '.join(peers)}" for name, peers in run.roles.backups.items() if peers)
         if where:
             run.mark(event.time, "note", "", f"backups were placed: {where}")
 
@@ -309,11 +311,11 @@ class JournalSeries:
     @SHOWN.add
     def _taken_over(self, event: TakenOver) -> None:
         run = self.run(event.subject)
-        before = dict(run.graph)
+        before = run.roles.peers
         self._graph(event.subject, event.peers)
-        run.backups = {name: list(peers) for name, peers in event.backups.items()}
+        run.roles = replace(run.roles, backups={name: tuple(peers) for name, peers in event.backups.items()})
         moved: dict[str, list[str]] = {}
-        for name, peer in run.graph.items():
+        for name, peer in run.roles.peers.items():
             if before.get(name) != peer:
                 moved.setdefault(peer, []).append(name)
         for peer, names in moved.items():
@@ -337,7 +339,7 @@ class JournalSeries:
     def _move_given_up(self, event: MoveGivenUp) -> None:
         run = self.run(event.subject)
         component = self._component(event.subject, event.operator, event.peer)
-        component.peer, component.removed = run.graph.get(event.operator, component.peer), False
+        component.peer, component.removed = run.roles.peers.get(event.operator, component.peer), False
         run.mark(event.time, "note", "", f"{event.operator} did not move to {event.to}: {event.reason}")
 
     @SHOWN.add

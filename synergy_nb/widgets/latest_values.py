@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from synergy_nb.control.graph import Roles
 from synergy_nb.events import ComponentMeasurements
 
 __all__ = ["Component", "Flow", "Mark", "Peer", "Run"]
@@ -97,20 +98,20 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 class Run(msgspec.Struct):
-    """An application: ``asked`` is Q_ξ in base units, ``graph`` operator to peer address, ``origin`` an address.
+    """An application: ``asked`` is Q_ξ in base units, ``origin`` an address.
 
     Parameters
     ----------
+    roles
+        Component graph λ and replication graph ρ as they are now.
     parts
-        Operator in the graph that stands for a part of the plan on Spark, to the operators of that part.
+        Operator in the component graph that stands for a part of the plan on Spark, to the operators of that part.
     shared
         Operator whose stream ran already to the application and operator that give it.
     uses
         The same operator to all components that make its stream: application, operator, peer address.
     degree
         Number of replicas of each component that was placed; 0 without replication.
-    backups
-        Replication graph ρ as it is now: operator to peer addresses.
     lost
         Addresses of the peers of the application that have died.
     marks
@@ -123,12 +124,11 @@ class Run(msgspec.Struct):
     operators: list[str] = []
     status: str = "composing"
     reason: str = ""
-    graph: dict[str, str] = {}
+    roles: Roles = Roles()
     parts: dict[str, list[str]] = {}
     shared: dict[str, tuple[str, str]] = {}
     uses: dict[str, list[tuple[str, str, str]]] = {}
     degree: int = 0
-    backups: dict[str, list[str]] = {}
     lost: set[str] = set()
     marks: list[Mark] = []
     submitted: float | None = None
@@ -143,14 +143,12 @@ class Run(msgspec.Struct):
     @property
     def peers(self) -> set[str]:
         """Addresses of the peers that execute it or keep its backups, and of its origin."""
-        keeping = {peer for peers in self.backups.values() for peer in peers}
-        return {*self.graph.values(), *keeping} | ({self.origin} if self.origin else set())
+        return {*self.roles.addresses, *filter(None, [self.origin])}
 
     @property
     def left(self) -> dict[str, int]:
         """Component to the number of its remaining replicas, for components with fewer than were asked for."""
-        alive = {
-            name: [self.graph.get(name), *peers] for name, peers in self.backups.items()
-        }  # the primary is one of the replicas
-        counts = {name: sum(peer not in self.lost for peer in peers) for name, peers in alive.items()}
+        primaries, backups = self.roles.peers, self.roles.backups  # the primary is one of the replicas
+        replicas = {name: (primaries.get(name), *peers) for name, peers in backups.items()}
+        counts = {name: sum(peer not in self.lost for peer in peers) for name, peers in replicas.items()}
         return {name: count for name, count in counts.items() if count < self.degree}

@@ -60,7 +60,7 @@ def shown_peers(readings: JournalSeries) -> list[Peer]:
     """Peers that the view shows, by name: those of the application's graph, or all."""
     if readings.application is not None:
         run = readings.run(readings.application)
-        addresses = {*run.graph.values(), *(peer for peers in run.backups.values() for peer in peers), *run.lost}
+        addresses = {*run.roles.addresses, *run.lost}
     else:
         addresses = set(readings.peers) | set(readings.names)
     return sorted(
@@ -107,9 +107,9 @@ def _head(readings: JournalSeries, flows: list[Flow], peers: list[Peer], plan: P
         ended = run.ended
         until = ended or readings.now
         facts = [run.application] if run.application != title else []
-        if run.graph:
-            number = sum(len(run.parts.get(operator, (operator,))) for operator in run.graph)
-            used = len(set(run.graph.values()))
+        if run.roles.peers:
+            number = sum(len(run.parts.get(operator, (operator,))) for operator in run.roles.peers)
+            used = len(set(run.roles.peers.values()))
             facts.append(f"{counted(number, 'operator')} on {counted(used, 'peer')}")
         if run.degree > 1:
             facts.append(f"{run.degree} replicas of each operator between sources and sinks")
