@@ -114,7 +114,7 @@ class DriverPort(Protocol):
             driver.StreamProfiled: lambda _, message: streams.profile(message.stream, message.measured),
             driver.ProfileExpired: lambda _, message: streams.forget(message.stream),
             driver.LinkFailed: lambda _, message: parts.membership.suspect(message.address),
-            driver.CoresAdvertised: lambda _, message: parts.probing.hear(message.address, message.cores),
+            driver.CoresAdvertised: lambda _, message: parts.probing.cores_reported(message.address, message.cores),
             driver.OverheadsMeasured: lambda _, message: parts.probing.overheads.assume(message.stages, message.calls),
             driver.BandwidthsLimited: self._bandwidths_limited,
             driver.SparkOffered: self._spark_offered,

@@ -104,7 +104,7 @@ def test_what_came_with_data_saves_probes_and_is_soon_forgotten() -> None:
         ring = ring_of({}, ratio=1.0, budget=256, sharing="off")
         probing = ring.synergy["peer-1"].probing
         for full in ("peer-2", "peer-3"):
-            ring.simulation.call("peer-1", probing.hear, full, 0.0)
+            ring.simulation.call("peer-1", probing.cores_reported, full, 0.0)
         ring.run(later)
         plan = source("packets", rate=1000.0, at="peer-1").filter("bytes > 0", cost="100 us", id="o0").sink()
         ring.submit("peer-1", "r", plan)
@@ -120,7 +120,7 @@ def test_what_came_with_data_saves_probes_and_is_soon_forgotten() -> None:
 def test_if_all_candidates_are_said_to_be_full_they_are_asked_all_the_same() -> None:
     ring = ring_of({}, ratio=1.0, budget=256, sharing="off")
     for peer in range(6):
-        ring.simulation.call("peer-1", ring.synergy["peer-1"].probing.hear, f"peer-{peer}", 0.0)
+        ring.simulation.call("peer-1", ring.synergy["peer-1"].probing.cores_reported, f"peer-{peer}", 0.0)
     plan = source("packets", rate=1000.0, at="peer-1").filter("bytes > 0", cost="100 us", at="peer-2").sink()
     ring.submit("peer-1", "r", plan)
     assert ring.until_decided("r").status == "running"

@@ -1,4 +1,4 @@
-"""Replicas where they keep an application available: chapter 4 of the dissertation [1]_.
+"""Placement of replicas for the availability of applications: chapter 4 of the dissertation [1]_.
 
 ===============  ====================================================================================================
 evaluation       availability of a placement, exact or sampled, for failures of several kinds; the degree for a target

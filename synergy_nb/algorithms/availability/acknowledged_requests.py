@@ -1,8 +1,8 @@
-"""Messages that are to be answered: sent again while there is no answer, and given up in the end.
+"""Requests that need an answer: they are sent again until it arrives, a limited number of times.
 
 "Failures of nodes during the protocol execution result to message timeouts, causing the sender of the corresponding
-message to try the next available candidate" (section 4.4): whoever posts a message is told of the answer, or that there
-is none.
+message to try the next available candidate" (section 4.4). The sender's callback receives the answer, or learns that
+there is none.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ class AcknowledgedRequests(Protocol):
         self.handlers = {PlacementReply: self._replied}
 
     def start(self) -> None:
-        """Begin with numbers that an earlier life of this peer has not used."""
+        """Start with numbers that this peer has not used before a restart."""
         self._number = int(self.peer.now * 1000)
 
     def post(self, to: str, make: Callable[[int], Message], answered: Answered) -> None:
-        """Send the message that ``make`` makes with its number."""
+        """Send the message that ``make`` returns for a new number."""
         self._number += 1
         self._send(self._number, to, make(self._number), answered, self.config.sends)
 
@@ -76,7 +76,7 @@ class AcknowledgedRequests(Protocol):
     def _replied(self, sender: str, message: PlacementReply) -> None:
         posted = self._posted.get(message.number)
         if posted is None or posted.to != sender:
-            return  # an answer that came twice, or after it was given up
+            return  # a duplicate answer, or one that arrived after the last timeout
         del self._posted[message.number]
         posted.timer.cancel()
         posted.answered(message)

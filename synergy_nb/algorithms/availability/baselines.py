@@ -1,14 +1,14 @@
-"""The placements that the dissertation compares with (section 4.5), decided in one place, with or without limits.
+"""The baselines of the dissertation (section 4.5), computed centrally, with or without resource limits.
 
-*Optimal* has all primaries on one peer and all backups on each of as many others as the degree asks for. *Random* has
-each replica on any peer. *Partition* [1]_ parts the peers into groups, as large as the degree, once and for all, and
-has each component on one group. *Latency* has each primary at the peer nearest to those that it reads from, and each
-backup at the peer nearest to its primary, whatever else is there. Nearest to a peer is the peer itself, so with the
-literal rule components stay together as long as one peer has room for them, which the paper's Latency did not ("as it
-is equivalent to Random" in availability); with ``apart`` each component takes a peer that has none of the application
-yet, as long as there are any.
+*Optimal* places all primaries on one peer, and a backup of each on every further peer up to the degree. *Random* places
+each replica on a random peer. *Partition* [1]_ divides the peers once into groups whose size is the degree, and places
+each component on one group. *Latency* places each primary at the peer nearest to the peers that it reads from, and each
+backup at the peer nearest to its primary. The nearest peer of a peer is the peer itself. So with the literal rule
+components stay together while one peer has room for them, which those of the paper's Latency did not ("as it is
+equivalent to Random" in availability). With ``apart`` each component gets a peer without other components of the
+application, while there is one.
 
-Peers are taken in the order of preference; with limits, the first that has what is needed.
+Each replica goes to the first peer in the order of preference that has the resources it needs.
 
 References
 ----------
@@ -90,7 +90,7 @@ def random_placement(
 
 
 def groups_of(peers: Sequence[str], degree: int, rng: random.Random) -> list[list[str]]:
-    """Disjoint random groups of ``degree`` peers; a rest that is too small for one stays alone."""
+    """Disjoint random groups of ``degree`` peers; peers that do not fill a group are left out."""
     _check(degree, peers)
     order = rng.sample(list(peers), len(peers))
     return [order[start : start + degree] for start in range(0, len(order) - degree + 1, degree)]
@@ -104,7 +104,7 @@ def partition_placement(
     pinned: Mapping[str, str],
     limits: Limits | None = None,
 ) -> Roles:
-    """Each component on a random one of some groups of peers, as :func:`groups_of` makes them."""
+    """Each component on a random group of peers; :func:`groups_of` makes such groups."""
 
     def grouped(_operator: str, _primaries: Mapping[str, str]) -> Choice:
         order = [rng.sample(list(group), len(group)) for group in rng.sample(list(groups), len(groups))]
@@ -165,7 +165,7 @@ def _placed(
     limits: Limits | None,
     choose: Callable[[str, Mapping[str, str]], Choice],
 ) -> Roles:
-    """Place operator by operator, inputs before what reads them."""
+    """Place operator by operator, each after its inputs."""
     primaries: dict[str, str] = {}
     backups: dict[str, tuple[str, ...]] = {}
     replicated = set(components_of(plan))
@@ -199,7 +199,7 @@ def _possible(
     primaries: Mapping[str, str],
     limits: Limits | None,
 ) -> Iterator[tuple[str, ...]]:
-    """Replicas of an operator that have room, in the order of preference; the primary first."""
+    """Peers with room for the replicas of an operator, in the order of preference; the primary's first."""
     for primary in wanted:
         if limits is not None and not limits.fits(plan, operator, primary, primaries):
             continue

@@ -1,4 +1,4 @@
-"""What a placement costs in delay: between operators, and from primaries to their backups (section 4.3.3)."""
+"""Communication costs of a placement: between operators, and from primaries to their backups (section 4.3.3)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Costs", "costs", "nondominated"]
 
 
 class Costs(NamedTuple):
-    """Communication costs, and the delays that they come from.
+    """Communication costs of a placement, and the mean delays of its links.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ class Costs(NamedTuple):
 
 
 def costs(plan: Plan, placed: Roles, latency: Callable[[str, str], float]) -> Costs:
-    """Costs of a placement; streams from sources and to sinks, which are where they have to be, do not count.
+    """Costs of a placement, without the streams from sources and to sinks, whose peers are given.
 
     Parameters
     ----------

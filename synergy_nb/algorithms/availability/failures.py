@@ -1,7 +1,7 @@
-"""How peers fail: a given number of them, or each for itself, with the domains that take their peers with them.
+"""Models of failures: a fixed number of peers fails, or each peer independently, with or without failure domains.
 
-A *failure domain* is what several peers depend on: a rack, a site. It fails, and all its peers with it. Peers fail
-fail-stop, and stay failed (section 4.2).
+A *failure domain* is a resource on which several peers depend, such as a rack or a site. If it fails, all its peers
+fail. Failures are fail-stop, and failed peers do not recover (section 4.2).
 
 ============================  ========================================================================================
 :class:`ExactlyFailed`        a stated number of peers has failed, all sets of so many with the same probability: the
@@ -31,7 +31,7 @@ Drawn = npt.NDArray[np.bool_]
 
 
 class Failures(Protocol):
-    """What evaluation asks of a model of failures."""
+    """The interface of failure models for the evaluation of availability."""
 
     @property
     def peers(self) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
-"""What peers and virtual links have left, for placements that are decided in one place (section 4.3.2).
+"""Residual resources of peers and virtual links, for placements that are computed centrally (section 4.3.2).
 
-A primary takes the processing of its operator, and on each virtual link from another peer the bandwidth of the stream
-that it reads. A backup takes the bandwidth of the primary's output, on the link from the primary, and no processing.
+A primary needs the processing capacity of its operator and, on each virtual link from another peer, the bandwidth of
+the stream that it reads. A backup needs the bandwidth of the primary's output on the link from the primary, and no
+processing capacity.
 """
 
 from __future__ import annotations
@@ -49,20 +50,20 @@ class Limits:
         return self.bandwidth(sender, to) - self._taken.get((sender, to), 0.0)
 
     def fits(self, plan: Plan, operator: str, peer: str, primaries: Mapping[str, str]) -> bool:
-        """Whether a peer can be given the primary of an operator that reads what ``primaries`` give."""
+        """Whether a peer has room for the primary of an operator that reads the outputs of ``primaries``."""
         if self.cores[peer] < plan.load(operator) - ROUNDING * self.capacity[peer]:
             return False
         return all(self._carries(link, amount) for link, amount in _read(plan, operator, peer, primaries).items())
 
     def fits_backup(self, plan: Plan, operator: str, primary: str, peer: str) -> bool:
-        """Whether a peer can be given a backup of an operator whose primary is at another peer."""
+        """Whether a peer has room for a backup of an operator whose primary is at another peer."""
         return self._carries((primary, peer), plan.bandwidth(operator))
 
     def _carries(self, link: tuple[str, str], amount: float) -> bool:
         return self.left(*link) >= amount - ROUNDING * self.bandwidth(*link)
 
     def take(self, plan: Plan, operator: str, replicas: Collection[str], primaries: Mapping[str, str]) -> None:
-        """Give the replicas of an operator, the primary first, what they need; that there is so much is not checked."""
+        """Subtract the resources of the replicas of an operator, the primary first, without a check."""
         primary, *backups = replicas
         self.cores[primary] -= plan.load(operator)
         links = _read(plan, operator, primary, primaries)
@@ -71,12 +72,12 @@ class Limits:
             self._taken[link] = self._taken.get(link, 0.0) + amount
 
     def admit(self, plan: Plan, placed: Roles) -> None:
-        """Give a whole application what it needs.
+        """Subtract the resources of all replicas of an application.
 
         Raises
         ------
         InsufficientCapacity
-            If it does not fit; then nothing is given.
+            If the application does not fit; then nothing is subtracted.
         """
         with self.all_or_nothing():
             for operator in plan.operators:
@@ -90,7 +91,7 @@ class Limits:
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
-        """Take back all that is given inside, should there be no room for the rest."""
+        """Context in which an :class:`InsufficientCapacity` restores all resources that were subtracted inside."""
         cores, taken = dict(self.cores), dict(self._taken)
         try:
             yield
@@ -110,5 +111,5 @@ def _read(plan: Plan, operator: str, peer: str, primaries: Mapping[str, str]) ->
 
 
 def components_of(plan: Plan) -> list[str]:
-    """The operators that are replicated: all but sources and sinks, which are where their data is."""
+    """The operators that are replicated: all but sources and sinks, whose peers are given."""
     return [name for name, operator in plan.operators.items() if operator.kind not in ("source", "sink")]

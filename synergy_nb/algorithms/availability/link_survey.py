@@ -1,9 +1,9 @@
-"""What a peer knows of its links to others: latency, residual bandwidth, and how those others may fail.
+"""A peer's survey of its links: latency, residual bandwidth, and failure probabilities of other peers.
 
 The dissertation's monitoring module pings, and measures bandwidth (section 4.2). Here the receiving end of a virtual
-link keeps what is promised of it, so one question to a peer gives both: the time until it is answered is the round
-trip, the answer holds what the link has left. What was found counts for some seconds, in which a peer may place many
-components; whether a link can take a stream is settled at its receiving end when a replica goes there.
+link records the bandwidth that is committed on it. So one question to a peer gives both: the time until the answer is
+the round trip, and the answer contains the residual bandwidth. An answer is used for some seconds, in which a peer may
+place many components; the receiving end checks the bandwidth again when a replica is placed there.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Link(NamedTuple):
 
 
 class _Asked:
-    """A survey under way; every round of questions has a number of its own, so that an answer tells its round trip."""
+    """A survey under way; every round of questions has its own number, which identifies the round trip of an answer."""
 
     __slots__ = ("done", "rounds", "timer", "waiting", "wanted")
 
@@ -61,7 +61,7 @@ class _Asked:
 
 
 class LinkSurvey(Protocol):
-    """Links of this peer.
+    """Surveys the links of one peer.
 
     Parameters
     ----------
@@ -91,19 +91,19 @@ class LinkSurvey(Protocol):
         self.is_dead = is_dead
         self.config = config
         self.own = Link(0.0, math.inf, ledger.cores, failure, dict(domains or {}))
-        self._links: dict[str, tuple[float, Link | None]] = {}  # when it was asked, and what it answered
-        self._asked: dict[int, tuple[float, _Asked]] = {}  # when that round was sent, and the survey
+        self._links: dict[str, tuple[float, Link | None]] = {}  # peer to (time of the question in seconds, answer)
+        self._asked: dict[int, tuple[float, _Asked]] = {}  # number of a round to (time of sending in seconds, survey)
         self._number = 0
         self.handlers = {Survey: self._survey, Surveyed: self._surveyed}
 
     def start(self) -> None:
-        """Begin with numbers that an earlier life of this peer has not used."""
+        """Start with numbers that this peer has not used before a restart."""
         self._number = int(self.peer.now * 1000)
 
     def ask_about(
         self, task: Task, operators: Sequence[str], graph: Roles, done: Callable[[dict[str, Link]], None]
     ) -> None:
-        """Find the links that matter for operators, and tell ``done`` of those to peers that answer.
+        """Survey the links that matter for operators, and call ``done`` with the links to peers that answer.
 
         These are peers that have to or may well be chosen, this one, and the nearest of the others. Which of those that
         were never measured come first differs from peer to peer.
@@ -118,7 +118,7 @@ class LinkSurvey(Protocol):
     def ask(
         self, peers: Iterable[str], done: Callable[[dict[str, Link]], None], required: Collection[str] = ()
     ) -> None:
-        """Find the links to ``peers``, and tell ``done`` of those that answer; at once if all are known.
+        """Survey the links to ``peers``, and call ``done`` with those that answer; at once if all are known.
 
         A peer that does not answer is asked again, ``sends`` times in all, and then not for ``fresh`` seconds, unless
         it is ``required``.
@@ -132,12 +132,12 @@ class LinkSurvey(Protocol):
         self._send(_Asked(stale, wanted, done))
 
     def _is_stale(self, peer: str, required: Collection[str]) -> bool:
-        """Whether to ask a peer rather than to count on what it said last."""
+        """Whether the last answer of a peer is too old to be used."""
         when, link = self._links.get(peer, (-math.inf, None))
         return self.peer.now - when > self.config.fresh or (link is None and peer in required)
 
     def _send(self, asked: _Asked) -> None:
-        """Ask those that have not answered yet."""
+        """Send a question to the peers that have not answered yet."""
         if len(asked.rounds) == self.config.sends:
             self._over(asked)
             return
@@ -149,13 +149,13 @@ class LinkSurvey(Protocol):
             self.peer.send(peer, Survey(self._number))
 
     def took(self, peer: str, bandwidth: float) -> None:
-        """Count ``bandwidth`` that the link to ``peer`` was just given to carry."""
+        """Subtract ``bandwidth`` that has just been committed on the link to ``peer``."""
         asked, link = self._links.get(peer, (0.0, None))
         if link is not None:
             self._links[peer] = asked, link._replace(bandwidth=link.bandwidth - bandwidth)
 
     def forget(self, peer: str) -> None:
-        """Ask anew next time: ``peer`` has less than was known."""
+        """Discard the answer of ``peer``, which has less resources than the answer said."""
         self._links.pop(peer, None)
 
     def _known(self, peers: Iterable[str]) -> dict[str, Link]:
@@ -201,7 +201,7 @@ class LinkSurvey(Protocol):
 
 
 def failures_of(links: Mapping[str, Link]) -> IndependentFailures:
-    """How peers fail, by what they say of themselves; of what they say of a common domain, the worst.
+    """The failure model from the probabilities that peers report; of several for one domain, the highest counts.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What placement sends and is set by: the four messages of section 4.4, those around them, and the parameters."""
+"""Messages and configuration of the placement of replicas: the four messages of section 4.4, and those around them."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
 
 
 class Task(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What every message of a placement carries.
+    """The part of a placement that all its messages carry.
 
     Parameters
     ----------
@@ -109,12 +109,12 @@ class Task(msgspec.Struct, frozen=True, gc=False, array_like=True):
     pinned: dict[str, str]
 
     def for_primary(self, operator: str) -> tuple[str, ...]:
-        """Peers that can have the primary of an operator."""
+        """Candidates for the primary of an operator: its pinned peer, or all its candidates."""
         return (self.pinned[operator],) if operator in self.pinned else self.candidates[operator]
 
 
 class PlacementRequest(Message, frozen=True):
-    """Host the primary of ``operator``, and place what follows from it; ``graph`` is as far as is decided."""
+    """A request to host the primary of ``operator`` and to continue from it; ``graph`` holds the decisions so far."""
 
     number: int
     task: bytes
@@ -123,7 +123,7 @@ class PlacementRequest(Message, frozen=True):
 
 
 class PlacementReply(Message, frozen=True):
-    """Answer to the message of that number; why not, where it is denied."""
+    """The answer to the message with that number; with a reason if it is denied."""
 
     number: int
     accepted: bool
@@ -131,7 +131,7 @@ class PlacementReply(Message, frozen=True):
 
 
 class PlacementNegotiation(Message, frozen=True):
-    """What the host of ``upstream`` would have ``operator`` placed on, the preferred peers first.
+    """The candidates for ``operator`` that the host of its input ``upstream`` suggests, the preferred first.
 
     It goes to the host of the first operator that ``operator`` reads, which decides; by the origin, if the sender does
     not know that host.
@@ -146,7 +146,7 @@ class PlacementNegotiation(Message, frozen=True):
 
 
 class PlacementDecision(Message, frozen=True):
-    """The receiver is to have the primary of ``operator``, or a backup of it; ``graph`` is as far as is decided."""
+    """The decision that the receiver hosts the primary or a backup of ``operator``; ``graph`` holds earlier ones."""
 
     number: int
     task: bytes
@@ -156,7 +156,7 @@ class PlacementDecision(Message, frozen=True):
 
 
 class PlacementReport(Message, frozen=True):
-    """To the origin: the host of ``operator`` has placed what it had to, or could not, and why.
+    """A report to the origin: the host of ``operator`` has placed its part, or has failed for a reason.
 
     ``silent`` says which peer did not answer after it had accepted something. The report of a destination node holds
     the complete graph.
@@ -172,7 +172,7 @@ class PlacementReport(Message, frozen=True):
 
 
 class PlacementKept(Message, frozen=True):
-    """The placement stands, and these operators have their replicas at the receiver; it may forget any others of it."""
+    """A renewal of a committed placement: the receiver hosts replicas of these operators, and releases others."""
 
     request: str
     attempt: int
@@ -180,7 +180,7 @@ class PlacementKept(Message, frozen=True):
 
 
 class PlacementWithdrawn(Message, frozen=True):
-    """Give back what is held for one operator of a placement; for all, up to that attempt, where none is named."""
+    """Release what is held for one operator of a placement, or, if none is named, for all up to that attempt."""
 
     request: str
     attempt: int
@@ -188,13 +188,13 @@ class PlacementWithdrawn(Message, frozen=True):
 
 
 class Survey(Message, frozen=True):
-    """How good is the link from me to you?"""
+    """A question for the residual bandwidth of the link from the sender to the receiver."""
 
     number: int
 
 
 class Surveyed(Message, frozen=True):
-    """Residual bandwidth of the link from the receiver to the sender, bytes/s, cores left, and how the sender may fail.
+    """The answer to :class:`Survey`: residual bandwidth of that link in bytes/s, free cores, failure probabilities.
 
     ``failure`` is the probability ϕ that it does by itself, ``domains`` those that it depends on, the widest first,
     with the probability that each of them fails.
@@ -212,12 +212,12 @@ encode_task = msgspec.msgpack.Encoder().encode
 
 @lru_cache(maxsize=512)
 def decode_task(data: bytes) -> tuple[Task, Plan]:
-    """The task that a message carries, and its plan; cached, for all messages of an attempt carry the same bytes.
+    """The task that a message carries, and its plan; cached, since all messages of an attempt carry the same bytes.
 
     Raises
     ------
     ValueError
-        If these are no task and plan, or do not belong together.
+        If the bytes are no task, or if its candidates are not those of its plan.
     """
     task = msgspec.msgpack.decode(data, type=Task)
     plan = Plan.from_bytes(task.plan)

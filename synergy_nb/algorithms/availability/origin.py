@@ -1,23 +1,23 @@
-"""Placement at the peer where an application is submitted: bootstrapping, completion, and what becomes of it.
+"""Placement of replicas at the origin of an application: bootstrapping, completion, renewal and release.
 
 Theory of operation
 -------------------
-*Bootstrapping.* The peer v_s asks the directory once who can have the components, so that the hosts on the way need
-not, and lets the source nodes begin. Where an availability is asked for instead of a replication degree, it asks the
-candidates how they may fail, and takes the least degree whose expected availability suffices
+*Bootstrapping.* The origin v_s looks up the candidates of all components once, so that hosts need no look-ups, and
+starts the placement at the source nodes. If the plan asks for an availability instead of a replication degree, v_s asks
+the candidates for their failure probabilities, and chooses the least degree whose expected availability suffices
 (:func:`~synergy_nb.algorithms.availability.evaluation.degree_for`).
 
-*Propagation.* Each host reports when it has placed what it had to, so v_s knows whom to tell if the attempt fails, and
-which peers not to lose.
+*Propagation.* Each host reports to v_s when it has placed its part. So v_s knows which peers hold resources if the
+attempt fails, and which peers it has to watch.
 
-*Completion.* The report of a destination node holds the complete graphs λ and ρ. From then on v_s keeps the placement:
-it tells every host once in a while what it has of it, and whoever hears nothing for the time of a lease gives that
-back. An availability that was asked for is held against the exact one of what was placed; if that is less, the next
-higher degree is tried.
+*Completion.* The report of a destination node contains the complete graphs λ and ρ. From then on v_s renews the
+placement at every host from time to time; a host that receives no renewal during a lease releases its part. If an
+availability was asked for, v_s compares it with the exact availability of the placement; if that is less, it tries the
+next higher degree.
 
-*Failure.* If no candidate is left, if a peer has died or fallen silent, all that was placed is given back. Another
-attempt follows, without that peer; concurrent placements may have held for a moment what this one needed. After the
-last attempt the user is told why.
+*Failure.* If no candidate is left, or a peer has died or become silent, v_s releases the whole placement. Another
+attempt follows without that peer, since concurrent placements may have held the resources for a moment only. After the
+last attempt the request is refused with the reason.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ __all__ = ["Placed", "PlacementOrigin"]
 
 Placed = Callable[[Roles | None, str], None]
 """Is told the graphs λ and ρ, or that there are none and why."""
-MOST_TOLD: Final = 4  # missing operators that a reason names
+MOST_TOLD: Final = 4  # maximum number of missing operators that a reason names
 
 
 class _Pending:
@@ -107,7 +107,7 @@ class _Pending:
 
 
 class _Standing:
-    """A placement that stands."""
+    """A committed placement."""
 
     __slots__ = ("attempt", "graph")
 
@@ -117,7 +117,7 @@ class _Standing:
 
 
 class PlacementOrigin(Protocol):
-    """Placement of replicas at one peer: of what is submitted here, and of what others place here.
+    """The placement protocol of one peer: leads placements of its requests, and hosts replicas of others.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ class PlacementOrigin(Protocol):
         return frozenset(self._pending)
 
     def graph(self, request: str) -> Roles | None:
-        """Component graph λ and replication graph ρ of a placement of this peer that stands."""
+        """Component graph λ and replication graph ρ of a committed placement of this origin; None if there is none."""
         standing = self._standing.get(request)
         return None if standing is None else standing.graph
 
@@ -259,7 +259,7 @@ class PlacementOrigin(Protocol):
         self.surveying.ask(sorted(every), lambda links: self._surveyed(pending, links))
 
     def _surveyed(self, pending: _Pending, links: Mapping[str, Link]) -> None:
-        """Find the degree that the availability asked for needs, of peers that say how they may fail."""
+        """Find the least degree for the requested availability, from the failure probabilities of the candidates."""
         if self._pending.get(pending.request) is not pending or pending.target is None:
             return
         for name in components_of(pending.plan):
@@ -275,7 +275,7 @@ class PlacementOrigin(Protocol):
 
     @staticmethod
     def _most(pending: _Pending) -> tuple[int, str]:
-        """How many peers can have the component that fewest can have, and which that is."""
+        """Number of candidates of the component that has fewest, and the name of that component."""
         return min((len(pending.candidates[name]), name) for name in components_of(pending.plan))
 
     def _attempt(self, pending: _Pending) -> None:
@@ -337,7 +337,7 @@ class PlacementOrigin(Protocol):
             self._complete(pending)
 
     def _relay(self, message: PlacementNegotiation) -> bool:
-        """Take a negotiation to the peer that decides; keep it until that one is known."""
+        """Forward a negotiation to the peer that decides; store it until that peer is known."""
         task, plan = decode_task(message.task)
         pending = self._pending.get(task.request)
         if pending is None or task.origin != self.peer.address or pending.attempt != task.attempt:
@@ -373,7 +373,7 @@ class PlacementOrigin(Protocol):
         pending.placed(graph, "")
 
     def _keep(self, request: str, standing: _Standing) -> None:
-        """Tell every host what it has, now and every so often."""
+        """Renew the placement at every host, now and once every interval."""
         if self._standing.get(request) is not standing:
             return
         for address in sorted(standing.graph.addresses):
@@ -400,7 +400,7 @@ class PlacementOrigin(Protocol):
                 self.peer.record(ReplicasLost, request, at=address, replicas=lost)
 
     def _again(self, pending: _Pending, reason: str, *, final: bool = False) -> None:
-        """Give back what an attempt has taken, and try once more, unless that is of no use."""
+        """Release the resources of a failed attempt, and start the next attempt if it can succeed."""
         self.peer.record(PlacementAttemptFailed, pending.request, attempt=pending.attempt, reason=reason)
         self._settle(pending)
         self._withdraw(pending.request, pending.attempt, pending.graph)
@@ -414,7 +414,7 @@ class PlacementOrigin(Protocol):
         pending.timer = self.peer.after(pause, self._attempt, pending)
 
     def _fail(self, pending: _Pending, reason: str) -> None:
-        """End a placement of which nothing is held anywhere."""
+        """End a placement that holds no resources at any peer."""
         self._pending.pop(pending.request, None)
         self._rejected(pending, reason)
 
@@ -423,7 +423,7 @@ class PlacementOrigin(Protocol):
         pending.placed(None, reason)
 
     def _settle(self, pending: _Pending) -> None:
-        """An attempt is decided."""
+        """Cancel the time limit and the watches of an attempt that has ended."""
         if pending.timer is not None:
             pending.timer.cancel()
             pending.timer = None
@@ -436,7 +436,7 @@ class PlacementOrigin(Protocol):
             self.peer.send(address, PlacementWithdrawn(request, attempt, ""))
 
     def release(self, request: str) -> bool:
-        """Give a placement back that stands, or give one up that is under way; False if there is none."""
+        """Release a committed placement, or abort one that is under way; return False if there is none."""
         pending, standing = self._pending.get(request), self._standing.pop(request, None)
         if pending is not None:
             if pending.attempt:

@@ -1,19 +1,20 @@
 """Placement hop by hop: the six steps of section 4.4 at the host of a primary.
 
-The host of the primary of an operator o finds the hosts of the primaries that follow, then those of its own backups,
-and only then sends its decisions to the former, so that these continue with a graph in which all that is decided before
-them stands. The order of the steps is the paper's; that a decision leaves after the backups are placed is ours.
+The host of the primary of an operator o first finds hosts for the primaries of the next operators, then hosts for its
+own backups, and only then sends its decisions to the former. So they continue with a graph that contains all earlier
+decisions. The order of the steps is the paper's; sending a decision after the backups are placed is our addition.
 
-1, 3. For each operator that reads o alone, candidates are asked in their order (:mod:`selection`) until one accepts.
-5, 6. The backups of o go to candidates in their order, until as many have taken one as the replication degree asks for.
-4.    Those that accepted are told that they are to host.
-2.    What reads more than o is decided by the host of the first operator that it reads. That one waits for the
-      candidates of the others, joins what they know, and asks those on which all agree; the others send it theirs.
+1, 3. For each operator that reads only o, the host asks candidates in their order (:mod:`selection`) until one accepts.
+5, 6. It asks candidates in their order to host the backups of o, until the replication degree is reached.
+4.    It sends its decisions to the candidates that accepted a primary.
+2.    For an operator with several inputs, the host of its first input decides. It waits for the candidate lists of the
+      other hosts, joins their graphs, and asks those candidates on which all agree.
 
-The peer at which the application was submitted begins: the sources are what follows from nothing.
+The origin of the application begins the placement, as the host of an imaginary operator that all sources read.
 
-A candidate that denies or does not answer is passed over. If none is left, the origin is told; likewise if a peer falls
-silent after it has accepted, since it may have begun to continue, and must not do so twice.
+The host skips a candidate that denies or does not answer. If none is left, it reports that to the origin. It does the
+same if a peer becomes silent after it has accepted, since that peer may have continued already, and must not do so
+twice.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from synergy_nb.events import CandidatePassed, MessageRefused, PlacementNegotiat
 
 __all__ = ["PrimaryHost"]
 
-SHOWN: Final = 8  # candidates that the journal tells of
+RECORDED: Final = 8  # maximum number of candidates in a record of the journal
 SILENT: Final = "no answer"
 
 Wait = Callable[[Callable[[Any], None]], None]
@@ -61,7 +62,7 @@ class _Failed(Exception):
 
 
 class _Hop:
-    """What this peer has to place as the host of one primary."""
+    """The replicas that this peer has to place as the host of one primary."""
 
     __slots__ = ("data", "graph", "operator", "over", "plan", "steps", "task")
 
@@ -79,25 +80,25 @@ class _Hop:
 
     @property
     def used(self) -> frozenset[str]:
-        """Peers of replicas of the application, as far as they are decided."""
+        """Peers of the replicas of the application that are decided."""
         primaries = self.graph.peers
         return self.graph.hosts.union(primaries[name] for name in components_of(self.plan) if name in primaries)
 
     @property
     def single(self) -> frozenset[str]:
-        """Peers whose death ends the application: its origin, and those of sources and sinks as far as is known."""
+        """Peers whose death ends the application: its origin, and the known peers of sources and sinks."""
         replicated = components_of(self.plan)
         places = {**self.task.pinned, **self.graph.peers}
         return frozenset({self.task.origin, *(peer for name, peer in places.items() if name not in replicated)})
 
     def needs(self, peer: str) -> float:
-        """Cores that a peer should have left to execute all that it backs up, and this operator too."""
+        """Free cores that a peer needs to execute this operator and all operators that it backs up."""
         backed_up = (name for name, peers in self.graph.backups.items() if peer in peers)
         return self.plan.load(self.operator) + sum(self.plan.load(name) for name in backed_up)
 
 
 class _Talks:
-    """Candidates that came for one attempt, by the operator to be placed and the one that it reads."""
+    """Candidate lists received in one attempt, by the operator to be placed and its input."""
 
     __slots__ = ("heard", "waiting")
 
@@ -107,7 +108,7 @@ class _Talks:
 
 
 class PrimaryHost(Protocol):
-    """Continues placements at one peer.
+    """Continues placements at one peer, as the host of primaries.
 
     Parameters
     ----------
@@ -139,7 +140,7 @@ class PrimaryHost(Protocol):
         self.handlers = {PlacementNegotiation: self._negotiation}
 
     def begin(self, task: bytes, operator: str, graph: Roles) -> None:
-        """Place what follows from an operator whose primary is here; from nothing, where none is named."""
+        """Place the operators that follow one whose primary is here; the sources, if no operator is named."""
         hop = _Hop(task, operator, graph)
         self._hops.setdefault(hop.key, {})[operator] = hop
         hop.steps = self._steps(hop)
@@ -154,7 +155,7 @@ class PrimaryHost(Protocol):
     # -- one hop -------------------------------------------------------------------------------------------------------
 
     def _advance(self, hop: _Hop, found: Any) -> None:
-        """Go on with what was waited for."""
+        """Continue with the step that has been waiting for an answer."""
         if hop.over or hop.steps is None:
             return
         try:
@@ -213,7 +214,7 @@ class PrimaryHost(Protocol):
         return links
 
     def _preferred(self, hop: _Hop, name: str, links: Mapping[str, Link]) -> list[str]:
-        """Candidates for the primary of what reads this hop's operator, in their order."""
+        """Candidates for the primary of an operator that reads this hop's operator, in their order."""
         bandwidth = hop.plan.bandwidth(hop.operator) if hop.operator else 0.0
         return ordered(hop.task.for_primary(name), links, hop.used, bandwidth, single=self._single(hop, name))
 
@@ -239,7 +240,7 @@ class PrimaryHost(Protocol):
         raise self._nobody(f"the primary of {name}", passed, set(hop.task.for_primary(name)) - links.keys())
 
     def _decide(self, hop: _Hop, name: str) -> Steps:
-        """Tell the peer that accepted a primary that it is to host it."""
+        """Send the decision to the peer that has accepted a primary."""
         address = hop.graph.peers[name]
         answer: PlacementReply | None = yield self._post(
             address, lambda number: PlacementDecision(number, hop.data, name, backup=False, graph=hop.graph)
@@ -250,11 +251,11 @@ class PrimaryHost(Protocol):
             raise _Failed(f"{address} has accepted the primary of {name}, but {answer.reason}")
 
     def _negotiate(self, hop: _Hop, name: str, upper: str, order: Sequence[str]) -> Steps:
-        """Tell the peer that decides on an operator which candidates this one would have."""
+        """Send this peer's candidate list for an operator to the peer that decides on it."""
         to = hop.graph.peers.get(upper, hop.task.origin)
         chosen = tuple(order)
         self.peer.record(PlacementNegotiated, hop.task.request, operator=name, upstream=hop.operator, to=to,
-                         candidates=order[:SHOWN])  # fmt: skip
+                         candidates=order[:RECORDED])  # fmt: skip
         answer: PlacementReply | None = yield self._post(
             to, lambda number: PlacementNegotiation(number, hop.data, name, hop.operator, hop.graph, chosen)
         )
@@ -300,7 +301,7 @@ class PrimaryHost(Protocol):
         return partial(self.posting.post, to, make)
 
     def _passed(self, hop: _Hop, name: str, address: str, answer: PlacementReply | None) -> str:
-        """A candidate is passed over: why, and what follows."""
+        """Skip a candidate for a reason, and continue with the next step."""
         self.surveying.forget(address)
         reason = SILENT if answer is None else answer.reason
         if answer is None:
@@ -310,10 +311,10 @@ class PrimaryHost(Protocol):
 
     @staticmethod
     def _nobody(what: str, passed: Sequence[tuple[str, str]], unknown: Collection[str]) -> _Failed:
-        """There is no candidate left; those that are ``unknown`` have not answered a survey."""
+        """Report that no candidate is left; the peers ``unknown`` have not answered a survey of links."""
         tried = [f"{address}: {reason}" for address, reason in passed]
         tried += [f"{address}: {SILENT}" for address in sorted(unknown)]
-        text = f"no peer for {what}: " + ("; ".join(tried[:SHOWN]) or "no link to a candidate has the bandwidth")
+        text = f"no peer for {what}: " + ("; ".join(tried[:RECORDED]) or "no link to a candidate has the bandwidth")
         return _Failed(text)
 
     def _tell(
@@ -327,7 +328,7 @@ class PrimaryHost(Protocol):
         passed: Sequence[tuple[str, str]],
         links: Mapping[str, Link],
     ) -> None:
-        """Write down why a replica is where it is."""
+        """Record the reason for the choice of a replica's peer."""
         self.peer.record(
             ReplicaDecided,
             hop.task.request,
@@ -337,7 +338,7 @@ class PrimaryHost(Protocol):
             used=address in used,
             apart=bool(self._single(hop, name)),
             latency_s=links[address].latency if address in links else None,
-            order=list(order[:SHOWN]),
+            order=list(order[:RECORDED]),
             candidates=len(order),
             passed=list(passed),
         )
@@ -345,7 +346,7 @@ class PrimaryHost(Protocol):
     # -- step 2, at the peer that decides ------------------------------------------------------------------------------
 
     def _hear(self, hop: _Hop, name: str, resume: Callable[[Any], None]) -> None:
-        """Wait for the candidates of all others that an operator reads."""
+        """Decide on an operator once the candidate lists of all its inputs have arrived."""
         talks = self._talk(hop.key)
         talks.waiting[name] = len(hop.plan.upstream(name)) - 1, resume
         self._heard(talks, name)
@@ -363,7 +364,7 @@ class PrimaryHost(Protocol):
             self.negotiated(message)
 
     def negotiated(self, message: PlacementNegotiation) -> None:
-        """Take note of candidates that came for this peer to decide on."""
+        """Store a candidate list for an operator on which this peer decides."""
         task, _ = decode_task(message.task)
         talks = self._talk((task.request, task.attempt))
         talks.heard.setdefault(message.operator, {})[message.upstream] = message
@@ -377,7 +378,7 @@ class PrimaryHost(Protocol):
             resume(heard)
 
     def _talk(self, key: tuple[str, int]) -> _Talks:
-        """What came for an attempt; it is kept as long as an attempt may take."""
+        """The received candidate lists of an attempt; stored for the maximum duration of an attempt."""
         if key not in self._talks:
             self._talks[key] = _Talks()
             self.peer.after(self.config.placing, self._forget, key)

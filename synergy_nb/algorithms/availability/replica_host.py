@@ -1,9 +1,9 @@
-"""Placement at a peer that is to have replicas: steps 3, 4 and 6 of section 4.4, and the end of what it has.
+"""Placement at a peer that is to host replicas: steps 3, 4 and 6 of section 4.4, and the release of replicas.
 
-What a replica takes is reserved when a primary is accepted, and promised when the decision comes; no reply is waited
-for a backup, whose decision is accepted or denied as such. So concurrent placements never promise anything twice. All
-that a peer has for a placement goes when the origin withdraws it, when a later attempt comes, when the decision on a
-primary that was accepted does not come, and when nothing has been heard of the origin for the time of a lease.
+The peer reserves the resources of a primary when it accepts it, and commits them when the decision arrives. For a
+backup there is no reservation: the decision itself is accepted or denied. So concurrent placements never allocate a
+resource twice. The peer releases its part of a placement when the origin withdraws it, when a later attempt begins,
+when the decision on an accepted primary does not arrive in time, and when no renewal has arrived during a lease.
 """
 
 from __future__ import annotations
@@ -42,25 +42,25 @@ from synergy_nb.plan import Plan
 
 __all__ = ["ReplicaHost"]
 
-MEMORY: Final = 4096  # attempts that have ended, whose late messages are refused by name
+MEMORY: Final = 4096  # ended attempts that a peer remembers, so as to refuse their late messages
 ACCEPTED, PRIMARY, BACKUP = "accepted", "primary", "backup"
 
 
 class _Part:
-    """What this peer has of one attempt to place an application."""
+    """This peer's part of one attempt to place an application."""
 
     __slots__ = ("attempt", "evaluating", "expiry", "lease", "roles")
 
     def __init__(self, attempt: int) -> None:
         self.attempt = attempt
-        self.roles: dict[str, str] = {}  # operator: accepted, primary or backup
-        self.expiry: dict[str, Timer] = {}  # of what is accepted and not decided
+        self.roles: dict[str, str] = {}  # operator to accepted, primary or backup
+        self.expiry: dict[str, Timer] = {}  # accepted operator to the time limit for its decision
         self.evaluating: set[str] = set()
         self.lease: Timer | None = None
 
 
 class ReplicaHost(Protocol):
-    """Replicas of applications at one peer.
+    """Hosts replicas of applications at one peer.
 
     Parameters
     ----------
@@ -107,13 +107,13 @@ class ReplicaHost(Protocol):
         }
 
     def roles(self, request: str) -> Mapping[str, str]:
-        """What this peer has of an application: operator to ``accepted``, ``primary`` or ``backup``."""
+        """Roles of this peer in an application: operator to ``accepted``, ``primary`` or ``backup``."""
         part = self._parts.get(request)
         return {} if part is None else dict(part.roles)
 
     @property
     def requests(self) -> frozenset[str]:
-        """Applications of which this peer has anything."""
+        """Applications of which this peer hosts, or has accepted, a replica."""
         return frozenset(self._parts)
 
     # -- step 3 ----------------------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ class ReplicaHost(Protocol):
         task, plan = decode_task(message.task)
         request, operator = task.request, message.operator
         if self._parts.get(request) is not part:
-            return  # withdrawn meanwhile
+            return  # the placement has been withdrawn meanwhile
         part.evaluating.discard(operator)
         if operator in part.roles:  # the message came twice, and meanwhile a decision
             self._answer_for(part, sender, message)
@@ -179,12 +179,12 @@ class ReplicaHost(Protocol):
         self.posting.reply(sender, message.number, refusal)
 
     def _answer_for(self, part: _Part, sender: str, message: PlacementRequest) -> None:
-        """Answer for an operator of which something is here already."""
+        """Answer a repeated request for an operator in which this peer has a role already."""
         is_backup = part.roles[message.operator] == BACKUP
         self.posting.reply(sender, message.number, "a backup of it is here" if is_backup else "")
 
     def _lacking(self, task: Task, plan: Plan, operator: str, links: Mapping[str, Link]) -> str:
-        """Which condition on the component, or on the links that leave this peer, does not hold; empty if all do."""
+        """The condition on the component or on outgoing links that does not hold, as text; empty if all hold."""
         own = self.peer.address
         if not self.offers(plan, operator):
             return "it does not offer the component"
@@ -206,7 +206,7 @@ class ReplicaHost(Protocol):
         return ""
 
     def _read_from(self, plan: Plan, message: PlacementRequest | PlacementDecision) -> dict[tuple[str, str], float]:
-        """Bandwidth by link and stream that a primary here reads from other peers."""
+        """Link and stream to the bandwidth that a primary here reads from other peers, bytes/s."""
         senders = {(message.graph.peers[name], name) for name in plan.upstream(message.operator)}
         return {link: plan.bandwidth(link[1]) for link in senders if link[0] != self.peer.address}
 
@@ -220,7 +220,7 @@ class ReplicaHost(Protocol):
         request, operator, part = task.request, message.operator, self._parts[task.request]
         wanted, role = BACKUP if message.backup else PRIMARY, part.roles.get(operator)
         if role == wanted:
-            self.posting.reply(sender, message.number)  # it came again, for the answer was lost
+            self.posting.reply(sender, message.number)  # a repeated message, since the answer was lost
             return
         commit = self._commit_backup if message.backup else self._commit_primary
         refusal = commit(task, plan, message)
@@ -257,7 +257,7 @@ class ReplicaHost(Protocol):
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def _expire(self, request: str, part: _Part, operator: str) -> None:
-        """The decision on a primary that was accepted has not come."""
+        """Release an accepted primary whose decision has not arrived in time."""
         if self._parts.get(request) is part:
             self.peer.record(ReservationExpired, request, operator=operator, attempt=part.attempt)
             self._drop(request, operator)
@@ -295,7 +295,7 @@ class ReplicaHost(Protocol):
         self._tidy(request)
 
     def _leave(self, request: str, reason: str) -> None:
-        """Give back all that this peer has for an application."""
+        """Release all that this peer holds for an application."""
         part = self._parts[request]
         for operator in list(part.roles):
             self.ledger.drop(request, operator)
@@ -310,7 +310,7 @@ class ReplicaHost(Protocol):
         self.on_end(request, attempt)
 
     def _tidy(self, request: str) -> None:
-        """Forget an application of which nothing is here; more of it may come."""
+        """Remove the record of an application without replicas at this peer."""
         part = self._parts[request]
         if not part.roles and not part.evaluating:
             if part.lease is not None:

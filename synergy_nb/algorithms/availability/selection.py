@@ -1,9 +1,9 @@
-"""Which peers a replica may go to, in which order (section 4.3; steps 1, 2 and 5 of section 4.4).
+"""Candidates for a replica in the order of preference (section 4.3; steps 1, 2 and 5 of section 4.4).
 
-Peers that the application uses already come first, for the fewer peers it depends on, the likelier all its components
-are there. Of those alike in this, the more reliable ones come first, for availability goes before performance, and then
-the nearest. Links that cannot carry the stream are left out. Replicas of a component are on different peers, and as few
-of them as possible in a common failure domain: a domain that fails takes them all, however few peers there are.
+Peers that the application uses already come first: the fewer peers it depends on, the likelier all its components are
+available. Among these and among the others, more reliable peers come first, since availability has priority over
+performance, and then nearer ones. Peers whose link cannot carry the stream are left out. Replicas of a component are on
+different peers, and as few of them as possible are in a common failure domain, which would fail with all of them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def ordered(
     needs: Callable[[str], float] = lambda _peer: 0.0,
     single: Collection[str] = (),
 ) -> list[str]:
-    """Closest used candidates, then closest candidates; delays that differ by less than a nanosecond are equal.
+    """Candidates in the order of preference; delays that differ by less than a nanosecond count as equal.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def ordered(
 def agreed(
     lists: Sequence[tuple[float, Sequence[str]]], used: Collection[str], single: Collection[str] = ()
 ) -> list[str]:
-    """Peers that all upstream peers of a component would have it on, in the order in which they are asked.
+    """Candidates on which all upstream peers of a component agree, in the order in which they are asked.
 
     Parameters
     ----------

@@ -1,18 +1,17 @@
-"""A probing ratio that follows what requests need (section 2.3.1, step 1).
+"""A probing ratio that adapts to the needs of requests (section 2.3.1, step 1).
 
 "The probing ratio can be statically defined, or dynamically decided by the system, based on the operator, the
-components' availability, the user's QoS requirements, current conditions, or historical measurement data." Here it is
-the configured ratio times what these say:
+components' availability, the user's QoS requirements, current conditions, or historical measurement data." Here the
+configured ratio is multiplied by factors for three of these:
 
 * *history*: the rounds of probes that recent requests of this origin took, on average. Where the first round was
   enough there is no reason for more probes; where it was not, a larger first round saves the time of a second one.
-* *QoS*: a limit that leaves little beyond the processing times of the plan needs a choice of near peers. The ratio
+* *QoS*: if the delay limit hardly exceeds the processing times of the plan, near peers have to be found. The ratio
   doubles as the processing times approach the limit.
-* *availability*: of an operator with many candidates a smaller share gives the same choice. The ratio counts in full
-  for as many candidates as a few probes cover, and by the square root beyond.
+* *availability*: for an operator with many candidates, a smaller share gives the same choice. The ratio applies to the
+  first few candidates in full, and grows with the square root of their number beyond.
 
-The first two are known to the origin and make up the ratio of a request; the last is taken by each prober, for it
-goes by operator.
+The origin applies the first two to the ratio of a request; every probing peer applies the last one.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ from synergy_nb.plan import Plan
 __all__ = ["History", "adapted", "share"]
 
 MEMORY: Final = 0.2  # weight of the latest request
-MANY: Final = 20  # candidates of which the ratio counts in full
+MANY: Final = 20  # number of candidates up to which the ratio applies in full
 
 
 class History:
-    """Rounds of probes that requests took, smoothed.
+    """Smoothed number of rounds of probes that requests needed.
 
     >>> history = History()
     >>> history.add(3)
@@ -41,7 +40,7 @@ class History:
         self.rounds = 1.0
 
     def add(self, rounds: int) -> None:
-        """A request was decided after so many rounds."""
+        """Record the number of rounds that a request needed."""
         self.rounds += MEMORY * (rounds - self.rounds)
 
 
@@ -65,7 +64,7 @@ def adapted(ratio: float, plan: Plan, history: History) -> float:
 
 
 def share(ratio: float, candidates: int) -> int:
-    """Candidates to probe of so many.
+    """Number of candidates to probe, given the ratio and the number of all candidates.
 
     >>> [share(0.1, number) for number in (10, 20, 80, 500)]
     [1, 2, 4, 10]

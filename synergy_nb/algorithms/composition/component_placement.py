@@ -1,16 +1,16 @@
-"""Where a component may be deployed that is missing, or that no candidate can take on (section 2.3.2).
+"""Peers on which to deploy a component that is missing, or for which no candidate has resources (section 2.3.2).
 
-The origin says for which operators that is so, and how far to go; who has just processed a probe finds the places. The
-stages are the paper's, in its order:
+The origin decides for which operators to deploy components, and the stage of the search; the peer that has just
+processed a probe selects the peers. The stages and their order are the paper's:
 
-1. *Collocation*, by the position of the operator (figure 2.8): with a downstream candidate at the beginning of the
-   graph, with an upstream one at its end; between them with an upstream one if the operator's selectivity is at most 1,
-   and with a downstream one otherwise, so that less has to travel.
-2. The other side.
+1. *Collocation*, by the position of the operator (figure 2.8): at the beginning of the graph with a downstream
+   candidate, at its end with an upstream one; in between with an upstream one if the operator's selectivity is at most
+   1, and with a downstream one otherwise, so that less data is sent.
+2. Collocation on the other side.
 3. Neighbours in the overlay, and peers along the path so far.
 4. A complete graph: all of these, for all operators that can be deployed.
 
-As policies to compare with, a component can go to the peer that is nearest to its upstream, or to any peer.
+Two baselines deploy a component at the peer nearest to its upstream component, or at a random peer.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from synergy_nb.plan.spark_parts import PART
 
 __all__ = ["COMPLETE", "NEIGHBOURS", "candidate_peers", "deployable"]
 
-NEIGHBOURS: Final = 3
+NEIGHBOURS: Final = 3  # the stage that adds neighbours in the overlay
 COMPLETE: Final = 4  # the last stage
 
 
 def deployable(plan: Plan, operator: str) -> bool:
-    """Whether a peer that does not offer an operator can be given it: it is tied to no place."""
+    """Whether an operator can be deployed at a peer that does not offer it: neither source, sink, tap nor pinned."""
     asked = plan.operators[operator]
     return asked.kind not in ("source", "sink", TAP, PART) and asked.at is None
 
@@ -89,6 +89,6 @@ def _upstream_first(plan: Plan, operator: str) -> bool:
 
 
 def _candidates(request: ProbedRequest, operators: Sequence[str]) -> list[str]:
-    """Candidates of operators, in an order that the request decides."""
+    """Candidates of operators, in an order that depends on the request alone."""
     found = {address for operator in operators for address in request.candidates.get(operator, ())}
     return sorted(found, key=lambda address: zlib.crc32(f"{request.request}/{request.attempt}/{address}".encode()))

@@ -1,4 +1,4 @@
-"""What composition sends and is set by: probes, their answers, and the parameters of a request."""
+"""Messages and configuration of composition: probes, their answers, and the parameters of a request."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CHOICES: Final = ("balanced", "nearest", "random")
 OBJECTIVES: Final = ("balance", "delay")
 SHARING: Final = ("off", "live", "all")
 DEPLOYMENT: Final = ("off", "collocated", "nearest", "random")
-UNIT: Final = 1 << 48  # weight of one source; divides evenly enough for any budget
+UNIT: Final = 1 << 48  # weight of the probes of one source, large enough to be divided by any budget
 
 
 class CompositionConfig(msgspec.Struct, frozen=True):
@@ -43,9 +43,9 @@ class CompositionConfig(msgspec.Struct, frozen=True):
     adaptive
         Whether the ratio follows what requests need, see :mod:`synergy_nb.algorithms.composition.adaptive`.
     at_least
-        Candidates probed in any case, where there are as many.
+        Least number of candidates of an operator that are probed, if it has as many.
     budget
-        Paths a request may probe from each source.
+        Maximum number of paths that a request may probe from each source.
     choice
         Order in which candidates are probed: by the least addition to φ according to the directory (``balanced``), by
         the least measured delay (``nearest``), or at random, by request (``random``).
@@ -55,16 +55,16 @@ class CompositionConfig(msgspec.Struct, frozen=True):
     tolerance
         Share by which φ may exceed the least for a graph that is faster; 0 is the dissertation's rule.
     discovery, probing
-        Time allowed for the directory's answer, and for probes, in seconds.
+        Time limits for the directory's answer and for a round of probes, seconds.
     acknowledgement
         Seconds until a next hop that has not acknowledged a probe counts as silent. Peers acknowledge all probes of a
         request that arrive within a twentieth of it together: that saves half of all messages.
     reservation
         Seconds until a reservation without a confirmation expires.
     tries
-        Graphs, the best first, that an attempt may try to set up.
+        Maximum number of graphs that one attempt may try to set up, the best first.
     attempts
-        Rounds of probes; each doubles ratio and budget of the one before.
+        Maximum number of rounds of probes; each doubles the ratio and the budget of the previous one.
     sharing
         Running streams that are reused: none (``off``), streams without a beginning that a later reader would miss
         (``live``), or ``all``: a later reader gets the tuples from then on.
@@ -74,20 +74,20 @@ class CompositionConfig(msgspec.Struct, frozen=True):
     projection
         Parameters of the projected impact on the QoS of running applications; None disables projection.
     late
-        Share of the tuples that may take longer than the limit where a plan states no miss rate; all other tuples have
-        to keep the limit, as far as peers have measured how their times vary. None: the mean decides, as in the
-        dissertation.
+        Share of the tuples that may exceed the delay limit of a plan without a miss rate; the quantile of the projected
+        delay that belongs to it is compared with the limit, where peers have measured variances. None to compare the
+        mean, as in the dissertation.
     guard_band
         Share by which the projected delay of a plan may exceed the plan's own limit, where peers project from measured
         overheads (:mod:`synergy_nb.models.overheads`); a plan that exceeds it by more is refused. The median of such
-        projections is right, but the same plan takes a fifth more or less from one run to the next, so near the limit
-        nobody can tell whether it will be kept. A user sees by its measurements that an admitted plan is late, and can
-        stop it; a refused plan has no measurements. So what is in doubt is admitted. In conformity assessment, a limit
-        that such a band moves outwards is a rule of guarded rejection (JCGM 106:2012). Where nothing is measured, as in
-        the papers' model, projections are exact and limits are kept to the letter. They are, too, where a plan states
-        its miss rate: that is a promise about the limit itself.
+        projections is right, but the delay of the same plan varies by a fifth from run to run, so near the limit it is
+        uncertain whether the plan will meet it. An admitted plan that is late shows that in its measurements, and the
+        user can stop it; a refused plan has no measurements. So plans in doubt are admitted. In conformity assessment,
+        a limit that such a band moves outwards is a rule of guarded rejection (JCGM 106:2012). The band is not used
+        where nothing is measured, as in the papers' model, since projections are then exact; nor for a plan with a miss
+        rate, which is a promise about the limit itself.
     enforce
-        Whether capacity, bandwidth and QoS are checked at all; only policies to compare with go without.
+        Whether capacity, bandwidth and QoS are checked at all; False only for baselines in experiments.
     """
 
     ratio: float = 0.1
@@ -112,7 +112,7 @@ class CompositionConfig(msgspec.Struct, frozen=True):
 
     @property
     def rule(self) -> str:
-        """Which graph is set up, of those that qualify, for people."""
+        """Readable name of the rule by which the graph is chosen from those that qualify."""
         if self.objective == "delay":
             return "least delay"
         return f"least φ (the fastest within {self.tolerance:.3g} of it)" if self.tolerance else "least φ"
@@ -143,7 +143,7 @@ class CompositionConfig(msgspec.Struct, frozen=True):
 
 
 class ProbedRequest(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What every probe of a request carries.
+    """The part of a request that all its probes carry.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ class ProbedRequest(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Probe(Message, frozen=True):
-    """Check the component of ``operator`` at the receiver, which follows ``path``."""
+    """A probe: check the component of ``operator`` at the receiver, as the next hop after ``path``."""
 
     request: bytes
     operator: str
@@ -191,7 +191,7 @@ class Probe(Message, frozen=True):
 
 
 class Acknowledged(Message, frozen=True):
-    """The receiver's probes have been accepted or dropped by the sender: operator to the weight that they carried."""
+    """The sender has processed probes of the receiver; operator to the sum of the weights of these probes."""
 
     request: str
     attempt: int
@@ -199,7 +199,7 @@ class Acknowledged(Message, frozen=True):
 
 
 class Returned(Message, frozen=True):
-    """A probe that has reached a destination."""
+    """A probe has reached a sink; the message returns its path to the origin."""
 
     request: str
     attempt: int
@@ -208,10 +208,10 @@ class Returned(Message, frozen=True):
 
 
 class Dropped(Message, frozen=True):
-    """A probe for ``operator`` at peer ``at`` failed a condition; with what was asked and what there was.
+    """A probe for ``operator`` at peer ``at`` has failed a condition: ``asked`` and ``available`` are its numbers.
 
-    It came ``via`` peers that have reserved for it. ``detail`` says more where numbers do not say enough. Had the delay
-    been longer than what was asked by no more than the share ``tolerated``, it would have been accepted.
+    The peers ``via`` have reserved resources for it. ``detail`` is an explanation where the numbers do not suffice. A
+    delay that exceeds the limit by at most the share ``tolerated`` would have been accepted.
     """
 
     request: str
@@ -228,7 +228,7 @@ class Dropped(Message, frozen=True):
 
 
 class Release(Message, frozen=True):
-    """Give back what is reserved for a request up to this attempt."""
+    """Release the reservations of a request up to this attempt."""
 
     request: str
     attempt: int
@@ -239,12 +239,12 @@ encode_request = msgspec.msgpack.Encoder().encode
 
 @lru_cache(maxsize=512)
 def decode_request(data: bytes) -> tuple[ProbedRequest, Plan]:
-    """The request that a probe carries, and its plan; cached, for all its probes at a peer carry the same bytes.
+    """The request that a probe carries, and its plan; cached, since all its probes at a peer carry the same bytes.
 
     Raises
     ------
     ValueError
-        If these are no request and plan, or do not belong together.
+        If the bytes are no request, or if its candidates are not those of its plan.
     """
     request = msgspec.msgpack.decode(data, type=ProbedRequest)
     plan = Plan.from_bytes(request.plan)

@@ -35,12 +35,12 @@ from synergy_nb.overlay.membership import Membership
 
 __all__ = ["Composition"]
 
-ALONG: Final = ("delay", "miss rate")  # conditions on all of a path, and not on the peer where they fail
-SHOWN: Final = 32  # graphs, and drops, that the journal tells of, a request
+ALONG: Final = ("delay", "miss rate")  # conditions on a whole path, not on the peer where they fail
+RECORDED: Final = 32  # maximum number of graphs, and of dropped probes, in the journal for each round of a request
 
 
 class Composition(Protocol):
-    """Decides by probes on the requests that are submitted at one peer.
+    """The decider that finds the peers of a request by probes, at its origin.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class Composition(Protocol):
     # -- for the engine of requests ----------------------------------------------------------------------------------
 
     def decide(self, request: Request, found: DirectoryEntries, decided: Decided) -> None:
-        """Decide by probes which of the candidates that the directory knows execute a request."""
+        """Choose the peers of a request by probes, from the candidates in the directory."""
         pending, plan = self._begin(request, decided), request.alternative.plan
         known = find_candidates(self.peer, request, found, self.membership.is_dead)
         lacking = {operator for operator in known.missing if not deployable(plan, operator)}
@@ -81,24 +81,24 @@ class Composition(Protocol):
         self._probe_all(pending, known.candidates, known.free)
 
     def probe(self, request: Request, proposed: Roles, decided: Decided) -> None:
-        """Decide by probes whether the peers that were proposed can execute a request."""
+        """Check by probes whether the proposed peers can execute a request."""
         pending = self._begin(request, decided)
         pending.proposed = proposed
         self._probe_all(pending, {operator: (peer,) for operator, peer in proposed.peers.items()}, {})
 
     def next(self, request: Request, reason: str, decided: Decided) -> None:
-        """Decide on the next best graph, as one could not be set up for that reason."""
+        """Choose the next best graph, because set-up of the last one failed for that reason."""
         pending = self._pending[request.name]
         pending.decided = decided
         self._decide_next(pending, reason)
 
     def established(self, request: Request) -> None:
-        """Give back what was reserved for graphs that were not chosen."""
+        """Release the reservations for graphs that were not chosen."""
         self._history.add(self._pending[request.name].attempt)
         self.release(request)
 
     def release(self, request: Request) -> None:
-        """Give back all that is reserved for a request, and hear no more of it."""
+        """Release all reservations of a request, and ignore its further messages."""
         pending = self._pending.pop(request.name, None)
         if pending is None:
             return
@@ -106,10 +106,10 @@ class Composition(Protocol):
             pending.timer.cancel()
             pending.timer = None
         if pending.attempt:
-            self._free(pending)
+            self._release_reservations(pending)
 
     def _begin(self, request: Request, decided: Decided) -> Pending:
-        """What is known of a request, for one more round of probes."""
+        """The record of an undecided request, created if it is new, for the next round of probes."""
         pending = self._pending.get(request.name)
         if pending is None:
             pending = self._pending[request.name] = Pending(request, decided)
@@ -121,23 +121,23 @@ class Composition(Protocol):
         return pending
 
     def _refuse(self, pending: Pending, reason: str, *, retry: bool = False) -> None:
-        """Answer that no graph was found; what was reserved is not wanted for another try."""
+        """Answer that no graph was found, after releasing reservations that the next attempt does not need."""
         if pending.attempt and (retry or pending.of.alternatives):
-            self._free(pending)
+            self._release_reservations(pending)
         at = frozenset(drop.at for drop in pending.dropped if drop.condition not in ALONG)
         pending.decided(pending.of, Refusal(reason, retry, at))
 
     # -- step 1 ------------------------------------------------------------------------------------------------------
 
     def _probe_all(self, pending: Pending, candidates: dict[str, tuple[str, ...]], free: dict[str, float]) -> None:
-        """Send the probes of the next round, each round with twice the ratio and budget of the one before."""
+        """Send the probes of the next round, with twice the ratio and budget of the previous round."""
         config, plan = self.config, pending.plan
         scale = 1 << min(pending.round, config.attempts - 1)
         pending.round += 1
         pending.attempt += 1
         pending.paths.clear()
         pending.dropped.clear()
-        pending.heard = 0
+        pending.returned = 0
         pending.tried = 0
         pending.total = UNIT * len(plan.sources)
         wide = pending.deploy and (pending.stage >= NEIGHBOURS or config.deployment != "collocated")
@@ -184,7 +184,7 @@ class Composition(Protocol):
             return
         pending.dropped.append(message)
         pending.probed.update(message.via, (message.at,))
-        if len(pending.dropped) <= SHOWN:
+        if len(pending.dropped) <= RECORDED:
             self.peer.record(
                 ProbeDropped,
                 message.request,
@@ -203,12 +203,12 @@ class Composition(Protocol):
         return pending if pending is not None and pending.attempt == attempt and pending.timer is not None else None
 
     def _count(self, pending: Pending, weight: int) -> None:
-        pending.heard += weight
-        if pending.heard >= pending.total:
+        pending.returned += weight
+        if pending.returned >= pending.total:
             self._select(pending)
 
     def _select(self, pending: Pending) -> None:
-        """Merge the paths, drop what does not qualify, and try the best graph."""
+        """Merge the paths, discard graphs that do not qualify, and choose the best graph."""
         if pending.timer is None:
             return
         pending.timer.cancel()
@@ -227,7 +227,7 @@ class Composition(Protocol):
                 pending.unqualified = ""
             elif not pending.qualified:
                 pending.unqualified = failed
-            if shown < SHOWN:
+            if shown < RECORDED:
                 shown += 1
                 self.peer.record(
                     GraphEvaluated,
@@ -254,7 +254,7 @@ class Composition(Protocol):
             dropped=len(pending.dropped),
             graphs=len(graphs),
             qualified=len(pending.qualified),
-            complete=pending.heard >= pending.total,
+            complete=pending.returned >= pending.total,
         )
         self._decide_next(pending, "")
 
@@ -264,7 +264,7 @@ class Composition(Protocol):
         while pending.qualified and any(map(dead, pending.qualified[-1][1].peers.values())):
             pending.qualified.pop()
         if not pending.qualified or pending.tried >= self.config.tries:
-            self._again(pending, reason)
+            self._retry_or_refuse(pending, reason)
             return
         phi, graph = pending.qualified.pop()
         pending.tried += 1
@@ -283,8 +283,8 @@ class Composition(Protocol):
         backups = {} if pending.proposed is None else pending.proposed.backups
         pending.decided(pending.of, Decision(Roles(graph.peers, backups), graph.reached(plan)))
 
-    def _again(self, pending: Pending, reason: str) -> None:
-        """Ask for another round with more probes, or new components; or refuse, with what stood in the way."""
+    def _retry_or_refuse(self, pending: Pending, reason: str) -> None:
+        """Ask for another round with more probes or with new components, or else refuse with the reasons."""
         why = reason or pending.summary()
         alternative, alternatives = pending.of.alternative, pending.of.alternatives
         self.peer.record(AttemptFailed, pending.request, attempt=pending.attempt, reason=why)
@@ -292,15 +292,15 @@ class Composition(Protocol):
             self._refuse(pending, why, retry=True)
         elif alternatives:
             self._refuse(pending, why)
-        elif pending.proposed is None and self._widen(pending):
+        elif pending.proposed is None and self._next_stage(pending):
             pending.why = pending.why or why
             self._refuse(pending, why, retry=True)
         else:
             again = pending.why not in ("", why)
             self._refuse(pending, f"{pending.why}; with new components: {why}" if again else why)
 
-    def _widen(self, pending: Pending) -> bool:
-        """Have what failed deployed, in the next wider choice of places; False if there is nothing more to try."""
+    def _next_stage(self, pending: Pending) -> bool:
+        """Add the failed operators to those to deploy, in the next stage; return False if no stage is left."""
         last = COMPLETE if self.config.deployment == "collocated" else 1
         if self.config.deployment == "off" or pending.stage >= last:
             return False
@@ -308,10 +308,10 @@ class Composition(Protocol):
         pending.stage += 1
         failed = {drop.operator for drop in pending.dropped} if pending.stage < COMPLETE else set(plan.operators)
         pending.deploy.update(operator for operator in failed if deployable(plan, operator))
-        if not pending.deploy and pending.stage < COMPLETE:  # what failed is tied to its place, or nothing was heard
-            return self._widen(pending)
+        if not pending.deploy and pending.stage < COMPLETE:  # no failed operator can be deployed elsewhere
+            return self._next_stage(pending)
         return bool(pending.deploy)
 
-    def _free(self, pending: Pending) -> None:
+    def _release_reservations(self, pending: Pending) -> None:
         for address in sorted(pending.probed | {self.peer.address}):
             self.peer.send(address, Release(pending.request, pending.attempt))

@@ -1,6 +1,6 @@
-"""The algorithms that the dissertation compares (section 2.4), as parameters of one protocol.
+"""The algorithms that the dissertation compares (section 2.4), as configurations of one protocol.
 
-They differ in what is decided, not in how it is carried out: all use the same directory, probes and sessions.
+They differ in their decisions only: all use the same directory, probes and sessions.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ __all__ = ["POLICIES"]
 
 _composition = CompositionConfig(sharing="off", projection=None, deployment="nearest")
 
-#: By name. *Random* and *greedy* take one candidate of each operator, any or the one nearest to what comes before, and
-#: check nothing but that it is there. *Composition* probes, checks resources and the QoS of the new application and
-#: balances the load. *Synergy* also uses streams that run, and projects the impact on the applications that run.
+#: Name to configuration. *Random* and *greedy* probe one candidate of each operator, a random one or the one nearest to
+#: the previous component, and only check that it offers the component. *Composition* probes several candidates, checks
+#: resources and the QoS of the new application, and balances the load. *Synergy* also shares running streams, and
+#: projects the impact on running applications.
 POLICIES: Final[Mapping[str, CompositionConfig]] = MappingProxyType(
     {
         "synergy": CompositionConfig(),

@@ -1,4 +1,4 @@
-"""What the origin of a request knows by its probes, and what graphs are held to (section 2.3.1, step 4)."""
+"""The results of the probes of a request at its origin, and the selection conditions (section 2.3.1, step 4)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNITS: Final = {"processing capacity": " cores", "bandwidth": " bytes/s", "delay
 
 
 class Pending:
-    """What is known by probes of a request that is not decided yet.
+    """An undecided request, with the results of its probes.
 
     Parameters
     ----------
@@ -37,12 +37,12 @@ class Pending:
         "deploy",
         "dropped",
         "graphs",
-        "heard",
         "of",
         "paths",
         "probed",
         "proposed",
         "qualified",
+        "returned",
         "round",
         "stage",
         "timer",
@@ -55,21 +55,21 @@ class Pending:
     def __init__(self, of: Request, decided: Decided) -> None:
         self.of = of
         self.decided = decided
-        self.proposed: Roles | None = None  # by others
+        self.proposed: Roles | None = None  # placement that another decider has proposed
         self.alternative: Alternative | None = None  # alternative that these rounds of probes compose
-        self.attempt = 0  # rounds of probes so far: peers know them by number
-        self.round = 0  # of the present way
-        self.stage = 0  # of deployment
+        self.attempt = 0  # number of rounds of probes so far, which identifies a round at all peers
+        self.round = 0  # number of rounds for the present alternative
+        self.stage = 0  # stage of deployment, see component_placement
         self.deploy: set[str] = set()  # operators that are to be deployed
-        self.total = 0
-        self.heard = 0
+        self.total = 0  # weight of all probes of the round
+        self.returned = 0  # weight of the probes that have been returned or dropped
         self.paths: dict[tuple[tuple[str, str], ...], tuple[Hop, ...]] = {}
         self.dropped: list[Dropped] = []
         self.probed: set[str] = set()
         self.graphs = 0
-        self.why = ""  # components that there are do not do
-        self.unqualified = ""  # what the last graph that does not qualify fails
-        self.tried = 0  # graphs that were to be set up, this attempt
+        self.why = ""  # reason why the existing components do not suffice
+        self.unqualified = ""  # condition that the last unqualified graph violates
+        self.tried = 0  # number of graphs of this attempt that were chosen for set-up
         self.qualified: list[tuple[float, ComponentGraph]] = []
         self.timer: Timer | None = None
 
@@ -84,7 +84,7 @@ class Pending:
         return self.of.alternative.plan
 
     def summary(self) -> str:
-        """Which conditions failed where, most frequent first."""
+        """Readable list of the conditions that failed and the peers where they did, the most frequent first."""
         if self.graphs and not self.dropped and not self.unqualified:
             return "none of the composed graphs could be set up"
         if not self.graphs and not self.dropped:
@@ -118,7 +118,7 @@ class Pending:
 
 
 def exceeds(delay: float, limit: float, tolerated: float) -> bool:
-    """Whether a plan is refused for a projected delay: it is longer than the limit by more than a tolerated share.
+    """Whether a projected delay exceeds a limit by more than a tolerated share, so that the plan is refused.
 
     >>> exceeds(0.054, 0.05, 0.0), exceeds(0.054, 0.05, 0.1), exceeds(0.056, 0.05, 0.1)
     (True, False, True)
@@ -127,15 +127,16 @@ def exceeds(delay: float, limit: float, tolerated: float) -> bool:
 
 
 def _by_more_than(tolerated: float) -> str:
-    """How far a limit is exceeded by what is refused; empty where nothing is tolerated."""
+    """Text for the tolerated share by which a refused delay exceeds the limit; empty if nothing is tolerated."""
     return f" by more than {share(tolerated)}" if tolerated else ""
 
 
 def failing(plan: Plan, graph: ComponentGraph, late: float | None, phi: float, tolerated: float = 0.0) -> str:
-    """Which of the selection conditions a complete graph fails; 2.1 holds by how paths are merged.
+    """The selection condition that a complete graph violates, as text; empty if none.
 
-    ``late`` is the share of tuples that may exceed the limit where the plan states none; None: the mean decides.
-    ``tolerated`` is the share by which the projected delay may exceed the limit.
+    Condition 2.1 holds for every merged graph. ``late`` is the share of tuples that may exceed the limit if the plan
+    states no miss rate; None to compare the mean. ``tolerated`` is the share by which the projected delay may exceed
+    the limit.
     """
     asked = plan.qos
     if asked.delay is not None:

@@ -1,4 +1,4 @@
-"""Composition at every peer on the way: steps 2 and 3 of section 2.3.1, and the transient reservations."""
+"""Composition at the candidates: processing and propagation of probes (section 2.3.1, steps 2 and 3)."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ __all__ = ["Probing"]
 
 Project = Callable[[str, Plan, str, Sequence[str], float], tuple[float, list[Impact]]]
 
-NO_CAPACITY: Final = "no capacity is left: what is promised and measured there would keep it busy all the time"
-FRESH: Final = 2.0  # seconds that what came along with data is believed
-TOLD: Final = 4  # applications whose projected impact the journal tells of, by probe
-MEMORY: Final = 4096  # closed requests that a peer remembers, to refuse their late probes by name
+NO_CAPACITY: Final = "no capacity is left: committed and measured loads together would keep it busy all the time"
+FRESH: Final = 2.0  # seconds for which a report of another peer's free cores is used
+RECORDED: Final = 4  # maximum number of applications whose projected impact the journal records for a probe
+MEMORY: Final = 4096  # closed requests that a peer remembers, so as to refuse their late probes
 
 
 class _Waiting(msgspec.Struct):
-    """Weight sent to next hops that have not acknowledged it, by operator and address."""
+    """The weights of unacknowledged probes by (operator, address of the next hop)."""
 
     attempt: int
     weights: dict[tuple[str, str], int]
@@ -107,30 +107,30 @@ class Probing(Protocol):
         self.running = running
         self.known = known
         self.overheads = overheads or Overheads()
-        self._heard: dict[str, tuple[float, float]] = {}  # peer to cores that it has left, and when it said so
+        self._free: dict[str, tuple[float, float]] = {}  # peer to (free cores, time of the report in seconds)
         self._held: dict[str, tuple[int, Timer]] = {}
         self._seen: dict[str, set[tuple[str, tuple[tuple[str, str], ...]]]] = {}
         self._waiting: dict[str, _Waiting] = {}
-        self._owed: dict[tuple[str, str, int], dict[str, int]] = {}  # (upstream, request, attempt) to what is answered
+        self._owed: dict[tuple[str, str, int], dict[str, int]] = {}  # (upstream, request, attempt) to weights
         self._closed: Latest[int] = Latest(MEMORY)
         self.handlers = {Probe: self._probe, Acknowledged: self._acknowledged, Release: self._release}
 
     def tolerated_excess(self, plan: Plan) -> float:
-        """Share by which a delay that is projected here may exceed the plan's limit, see ``guard_band``."""
+        """Share by which a delay that is projected at this peer may exceed the plan's limit, see ``guard_band``."""
         return 0.0 if self.overheads.empty or plan.qos.miss_rate is not None else self.config.guard_band
 
-    def hear(self, address: str, cores: float) -> None:
-        """The driver's report of what came along with data: how many cores another peer has left (step 3)."""
-        self._heard.pop(address, None)
-        self._heard[address] = cores, self.peer.now
-        if len(self._heard) > MEMORY:
-            del self._heard[next(iter(self._heard))]
+    def cores_reported(self, address: str, cores: float) -> None:
+        """The driver's report of another peer's free cores, which arrive with its data (step 3)."""
+        self._free.pop(address, None)
+        self._free[address] = cores, self.peer.now
+        if len(self._free) > MEMORY:
+            del self._free[next(iter(self._free))]
 
     def _left(self, request: str, address: str) -> float | None:
-        """Cores that a peer has left, if this one has just been told, or is that peer."""
+        """Free cores of this peer, or those that another peer has reported recently; None if unknown."""
         if address == self.peer.address:
             return self.ledger.residual_cores(request)
-        cores, when = self._heard.get(address, (0.0, -math.inf))
+        cores, when = self._free.get(address, (0.0, -math.inf))
         return cores if self.peer.now - when < FRESH else None
 
     def _probe(self, sender: str, probe: Probe) -> None:
@@ -184,7 +184,7 @@ class Probing(Protocol):
     def _check(
         self, request: ProbedRequest, plan: Plan, probe: Probe, before: Hop | None
     ) -> tuple[Hop, list[Impact], Dropped | None]:
-        """Conditions of step 2: the hop as it would be, the impact on others, and the first condition that fails."""
+        """Check the conditions of step 2; return the new hop, the impact on others, and the first failed condition."""
         name, operator, ledger = request.request, probe.operator, self.ledger
         address = self.peer.address
         capacity = ledger.residual_cores(name)
@@ -254,14 +254,14 @@ class Probing(Protocol):
         return hop, impacts, None
 
     def _offered(self, request: ProbedRequest, plan: Plan, operator: str) -> bool:
-        """Whether this peer has a component of an operator, or may be given one by this request."""
+        """Whether this peer offers a component for an operator, or the request may deploy one here."""
         if plan.operators[operator].kind == catalogue.TAP:
             return False
         name = component_name(plan, operator)
         return name in self.offers or operator in request.deploy
 
     def _given_by(self, plan: Plan, operator: str) -> float | None:
-        """Seconds from its source until a tuple of a running stream is here; None if the operator is no such stream."""
+        """Time from its source until a tuple of a shared stream is at this peer, seconds; None if it is no tap."""
         asked = plan.operators[operator]
         if asked.kind != catalogue.TAP:
             return None
@@ -269,9 +269,10 @@ class Probing(Protocol):
         return None if component is None else self.running(component)
 
     def _transmission(self, upstream: str, sent: float) -> tuple[float, float]:
-        """Time from the upstream peer, in seconds: measured by pings, else what the probe itself took; its variance.
+        """Mean transmission time from the upstream peer in seconds, and its variance in seconds squared.
 
-        Where overheads are measured, what the reader does with a frame is part of it.
+        Both come from pings, or else from the time that the probe itself took. If overheads are measured, the reader's
+        overhead for a frame is included.
         """
         one_way = None if self.overheads.empty else self.latency.one_way_overhead(upstream)
         if one_way is None:
@@ -291,7 +292,7 @@ class Probing(Protocol):
         budget: int,
         weight: int,
     ) -> None:
-        """Spawn probes for ``operators``, the next ones after ``path``; each branch may use the whole budget."""
+        """Send probes for ``operators``, which follow ``path``; each branch may use the whole budget."""
         branches = len(operators)
         weights = self._await(request).weights
         for number, operator in enumerate(operators):
@@ -307,19 +308,19 @@ class Probing(Protocol):
     def _choose(
         self, request: ProbedRequest, plan: Plan, operator: str, path: tuple[Hop, ...], budget: int
     ) -> list[str]:
-        """Candidates of an operator to probe: as many as ratio and budget allow.
+        """Candidates of an operator to probe, as many as ratio and budget allow.
 
-        Where several routes of the plan meet, all probers choose alike, and more than the budget says if it is down to
-        one, for one component that is full must not fail all paths; but once a path, which leaves a budget of nought.
+        Where several routes of the plan meet, all peers choose the same candidates. There they may exceed a budget of
+        one, so that one full component does not end all paths; but only once on a path, since the budget is zero then.
         """
         meets = _routes_meet(plan, operator)
         candidates: Sequence[str] = request.candidates[operator]
         beside = self.config.deployment == "collocated" and path and path[-1].operator in request.deploy
         if beside and not meets and self.peer.address in candidates:
-            return [self.peer.address]  # what was deployed here is here for the sake of this one
+            return [self.peer.address]  # the previous component was deployed here because of this candidate
         if operator in request.deploy:
-            candidates = self._places(request, plan, operator, path, meets=meets)
-            budget = max(budget, request.at_least)  # else one place that is full would end the path
+            candidates = self._deployment_peers(request, plan, operator, path, meets=meets)
+            budget = max(budget, request.at_least)  # otherwise one full peer would end the path
         elif request.choice == "balanced" and not meets:
             load = plan.load(operator)
             left = {address: self._left(request.request, address) for address in candidates}
@@ -356,10 +357,11 @@ class Probing(Protocol):
     def _adds(
         self, request: ProbedRequest, plan: Plan, operator: str, path: tuple[Hop, ...], *, alike: bool
     ) -> Callable[[str], float]:
-        """What a candidate would add to φ (equation 2.5) after ``path``: by what it has left, as data or directory say.
+        """A function from a candidate to the amount that it would add to φ (equation 2.5) after ``path``.
 
-        The bandwidth of a link is known where it ends; from here it is taken for that of the way back. Probers that
-        have to choose ``alike`` go by what all of them know.
+        It uses the free cores that the candidate or the directory has reported. Only the receiving end knows the
+        bandwidth of a link; this peer assumes that of the opposite direction. Peers that have to choose ``alike`` use
+        only the information that the request carries.
         """
         load = plan.load(operator)
         taken: dict[str, float] = {}
@@ -379,18 +381,18 @@ class Probing(Protocol):
 
         return adds
 
-    def _places(
+    def _deployment_peers(
         self, request: ProbedRequest, plan: Plan, operator: str, path: tuple[Hop, ...], *, meets: bool
     ) -> Sequence[str]:
-        """Where a component may be deployed that is missing."""
+        """Peers at which a missing component may be deployed."""
         if self.config.deployment == "collocated":
             own = self.peer.address
             return component_placement.candidate_peers(request, plan, operator, path, own, meets=meets, near=self.known)
-        # To the peer nearest to the upstream one, or to any: another than that itself, which would be collocation.
+        # Baselines deploy at the peer nearest to the upstream one, or at a random one, but not at the upstream peer.
         return request.near if meets else tuple(self.known()) or (self.peer.address,)
 
     def _acknowledge(self, owed: tuple[str, str, int], operator: str, weight: int) -> None:
-        """Answer for a probe soon, together with others: nobody misses an answer before a twenty times longer time."""
+        """Acknowledge a probe soon, together with others: after a twentieth of the time limit for acknowledgements."""
         if not self._owed:
             self.peer.after(self.config.acknowledgement / 20, self._acknowledge_all)
         weights = self._owed.setdefault(owed, {})
@@ -420,10 +422,9 @@ class Probing(Protocol):
         return waiting
 
     def _unacknowledged(self, request: ProbedRequest, waiting: _Waiting) -> None:
-        """Tell the origin of next hops that have not answered, so that it need not wait for what they were given.
+        """Report next hops that have not acknowledged to the origin, so that it does not wait for their probes.
 
-        Should only the answer have been lost, their weight is counted twice and the origin decides early, on fewer
-        paths.
+        If only an acknowledgement was lost, its weight is counted twice, and the origin decides early, on fewer paths.
         """
         if self._waiting.get(request.request) is waiting:
             del self._waiting[request.request]
@@ -442,14 +443,14 @@ class Probing(Protocol):
             self.peer.send(request.origin, silence)
 
     def _hold(self, request: str, attempt: int) -> None:
-        """Keep what this peer remembers and reserves for a request, for the time of a reservation from now on."""
+        """Extend the reservations of a request, and its record at this peer, by the time of a reservation."""
         held = self._held.get(request)
         if held is not None:
-            if held[0] < attempt:  # a new round of probes: what the last one reserved is not wanted any more
+            if held[0] < attempt:  # a new round of probes: the reservations of the last one are not needed any more
                 self.ledger.expire(request)
                 self._seen[request] = set()
             elif held[1].when > self.peer.now + 0.9 * self.config.reservation:
-                return  # set moments ago, by another probe of the same round
+                return  # another probe of the same round has just extended them
             held[1].cancel()
         timer = self.peer.after(self.config.reservation, self._expire, request, attempt)
         self._held[request] = (attempt, timer)
@@ -474,21 +475,21 @@ class Probing(Protocol):
 
 
 def _nearest(impacts: Iterable[Impact]) -> list[ProjectedImpact]:
-    """The impacts that the journal records: the few that come nearest to their limits, nearest first.
+    """The impacts that the journal records: the few that are nearest to their limits, nearest first.
 
     If each probe recorded all of them, the journal would grow with the square of the number of applications.
     """
     limited = [each for each in impacts if each.limit]
-    nearest = heapq.nsmallest(TOLD, limited, key=lambda each: (each.limit or 0.0) - each.after)
+    nearest = heapq.nsmallest(RECORDED, limited, key=lambda each: (each.limit or 0.0) - each.after)
     return [ProjectedImpact(each.application, each.before, each.after, each.limit or 0.0) for each in nearest]
 
 
 def _check_route(plan: Plan, probe: Probe) -> None:
-    """Raise ValueError for a probe whose path is no part of a route of the plan."""
+    """Raise ValueError if the path of a probe is no part of a route of the plan."""
     route = (*(hop.operator for hop in probe.path), probe.operator)
     known = all(operator in plan.operators for operator in route)
     if not known or plan.upstream(route[0]) or not all(one in plan.upstream(two) for one, two in pairwise(route)):
-        raise ValueError(f"path: {' > '.join(route)}; expected one of the plan, from a source on")
+        raise ValueError(f"path: {' > '.join(route)}; expected the beginning of a route of the plan, from a source")
 
 
 def _routes_meet(plan: Plan, operator: str) -> bool:
