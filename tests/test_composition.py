@@ -319,7 +319,7 @@ def refusals(effects: list[Effect]) -> list[str]:
         ({"at_least": 0}, "ratio, at_least: 0.5, 0"),
         ({"operator": "nonsense"}, "path: source > nonsense"),
         ({"operator": "sink"}, "path: source > sink"),
-        ({"path": ()}, "path: o0; expected one of the plan"),
+        ({"path": ()}, "path: o0; expected the beginning of a route of the plan"),
         ({"path": (Hop("nonsense", "b", 1.0, 1.0, 0.0, 0.0),)}, "path: nonsense > o0"),
         ({"request": b"no request"}, ""),
     ],

@@ -1,1 +1,1 @@
-"""Peers in virtual time."""
+"""Simulation of peers, streams and queues in virtual time."""

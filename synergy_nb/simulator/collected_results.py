@@ -1,4 +1,4 @@
-"""What a simulated client collects of a sink, and how long its tuples took."""
+"""Results and delays that a simulated client collects from a sink."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class Results:
         self._upto = ORIGIN
 
     def arrived(self, chunks: Iterable[Chunk], now: float) -> None:
-        """Chunks have reached the sink."""
+        """Record the delays of chunks that have arrived at the sink."""
         for chunk in chunks:
             self.delays.add(now - chunk.born, chunk.rows)
 
     def collect(self, hosting: Hosting, now: float) -> list[Effect]:
-        """Collect what a peer has of the results."""
+        """Collect the results that a peer retains."""
         chunks = hosting.results(self.application, self.operator, self._upto, float("inf"))
         self.items += [chunk.item for chunk in chunks]
         if chunks:

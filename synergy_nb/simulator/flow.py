@@ -1,13 +1,13 @@
-"""Tuples through shared peers and links: what delay each tuple of each application takes, compiled.
+"""Compiled simulation of the delays of tuples on shared peers and links.
 
-Peers serve the tuples of all their components one at a time, first come first served; links carry those of all streams
-between two peers likewise, where their bandwidth is finite, and then take their delay. So applications delay each other
-as projection (section 2.3.4) expects them to, and :mod:`synergy_nb.models.queueing` says what is to come out in simple
-cases. Components and sources are described in :mod:`synergy_nb.simulator.flow_applications`, the compiled part is
-:mod:`synergy_nb.simulator.flow_kernel`.
+A peer serves the tuples of all its components one at a time, first come first served. A link of finite bandwidth does
+the same with the tuples of all streams between two peers, and then adds its delay. So applications delay each other as
+the projection (section 2.3.4) assumes, and :mod:`synergy_nb.models.queueing` gives the exact results in simple cases.
+:mod:`synergy_nb.simulator.flow_applications` describes components and sources,
+:mod:`synergy_nb.simulator.flow_kernel` is the compiled part.
 
-Same seed, same run. Each component's chance depends on the seed, its application's name and its own only, so the same
-applications placed differently meet the same arrivals and the same work.
+The same seed gives the same run. The random numbers of a component depend only on the seed and on the names of its
+application and itself, so the same applications with different placements have the same arrivals and service times.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from synergy_nb.simulator.flow_tables import Table, aligned
 
 __all__ = ["Delays", "Distances", "Executed", "Flow"]
 
-#: Days a second that the calendar has at most: their numbers are to be exact, for years of virtual time.
+#: Maximum number of days of the calendar per second, so that the numbers of days stay exact for years of virtual time.
 MOST_DAYS: Final = 1e9
 
 Array = npt.NDArray[np.float64]
@@ -47,7 +47,7 @@ class Distances(Protocol):
     """One-way delays between peers, as a :class:`~synergy_nb.simulator.network.Topology` gives them."""
 
     def delay(self, sender: str, to: str) -> float:
-        """Seconds from ``sender`` to ``to``."""
+        """One-way delay from ``sender`` to ``to``, seconds."""
         ...
 
 
@@ -77,7 +77,7 @@ class Delays(NamedTuple):
 
 
 class Executed(NamedTuple):
-    """What a component has done.
+    """Statistics of a component.
 
     Parameters
     ----------
@@ -244,7 +244,7 @@ class Flow:
             self._connect(upstream, node, application if at_once else -1)
 
     def _connect(self, upstream: int, node: int, sink: int) -> None:
-        """Let a component read a stream; ``sink`` is its application if it is a sink that takes tuples at once."""
+        """Connect a component to a stream; ``sink`` is its application if it is a sink without service time."""
         edge = self._edges.add()
         self._brought.add()
         self._from.append(upstream)
@@ -261,7 +261,7 @@ class Flow:
             if bandwidth < math.inf:
                 row["transmission"], row["link"] = self._size[upstream] / bandwidth, self._link_of(pair)
         for each in self._inputs[upstream]:
-            self._edges.rows[each]["sink"] = -1  # what is read by others is no end, whatever it was before
+            self._edges.rows[each]["sink"] = -1  # a component with readers is no sink any more
         self._inputs[node].append(edge)
         self._outputs[upstream].append(edge)
         self._chain(upstream)
@@ -307,10 +307,10 @@ class Flow:
         return number
 
     def remove(self, name: str) -> None:
-        """End an application. A component whose stream nobody reads any more goes, and so on up to the sources.
+        """End an application: remove components without readers, from the sinks up to the sources.
 
-        What others tap goes on. Tuples on their way to a component that has gone are dropped; work that waits at peers
-        is done.
+        Components that other applications tap stay. Tuples on links to a removed component are dropped; work that waits
+        at peers is still done.
         """
         self._known(name)
         ends, self._ends[name] = self._ends[name], []
@@ -331,14 +331,14 @@ class Flow:
                     waiting.append(upstream)
 
     def running(self, name: str, operator: str) -> bool:
-        """Whether a component gives its stream."""
+        """Whether a component exists and emits its stream."""
         node = self._node.get((name, operator))
         return node is not None and bool(self._nodes.rows[node]["alive"])
 
     # -- running -----------------------------------------------------------------------------------------------------
 
     def run(self, until: float) -> int:
-        """Let virtual time pass.
+        """Advance virtual time.
 
         Returns
         -------
@@ -374,7 +374,7 @@ class Flow:
         return self.served - before
 
     def _look(self) -> None:
-        """Look at the calendar: let it have room for more events, two events a day, and as many days as events."""
+        """Resize the calendar: room for more events, about two events in a day, and as many days as events."""
         state = self._state[0]
         now = float(state["today"]) / float(state["a_second"]) if state["a_second"] else 0.0
         rate, elapsed = float(state["carried_out"]), now - self._looked
@@ -393,7 +393,7 @@ class Flow:
         self._days, self._events = days, events
 
     def clear(self) -> None:
-        """Forget what was measured so far, as after warming up; what is on its way stays."""
+        """Reset all statistics, as after a warm-up; tuples in flight stay."""
         self._began = self.now
         total = self._totals.rows
         for column in ("tuples", "late", "total", "squares", "kept"):
@@ -448,7 +448,7 @@ class Flow:
         return float(np.quantile(found, fraction)) if len(found) else math.nan
 
     def executed(self, name: str, operator: str) -> Executed:
-        """What a component has done since the last :meth:`clear`."""
+        """Statistics of a component since the last :meth:`clear`."""
         node = self._node[name, operator]
         row, lost = self._nodes.rows[node], int(self._profiles.rows[node]["lost"])
         tuples, busy = int(row["served"]), float(row["busy"])

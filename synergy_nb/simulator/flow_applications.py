@@ -1,10 +1,10 @@
-"""What runs in the flow simulator: applications as graphs of components on peers, fed by sources.
+"""Applications of the flow simulator: graphs of components on peers, fed by sources.
 
-A component takes every tuple that one of its inputs brings, as a union does, and gives as many as its selectivity says
-to each of its consumers. Of an aggregate, an output is born when the input was that made it due. With ``match`` a
-component waits until each of its inputs has brought its n-th tuple and takes these as one, born when the oldest of them
-was: so its delay is that of the longest path (equation 2.8), which is what a join of the branches of one stream is
-about. A join of independent streams is modelled without: every tuple is looked up in the other window when it comes.
+A component serves every tuple of its inputs, as a union does, and emits as many tuples as its selectivity says to each
+consumer. An output of an aggregate has the birth time of the input that made it due. With ``match``, a component waits
+for the n-th tuple of each input, and serves these as one tuple with the birth time of the oldest. So its delay is that
+of the longest path (equation 2.8), as for a join of the branches of one stream. A join of independent streams is
+modelled without ``match``: every tuple is looked up in the other window when it arrives.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The tables of the flow simulator: records that compiled code and Python both see, in arrays that grow."""
+"""The tables of the flow simulator: growing arrays of records, shared by compiled code and Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to simulated streams from outside: what sources give, and what the network does to frames."""
+"""Inputs of simulated streams: scripted sources, and a network that loses, duplicates and delays frames."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Faults", "Links", "ScriptedSource", "weight"]
 
 
 class Faults(msgspec.Struct):
-    """What the network does to frames.
+    """Probabilities and durations of the network's faults.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ class Links:
 
 
 class ScriptedSource:
-    """A source that gives the same tuples however often it is read, in other batches each time.
+    """A source that emits the same tuples each time it is read, in different batches.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ class ScriptedSource:
 
     @property
     def ended(self) -> bool:
-        """Whether it has given its end."""
+        """Whether the end of the stream has been emitted."""
         return self._until == END
 
     def next(self, now: float) -> list[Item]:

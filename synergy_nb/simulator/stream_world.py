@@ -1,15 +1,15 @@
-"""The data plane of many peers in virtual time: real operators on real tuples, with faults. No Dask, no sockets.
+"""The data plane of many peers in virtual time: real operators on real tuples, with faults, without Dask and sockets.
 
 Theory of operation
 -------------------
-The heap holds (time, sequence, action). Peers are the very :class:`~synergy_nb.dataflow.streams.hosting.Hosting`
-values that the runtime drives: a frame becomes an arrival after a delay, unless it is lost; work is executed at once
-and finishes after its service time; a snapshot likewise. A *director* stands for the control plane: it knows who is
-deployed where, hears late of deaths, and tells all peers of new deployments, each at another time.
+The heap contains (time, sequence, action). Peers are the same :class:`~synergy_nb.dataflow.streams.hosting.Hosting`
+values that the runtime drives. A frame arrives after a delay, unless it is lost; work is executed at once and finishes
+after its service time, and so does a snapshot. A *director* replaces the control plane: it knows the deployments,
+learns of deaths after a delay, and sends new deployments to all peers, to each at a different time.
 
-A crashed peer takes nothing any more; a hung one takes all that came later, at once; over a broken link frames are
-lost, and both ends hear of that. Sources give the same tuples however often they are opened, in other batches each
-time.
+A crashed peer receives nothing any more. A hung peer receives all frames at once when it resumes. Over a broken link
+frames are lost, and both ends are informed. Sources emit the same tuples each time they are opened, in different
+batches.
 
 Examples
 --------
@@ -192,7 +192,7 @@ class StreamWorld:
         self._publish(Deployment(application, 1, places))
 
     def _lend(self, application: str, owner: str, places: Mapping[str, Place]) -> None:
-        """Tell the owner of streams who shares them."""
+        """Publish the readers of shared streams to the peers of their owner."""
         owned = self.deployments[owner]
         changed: dict[str, Place] = {}
         for name, place in owned.places.items():
@@ -229,7 +229,7 @@ class StreamWorld:
         )
 
     def _publish(self, deployment: Deployment) -> None:
-        """Tell all peers; each hears of it at another time."""
+        """Send a deployment to all peers, to each at a different time."""
         self.deployments[deployment.application] = deployment
         for peer in self._nodes:
             late = 20.0 if self.faults.late and self.rng.random() < self.faults.late else 1.0
@@ -239,12 +239,12 @@ class StreamWorld:
         self._at(peer, lambda hosting: hosting.converge(deployment, self.now))
 
     def ready(self, application: str, operator: str, peer: str) -> bool:
-        """Whether a peer has said that it can take over a component, or has kept a backup from the beginning."""
+        """Whether a peer has reported that it can take over a component, or has had a backup from the beginning."""
         key = (application, operator, peer)
         return key in self._ready or key in self._first
 
     def replace_dead(self, dead: str) -> None:
-        """Let backups take over what was on a peer, and find new ones."""
+        """Have backups take over the components of a peer, and create new backups."""
         self.doubted.discard(dead)
         for application in tuple(self.deployments):
             known = self.deployments[application].places
@@ -253,7 +253,7 @@ class StreamWorld:
                 self.change(application, places)
 
     def _without(self, application: str, operator: str, place: Place, dead: str) -> Place:
-        """Where a component goes after a death; stays where it was if nobody can take over."""
+        """The new peer of a component after a death; its old peer if no backup can take over."""
         backups = tuple(peer for peer in place.backups if peer != dead)
         follower = "" if place.follower == dead else place.follower
         active, epoch = place.active, place.epoch
@@ -268,7 +268,7 @@ class StreamWorld:
         return msgspec.structs.replace(place, active=active, epoch=epoch, backups=backups, follower=follower)
 
     def _another(self, application: str, operator: str, taken: set[str]) -> tuple[str, ...]:
-        """One more peer for a backup, if there is any."""
+        """A further peer for a backup, if there is one."""
         free = [peer for peer in self._nodes if not self.dead(peer) and peer not in taken]
         if not free:
             return ()
@@ -277,7 +277,7 @@ class StreamWorld:
         return (peer,)
 
     def _begins(self, application: str, operator: str, peer: str) -> None:
-        """A peer is going to keep a copy from now on: it cannot take over before it says so."""
+        """Note a new copy at a peer, which cannot take over before it reports so."""
         self._ready.discard((application, operator, peer))
         self._first.discard((application, operator, peer))
 
@@ -320,7 +320,7 @@ class StreamWorld:
     # -- faults --------------------------------------------------------------------------------------------------
 
     def crash(self, peer: str) -> None:
-        """A peer is gone at once; the director hears of it later."""
+        """Crash a peer; the director learns of it later."""
         self._nodes[peer].crashed = True
         self.doubted.add(peer)
         for other in self._nodes:
@@ -329,18 +329,18 @@ class StreamWorld:
         self._later(self.detection, self.replace_dead, peer)
 
     def hang(self, peer: str, seconds: float) -> None:
-        """A peer does nothing for some time, and then all that came meanwhile."""
+        """Stop a peer for some time; it then handles all that has arrived meanwhile."""
         node = self._nodes[peer]
         node.hung_until = max(node.hung_until, self.now + seconds)
 
     def suspect(self, peer: str, seconds: float) -> None:
-        """A peer hangs and is taken for dead: others take its place, and then it comes back."""
+        """Hang a peer and declare it dead: backups take over, and then it resumes."""
         self.hang(peer, seconds)
         self.doubted.add(peer)
         self._later(self.detection, self.replace_dead, peer)
 
     def cut(self, one: str, other: str, seconds: float) -> None:
-        """A link between two peers is broken for some time: what is under way is lost."""
+        """Break the link between two peers for some time; frames in flight are lost."""
         self._links.cut(one, other, self.now + seconds)
         self._later(0.0, self._link_down, one, other)
         self._later(self.rng.uniform(0.0, 0.05), self._link_down, other, one)
@@ -362,14 +362,14 @@ class StreamWorld:
             self._later(self.clients[application, sink], self._collect, application, sink)
 
     def failures(self) -> list[str]:
-        """What peers said of components that cannot go on."""
+        """The peers' reports of failed components."""
         failed = [(at, fact) for _, at, fact in self.facts if fact.kind is FactKind.COMPONENT_FAILED]
         return [f"{at}: {fact.application}: {fact.operator}: {fact.reason}" for at, fact in failed]
 
     # -- time ----------------------------------------------------------------------------------------------------
 
     def run(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance virtual time."""
         until = self.now + seconds
         while self._heap and self._heap[0][0] <= until:
             self.now, _, action, arguments = heapq.heappop(self._heap)
@@ -381,7 +381,7 @@ class StreamWorld:
         heapq.heappush(self._heap, (self.now + seconds, self._sequence, action, arguments))
 
     def _at(self, peer: str, act: Callable[[Hosting], list[Effect]]) -> None:
-        """Have a peer do something, as soon as it does anything at all."""
+        """Have a peer do something at a time, or when it resumes if it hangs then."""
         node = self._nodes[peer]
         if node.crashed:
             return
@@ -431,7 +431,7 @@ class StreamWorld:
         self._at(peer, finish)
 
     def _measure(self, work: Work, outcome: Outcome) -> None:
-        """Note the delays of tuples that an execution, or one that was chained to it, has given to a sink."""
+        """Record the delays of tuples that an execution, or one chained to it, has emitted to a sink."""
         component = work.component
         if component.kind == "sink":
             self.results[component.application, component.operator].arrived(outcome.chunks, self.now)

@@ -1,15 +1,15 @@
-"""Workloads of requests, as the dissertation's experiments have them (sections 2.4.1 and 2.4.2).
+"""Workloads of requests, as in the dissertation's experiments (sections 2.4.1 and 2.4.2).
 
-So many unique components are placed on random peers, each on as many different ones as the replication degree says.
-Queries ask for 2 to 10 of them at random, in a row between a source and a sink, or in two branches that a union joins.
-Requests arrive as a Poisson process, each at a random peer; which query a request is for follows Zipf's law, or is new
-but for a stated share of repetitions. The delay that a request allows is a factor times what it takes in isolation.
+A given number of unique components is placed on random peers, each on as many peers as the replication degree says.
+A query consists of 2 to 10 random components, in a chain between a source and a sink, or in two branches that a union
+joins. Requests arrive as a Poisson process, each at a random peer. The query of a request follows Zipf's law; or it is
+new, except for a given share of repetitions. The delay limit of a request is a factor times its delay in isolation.
 
-The dissertation does not say what Zipf's law is over, nor how many queries there are to ask for. Here it is over whole
-queries of a stated population, "expecting stream processing applications to follow trends similar to media streaming
-and web content". Streams are shared by requests for the same query, and by those whose queries begin alike: the fewer
-sources and components, the more. Nor does it say what placement "in isolation" means: see ``isolated`` of
-:class:`Parameters`. A peer of capacity 2 takes half the processing time, here as in the flow simulator.
+The dissertation does not say which items Zipf's law ranks, nor how many queries there are. Here it ranks whole queries
+of a given population, "expecting stream processing applications to follow trends similar to media streaming and web
+content". Requests for the same query share streams, and so do requests whose queries begin alike: the fewer sources and
+components there are, the more is shared. The dissertation does not define the placement "in isolation" either: see
+``isolated`` of :class:`Parameters`. A peer of capacity 2 takes half the processing time, as in the flow simulator.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SOURCE: Final = "source"
 
 @dataclass(frozen=True)
 class Parameters:
-    """What a workload is made of. The dissertation's simulations by default, where it says anything.
+    """Parameters of a workload; the defaults are those of the dissertation's simulations, where it states them.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Query:
-    """What is asked for: a source, and steps in order; the last one is what the sink reads."""
+    """A query: a source, and steps in order; the sink reads the last one."""
 
     source: str
     steps: tuple[Step, ...]
@@ -147,7 +147,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Request:
-    """A query asked for at a peer.
+    """A request for a query, submitted at a peer.
 
     Parameters
     ----------
@@ -303,7 +303,7 @@ def _choices(given: Parameters, rng: np.random.Generator) -> list[int]:
 def _query(
     given: Parameters, offered: Sequence[str], feeds: Mapping[str, Feed], number: int, rng: np.random.Generator
 ) -> Query:
-    """A query of random components; those that are missing have names of their own."""
+    """A query of random components; components that no peer offers have names of their own."""
     feed = tuple(feeds)[int(rng.integers(len(feeds)))]
     size = int(rng.integers(given.operators[0], given.operators[1] + 1))
     branches = size >= 3 and rng.random() < given.branching
@@ -340,7 +340,7 @@ class _Distances:
         self._ends: dict[Query, tuple[Places, Matrix]] = {}  # where the last step may be, and when it is done there
 
     def isolated(self, query: Query, feeds: Mapping[str, Feed], components: Mapping[str, Unique], origin: str) -> float:
-        """Seconds over the longest path of the least placement, or over the longest of the mean paths.
+        """Delay in isolation, seconds: of the longest path in the fastest placement, or the longest of the mean paths.
 
         Forwards along the steps, the time until a tuple is done at each peer that a step may be on. Branches only meet
         in the source, which is pinned, so the least is exact.
@@ -360,6 +360,6 @@ class _Distances:
         return float(self._reached(*self._ends[query], np.array([self._number[origin]]))[0])
 
     def _reached(self, at: Places, done: Matrix, to: Places) -> Matrix:
-        """Time until what is done at the peers ``at`` is at each of the peers ``to``."""
+        """Earliest arrival of results from the peers ``at`` at each of the peers ``to``, seconds."""
         ways = done[:, None] + self._sent[np.ix_(at, to)]
         return np.asarray(ways.min(axis=0) if self._least else ways.mean(axis=0))

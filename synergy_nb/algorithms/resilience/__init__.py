@@ -3,20 +3,21 @@
 Theory of operation
 -------------------
 The load of each operator is a linear function of the rates of the input streams (:mod:`loadmodel`), so a placement on
-nodes bounds the rates that it can carry by a hyperplane a node. What lies below all of them is its *feasible set*, and
-no placement's is larger than the *ideal* one, where each stream's load is spread over all nodes in proportion to their
-capacities (theorem 1). The share that is reached is what counts (:mod:`feasible`, :mod:`volume`).
+nodes bounds the rates that it can carry by one hyperplane for each node. The rates below all hyperplanes are its
+*feasible set*. No feasible set is larger than the *ideal* one, where each stream's load is spread over all nodes in
+proportion to their capacities (theorem 1). The quality of a placement is the size of its feasible set as a share of the
+ideal one (:mod:`feasible`, :mod:`volume`).
 
-ROD (:mod:`greedy`) places operators one by one, the largest first, on a node whose hyperplane stays above the ideal
-one, or else on that whose hyperplane stays farthest from the origin. Communication is dealt with before, by clusters
-(:mod:`clustering`). :mod:`baselines` are the placements that the paper compares with, :mod:`optimum` the best there is,
-for small graphs.
+ROD (:mod:`greedy`) places operators one by one, the largest first: on a node whose hyperplane stays above the ideal
+one, or else on the node whose hyperplane stays farthest from the origin. Clusters (:mod:`clustering`) reduce
+communication before that. :mod:`baselines` has the placements that the paper compares with, :mod:`optimum` the best
+placement of small graphs.
 
-Beyond the paper: :mod:`refinement` searches from ROD's placement on, :mod:`explanation` names where a placement fails
-first, and all of it can weigh rates by points that are known, of a trace say, in place of volume. :mod:`policy` places
-a query plan on peers.
+Beyond the paper: :mod:`refinement` improves ROD's placement by local search, :mod:`explanation` names the node and the
+rates where a placement fails first, and all functions can measure a feasible set by given points of rate space, such as
+those of a trace, instead of its volume. :mod:`policy` places a query plan on peers.
 
-On arrays, ``load`` is L^o with a row an operator, ``capacity`` is C, and a placement is the node of each operator.
+In arrays, ``load`` is L^o with a row for each operator, ``capacity`` is C, and a placement holds each operator's node.
 
 References
 ----------

@@ -1,7 +1,7 @@
-"""What the functions on arrays take, checked, and brought into the normalised coordinates of section 3.3.
+"""Checks of the arguments of the array functions, and their conversion to the normalised coordinates of section 3.3.
 
-There, x_k = l_k r_k / C_T: the ideal hyperplane is x_1 + ... + x_d = 1 whatever the units of the streams, and a
-placement is its weight matrix W. A variable that no operator's load depends on bounds nothing, and is left out.
+In these, x_k = l_k r_k / C_T: the ideal hyperplane is x_1 + ... + x_d = 1 for any units of the streams, and a placement
+is its weight matrix W. A variable on which no operator's load depends is left out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Ints = npt.NDArray[np.int64]
 
 
 class Arcs(NamedTuple):
-    """Streams between operators, and what it costs to send them from one node to another (section 6.3).
+    """Streams between operators, and the load of sending them from one node to another (section 6.3).
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class Normalised(NamedTuple):
 
     @property
     def room(self) -> float:
-        """How far the ideal hyperplane is from the lower bound, along the axes: 1 where there is no bound."""
+        """Distance of the ideal hyperplane from the lower bound along the axes; 1 without a lower bound."""
         return 1.0 - float(self.bound.sum())
 
     def weights(self, load: Floats) -> Floats:
@@ -76,7 +76,7 @@ def normalised(load: npt.ArrayLike, capacity: npt.ArrayLike, lower_bound: npt.Ar
     Raises
     ------
     ValueError
-        One for what is wrong first: a field, its value, and what was expected.
+        If an argument is wrong; the text names the field, its value, and what was expected.
     """
     coefficients = _numbers("load", load, 2, "operators x input streams")
     power = _numbers("capacity", capacity, 1, "one a node")
@@ -96,12 +96,12 @@ def normalised(load: npt.ArrayLike, capacity: npt.ArrayLike, lower_bound: npt.Ar
 
 
 def checked_nodes(name: str, given: npt.ArrayLike, operators: int, nodes: int, least: int = 0) -> Ints:
-    """A node for each operator, ``least`` -1 where it may be none.
+    """A checked array with a node for each operator; -1 stands for no node if ``least`` is -1.
 
     Raises
     ------
     ValueError
-        If it is not that.
+        If the argument is no such array.
     """
     found = np.asarray(given)
     expected = f"{operators} whole numbers from {least} to {nodes - 1}, the node of each operator"
@@ -115,7 +115,7 @@ def checked_nodes(name: str, given: npt.ArrayLike, operators: int, nodes: int, l
 
 
 def checked_arcs(arcs: Arcs | None, operators: int, variables: int) -> Arcs:
-    """Arcs as arrays; none where none are given."""
+    """Checked arcs as arrays; empty arrays if there are no arcs."""
     if arcs is None:
         return Arcs(np.zeros((0, 2), dtype=np.int64), np.zeros((0, variables)))
     ends, load = np.asarray(arcs.ends), np.asarray(arcs.load, dtype=np.float64)
@@ -131,7 +131,7 @@ def checked_arcs(arcs: Arcs | None, operators: int, variables: int) -> Arcs:
 
 
 def checked_rates(rates: npt.ArrayLike, variables: int) -> Floats:
-    """Points of rate space: shape (points, d)."""
+    """Checked points of rate space: shape (points, d)."""
     points = _numbers("rates", rates, 2, f"points x {variables} variables")
     if points.shape[1] != variables:
         raise ValueError(f"rates: {_shown(points)}; expected a column for each of {variables} variables")
@@ -146,7 +146,7 @@ def _bound(lower_bound: npt.ArrayLike, variables: int) -> Floats:
 
 
 def _numbers(name: str, given: npt.ArrayLike, dimensions: int, what: str) -> Floats:
-    """An array of finite numbers from 0."""
+    """A checked array of finite, non-negative numbers."""
     expected = f"expected finite numbers from 0, {what}"
     try:
         found = np.asarray(given, dtype=np.float64)

@@ -1,7 +1,7 @@
-"""Placements that ROD is compared with: section 7.2, and MaxRate of 7.3.5.
+"""Baselines that ROD is compared with: section 7.2, and MaxRate of 7.3.5.
 
-All but the random one balance loads at rates that they are told: a series of rates, points x input streams, as
-statistics would be collected. All place operators as ROD does, in proportion to the capacities of nodes.
+All but the random one balance the loads of a given series of rates (points x input streams), as a monitor would collect
+it. All place operators in proportion to the capacities of the nodes, as ROD does.
 
 References
 ----------
@@ -20,7 +20,7 @@ from synergy_nb.algorithms.resilience.array_inputs import Arcs, Floats, Ints, ch
 __all__ = ["connected", "correlation_based", "largest_load_first", "max_rate", "random_placement"]
 
 
-SLACK: Final = 0.1  # of the balance of average loads, where correlations decide
+SLACK: Final = 0.1  # share by which a node's average load may exceed its balanced one where correlations decide
 
 
 def random_placement(operators: int, nodes: int, seed: int | np.random.Generator) -> Ints:
@@ -34,7 +34,7 @@ def random_placement(operators: int, nodes: int, seed: int | np.random.Generator
 
 
 def largest_load_first(load: npt.ArrayLike, capacity: npt.ArrayLike, rates: npt.ArrayLike) -> Ints:
-    """LLF: operators by their average load, the largest first, each to the node that is loaded least.
+    """LLF: each operator, the largest average load first, goes to the least loaded node.
 
     Parameters
     ----------
@@ -61,10 +61,10 @@ def max_rate(load: npt.ArrayLike, capacity: npt.ArrayLike, rates: npt.ArrayLike)
 
 
 def connected(load: npt.ArrayLike, capacity: npt.ArrayLike, rates: npt.ArrayLike, arcs: Arcs) -> Ints:
-    """Connected: operators that read each other on one node, up to an even share of the average load.
+    """Connected: connected operators go to one node, up to its share of the average load.
 
-    The operator of the largest load goes to the node that is loaded least; then those connected to what is there, the
-    largest first, as long as the node has less than its share of all load; and so on.
+    The operator of the largest load goes to the least loaded node. Then the operators connected to those on the node
+    follow, the largest first, while the node has less than its share of all load; and so on.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def connected(load: npt.ArrayLike, capacity: npt.ArrayLike, rates: npt.ArrayLike
     for one, other in ends:
         neighbours[one].append(int(other))
         neighbours[other].append(int(one))
-    even = float(loads.sum())  # of a node: this, times its share of the capacity
+    even = float(loads.sum())  # times a node's share of the capacity: its share of all load
     place = np.full(len(loads), -1)
     taken = np.zeros(len(shares))
     for first in np.argsort(-loads, kind="stable"):
@@ -102,9 +102,9 @@ def connected(load: npt.ArrayLike, capacity: npt.ArrayLike, rates: npt.ArrayLike
 def correlation_based(load: npt.ArrayLike, capacity: npt.ArrayLike, rates: npt.ArrayLike) -> Ints:
     """Correlation-based: operators whose loads rise together on different nodes, average loads balanced (after [1]_).
 
-    Operators by their average load, the largest first, each to that node whose load in the series correlates least with
-    its own, of the nodes that are not a tenth above their share of the average load. (With no such slack the last and
-    lightest, whole streams perhaps, have few nodes left to be spread over, and the more operators, the less is gained.)
+    Each operator, the largest average load first, goes to the node whose load in the series correlates least with its
+    own, among the nodes that are less than a tenth above their share of the average load. (Without this slack, few
+    nodes would be left for the last and lightest operators, and the gain would shrink with the number of operators.)
 
     Parameters
     ----------

@@ -1,10 +1,10 @@
-"""Operator clustering (section 6.3): operators whose streams are costly to send stay together, before ROD places them.
+"""Operator clustering (section 6.3): operators with costly streams between them are merged before ROD places them.
 
-The *clustering ratio* of a stream is the load of its transfer over the lesser of the loads of its two ends, both at
-rates that load the nodes evenly with each input stream. Two greedy methods merge ends of streams, as long as there is a
-ratio of at least a threshold: the ends of the largest ratio, or, of all streams that reach the threshold, those that
-are the lightest together. No cluster may weigh more than a limit. Neither method nor any threshold is best for all
-graphs, so all are tried, and the placement with the greatest plane distance, communication included, is taken.
+The *clustering ratio* of a stream is the load of its transfer divided by the smaller load of its two ends, both at
+rates where each input stream loads the nodes evenly. Two greedy methods merge the ends of a stream while some ratio
+reaches a threshold: the ends of the stream with the largest ratio, or the lightest pair of ends among all streams that
+reach the threshold. The weight of a cluster is limited. No method and no threshold is best for all graphs, so all
+are tried, and the placement with the greatest plane distance, communication included, is chosen.
 
 A cluster's load is that of its operators, so its ratios become smaller as it grows.
 """
@@ -28,7 +28,7 @@ Method = Literal["ratio", "weight"]
 """What is merged next: the ends of the largest clustering ratio, or the two lightest of those that are to be merged."""
 
 LIMITS: Final = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 10.0)
-QUANTILES: Final = (0.0, 0.25, 0.5, 0.75, 0.95)  # of the ratios before anything is merged, which are the thresholds
+QUANTILES: Final = (0.0, 0.25, 0.5, 0.75, 0.95)  # quantiles of the initial ratios that are tried as thresholds
 
 
 class Clustered(NamedTuple):
@@ -121,7 +121,7 @@ def clustered_rod(
     pinned: npt.ArrayLike | None = None,
     limits: Sequence[float] = LIMITS,
 ) -> Clustered:
-    """ROD over clusters: of all methods, thresholds and limits that with the greatest plane distance.
+    """ROD over clusters, with the method, threshold and limit that give the greatest plane distance.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ def _clusterings(
 
 
 def _ratios(cost: Floats, one: Ints, other: Ints, weight: Floats) -> Floats:
-    """Clustering ratio of each stream: of its transfer to the lesser load of its ends."""
+    """Clustering ratio of each stream: load of its transfer divided by the smaller load of its ends."""
     lesser = np.minimum(weight[one], weight[other])
     ratio: Floats = np.where(cost > 0.0, cost / np.maximum(lesser, 1e-300), 0.0)
     return ratio

@@ -1,4 +1,4 @@
-"""The compiled heart of the optimum: every placement, but for those that are equal or cannot be the best."""
+"""Compiled enumeration of placements for the optimum, without equivalent ones and ones that cannot be the best."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def best_placements(
 ) -> int:
     """Fill ``found`` with the placements of the greatest values on a sample, by depth-first search.
 
-    Operators get nodes in their order. Of nodes that are alike and still empty, only the first is tried: so of
-    placements that differ in the names of nodes one is looked at. A branch ends where even without what is still to be
-    placed the value is not above the least that is kept; ``z`` only grows with every operator.
+    Operators get nodes in their order. Of equal nodes that are still empty, only the first is tried, so placements that
+    differ only in the names of nodes are visited once. A branch ends if its value, which further operators can only
+    lower, does not exceed the least value in ``found``.
 
     Parameters
     ----------

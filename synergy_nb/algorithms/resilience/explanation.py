@@ -1,8 +1,8 @@
-"""Where a placement fails first: its bottleneck node, and the rates that fill it; beyond the paper.
+"""Explanation of the limits of a placement: its bottleneck node, and the rates that overload it; beyond the paper.
 
-The bottleneck is the node of the least plane distance. Its hyperplane comes nearest to the lower bound in the direction
-of its weights, W_i: that is the mixture of streams for which the least growth of load fills a node. Beside it stands
-how far each stream can grow by itself, the axis distances of section 4.1, and by which node.
+The bottleneck is the node with the least plane distance. Its hyperplane is nearest to the lower bound in the direction
+of its weights W_i: for this mixture of streams, the least growth of load fills a node. The explanation also contains
+how far each stream can grow alone (the axis distances of section 4.1), and the node that limits it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from synergy_nb.algorithms.resilience.feasible import distances, node_load
 
 __all__ = ["Explanation", "SingleStreamGrowth", "explain"]
 
-FEW = 3  # operators that are named
+FEW = 3  # maximum number of operators that are named
 
 
 @dataclass(frozen=True)
 class SingleStreamGrowth:
-    """How far one stream can grow while the others stay at the lower bound.
+    """Limit to which one stream can grow while the others stay at the lower bound.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class SingleStreamGrowth:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Where a placement fails first.
+    """The bottleneck of a placement, and the limits of each stream.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class Explanation:
         self, nodes: Sequence[str] | None = None, operators: Sequence[str] | None = None,
         variables: Sequence[str] | None = None,
     ) -> str:  # fmt: skip
-        """For people: with names in place of numbers where they are given."""
+        """Readable text, with the given names in place of numbers."""
         node = _named(nodes, self.node, "node")
         if self.distance < 0.0:
             first = f"{node} is overloaded at the lower bound already"

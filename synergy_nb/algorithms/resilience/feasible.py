@@ -1,13 +1,14 @@
-"""The feasible set of a placement: how large it is beside the ideal one, and what bounds it (sections 3 and 4).
+"""The feasible set of a placement: its size as a share of the ideal one, and bounds of that (sections 3 and 4).
 
-In normalised coordinates, from the lower bound B' on (the origin where there is none), the feasible set is
-{y >= 0 : V y <= 1} and the ideal one the simplex y_1 + ... + y_d <= 1. Both are stars about the origin, so with u
-spread evenly over the simplex of directions u_1 + ... + u_d = 1,
+In normalised coordinates relative to the lower bound B' (the origin if there is none), the feasible set is
+{y >= 0 : V y <= 1}, and the ideal one is the simplex y_1 + ... + y_d <= 1. Both are star-shaped about the origin. So
+with u uniform on the simplex of directions u_1 + ... + u_d = 1,
 
     feasible / ideal  =  E[ (1 / max_i V_i u)^d ]
 
-which is what is sampled: one dimension less than the set has, and a continuous function in place of a set's indicator,
-so quasi Monte Carlo converges fast. The error comes from independently scrambled copies of the sample.
+This expectation is sampled. It has one dimension less than the set, and its integrand is continuous, unlike the
+indicator of the set, so quasi Monte Carlo converges fast. The error comes from independently scrambled copies of the
+sample.
 
 References
 ----------
@@ -49,12 +50,12 @@ __all__ = [
 ]
 
 SAMPLES: Final = 1 << 14
-COPIES: Final = 16  # of the sample, each with a scrambling of its own
+COPIES: Final = 16  # number of independently scrambled copies of the sample
 CONFIDENCE: Final = 0.999
 
 
 class Ratio(float):
-    """A share, with its error.
+    """A share, with the error of its estimate.
 
     Attributes
     ----------
@@ -75,7 +76,7 @@ class Ratio(float):
 
 
 def node_load(load: npt.ArrayLike, assignment: npt.ArrayLike, nodes: int, arcs: Arcs | None = None) -> Floats:
-    """Load coefficients of nodes: L^n = A L^o, and the transfer of streams between nodes at both of their ends.
+    """Load coefficients of nodes: L^n = A L^o, plus the transfer of streams between nodes at both ends.
 
     Parameters
     ----------
@@ -131,7 +132,7 @@ def plane_distances(
 ) -> Floats:
     """Distance of each node's hyperplane from the lower bound, (1 - W_i B') / ||W_i||: sections 4.2 and 6.1.
 
-    Infinite for a node without load, negative for one that is overloaded at the lower bound.
+    The distance is infinite for a node without load, and negative for one that is overloaded at the lower bound.
     """
     setting, matrix = _placed(load, capacity, assignment, lower_bound, arcs)
     return distances(matrix, setting.bound)
@@ -163,10 +164,10 @@ def mmad_bound(
     lower_bound: npt.ArrayLike | None = None,
     arcs: Arcs | None = None,
 ) -> float:
-    """Bound of feasible / ideal from below by axis distances, the product of min_i 1 / w_ik: section 4.1.
+    """Lower bound of feasible / ideal from the axis distances: the product of min_i 1 / w_ik (section 4.1).
 
-    The simplex between the least axis distances lies in the feasible set. Of a set that begins at a lower bound, axes
-    begin there too.
+    The simplex between the least axis distances lies in the feasible set. With a lower bound of rates, the axes begin
+    there.
     """
     planes = placed(load, capacity, assignment, lower_bound, arcs)
     return 0.0 if planes is None else float(np.prod(1.0 / planes.max(axis=0)))
@@ -179,7 +180,7 @@ def sphere_bound(
     lower_bound: npt.ArrayLike | None = None,
     arcs: Arcs | None = None,
 ) -> float:
-    """Bound of feasible / ideal from below by the plane distance r: section 4.2, figure 9.
+    """Lower bound of feasible / ideal from the plane distance r (section 4.2, figure 9).
 
     The part of the sphere of radius r about the lower bound in which all rates are above it lies in the feasible set.
     """
@@ -281,7 +282,7 @@ def placed(
     lower_bound: npt.ArrayLike | None = None,
     arcs: Arcs | None = None,
 ) -> Floats | None:
-    """V, the nodes' hyperplanes as seen from the lower bound, the ideal set beyond it scaled to the simplex.
+    """V: the hyperplanes of the nodes relative to the lower bound, scaled so that the ideal set is the simplex.
 
     Returns
     -------
@@ -292,7 +293,7 @@ def placed(
 
 
 def sampled_ratio(planes: Floats | None, sample: Floats) -> float:
-    """Feasible / ideal by one sample of directions: shape (points, d)."""
+    """Feasible / ideal, estimated by one sample of directions of shape (points, d)."""
     return 0.0 if planes is None else float(np.mean((sample @ planes.T).max(axis=1) ** -planes.shape[1]))
 
 
@@ -339,7 +340,7 @@ def _planes(setting: Normalised, matrix: Floats) -> Floats | None:
 
 
 def _share_of(setting: Normalised, matrix: Floats, points: Floats) -> Ratio:
-    """Share of points with no overloaded node, of those that some placement could carry."""
+    """Share of the points without an overloaded node, among the points that the ideal placement could carry."""
     place = points[:, setting.carries] * setting.total / setting.power
     possible = place[place.sum(axis=1) <= 1.0]
     if not len(possible):

@@ -1,14 +1,15 @@
 """ROD, the greedy algorithm of section 5 (figure 10), with lower bounds (6.1), clusters (6.3) and pinned operators.
 
-Phase 1 sorts the operators by the norm of their load coefficient vectors, largest first. Phase 2 gives each to a node:
-*class I* are the nodes whose hyperplane stays above the ideal one, so that nothing of the feasible set is lost; where
-there are any, the goodness function chooses among them, else the node with the largest candidate plane distance is
-taken.
+Phase 1 sorts the operators by the norm of their load coefficient vectors, the largest first. Phase 2 assigns each to a
+node. *Class I* are the nodes whose hyperplane stays above the ideal one, so that the feasible set loses nothing. If
+there are any, the goodness function chooses among them; otherwise the node with the largest candidate plane distance is
+chosen.
 
-Two places of figure 10 are read as the text has them. It says "the node with min_i 1 / ||W'_i||", the text of section
-5.2 "the maximum candidate plane distance". It sorts by l^o_jk, which depends on the unit of each stream; sorted by
-l^o_jk / l_k, where section 3.3 wants everything to be, the feasible set is .02 to .03 of the ideal one larger on the
-paper's own graphs of 100 to 200 operators, and a variable that stands for pairs of a join gets no weight from its unit.
+Two details of figure 10 are implemented as in the text of the paper. The figure says "the node with min_i 1 /
+||W'_i||", section 5.2 "the maximum candidate plane distance". The figure sorts by l^o_jk, which depends on the unit of
+each stream. Section 3.3 normalises all loads; sorted by l^o_jk / l_k, the feasible set is larger by 0.02 to 0.03 of the
+ideal one on the paper's own graphs of 100 to 200 operators, and the weight of a variable that stands for pairs of a
+join does not depend on its unit.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ __all__ = ["Tie", "rod"]
 Tie = Literal["distance", "cut"]
 """How one of several nodes of class I is chosen: the largest plane distance, or the fewest streams between nodes."""
 
-IDEAL: Final = 1.0 + 1e-9  # a weight that is not above the ideal one, but for rounding
+IDEAL: Final = 1.0 + 1e-9  # greatest weight that counts as ideal, with a margin for rounding
 
 
 def rod(
@@ -106,7 +107,7 @@ def rod(
 
 
 def _neighbours(ends: Ints, unit: Ints, count: int) -> list[Ints]:
-    """Units that each one has streams to or from, one entry a stream."""
+    """Placement unit to the units that it has streams to or from, with one entry for each stream."""
     found: list[list[int]] = [[] for _ in range(count)]
     for one, other in unit[ends]:
         if one != other:

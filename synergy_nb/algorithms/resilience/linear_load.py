@@ -1,17 +1,17 @@
 """The load of operators as linear functions of the input streams' rates: L^o (sections 2.2 and 6.2).
 
-An operator of constant selectivity gives its inputs' rates, multiplied; so its load is linear in the rates that come
-into the graph. Where it is not, the graph is cut: the rate of the stream behind the cut becomes a variable of its own.
-There are two reasons for that, a selectivity that varies, and a join, whose work and whose output follow the number of
-pairs, w r_u r_v. What is needed is as few such variables as possible, for each is one more direction in which load must
-be balanced. So
+The output rate of an operator with constant selectivity is a constant times its input rates, so loads behind it are
+linear in the rates of the graph's input streams. Where this does not hold, the graph is cut: the rate of the stream
+behind the cut becomes a variable of its own. There are two such cases: an operator with varying selectivity, and a
+join, whose work and output are proportional to the number of pairs, w r_u r_v. Each variable is one more direction in
+which load must be balanced, so their number is reduced:
 
-* joins whose pairs are proportional, as of two joins of the same streams, share a variable;
-* a variable that no operator's load depends on is left out;
-* one whose effect on all loads is that of others together is left out too, and these others stand for it as well: the
-  streams into a union that costs nothing need one variable together, the union's rate.
+* joins with proportional numbers of pairs, such as two joins of the same streams, share a variable;
+* a variable on which no operator's load depends is left out;
+* a variable whose effect on all loads is a sum of the effects of others is left out, too, and the others represent it:
+  the input streams of a union without cost need only one variable, the union's rate.
 
-The last is the cone of load vectors, of which only the extreme rays are kept.
+The last rule retains the extreme rays of the cone of load vectors.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from synergy_nb.plan.units import WrongValue, nearest
 
 __all__ = ["LoadModel", "QueryOperator", "linearised", "load_model"]
 
-SAME: Final = 1e-9  # relative difference of two load vectors that are one
+SAME: Final = 1e-9  # relative difference up to which two load vectors count as equal
 
 
 @dataclass(frozen=True)
 class QueryOperator:
-    """An operator of a query graph, as far as loads go.
+    """An operator of a query graph, with the properties that determine its load.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class QueryOperator:
 
 
 class Cut(NamedTuple):
-    """A stream whose rate is no linear function of others: ``factor`` times the product of linear functions."""
+    """A stream whose rate is not linear in other rates: ``factor`` times the product of linear functions."""
 
     name: str
     factor: float
