@@ -1,4 +1,4 @@
-"""P1 to P3: rates of the monitor's components as a literal count finds them, predictions beside rivals, verdicts."""
+"""P1 to P3, P8 and B2: rates as a literal count finds them, predictions beside rivals, verdicts."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 
 from synergy_experiments.chapters import find, rates
 from synergy_experiments.chapters.execution_times import executed, left_at
+from synergy_experiments.chapters.load_updates import jumps, walk
 from synergy_experiments.chapters.prediction_times import predicting
 from synergy_experiments.chapters.rates import COMBINED, GENERATED, LAST, LITERAL, components, requests, thinned
 from synergy_experiments.framework import runner
@@ -371,3 +372,26 @@ def test_the_log_of_a_real_server(real_data: Path) -> None:
         ratio = found.mean(f"{component} (sdsc-http)", COMBINED, name)
         assert ratio is not None
         assert ratio < 0.5
+
+
+# -- load updates ------------------------------------------------------------------------------------------------------
+
+
+def test_loads_that_jump_and_loads_that_walk() -> None:
+    rng = np.random.default_rng(10)
+    jumping, walking = jumps(5000, 0.05, 0.2, rng), walk(5000, 0.5, rng)
+    assert 150 < np.count_nonzero(np.diff(jumping)) < 350
+    assert ((jumping > 10.0 / 6.0) & (jumping < 10.0)).mean() == pytest.approx(0.2, abs=0.1)
+    for loads in (jumping, walking):
+        assert loads.min() >= 0.0
+        assert loads.max() <= 12.0
+    assert np.abs(np.diff(walking)).max() < 3.0
+
+
+def test_levels_cost_little_where_loads_jump_and_much_where_they_walk() -> None:
+    (claim,) = find(["P8"])
+    (result,) = runner.reproduce([(claim, {})])
+    verdict = {check.name: check.verdict for check in result.checks}
+    assert verdict["updates at 7 levels over those at 3, slow walk"] == "does not hold"
+    assert verdict["updates at 7 levels over those at 3, jumps"] == "holds"
+    assert {row.x for row in result.rows if row.algorithm == "jumps"} == {3, 4, 5, 6, 7}

@@ -35,6 +35,7 @@ CLAIMS: Final[Mapping[str, str]] = {
     "P1": "rates",
     "P2": "rates",
     "P3": "prediction_times",
+    "P8": "load_updates",
     "A1": "availability",
     "A2": "peers_used",
     "A3": "availability",
