@@ -190,9 +190,10 @@ class Work(NamedTuple):
         outcome = self._run(clock, window)
         if self.then and outcome.chunks and outcome.error is None:
             link, *others = self.then
-            now = clock() if link.component.drops else 0.0
-            if any(link.component.overdue(chunk, now) for chunk in outcome.chunks):
-                return outcome  # it takes them from its queue, and drops some
+            if link.component.drops:
+                now = clock()
+                if any(link.component.overdue(chunk, now) for chunk in outcome.chunks):
+                    return outcome  # it takes them from its queue, and drops some
             items = coalesce([chunk.item for chunk in outcome.chunks])
             work = Work(link.component, 0, outcome.chunks, items, link.end, link.encode, tuple(others))
             outcome.then = work, work.run(clock, window)
