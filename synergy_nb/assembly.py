@@ -50,6 +50,8 @@ class PeerConfig(msgspec.Struct, frozen=True):
         Processing capacity that it offers, in cores.
     bandwidth
         Bandwidth of each incoming virtual link, in bytes/s.
+    promise_measured
+        Whether the measured bandwidth of a link is what may be promised, where there is one.
     seed
         Seed of the peer's random generator.
     pings
@@ -67,6 +69,7 @@ class PeerConfig(msgspec.Struct, frozen=True):
     components: tuple[str, ...] = ALL_COMPONENTS
     cores: float = 1.0
     bandwidth: float = 125e6
+    promise_measured: bool = False
     seed: int = 0
     pings: float = 0.5
     composition: CompositionConfig = CompositionConfig()
@@ -157,7 +160,13 @@ class SynergyPeer:
         self.peer = peer = kernel(address, config.seed)
         composing = config.composition
         self.latency = Latency()
-        self.ledger = Ledger(config.cores, config.bandwidth, machine.bandwidth_from, enforce=composing.enforce)
+        self.ledger = Ledger(
+            config.cores,
+            config.bandwidth,
+            machine.bandwidth_from,
+            promise_measured=config.promise_measured,
+            enforce=composing.enforce,
+        )
         self.pastry = Pastry(peer, self.latency)
         self.membership = Membership(peer, self.pastry, config.pings)
         self.directory = Directory(peer, self.pastry, self.membership)

@@ -9,6 +9,7 @@ from synergy_nb.algorithms.composition import Probing
 from synergy_nb.control import driver_messages as driver
 from synergy_nb.control.ledger import Ledger
 from synergy_nb.control.peer import Peer, Protocol, key_of
+from synergy_nb.events import LinkMeasured
 from synergy_nb.lifecycle.engine_choice import SparkOffer
 from synergy_nb.lifecycle.requests import Requests
 from synergy_nb.lifecycle.resilient_placement import ResilientPlacement
@@ -117,6 +118,7 @@ class DriverPort(Protocol):
             driver.CoresAdvertised: lambda _, message: parts.probing.cores_reported(message.address, message.cores),
             driver.OverheadsMeasured: lambda _, message: parts.probing.overheads.assume(message.stages, message.calls),
             driver.BandwidthsLimited: self._bandwidths_limited,
+            driver.BandwidthMeasured: self._bandwidth_measured,
             driver.SparkOffered: self._spark_offered,
             driver.PlacementDecided: lambda _, message: parts.resilient.placed(message),
         }
@@ -190,6 +192,12 @@ class DriverPort(Protocol):
             return min(most, rates[int(key_of(upstream), 16) % len(rates) if site is None else site])
 
         self._parts.ledger.bandwidth_from = bandwidth_from if rates else lambda _upstream: most
+
+    def _bandwidth_measured(self, _driver: str, message: driver.BandwidthMeasured) -> None:
+        ledger = self._parts.ledger
+        ledger.measure(message.address, message.rate)
+        configured = ledger.bandwidth_from(message.address)
+        self.peer.record(LinkMeasured, message.address, bandwidth=message.rate, configured=configured)
 
     def _spark_offered(self, _driver: str, message: driver.SparkOffered) -> None:
         supports = self._supports

@@ -33,6 +33,7 @@ EXAMPLES: tuple[DriverMessage, ...] = (
     driver.CopyUnusable("r", "filter", "its Spark is elsewhere"),
     driver.CopiesLagging("r", "filter", {"b": "behind"}),
     driver.LoadsMeasured((driver.MeasuredLoad("r", "filter", (Segment(0.0, 1.0, 0.5), Segment(1.0, 2.0, 0.1))),)),
+    driver.BandwidthMeasured("tcp://a:1", 1.2e6),
     driver.StreamProfiled("packets", {"rate": 10.0, "signature": "2:42 8:2"}),
     driver.ProfileExpired("packets"),
     driver.LinkFailed("b"),

@@ -371,7 +371,7 @@ HELLO = {"version": PROTOCOL_VERSION, "sender": B, "ordinal": 5}
 @pytest.mark.parametrize(
     ("hello", "reason"),
     [
-        ({**HELLO, "version": 99}, "link protocol version 99; this peer speaks 2"),
+        ({**HELLO, "version": 99}, "link protocol version 99; this peer speaks 3"),
         ({**HELLO, "sender": 3}, "hello: sender is 3; expected str"),
         ({**HELLO, "sender": ""}, "hello: sender is empty"),
         ({**HELLO, "ordinal": "x"}, "hello: ordinal is 'x'; expected int"),

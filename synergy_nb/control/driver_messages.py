@@ -18,6 +18,7 @@ from synergy_nb.models.signatures import Segment
 
 __all__ = [
     "Answer",
+    "BandwidthMeasured",
     "BandwidthsLimited",
     "CopiesLagging",
     "CopyReady",
@@ -234,6 +235,13 @@ class OverheadsMeasured(DriverMessage, frozen=True):
 
     stages: dict[str, tuple[float, float]]
     calls: dict[str, tuple[float, float]]
+
+
+class BandwidthMeasured(DriverMessage, frozen=True):
+    """The link from another peer carries so many bytes/s, as its own traffic shows."""
+
+    address: str
+    rate: float
 
 
 class BandwidthsLimited(DriverMessage, frozen=True):

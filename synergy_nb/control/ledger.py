@@ -7,6 +7,7 @@ its application ends (section 2.3.1, step 2).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
@@ -65,6 +66,8 @@ class Ledger:
     bandwidth_from
         Function from the address of an upstream peer to the bandwidth of the link from it, bytes/s; None if all links
         have the same ``bandwidth``.
+    promise_measured
+        Whether the measured bandwidth of a link is what may be promised, where there is one, instead of the configured.
     enforce
         Whether to refuse requests beyond the capacity; False only for baselines in experiments.
 
@@ -97,6 +100,7 @@ class Ledger:
         bandwidth: float,
         bandwidth_from: Callable[[str], float] | None = None,
         *,
+        promise_measured: bool = False,
         enforce: bool = True,
     ) -> None:
         for field, value in (("cores", cores), ("bandwidth", bandwidth)):
@@ -104,6 +108,9 @@ class Ledger:
                 raise ValueError(f"{field}: {value}; expected a positive number")
         self.cores = cores
         self.enforce = enforce
+        self.promise_measured = promise_measured
+        self.measured: dict[str, float] = {}
+        self._floors: dict[str, float] = {}  # upstream peer to what was allocated when less than that was measured
         self.bandwidth_from = bandwidth_from or (lambda _upstream: bandwidth)
         self.on_change: list[Callable[[], None]] = []
         self._shares: dict[str, _Share] = {}
@@ -114,7 +121,45 @@ class Ledger:
     # -- residual resources --------------------------------------------------------------------------------------
 
     def _capacity(self, resource: str) -> float:
-        return self.cores if resource == CORES else self.bandwidth_from(resource)
+        if resource == CORES:
+            return self.cores
+        measured = self.measured.get(resource) if self.promise_measured else None
+        if measured is None:
+            return self.bandwidth_from(resource)
+        return max(measured, self._floors.get(resource, 0.0))
+
+    def measure(self, upstream: str, bandwidth: float) -> None:
+        """Take the measured bandwidth of the link from a peer, in bytes/s; what is allocated of it stays allocated."""
+        self.measured[upstream] = bandwidth
+        self._floors[upstream] = math.inf
+        self._lower_floors()
+
+    def _lower_floors(self) -> None:
+        """Let links that were promised beyond what they carry bear no more than is still allocated of them."""
+        for upstream, floor in tuple(self._floors.items()):
+            held = sum(share.held(upstream) for share in self._holding.values())
+            allocated = min(floor, self._committed.get(upstream, 0.0) + held)
+            if allocated > self.measured[upstream]:
+                self._floors[upstream] = allocated
+            else:
+                del self._floors[upstream]
+
+    def bandwidth_account(self, upstream: str, asked: float, left: float) -> str:
+        """Words for a link that has not enough left; empty where numbers say all, as nothing was measured.
+
+        Parameters
+        ----------
+        upstream
+            Address of the peer from which the link comes.
+        asked, left
+            Bytes/s.
+        """
+        measured, configured = self.measured.get(upstream), self.bandwidth_from(upstream)
+        if measured is None:
+            return ""
+        counts = "measured" if self.promise_measured else "configured"
+        both = f"configured for {configured:.4g} bytes/s, measured to carry {measured:.4g}"
+        return f"{left:.4g} bytes/s left where {asked:.4g} is needed, from {upstream}: {both}; the {counts} one counts"
 
     def _residual(self, request: str, resource: str) -> float:
         left = self._capacity(resource) - self._committed.get(resource, 0.0)
@@ -254,6 +299,8 @@ class Ledger:
         self._holding.pop(request, None)
         if share is not None and share.committed:
             self._count(share.committed.values(), -1.0)
+        self._lower_floors()
+        if share is not None and share.committed:
             self._changed()
         return share is not None
 
@@ -262,6 +309,7 @@ class Ledger:
             listener()
 
     def _tidy(self, request: str) -> None:
+        self._lower_floors()
         share = self._shares[request]
         if not share.reserved:
             self._holding.pop(request, None)

@@ -18,6 +18,7 @@ __all__ = [
     "HandlerFailed",
     "LinkBroken",
     "LinkClosed",
+    "LinkMeasured",
     "LinkOverflowed",
     "LinkRefused",
     "LinkResumed",
@@ -192,6 +193,18 @@ class PeerAnswers(Event, frozen=True, gc=False):
 
 class ClusterClosed(Event, frozen=True, gc=False):
     """Whoever followed the cluster has closed it."""
+
+
+class LinkMeasured(Event, frozen=True, gc=False):
+    """The link from the subject to this peer carries another ``bandwidth`` than it seemed to, by its own traffic.
+
+    Both are in bytes/s, ``bandwidth`` as measured and ``configured``.
+    """
+
+    severity: ClassVar[Severity] = Severity.DETAIL
+
+    bandwidth: float
+    configured: float
 
 
 class ComponentMeasurements(msgspec.Struct, frozen=True, gc=False, array_like=True):

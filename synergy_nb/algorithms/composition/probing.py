@@ -234,7 +234,7 @@ class Probing(Protocol):
                 if (one.peer, following.peer) == (before.peer, address)
             )
             if spare < asked * (1.0 - ROUNDING):
-                return dropped("bandwidth", asked, spare)
+                return dropped("bandwidth", asked, spare, ledger.bandwidth_account(before.peer, asked, spare))
         limit = plan.qos.delay
         if limit is not None:
             kept = so_far + processing

@@ -16,7 +16,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from synergy_nb.algorithms.composition import CompositionConfig
-from synergy_nb.reporting.formatting import amount, share
+from synergy_nb.reporting.formatting import amount, share, size
 from synergy_nb.runtime.client.application import Application
 from synergy_nb.runtime.client.applications import Applications
 from synergy_nb.runtime.client.async_application import AsyncApplication
@@ -24,14 +24,14 @@ from synergy_nb.runtime.client.async_cluster import AsyncCluster
 from synergy_nb.runtime.client.synchronous import LoopThread, Synchronous, synchronous
 from synergy_nb.runtime.client.tables import as_html, as_text
 from synergy_nb.runtime.process.processes import PeerCluster
-from synergy_nb.runtime.process.requests import ClusterError
+from synergy_nb.runtime.process.requests import ClusterError, PeerState
 from synergy_nb.runtime.process.starting import check_address, connect_cluster, start_cluster
 from synergy_nb.runtime.transport.wide_area import WideArea
 
 __all__ = ["Application", "Cluster"]
 
 T = TypeVar("T")
-HEADING: Final = ("peer", "load", "applications", "components")
+HEADING: Final = ("peer", "load", "applications", "components", "links, measured of configured")
 
 
 def _close(thread: LoopThread, cluster: AsyncCluster) -> None:
@@ -63,7 +63,8 @@ class Cluster(Synchronous[AsyncCluster]):
         machine's memory, shared equally by its peers. An operator that needs more fails with its application. A plan
         may give each of its operators less, see ``sink``.
     bandwidth
-        Bandwidth of each virtual link, bytes/s.
+        Bandwidth of each virtual link that may be promised, bytes/s; or ``"measured"``: what each link was measured to
+        carry by the traffic on it, and 125 MB/s before.
     wide_area
         Delays and bandwidths laid over the links: a :class:`~synergy_nb.runtime.transport.wide_area.WideArea`, or the
         path of a matrix of round-trip times (``.npz`` with ``rtt_ms``).
@@ -102,7 +103,7 @@ class Cluster(Synchronous[AsyncCluster]):
         *,
         cores: float | None = None,
         memory: float | str | None = None,
-        bandwidth: float = 125e6,
+        bandwidth: float | str = 125e6,
         wide_area: WideArea | str | os.PathLike[str] | None = None,
         keys: Mapping[str, bytes] | None = None,
         composition: CompositionConfig | None = None,
@@ -232,13 +233,13 @@ class Cluster(Synchronous[AsyncCluster]):
 
     # -- what is shown -------------------------------------------------------------------------------------------
 
-    def _rows(self) -> list[tuple[str, str, str, str]]:
+    def _rows(self) -> list[tuple[str, str, str, str, str]]:
         if self._closed:
             return []
         rows = []
         for name, state in self.states().items():
             if state is None:
-                rows.append((name, "does not answer", "", ""))
+                rows.append((name, "does not answer", "", "", ""))
             else:
                 components = ", ".join(sorted({str(part["operator"]) for part in state.components})) or "-"
                 rows.append(
@@ -247,9 +248,17 @@ class Cluster(Synchronous[AsyncCluster]):
                         f"{share(state.load)} of {amount(round(state.cores, 3))} cores",
                         str(len(state.applications)),
                         components,
+                        self._links(state),
                     )
                 )
         return rows
+
+    def _links(self, state: PeerState) -> str:
+        """The three links to a peer that were measured to carry least."""
+        slowest = sorted(state.links.items(), key=lambda link: link[1][1])[:3]
+        names = self._asynchronous.name
+        shown = [f"{names(each)} {size(rate)}/s of {size(most)}/s" for each, (most, rate) in slowest]
+        return ", ".join(shown) + (", ..." if len(state.links) > len(shown) else "") or "-"
 
     def __repr__(self) -> str:
         if self._closed:

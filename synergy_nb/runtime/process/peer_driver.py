@@ -40,6 +40,7 @@ from synergy_nb.events import (
     encode_events,
 )
 from synergy_nb.events.journal import Journal
+from synergy_nb.runtime.process.peer_reports import LinkBandwidths
 from synergy_nb.runtime.transport.link import REPLACED, Limits, Links
 from synergy_nb.runtime.transport.wide_area import WideArea
 
@@ -144,7 +145,9 @@ class PeerRuntime:
             record=self.record,
             limits=limits,
             shape=None if area is None else area.shape(address),
+            on_mark=self._on_mark,
         )
+        self.bandwidths = LinkBandwidths(self.loop.time, self.report)
         self.messages = 0
         self._laid = area
         self._wall = time.time() - self.loop.time()
@@ -294,6 +297,10 @@ class PeerRuntime:
             self.record(MessageRefused, sender, reason=kind, message=str(error)[:500])
             return
         self._receive(sender, message)
+
+    def _on_mark(self, sender: str, size: int, contiguous: bool) -> None:
+        if not self._closed and "://" in sender:  # links of clients are promised to nobody
+            self.bandwidths.mark(sender, size, contiguous)
 
     def _on_data(self, sender: str, channel: str, payload: bytes) -> None:
         if self._closed:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from synergy_nb.control.driver_messages import (
+    BandwidthMeasured,
     CoresAdvertised,
     LoadsMeasured,
     MeasuredLoad,
@@ -14,15 +15,17 @@ from synergy_nb.control.driver_messages import (
     SparkOffered,
 )
 from synergy_nb.control.peer import DriverMessage
+from synergy_nb.models.link_bandwidth import BandwidthEstimate
 from synergy_nb.models.overheads import Overhead, Overheads
 from synergy_nb.models.signatures import Segment
 
-__all__ = ["Advertised", "LoadReports", "MeasuredOverheads", "SparkReports"]
+__all__ = ["Advertised", "LinkBandwidths", "LoadReports", "MeasuredOverheads", "SparkReports"]
 
 Report = Callable[[DriverMessage], None]
 
 SOON: Final = 0.1  # seconds from a measurement of an overhead until the peer is sent it, with others
 REPEATED: Final = 1.0  # seconds after which cores that another peer has left are reported though they are the same
+CHANGED: Final = 0.1  # share by which a measured bandwidth differs from the one that was sent last
 MOST: Final = 4096  # peers of which it is remembered what was reported
 
 
@@ -102,6 +105,35 @@ class Advertised:
             if len(self._sent) > MOST:
                 del self._sent[next(iter(self._sent))]
             self._report(CoresAdvertised(address, cores))
+
+
+class LinkBandwidths:
+    """Measured bandwidths of the links from other peers; one is sent when it has changed by a tenth.
+
+    Parameters
+    ----------
+    clock
+        Gives the time in seconds.
+    report
+        Sends a message of the driver to the peer.
+    """
+
+    def __init__(self, clock: Callable[[], float], report: Report) -> None:
+        self._clock = clock
+        self._report = report
+        self._links: dict[str, tuple[BandwidthEstimate, float]] = {}  # with what was sent last, bytes/s
+
+    def mark(self, address: str, size: int, contiguous: bool) -> None:
+        """Take a mark of what a peer has sent: bytes, and whether each frame of them had to wait for another one."""
+        estimate, sent = self._links.get(address) or (BandwidthEstimate(), 0.0)
+        estimate.mark(size, contiguous, self._clock())
+        value = estimate.value
+        if value is not None and abs(value - sent) > CHANGED * sent:
+            sent = value
+            self._report(BandwidthMeasured(address, value))
+        self._links[address] = estimate, sent
+        if len(self._links) > MOST:
+            del self._links[next(iter(self._links))]
 
 
 class LoadReports:

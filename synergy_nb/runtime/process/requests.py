@@ -354,6 +354,9 @@ class PeerState(msgspec.Struct, frozen=True):
         neighbour.
     discipline
         Scheduling discipline of the peer.
+    links
+        Address of another peer to the configured and the measured bandwidth of the link from it, bytes/s; of links that
+        have been measured.
     """
 
     name: str
@@ -370,6 +373,7 @@ class PeerState(msgspec.Struct, frozen=True):
     messages: int
     overheads: dict[str, tuple[float, float]] = {}
     discipline: str = "fcfs"
+    links: dict[str, tuple[float, float]] = {}
 
 
 def pack(value: msgspec.Struct) -> bytes:

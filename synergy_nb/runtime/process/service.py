@@ -433,7 +433,7 @@ class Service:
         return b""
 
     async def _state(self, payload: bytes) -> bytes:
-        synergy = self.synergy
+        synergy, ledger = self.synergy, self.synergy.ledger
         state = PeerState(
             name=self.runtime.name,
             address=self.runtime.address,
@@ -449,6 +449,7 @@ class Service:
             messages=self.runtime.messages,
             overheads=self._stages(),
             discipline=self.host.hosting.discipline,
+            links={each: (ledger.bandwidth_from(each), rate) for each, rate in ledger.measured.items()},
         )
         return pack(state)
 

@@ -42,6 +42,7 @@ ADDRESS: Final = re.compile(r"[a-z]+://\S+|[^\s:/]+:\d+|\[[0-9a-fA-F:.]+\]:\d+")
 JOINING = 15.0  # seconds without progress after which starting is given up
 PINGING = 16  # peers on each core that ping as often as peers on machines of their own
 KEY_BYTES = (16, 24, 32)  # of AES
+MEASURED: Final = "measured"  # as a bandwidth: that of each link as its traffic shows
 LATE: Final = 0.05  # share of the tuples that may miss a limit where neither plan nor configuration says otherwise
 GIVEN = 0.5  # share of a machine's memory that the operators of all its peers may take
 
@@ -74,7 +75,7 @@ async def start_cluster(
     *,
     cores: float | None = None,
     memory: float | str | None = None,
-    bandwidth: float = 125e6,
+    bandwidth: float | str = 125e6,
     wide_area: WideArea | str | os.PathLike[str] | None = None,
     keys: Mapping[str, bytes] | None = None,
     composition: CompositionConfig | None = None,
@@ -167,7 +168,7 @@ async def connect_cluster(
     *,
     cores: float | None = None,
     memory: float | str | None = None,
-    bandwidth: float = 125e6,
+    bandwidth: float | str = 125e6,
     wide_area: WideArea | str | os.PathLike[str] | None = None,
     keys: Mapping[str, bytes] | None = None,
     composition: CompositionConfig | None = None,
@@ -325,14 +326,18 @@ async def _joined(
 def _config(
     cores: float,
     memory: float | str,
-    bandwidth: float,
+    bandwidth: float | str,
     keys: Mapping[str, bytes] | None,
     composition: CompositionConfig | None,
     discipline: str,
     seed: int,
 ) -> dict[str, Any]:
     """Plain values for the peers' factory, checked."""
-    for field, value in (("cores", cores), ("bandwidth", bandwidth)):
+    measured = bandwidth == MEASURED
+    promised = PeerConfig().bandwidth if measured else bandwidth
+    if not isinstance(promised, int | float):
+        raise ValueError(f"bandwidth: {bandwidth!r}; expected a number of bytes/s, or {MEASURED!r}")
+    for field, value in (("cores", cores), ("bandwidth", promised)):
         if not value > 0:
             raise ValueError(f"{field}: {value}; expected a positive number")
     try:
@@ -347,7 +352,8 @@ def _config(
     return {
         "cores": float(cores),
         "memory": size,
-        "bandwidth": float(bandwidth),
+        "bandwidth": float(promised),
+        "promise_measured": measured,
         "seed": seed,
         "keys": dict(keys or {}),
         "discipline": check_discipline("discipline", discipline),

@@ -9,8 +9,8 @@ frames is one message on it, which goes over the comm's stream if it has one
 (:mod:`~synergy_nb.runtime.transport.framing`).
 
 Frames: ``bytes`` is a control message; ``(channel, payload)`` is data; ``(1, id, operation, payload)`` a request;
-``(2, id, succeeded, payload)`` its answer. All frames of a link stay in the order in which they were put on it: data
-that was sent before a control message arrives before it.
+``(2, id, succeeded, payload)`` its answer; ``(3, bytes, contiguous)`` a mark of what was sent. All frames of a link
+stay in the order in which they were put on it: data that was sent before a control message arrives before it.
 
 A link opens when something is sent on it. The opener says hello (protocol version, its address, an ordinal) and waits
 for a welcome before it writes anything, so a pair of peers that open at once settles on one comm before the first
@@ -58,7 +58,7 @@ __all__ = [
     "Shape",
 ]
 
-PROTOCOL_VERSION: Final = 2
+PROTOCOL_VERSION: Final = 3
 REPLACED: Final = "replaced by a new connection"
 HANDLER: Final = "synergy_link"  # name of the handler that a peer adds to its Dask worker
 REQUEST, ANSWER = 1, 2
@@ -103,6 +103,8 @@ class Links:
         Function that writes events to the journal, or None.
     shape
         Delays and bandwidths laid over the links, or None.
+    on_mark
+        ``(sender, bytes, contiguous)`` for each mark of what was sent, see :mod:`synergy_nb.models.link_bandwidth`.
 
     Notes
     -----
@@ -121,6 +123,7 @@ class Links:
         record: Recorder | None = None,
         limits: Limits | None = None,
         shape: Shape | None = None,
+        on_mark: Callable[[str, int, bool], None] | None = None,
     ) -> None:
         self.address = address
         self.limits = limits or Limits()
@@ -130,6 +133,7 @@ class Links:
         self._on_data = on_data
         self._on_down = on_down
         self._on_request = on_request
+        self._on_mark = on_mark
         self._record: Recorder = record or _nowhere
         self._links: dict[str, _Link] = {}
         self._tasks: set[asyncio.Task[None]] = set()  # everything that close() has to end
@@ -417,6 +421,9 @@ class Links:
             case (str(channel), bytes() as payload) if "://" in link.to:
                 if self._on_data is not None:
                     self._call(link.to, self._on_data, link.to, channel, payload)
+            case (3, int(size), bool(contiguous)):
+                if self._on_mark is not None:
+                    self._on_mark(link.to, size, contiguous)
             case (1, int(number), str(operation), bytes() as payload):
                 self._serve(link, number, operation, payload, None)
             case (2, int(number), bool(succeeded), bytes() as payload):

@@ -15,9 +15,22 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from synergy_nb.errors import SynergyError
+from synergy_nb.models.link_bandwidth import Backlog
 
-__all__ = ["FRAME_OVERHEAD", "Comm", "Frame", "Limits", "LinkDown", "LinkFull", "Outgoing", "RemoteError", "Shape"]
+__all__ = [
+    "FRAME_OVERHEAD",
+    "MARK",
+    "Comm",
+    "Frame",
+    "Limits",
+    "LinkDown",
+    "LinkFull",
+    "Outgoing",
+    "RemoteError",
+    "Shape",
+]
 
+MARK: Final = 3  # first element of a frame that says how much was sent, see synergy_nb.models.link_bandwidth
 FRAME_OVERHEAD: Final = 16  # bytes counted for a frame beyond its payload
 
 Frame = bytes | tuple[Any, ...]
@@ -128,29 +141,32 @@ class Outgoing:
         self.idle = asyncio.Event()
         self._limits = limits
         self._resumed = resumed
-        self._queue: deque[tuple[Frame, int, bool]] = deque()
-        self._delayed: deque[tuple[float, Frame, int, bool]] = deque()
+        self._queue: deque[tuple[Frame, int, bool, bool]] = deque()  # with size, whether data, whether it had to wait
+        self._delayed: deque[tuple[float, Frame, int, bool, bool]] = deque()
+        self._backlog = Backlog()
         self._wake = asyncio.Event()
         self._free_at = 0.0  # when a shaped link has put everything so far on the wire
         self._timer: asyncio.TimerHandle | None = None
 
     def put(self, frame: Frame, size: int, *, data: bool, shape: Shape | None) -> None:
         """Add a frame of ``size`` bytes; with a shape it leaves when the modelled link has carried it."""
+        behind = self.control + self.data > 0
         if data:
             self.data += size
         else:
             self.control += size
         if shape is None and not self._delayed:
-            self._queue.append((frame, size, data))
+            self._queue.append((frame, size, data, behind))
             self._wake.set()
             return
         loop = asyncio.get_running_loop()
         delay, bandwidth = (0.0, float("inf")) if shape is None else shape(self.to)
+        behind = self._free_at > loop.time()  # what is on its way holds nobody up, only what is still put on the wire
         self._free_at = max(self._free_at, loop.time()) + size / bandwidth
         due = self._free_at + delay
         if self._delayed:
             due = max(due, self._delayed[-1][0])  # the delay may have been changed; the order may not
-        self._delayed.append((due, frame, size, data))
+        self._delayed.append((due, frame, size, data, behind))
         if self._timer is None:
             self._timer = loop.call_at(due, self._release)
 
@@ -160,8 +176,7 @@ class Outgoing:
         now = loop.time() + 1e-4  # a timer may fire a clock tick early
         delayed = self._delayed
         while delayed and delayed[0][0] <= now:
-            _, frame, size, data = delayed.popleft()
-            self._queue.append((frame, size, data))
+            self._queue.append(delayed.popleft()[1:])
         self._timer = loop.call_at(delayed[0][0], self._release) if delayed else None
         self._wake.set()
 
@@ -189,12 +204,16 @@ class Outgoing:
             frames: list[Frame] = []
             control = data = 0
             while queue and control + data < limits.chunk and len(frames) < limits.frames:
-                frame, size, is_data = queue.popleft()
+                frame, size, is_data, behind = queue.popleft()
                 frames.append(frame)
+                self._backlog.sent(size, behind)
                 if is_data:
                     data += size
                 else:
                     control += size
+            mark = self._backlog.mark()
+            if mark is not None:
+                frames.append((MARK, *mark))
             await comm.write(tuple(frames))
             if flushed is not None:
                 await flushed  # the chunk before this one
