@@ -100,6 +100,8 @@ def test_what_became_of_the_requests_is_in_the_recording(live: tuple[Path, dict[
     assert names.index("Moved") < names.index("StopApplication")
     assert {each.sender for each in moved} >= {"driver", "peer-1", "peer-3", "peer-4"}
     assert not any("tcp://" in each.text for each in moved)
+    failed = exchanges_of(live[1]["failed"], steps)
+    assert any(said.startswith("failed: ") and "peer-4" in said for each in failed for said in each.outcomes)
 
 
 def test_no_secret_and_no_row_is_recorded(live: tuple[Path, dict[str, str]]) -> None:

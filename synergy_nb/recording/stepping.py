@@ -224,7 +224,7 @@ def _handled(step: Step, request: str, names: _Names) -> Iterator[Exchange]:
     unwrapped = {id(each.message) for each in step.deliveries}
     for index, delivery in enumerate(step.deliveries):
         arrived = id(getattr(delivery.message, "payload", None)) in unwrapped  # what it carries has a line of its own
-        if _about(delivery.message, request) and not arrived:
+        if (_about(delivery.message, request) and not arrived) or outcomes[index]:
             yield _exchange(step, delivery, tuple(outcomes[index]), names)
 
 
