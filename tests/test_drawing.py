@@ -141,7 +141,7 @@ def test_wide_plans_go_down() -> None:
 @pytest.mark.parametrize(
     ("nodes", "edges", "said"),
     [
-        ([Node("a", "a"), Node("a", "b")], [], "two with the same id"),
+        ([Node("a", "a"), Node("a", "b")], [], "two with the same id; expected distinct ids"),
         ([Node("a", "a", state="ill")], [], f"state 'ill'; expected one of {', '.join(STATES)}"),
         ([Node("a", "a")], [("a", "b")], "'b'; expected one of a"),
         ([Node("a", "a"), Node("b", "b")], [("a", "b"), ("b", "a")], "a cycle through a, b"),

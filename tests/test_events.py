@@ -169,7 +169,7 @@ def test_handlers_take_a_base_class_a_union_and_no_type_twice() -> None:
 
     assert handlers.kinds == {*ENDINGS.values(), SourceStarted}
     assert handlers.get(LinkBroken) is None
-    with pytest.raises(TypeError, match="SourceStarted is taken by ended and started"):
+    with pytest.raises(TypeError, match="SourceStarted has handlers ended and started"):
 
         @handlers.add
         def started(event: SourceStarted) -> str:

@@ -65,7 +65,7 @@ def test_rows_that_came_too_late_are_told_with_their_latest_number() -> None:
     ("event", "said"),
     [
         (LinkResumed(1.0, A, B, dropped=12), f"messages to {B} are sent again, after 12 messages had been dropped"),
-        (SparkDied(1.0, A, "", cause="signal 9"), "the Spark server died and is started again: signal 9"),
+        (SparkDied(1.0, A, "", cause="signal 9"), "the Spark server died and is restarted: signal 9"),
         (SparkFailed(1.0, A, "", cause="no Java"), "there is no Spark server: no Java"),
         (
             MessageRefused(1.0, A, B, message="Probe", reason="path: sink; expected one of the plan"),

@@ -236,7 +236,7 @@ def events_without_origin() -> list[Event]:
 
 def test_explain_tells_a_failure_that_only_others_saw() -> None:
     events = [*events_without_origin(), SessionExpired(START + 4, PEERS[1], "top-1", origin=PEERS[0])]
-    assert Explanation("top-1", events, NAMES).outcome == "failed: its origin peer-1 died or is not heard of any more"
+    assert Explanation("top-1", events, NAMES).outcome == "failed: its origin peer-1 died or does not answer"
 
 
 @pytest.mark.parametrize("events", [[], events_without_origin()], ids=["no events", "events of others"])

@@ -1,7 +1,7 @@
 """Pictures of directed acyclic graphs: a self-contained SVG, and text for a terminal.
 
-Query plans, and component graphs on their peers, are drawn by the same two functions. Nothing is said by colour alone:
-states have a glyph and are named in the tooltip. The SVG brings its own style for light and dark.
+The same two functions draw query plans, and component graphs with their peers. Colour alone carries no information:
+states have a glyph and a name in the tooltip. The SVG contains its style for light and dark.
 
 >>> print(text([Node("a", "packets"), Node("b", "sort"), Node("c", "count"), Node("d", "compare", detail="peer-3")],
 ...            [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")]))
@@ -26,7 +26,7 @@ from synergy_nb.drawing.svg import element, label, picture
 
 __all__ = ["STATES", "Node", "Placed", "placed", "svg", "text"]
 
-#: Glyphs of the states that a node may be in.
+#: Glyphs of the states of nodes.
 STATES: Final[Mapping[str, str]] = {
     "waiting": "○",
     "running": "●",
@@ -48,9 +48,9 @@ class Node(msgspec.Struct, frozen=True):
     id
         Identifier of the node in edges.
     label
-        First line.
+        Text of the first line.
     detail
-        Second line, such as the peer that the operator runs on.
+        Text of the second line, such as the peer of the operator.
     state
         State of the node, an element of :data:`STATES`, or empty.
     tooltip
@@ -67,7 +67,7 @@ class Node(msgspec.Struct, frozen=True):
 def _checked(nodes: Sequence[Node]) -> dict[str, Node]:
     found = {node.id: node for node in nodes}
     if len(found) < len(nodes):
-        raise ValueError("nodes: two with the same id; expected one of each")
+        raise ValueError("nodes: two with the same id; expected distinct ids")
     for node in nodes:
         if node.state and node.state not in STATES:
             raise ValueError(f"node {node.id!r}: state {node.state!r}; expected one of {', '.join(STATES)}")
@@ -101,7 +101,7 @@ stroke-width:2}
 .synergy-drawing .running .box,.synergy-drawing .shared .box{stroke:var(--good);stroke-width:2}
 """
 _MARGIN: Final = 12.0
-_WIDEST: Final = 960.0  # of a drawing from left to right; a wider one goes from top to bottom
+_WIDEST: Final = 960.0  # pixels; a drawing that is wider from left to right is drawn from top to bottom
 
 
 def svg(
@@ -112,23 +112,23 @@ def svg(
     notes: Mapping[Edge, str] | None = None,
     direction: str | None = None,
 ) -> str:
-    """The graph as SVG.
+    """Draw the graph as SVG.
 
     Parameters
     ----------
     nodes, edges
         Nodes and edges of a directed acyclic graph; an edge is a pair of ids.
     title
-        Text that a screen reader says.
+        Title of the picture for screen readers.
     notes
-        Text beside an edge, such as the rate of its stream.
+        Edge to a text beside it, such as the rate of its stream.
     direction
-        ``right`` or ``down``; None: right if that is not too wide.
+        Direction of edges, ``right`` or ``down``; None selects right unless it is too wide.
 
     Raises
     ------
     ValueError
-        If it has a cycle, an unknown state, or an edge with an unknown end.
+        If the graph has a cycle, an unknown state, or an edge with an unknown end.
     """
     found = _checked(nodes)
     widths = {name: max(64.0, 8.0 * len(_headline(node)), 6.9 * len(node.detail)) + 24 for name, node in found.items()}
@@ -138,11 +138,11 @@ def svg(
 
 
 class Placed(NamedTuple):
-    """Where everything of a picture is, in pixels.
+    """Coordinates of a picture in pixels.
 
-    ``boxes``: left, top, width and height of each node; ``links``: of each edge the path of its line and the corners of
-    its arrow head, as SVG writes them; ``ends``: the points between which a text beside an edge stands; ``size``: width
-    and height of the picture; ``right``: whether it goes from left to right.
+    ``boxes``: left, top, width and height of each node; ``links``: the path of each edge's line and the corners of its
+    arrow head, in SVG notation; ``ends``: the points between which the text beside an edge is drawn; ``size``: width
+    and height of the picture; ``right``: whether edges point to the right.
     """
 
     boxes: dict[str, tuple[float, float, float, float]]
@@ -160,7 +160,7 @@ def placed(
     direction: str | None = None,
     room: float = 0.0,
 ) -> Placed:
-    """Find the place of each box and each line.
+    """Compute the coordinates of each box and each line.
 
     Parameters
     ----------
@@ -171,14 +171,14 @@ def placed(
     height
         Height of every box in pixels.
     direction
-        ``right`` or ``down``; None: right if that is not too wide.
+        Direction of edges, ``right`` or ``down``; None selects right unless it is too wide.
     room
-        Additional length of the lines, for texts beside them.
+        Additional length of the lines for texts beside them, pixels.
 
     Raises
     ------
     ValueError
-        If it has a cycle or an edge with an unknown end, or goes in another direction.
+        If the graph has a cycle or an edge with an unknown end, or the direction is unknown.
     """
     if direction not in (None, "right", "down"):
         raise ValueError(f"direction: {direction!r}; expected right or down")
@@ -262,7 +262,7 @@ def _title(text: str) -> str:
 
 
 def _curve(points: Sequence[tuple[float, float]], *, right: bool) -> str:
-    """Cubic curves through ``points`` that leave and arrive along the direction of the drawing."""
+    """Draw cubic curves through ``points`` with ends along the direction of the drawing."""
     x, y = points[0]
     path = [f"M{x:.1f},{y:.1f}"]
     for to_x, to_y in points[1:]:
@@ -277,16 +277,15 @@ def _curve(points: Sequence[tuple[float, float]], *, right: bool) -> str:
 
 
 def text(nodes: Sequence[Node], edges: Sequence[Edge]) -> str:
-    """The graph for a terminal: a line for each node, and lanes for the edges that go on below it.
+    """Draw the graph for a terminal: a line for each node, and lanes for the edges that continue below it.
 
-    A node without a state is a dot. Among the nodes whose predecessors are all drawn, the one in the leftmost lane
-    comes next, so a branch is drawn to its end before the next one begins. An edge that goes across a lane passes
-    behind it.
+    A node without a state is a dot. The next node is the one in the leftmost lane among the nodes whose predecessors
+    are all drawn, so a branch is drawn to its end before the next one begins. An edge across a lane passes behind it.
 
     Raises
     ------
     ValueError
-        As :func:`svg`.
+        If :func:`svg` would raise it.
     """
     found = _checked(nodes)
     below: dict[str, list[str]] = {name: [] for name in ranks(list(found), edges)}
@@ -294,7 +293,7 @@ def text(nodes: Sequence[Node], edges: Sequence[Edge]) -> str:
     for upper, lower in dict.fromkeys(edges):
         below[upper].append(lower)
         missing[lower] += 1
-    lanes: list[str] = []  # each leads to the node of that name, or is free
+    lanes: list[str] = []  # node to which each lane leads, empty for a free lane
     lines: list[tuple[str, Node | None]] = []
     while missing:
         ready = [name for name, number in missing.items() if not number]
@@ -328,14 +327,14 @@ def text(nodes: Sequence[Node], edges: Sequence[Edge]) -> str:
 
 
 def _free(lanes: list[str], least: int) -> int:
-    """The first lane from ``least`` on that leads nowhere; a new one if there is none."""
+    """Find the first free lane from ``least`` on; add one if there is none."""
     if "" not in lanes[least:]:
         lanes.append("")
     return lanes.index("", least)
 
 
 def _bar(lanes: Sequence[str], ends: Sequence[int], between: str, last: str) -> str:
-    """The line on which the lanes ``ends`` leave one node, or come together at one."""
+    """Draw the line on which the lanes ``ends`` leave one node, or meet at one."""
     drawn = []
     for lane, to in enumerate(lanes):
         across = ends[0] <= lane < ends[-1]

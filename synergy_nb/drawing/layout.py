@@ -1,8 +1,8 @@
 """Layered layout of a directed acyclic graph, after Sugiyama, Tagawa and Toda [1]_: ranks, order, coordinates.
 
-Ranks are longest paths from the sources, edges over several ranks get a dummy node in each rank between. Orders
-come from sweeps over the barycentres of neighbours, the one with the fewest crossings wins. Coordinates in a rank are
-the least-squares fit to the neighbours' that keeps the order and the distances (pool adjacent violators).
+Ranks are the lengths of longest paths from the sources. Edges over several ranks get a dummy node in each rank between.
+Sweeps over the barycentres of neighbours give orders; the order with the fewest crossings is used. Coordinates in a
+rank are the least-squares fit to those of the neighbours that preserves order and distances (pool adjacent violators).
 
 .. [1] K. Sugiyama, S. Tagawa, M. Toda. Methods for visual understanding of hierarchical system structures. IEEE
    Transactions on Systems, Man, and Cybernetics 11(2), 1981.
@@ -17,14 +17,14 @@ from typing import Final, NamedTuple, TypeAlias
 __all__ = ["Edge", "Layout", "Place", "layered", "ranks"]
 
 Edge: TypeAlias = tuple[str, str]
-#: A node, or a dummy: the edge it stands for and its rank.
+#: A node, or a dummy node: its edge and its rank.
 Place: TypeAlias = Hashable
 
 _SWEEPS: Final = 12
 
 
 class Layout(NamedTuple):
-    """Ranks with their places in order, coordinate of each place along its rank, and the places of each edge."""
+    """Ranks with their ordered places, the coordinate of each place along its rank, and the places of each edge."""
 
     ranks: list[list[Place]]
     at: dict[Place, float]
@@ -39,7 +39,7 @@ def layered(breadths: Mapping[str, float], edges: Sequence[Edge], gap: float) ->
     breadths
         Extent of every node along its rank.
     edges
-        Pairs of nodes; doubled ones count once.
+        Pairs of nodes; duplicates count once.
     gap
         Least distance between neighbours in a rank.
 
@@ -95,7 +95,7 @@ def ranks(nodes: Sequence[str], edges: Sequence[Edge]) -> dict[str, int]:
                     ready.append(lower)
     if len(ready) < len(nodes):
         raise ValueError(f"graph: a cycle through {', '.join(sorted(set(nodes) - set(ready)))}; expected none")
-    # a source stands right above what reads it first
+    # a source is in the rank directly above its first reader
     for node in nodes:
         following = [rank[lower] for upper, lower in edges if upper == node]
         if following and not any(lower == node for _, lower in edges):
@@ -159,7 +159,7 @@ def _coordinates(
             row = ranks[index]
             wanted = []
             for place in row:
-                # the neighbours in the direction of the sweep, and at its end all, so that nodes stay between both
+                # neighbours in the direction of the sweep, and in its last pass all, so that nodes stay between both
                 near = (above if sweep % 2 == 0 else below).get(place, [])
                 near = near or (below if sweep % 2 == 0 else above).get(place, [])
                 wanted.append(sum(at[other] for other in near) / len(near) if near else at[place])
@@ -169,11 +169,11 @@ def _coordinates(
 
 
 def _fitted(row: Sequence[Place], wanted: Sequence[float], sizes: Mapping[Place, float], gap: float) -> list[float]:
-    """Coordinates nearest to ``wanted`` in least squares that keep order and distance."""
+    """Fit coordinates to ``wanted`` by least squares, preserving order and distance."""
     offsets = [0.0]
     for left, right in pairwise(row):
         offsets.append(offsets[-1] + (sizes[left] + sizes[right]) / 2 + gap)
-    blocks: list[tuple[float, int]] = []  # mean and number of what moves together
+    blocks: list[tuple[float, int]] = []  # mean and size of each block of places that move together
     for value, offset in zip(wanted, offsets, strict=False):
         mean, number = value - offset, 1
         while blocks and blocks[-1][0] > mean:

@@ -1,4 +1,4 @@
-"""SVG as text: elements whose numbers have one decimal, and pictures that need nothing from elsewhere."""
+"""SVG as text: elements with numbers of one decimal, and self-contained pictures."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ __all__ = ["element", "label", "path", "picture"]
 
 
 def element(tag: str, kind: str, *inside: str, **attributes: float | str) -> str:
-    """An element of a class.
+    """Write an element with a class.
 
     Parameters
     ----------
     tag, kind
-        Name of the element, and its class; empty: it has none.
+        Name of the element, and its class; empty for no class.
     inside
         Markup inside the element.
     attributes
-        Numbers, and texts without markup, by the name of their attribute with ``_`` for ``-``.
+        Numbers, and texts without markup, by attribute name with ``_`` for ``-``.
 
     Examples
     --------
@@ -34,17 +34,17 @@ def element(tag: str, kind: str, *inside: str, **attributes: float | str) -> str
 
 
 def label(x: float, y: float, text: str, kind: str = "", *, anchor: str = "start") -> str:
-    """A line of text; ``anchor`` says which end of it is at ``x``: ``start``, ``middle`` or ``end``."""
+    """Write a line of text whose ``start``, ``middle`` or ``end``, by ``anchor``, is at ``x``."""
     return element("text", kind, escape(text), x=x, y=y, text_anchor=anchor)
 
 
 def path(points: Iterable[tuple[float, float]]) -> str:
-    """Points of a line, as attributes take them."""
+    """Write the points of a line for an attribute."""
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
 
 
 def picture(kind: str, title: str, size: tuple[float, float], parts: Iterable[str], *, style: str = "") -> str:
-    """The whole SVG of a class, with its title for screen readers, and its style if it brings one."""
+    """Write a whole SVG with a class, a title for screen readers, and an optional style."""
     width, height = (f"{extent:.0f}" for extent in size)
     extent = {"width": width, "height": height, "viewBox": f"0 0 {width} {height}"}
     inside = [f"<style>{style}</style>" if style else "", *parts]

@@ -1,15 +1,15 @@
-"""The events that a journal holds: declared values with a severity, by what they are about.
+"""The events of a journal: declared values with a severity, grouped by their subject.
 
-:mod:`~synergy_nb.events.requests` has those of composition, :mod:`~synergy_nb.events.applications` those of what runs,
-:mod:`~synergy_nb.events.replicas` those of the placement of replicas, and :mod:`~synergy_nb.events.peers` those of
-peers and links, among them the errors of peers. Whoever reads a journal dispatches on the type
+:mod:`~synergy_nb.events.requests` has those of composition, :mod:`~synergy_nb.events.applications` those of
+applications, :mod:`~synergy_nb.events.replicas` those of the placement of replicas, and :mod:`~synergy_nb.events.peers`
+those of peers and links, among them the errors of peers. Readers of a journal dispatch on the type
 (:class:`~synergy_nb.events.base.Handlers`).
 """
 
 from __future__ import annotations
 
 from synergy_nb.events import applications, base, peers, replicas, requests
-from synergy_nb.events.applications import *  # noqa: F403 - each of these modules lists what it offers
+from synergy_nb.events.applications import *  # noqa: F403 - each of these modules has __all__
 from synergy_nb.events.base import *  # noqa: F403
 from synergy_nb.events.peers import *  # noqa: F403
 from synergy_nb.events.replicas import *  # noqa: F403

@@ -1,20 +1,20 @@
-"""The states of an application, and which may follow which: for the peer that leads it, for notebooks and for views.
+"""The states of an application and their transitions, for its origin, for notebooks and for views.
 
-An application is *composing* until it is decided whether and where it runs. Its origin tells three states of that
-apart, and two more of an application that *runs* while its graph changes; notebooks and views are told the
-:class:`Status` alone, which :data:`STATUS` gives for each state.
+An application is *composing* until its origin has decided whether and where it runs. The origin distinguishes three
+states of composing, and two more states of a *running* application whose graph changes. Notebooks and views see only
+the :class:`Status`, to which :data:`STATUS` maps each state.
 
 =================  =================================================================================================
-discovering        the directory is asked who offers its components, and which of its streams run already
-deciding           probes find out who executes what; before them, a placement may have proposed that
-establishing       the peers of a graph commit what it takes, and deploy its components
+discovering        the directory is asked for the peers of its components, and for its streams that run already
+deciding           probes find peers for its operators, which a placement may have proposed before
+establishing       the peers of a graph commit resources and deploy its components
 running            its sources emit
-taking over        backups take the place of components whose peer has died, and tuples go on where they can
-moving             a component follows another one, to take its place
-finished           all its streams have ended; its results are kept until they have been collected
-failed             it cannot go on; what has arrived at its sinks is kept
+taking over        backups replace components whose peer has died; other components continue
+moving             a follower copies a component, to replace it
+finished           all its streams have ended; its results are retained until they have been collected
+failed             it cannot continue; the results that have arrived at its sinks are retained
 rejected           no graph was admitted
-stopped            somebody has ended it
+stopped            a user has stopped it
 =================  =================================================================================================
 """
 
@@ -42,7 +42,7 @@ __all__ = [
 
 
 class Status(StrEnum):
-    """The state of an application as people are told."""
+    """The state of an application in notebooks and views."""
 
     COMPOSING = "composing"
     RUNNING = "running"
@@ -53,7 +53,7 @@ class Status(StrEnum):
 
 
 class State(StrEnum):
-    """The state of an application as its origin knows it."""
+    """The state of an application at its origin."""
 
     DISCOVERING = "discovering"
     DECIDING = "deciding"
@@ -77,15 +77,15 @@ FOLLOWS: Final[Mapping[State, frozenset[State]]] = MappingProxyType(
         State.ESTABLISHING: frozenset({State.DECIDING, State.RUNNING, State.STOPPED}),
         State.RUNNING: frozenset(_RUNS_ON - {State.RUNNING}),
         State.TAKING_OVER: frozenset(_RUNS_ON - {State.MOVING}),  # another peer may die meanwhile
-        State.MOVING: frozenset(_RUNS_ON - {State.MOVING, State.TAKING_OVER}),  # a move is given up first
-        State.FINISHED: frozenset({State.STOPPED}),  # its results are not wanted
+        State.MOVING: frozenset(_RUNS_ON - {State.MOVING, State.TAKING_OVER}),  # a move is abandoned first
+        State.FINISHED: frozenset({State.STOPPED}),  # stopping discards its results
         State.FAILED: frozenset(),
         State.REJECTED: frozenset(),
         State.STOPPED: frozenset(),
     }
 )
 
-#: State to what people are told of it.
+#: State to status.
 STATUS: Final[Mapping[State, Status]] = MappingProxyType(
     {
         State.DISCOVERING: Status.COMPOSING,
@@ -101,11 +101,11 @@ STATUS: Final[Mapping[State, Status]] = MappingProxyType(
     }
 )
 
-#: States in which it is not decided whether it runs.
+#: States before the decision whether it runs.
 UNDECIDED: Final = frozenset(state for state, status in STATUS.items() if status is Status.COMPOSING)
 #: States of an application that runs.
 RUNS: Final = frozenset(state for state, status in STATUS.items() if status is Status.RUNNING)
-#: What people are told of applications that have not ended, and of those that have.
+#: Status of applications that have not ended, and of those that have.
 LASTING: Final = frozenset({Status.COMPOSING, Status.RUNNING})
 ENDED: Final = frozenset(Status) - LASTING
 

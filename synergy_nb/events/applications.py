@@ -1,4 +1,4 @@
-"""Events of applications that are set up or run: sessions, components, take-overs, moves, and what sinks measure.
+"""Events of applications in set-up or running: sessions, components, take-overs, moves, measurements of sinks.
 
 The subject of each is the application.
 """
@@ -41,23 +41,23 @@ __all__ = [
     "TakeoverBegun",
 ]
 
-Use = tuple[str, str, str]  # application, operator and peer address of a component that makes a shared stream
+Use = tuple[str, str, str]  # application, operator and peer address of a component that produces a shared stream
 
 
 # -- life of an application ------------------------------------------------------------------------------------------
 
 
 class ApplicationRunning(RequestEvent, frozen=True, gc=False):
-    """It runs: component graph λ, operator to peer address.
+    """The application runs on a component graph λ.
 
     Parameters
     ----------
     peers
         Operator to the address of its peer.
     shared
-        Operator whose stream ran already to the application and operator that give it.
+        Operator with a shared stream to the application and operator that provide it.
     uses
-        The same operator to all components that make its stream.
+        Operator with a shared stream to all components that produce it.
     """
 
     peers: Mapping[str, str]
@@ -66,7 +66,7 @@ class ApplicationRunning(RequestEvent, frozen=True, gc=False):
 
 
 class ApplicationEnded(RequestEvent, frozen=True, gc=False):
-    """Base of the four ends of an application; ``reason`` is empty where there is nothing to explain."""
+    """Base of the four events that end an application; ``reason`` may be empty."""
 
     status: ClassVar[Status]
 
@@ -74,32 +74,32 @@ class ApplicationEnded(RequestEvent, frozen=True, gc=False):
 
 
 class ApplicationFinished(ApplicationEnded, frozen=True, gc=False):
-    """Its sources and sinks have reached their end."""
+    """The end of all streams has reached the sinks."""
 
     status: ClassVar[Status] = Status.FINISHED
 
 
 class ApplicationStopped(ApplicationEnded, frozen=True, gc=False):
-    """Its user stopped it."""
+    """A user stopped the application."""
 
     status: ClassVar[Status] = Status.STOPPED
 
 
 class ApplicationFailed(ApplicationEnded, frozen=True, gc=False):
-    """It cannot go on."""
+    """The application cannot continue."""
 
     status: ClassVar[Status] = Status.FAILED
     severity: ClassVar[Severity] = Severity.ERROR
 
 
 class ApplicationRejected(ApplicationEnded, frozen=True, gc=False):
-    """It was not admitted."""
+    """The application was not admitted."""
 
     status: ClassVar[Status] = Status.REJECTED
     severity: ClassVar[Severity] = Severity.WARNING
 
 
-#: Status with which an application ends to the event that says so.
+#: Final status of an application to the type of its event.
 ENDINGS: Final[Mapping[Status, type[ApplicationEnded]]] = {
     each.status: each for each in (ApplicationFinished, ApplicationStopped, ApplicationFailed, ApplicationRejected)
 }
@@ -115,7 +115,7 @@ class SetupFailed(RequestEvent, frozen=True, gc=False):
 
 
 class SessionExpired(RequestEvent, frozen=True, gc=False):
-    """A peer of the application gave its part up, as it has not heard of the ``origin`` for too long."""
+    """A peer of the application undeployed its components, as the lease of the session with ``origin`` expired."""
 
     severity: ClassVar[Severity] = Severity.WARNING
 
@@ -123,7 +123,7 @@ class SessionExpired(RequestEvent, frozen=True, gc=False):
 
 
 class SessionLeft(RequestEvent, frozen=True, gc=False):
-    """A peer gave back all that it held for the application."""
+    """A peer released all resources of the application."""
 
     severity: ClassVar[Severity] = Severity.DETAIL
 
@@ -141,13 +141,13 @@ class ComponentDeployed(RequestEvent, frozen=True, gc=False):
 
 
 class ComponentUndeployed(RequestEvent, frozen=True, gc=False):
-    """The peer has given a component up."""
+    """The peer has removed a component."""
 
     operator: str
 
 
 class ComponentTakenOver(RequestEvent, frozen=True, gc=False):
-    """A component that took another's place has caught up and goes on freely."""
+    """A component that replaced another one has caught up with it."""
 
     severity: ClassVar[Severity] = Severity.DETAIL
 
@@ -155,7 +155,7 @@ class ComponentTakenOver(RequestEvent, frozen=True, gc=False):
 
 
 class OperatorFailed(RequestEvent, frozen=True, gc=False):
-    """What an operator executes raised an error, says the host of the peer."""
+    """The code of an operator raised an error; the host of the peer reports it."""
 
     severity: ClassVar[Severity] = Severity.ERROR
 
@@ -164,7 +164,7 @@ class OperatorFailed(RequestEvent, frozen=True, gc=False):
 
 
 class ComponentFailed(RequestEvent, frozen=True, gc=False):
-    """A component cannot go on, says the session of the peer, and tells the origins of all that use it."""
+    """A component cannot continue; the session of the peer reports it, and notifies the origins of its applications."""
 
     severity: ClassVar[Severity] = Severity.ERROR
 
@@ -173,7 +173,7 @@ class ComponentFailed(RequestEvent, frozen=True, gc=False):
 
 
 class PartPrepared(RequestEvent, frozen=True, gc=False):
-    """A part on Spark is ready to take rows."""
+    """A part on Spark is ready for rows."""
 
     severity: ClassVar[Severity] = Severity.DETAIL
 
@@ -181,7 +181,7 @@ class PartPrepared(RequestEvent, frozen=True, gc=False):
 
 
 class SourceStarted(RequestEvent, frozen=True, gc=False):
-    """A source gives its first rows."""
+    """A source emits its first rows."""
 
     operator: str
 
@@ -193,7 +193,7 @@ class SinkFinished(RequestEvent, frozen=True, gc=False):
 
 
 class LateRows(RequestEvent, frozen=True, gc=False):
-    """Rows that a client pushed too late, behind the watermark of its source, were dropped: so many until now."""
+    """Rows that a client pushed behind the watermark of their source were dropped; ``rows`` is their number so far."""
 
     severity: ClassVar[Severity] = Severity.WARNING
 
@@ -209,10 +209,10 @@ class SinkMeasured(RequestEvent, frozen=True, gc=False):
     operator
         Id of the sink.
     delay_p50_s, delay_p95_s, delay_p99_s, delay_mean_s, delay_max_s
-        Delays of the tuples that arrived, in seconds; None if none did.
+        Delays of the tuples that arrived, seconds; None if none did.
     miss_rate
-        Share of the tuples that came later than the limit, or were dropped on their way as their deadline had passed;
-        None without a limit or tuples.
+        Share of the tuples that arrived later than the limit, or were dropped because their deadline had passed; None
+        without a limit or tuples.
     limit_s
         Limit of the delay in seconds, or None.
     tuples_per_s, bytes_per_s
@@ -224,7 +224,7 @@ class SinkMeasured(RequestEvent, frozen=True, gc=False):
     dropped
         Operator to the number of tuples that it has dropped since the application began, as their deadline had passed.
     lost
-        Number of results that these would have become at this sink, as others like them have.
+        Estimated number of results that the dropped tuples would have led to at this sink.
     """
 
     operator: str
@@ -247,7 +247,7 @@ class SinkMeasured(RequestEvent, frozen=True, gc=False):
 
 
 class TakeoverBegun(RequestEvent, frozen=True, gc=False):
-    """A peer has died: its address, operator to the backup that is to take over, and the ``epoch`` that begins."""
+    """A peer has died: its address, operator to the backup that will take over, and the new ``epoch``."""
 
     severity: ClassVar[Severity] = Severity.WARNING
 
@@ -257,7 +257,7 @@ class TakeoverBegun(RequestEvent, frozen=True, gc=False):
 
 
 class TakenOver(RequestEvent, frozen=True, gc=False):
-    """All backups have taken over: component graph λ and replication graph ρ as they are in this ``epoch``."""
+    """All backups have taken over: component graph λ and replication graph ρ of this ``epoch``."""
 
     peers: Mapping[str, str]
     backups: Mapping[str, Sequence[str]]
@@ -265,9 +265,9 @@ class TakenOver(RequestEvent, frozen=True, gc=False):
 
 
 class CopiesBehind(RequestEvent, frozen=True, gc=False):
-    """Copies of a component could not take over at the moment: ``peers`` and why each could not; none: all could again.
+    """Copies of a component cannot take over at present: ``peers`` maps each to the reason; empty if all can again.
 
-    Of the ``asked`` replicas ``left`` could go on, the one at work among them.
+    Of the ``asked`` replicas, ``left`` could continue, including the one that executes.
     """
 
     severity: ClassVar[Severity] = Severity.WARNING
@@ -288,7 +288,7 @@ class MoveBegun(RequestEvent, frozen=True, gc=False):
 
 
 class ComponentMoved(RequestEvent, frozen=True, gc=False):
-    """A component has moved from the peer ``at`` to the peer ``to`` in so many ``seconds``; λ is now ``peers``."""
+    """A component has moved from the peer ``at`` to the peer ``to`` in ``seconds``; λ is now ``peers``."""
 
     operator: str
     at: str
@@ -298,9 +298,9 @@ class ComponentMoved(RequestEvent, frozen=True, gc=False):
 
 
 class SharedStreamMoved(RequestEvent, frozen=True, gc=False):
-    """A component of another application, ``of``, whose stream this one shares, is at ``to`` now and no longer ``at``.
+    """A component of the application ``of``, whose stream this application shares, has moved from ``at`` to ``to``.
 
-    ``peers`` is λ of this application, and ``uses`` as of :class:`ApplicationRunning`.
+    ``peers`` is λ of this application; ``uses`` has the meaning of :class:`ApplicationRunning`.
     """
 
     operator: str
@@ -312,7 +312,7 @@ class SharedStreamMoved(RequestEvent, frozen=True, gc=False):
 
 
 class MoveGivenUp(RequestEvent, frozen=True, gc=False):
-    """A component did not move to the peer ``to``, and stays where it is."""
+    """A component did not move to the peer ``to``, and remains at its peer."""
 
     severity: ClassVar[Severity] = Severity.WARNING
 

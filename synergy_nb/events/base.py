@@ -1,4 +1,4 @@
-"""What all events share: when and where they happened, their severity, their encoding, and dispatch on their type."""
+"""The base of all events: time and peer, severity, encoding, and dispatch on their type."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ H = TypeVar("H", bound=Callable[..., Any])
 
 
 class Severity(IntEnum):
-    """How much an event matters to people.
+    """Importance of an event for people.
 
-    ``DETAIL``: it is kept for those who look into the journal, and no view shows it. ``NOTE``: it belongs to the
-    account of a request, an application or a peer. ``WARNING``: something was lost or given up, and the rest goes on.
-    ``ERROR``: something failed.
+    ``DETAIL``: the journal holds it, and no view shows it. ``NOTE``: it belongs to the account of a request, an
+    application or a peer. ``WARNING``: something was lost or abandoned, and the application continues. ``ERROR``:
+    something failed.
     """
 
     DETAIL = 10
@@ -42,7 +42,7 @@ class Severity(IntEnum):
 
 
 def _kind(name: str) -> str:
-    """The kind of an event by the name of its class.
+    """Derive the kind of an event from the name of its class.
 
     >>> _kind("ProbeDropped"), _kind("LinkBroken")
     ('probe_dropped', 'link_broken')
@@ -51,7 +51,7 @@ def _kind(name: str) -> str:
 
 
 class _Numbered(msgspec.Struct, frozen=True, gc=False, kw_only=True, array_like=True, tag=_kind):
-    """What has a position in a journal; keyword-only, so that it is the last field of every event."""
+    """Base with the position in a journal; keyword-only, so that it is the last field of every event."""
 
     sequence: int = -1
 
@@ -59,16 +59,16 @@ class _Numbered(msgspec.Struct, frozen=True, gc=False, kw_only=True, array_like=
 class Event(_Numbered, frozen=True, gc=False, array_like=True):
     """One past fact. Its subclasses are the events; the name of the class, in lower case, is the event's kind.
 
-    ``gc=False``: events never refer to themselves, so the collector need not look at them.
+    ``gc=False``: events never refer to themselves, so the garbage collector need not track them.
 
     Parameters
     ----------
     time
-        Seconds on the clock of the driver (the peer's clock on Dask workers, virtual time in the simulator).
+        Time on the clock of the driver (the peer's clock on Dask workers, virtual time in the simulator), seconds.
     peer
         Address of the peer at which it happened; empty where a client noticed it.
     subject
-        The request, application or peer it is about; empty when it is about the peer itself.
+        Request, application or peer of the event; empty for the recording peer itself.
     sequence
         Position in the journal that holds the event; the journal assigns it.
 
@@ -86,17 +86,17 @@ class Event(_Numbered, frozen=True, gc=False, array_like=True):
 
     @property
     def kind(self) -> str:
-        """The name of its type as text, such as ``probe_dropped``."""
+        """Name of the event's type as text, such as ``probe_dropped``."""
         return str(self.__struct_config__.tag)
 
     @property
     def detail(self) -> dict[str, Any]:
-        """The fields that only this type of event has, by name."""
+        """Fields of this type of event by name, without those of all events."""
         return {name: getattr(self, name) for name in self.__struct_fields__ if name not in BASE}
 
 
 class RequestEvent(Event, frozen=True, gc=False):
-    """Base of the events whose subject is a request, or the application that has come of it."""
+    """Base of the events whose subject is a request, or the application of an admitted request."""
 
 
 #: Names of the fields that every event has.
@@ -104,7 +104,7 @@ BASE: Final = frozenset(Event.__struct_fields__)
 
 
 class Recorder(Protocol):
-    """What writes events to a journal; it adds the time and the peer."""
+    """Function that writes events to a journal; it adds the time and the peer."""
 
     def __call__(
         self, kind: Callable[Concatenate[float, str, P], Event], /, *fields: P.args, **named: P.kwargs
@@ -112,13 +112,13 @@ class Recorder(Protocol):
 
 
 def kinds_of(event: type[Event]) -> tuple[type[Event], ...]:
-    """The types of events that are declared below a class, or that class itself if it is one of them."""
+    """Declared types of events below a class, or the class itself if it is one."""
     below = event.__subclasses__()
     return tuple(kind for each in below for kind in kinds_of(each)) if below else (event,)
 
 
 def declared() -> tuple[type[Event], ...]:
-    """All types of events that are declared so far."""
+    """All declared types of events."""
     return kinds_of(Event)
 
 
@@ -128,17 +128,17 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 
 
 def encode_events(events: list[Event]) -> bytes:
-    """Events in MessagePack, each an array: kind, time, peer, subject, its own fields, sequence number."""
+    """Encode events in MessagePack, each as an array: kind, time, peer, subject, its own fields, sequence number."""
     return _ENCODER.encode(events)
 
 
 def decode_events(data: bytes | msgspec.Raw) -> list[Event]:
-    """The list of events in ``data``.
+    """Decode the list of events in ``data``.
 
     Raises
     ------
     msgspec.MsgspecError
-        If these are no events that are declared.
+        If ``data`` holds anything but declared events.
     """
     found: list[Event] = _decoder(declared()).decode(data)
     return found
@@ -154,9 +154,9 @@ def _decoder(kinds: tuple[type[Event], ...]) -> msgspec.msgpack.Decoder[Any]:
 
 
 class Handlers:
-    """A table from types of events to the functions that take them, made by decorating the functions.
+    """A dispatch table from types of events to handlers, which are registered by a decorator.
 
-    The type is that of their last parameter: one type, a union of types, or a base class for all types below it.
+    The annotation of a handler's last parameter is its type: one type, a union, or a base class for all types below it.
 
     Examples
     --------
@@ -178,20 +178,20 @@ class Handlers:
         self._table: dict[type[Event], Callable[..., Any]] = {}
 
     def add(self, handler: H) -> H:
-        """Have a function take the events that its last parameter is annotated with."""
+        """Register a handler for the types of events in the annotation of its last parameter."""
         given = [hint for name, hint in get_type_hints(handler).items() if name != "return"][-1]
         for kind in get_args(given) or (given,):
             for each in kinds_of(kind):
                 if each in self._table:
-                    raise TypeError(f"{each.__name__} is taken by {self._table[each].__name__} and {handler.__name__}")
+                    raise TypeError(f"{each.__name__} has handlers {self._table[each].__name__} and {handler.__name__}")
                 self._table[each] = handler
         return handler
 
     def get(self, kind: type[Event]) -> Callable[..., Any] | None:
-        """The function that takes events of a type; None: there is none."""
+        """Handler of a type of events, or None."""
         return self._table.get(kind)
 
     @property
     def kinds(self) -> frozenset[type[Event]]:
-        """All types of events that are taken."""
+        """All types of events with a handler."""
         return frozenset(self._table)

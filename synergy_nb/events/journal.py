@@ -1,8 +1,8 @@
-"""The one record of what happened and why.
+"""The journal: the record of a peer's events, with their reasons.
 
-Peers never write files or print: they emit events (:mod:`synergy_nb.events`), and the driver that runs them appends
-these to a :class:`Journal`. ``explain()``, the HTML report, widgets and notebooks read journals and nothing else, so
-what they show for a run on Dask workers and for a simulated one is the same.
+Peers never write files or print: they emit events (:mod:`synergy_nb.events`), and their driver appends these to a
+:class:`Journal`. ``explain()``, the HTML report, widgets and notebooks read only journals, so they show live and
+simulated runs in the same form.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ E = TypeVar("E", bound=Event)
 
 
 class _Page(NamedTuple):
-    """Older events in encoded form, which takes a fifth of the memory."""
+    """Older events in encoded form, in a fifth of the memory."""
 
     held: int
     subjects: frozenset[str]
     data: bytes
 
     def events(self) -> list[Event]:
-        """These events, decoded."""
+        """Decode the events."""
         return decode_events(self.data)
 
 
@@ -41,10 +41,11 @@ class Journal:
     Parameters
     ----------
     capacity
-        Events kept; the oldest go first. A reader that fell behind sees the gap in the sequence numbers.
+        Largest number of events; the oldest are discarded first. A reader that lags sees the gap in the sequence
+        numbers.
     volume
-        Bytes of older events, which are kept encoded, so that a peer of many applications does not run out of memory:
-        the oldest go first here, too. None: all are kept as they are.
+        Limit in bytes of the older events, which are retained in encoded form, so that a peer of many applications does
+        not run out of memory; the oldest are discarded first. None: all events are retained without encoding.
 
     Examples
     --------
@@ -63,9 +64,9 @@ class Journal:
         self.capacity = capacity
         self.volume = volume
         self._pages: deque[_Page] = deque()
-        self._packed = 0  # events in pages
+        self._packed = 0  # number of events in pages
         self._bytes = 0
-        self._events: deque[Event] = deque()  # those after them
+        self._events: deque[Event] = deque()  # events after the pages
         self._next = 0
 
     def __len__(self) -> int:
@@ -76,11 +77,11 @@ class Journal:
 
     @property
     def next_sequence(self) -> int:
-        """Sequence number that the next event will get."""
+        """Sequence number of the next event."""
         return self._next
 
     def append(self, event: Event) -> Event:
-        """Add one event and return it with its sequence number."""
+        """Append one event and return it with its sequence number."""
         event = msgspec.structs.replace(event, sequence=self._next)
         self._next += 1
         self._events.append(event)
@@ -91,7 +92,7 @@ class Journal:
         return event
 
     def _pack(self, volume: int) -> None:
-        """Encode the older half of what is not encoded yet, and forget what is too much."""
+        """Encode the older half of the events that are not encoded, and discard pages beyond the limit."""
         older = [self._events.popleft() for _ in range(PAGE)]
         page = _Page(PAGE, frozenset(event.subject for event in older), encode_events(older))
         self._pages.append(page)
@@ -109,7 +110,7 @@ class Journal:
         first = max(sequence, self._next - len(self))
         stop = self._next if limit is None else min(self._next, first + limit)
         found: list[Event] = []
-        number = self._next - len(self._events) - self._packed  # of the first event of a page
+        number = self._next - len(self._events) - self._packed  # sequence number of the first event of a page
         for page in self._pages:
             if number < stop and first < number + page.held:
                 found.extend(page.events()[max(first - number, 0) : stop - number])
@@ -132,12 +133,12 @@ class Journal:
         ]
 
     def to_json_lines(self) -> str:
-        """The journal as one JSON object a line."""
+        """Write the journal as JSON, one object per line."""
         return "".join(json.dumps(_plain(event), sort_keys=True) + "\n" for event in self)
 
     @classmethod
     def from_json_lines(cls, text: str, capacity: int = 100_000) -> Journal:
-        """Read what :meth:`to_json_lines` wrote; sequence numbers are assigned anew."""
+        """Read the text of :meth:`to_json_lines`; events get new sequence numbers."""
         journal = cls(capacity)
         kinds = {str(kind.__struct_config__.tag): kind for kind in declared()}
         for line in text.splitlines():
@@ -151,6 +152,6 @@ class Journal:
 
 
 def _plain(event: Event) -> dict[str, Any]:
-    """An event as plain values."""
+    """Convert an event to plain values."""
     shared = {name: getattr(event, name) for name in BASE}
     return {"kind": event.kind, **shared, "detail": msgspec.to_builtins(event.detail)}

@@ -1,4 +1,4 @@
-"""Events of peers, of the links between them and of what they share; first those that tell of an error."""
+"""Events of peers, of their links and of their measurements; first the errors of peers."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ __all__ = [
 
 
 class PeerTrouble(Event, frozen=True, gc=False):
-    """Base of the events that tell of an error of a peer.
+    """Base of the events of an error of a peer.
 
-    Such an error ends no application by itself. :mod:`synergy_nb.reporting.troubles` says each in a sentence, which the
-    live view, the report, the command, ``explain()`` and the notices on the standard error show.
+    Such an error alone ends no application. :mod:`synergy_nb.reporting.troubles` describes each in a sentence for the
+    live view, the report, the command, ``explain()`` and the notices on standard error.
     """
 
     severity: ClassVar[Severity] = Severity.ERROR
@@ -56,14 +56,14 @@ class HandlerFailed(PeerTrouble, frozen=True, gc=False):
 
 
 class MessageRefused(PeerTrouble, frozen=True, gc=False):
-    """A message of the subject was refused, as it is unknown or malformed: its name or its fault, and the reason."""
+    """A message of the subject was refused, as it is unknown or malformed: its name or its error, and the reason."""
 
     message: str
     reason: str
 
 
 class RouteDropped(PeerTrouble, frozen=True, gc=False):
-    """A message to a key, the subject, was dropped on its route: why, the limit, and the peer that it came from."""
+    """A message to a key, the subject, was dropped on its route: the reason, the limit, and the previous peer."""
 
     reason: str
     limit: int
@@ -71,26 +71,26 @@ class RouteDropped(PeerTrouble, frozen=True, gc=False):
 
 
 class LinkBroken(PeerTrouble, frozen=True, gc=False):
-    """The link to a peer failed; what was queued or on its way is lost."""
+    """The link to a peer failed; its queued messages, and those in transit, are lost."""
 
     reason: str
 
 
 class LinkRefused(PeerTrouble, frozen=True, gc=False):
-    """A link with the subject was refused, here or there."""
+    """One of both ends refused a link with the subject."""
 
     reason: str
 
 
 class LinkOverflowed(PeerTrouble, frozen=True, gc=False):
-    """Messages to the subject are dropped, as too many wait: bytes ``queued``, and the ``limit`` in bytes."""
+    """Messages to the subject are dropped, as the queue is full: ``queued`` bytes, and the ``limit`` in bytes."""
 
     queued: int
     limit: int
 
 
 class LinkResumed(PeerTrouble, frozen=True, gc=False):
-    """Messages to the subject are taken again, after so many were ``dropped``."""
+    """Messages to the subject are accepted again, after ``dropped`` messages were dropped."""
 
     severity: ClassVar[Severity] = Severity.WARNING
 
@@ -98,13 +98,13 @@ class LinkResumed(PeerTrouble, frozen=True, gc=False):
 
 
 class FrameRefused(PeerTrouble, frozen=True, gc=False):
-    """Bytes that came from the subject were refused."""
+    """Received bytes of the subject were refused."""
 
     reason: str
 
 
 class FrameUnhandled(PeerTrouble, frozen=True, gc=False):
-    """What took a message or data from the subject raised an ``error``."""
+    """The handler of a message or of data from the subject raised an ``error``."""
 
     error: str
 
@@ -116,25 +116,25 @@ class RecordingStopped(PeerTrouble, frozen=True, gc=False):
 
 
 class DataRefused(PeerTrouble, frozen=True, gc=False):
-    """A frame of a stream that came from the subject was refused."""
+    """A received frame of a stream from the subject was refused."""
 
     reason: str
 
 
 class SparkDied(PeerTrouble, frozen=True, gc=False):
-    """The Spark server died and is started again; ``cause`` is its last word."""
+    """The Spark server died and is restarted; ``cause`` is its last output."""
 
     cause: str
 
 
 class SparkFailed(PeerTrouble, frozen=True, gc=False):
-    """There is no Spark server, or no longer one."""
+    """No Spark server is available, or it is no longer available."""
 
     cause: str
 
 
 class SparkReady(Event, frozen=True, gc=False):
-    """A Spark server takes sessions at ``url``, for the first time or again."""
+    """A Spark server accepts sessions at ``url``, for the first time or again."""
 
     severity: ClassVar[Severity] = Severity.DETAIL
 
@@ -142,7 +142,7 @@ class SparkReady(Event, frozen=True, gc=False):
 
 
 class MessageOutdated(Event, frozen=True, gc=False):
-    """A message about the subject came too late, as messages may, and was refused: its name, its sender, and why."""
+    """A message about the subject arrived too late and was refused: its name, its sender, and the reason."""
 
     severity: ClassVar[Severity] = Severity.DETAIL
 
@@ -152,7 +152,7 @@ class MessageOutdated(Event, frozen=True, gc=False):
 
 
 class LinkClosed(Event, frozen=True, gc=False):
-    """The link to the subject ended as links do: to a client that has gone, or replaced by a new link."""
+    """The link to the subject ended regularly: the client has disconnected, or a new link replaced it."""
 
     severity: ClassVar[Severity] = Severity.DETAIL
 
@@ -160,7 +160,7 @@ class LinkClosed(Event, frozen=True, gc=False):
 
 
 class PeerStarted(Event, frozen=True, gc=False):
-    """The subject, a peer that people call ``name``, has started."""
+    """The subject, a peer with the readable ``name``, has started."""
 
     name: str
 
@@ -174,13 +174,13 @@ class PeerDeclaredDead(Event, frozen=True, gc=False):
 
 
 class PeerRefutedDeath(Event, frozen=True, gc=False):
-    """The subject was taken for dead in this ``incarnation``, and lives."""
+    """The subject was declared dead in this ``incarnation``, but is alive."""
 
     incarnation: int
 
 
 class PeerSilent(Event, frozen=True, gc=False):
-    """The subject does not answer whoever follows the cluster."""
+    """The subject does not answer the client that follows the cluster."""
 
     severity: ClassVar[Severity] = Severity.WARNING
 
@@ -192,7 +192,7 @@ class PeerAnswers(Event, frozen=True, gc=False):
 
 
 class ClusterClosed(Event, frozen=True, gc=False):
-    """Whoever followed the cluster has closed it."""
+    """The client that followed the cluster has closed it."""
 
 
 class LinkMeasured(Event, frozen=True, gc=False):
@@ -208,11 +208,11 @@ class LinkMeasured(Event, frozen=True, gc=False):
 
 
 class ComponentMeasurements(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What a peer measured of one component, as :meth:`ComponentMetrics.measurements` names it.
+    """Measurements of one component by its peer, with the names of :meth:`ComponentMetrics.measurements`.
 
-    Seconds, bytes, tuples/s and cores; ``memory_share`` is the most bytes that it may hold, None: no limit. ``late``
-    counts tuples that came after a punctuation that had excluded them, ``dropped`` those that were dropped as their
-    deadline had passed.
+    Units are seconds, bytes, tuples/s and cores. ``memory_share`` is the limit of its memory, None: no limit. ``late``
+    counts tuples behind a punctuation that excluded them, ``dropped`` those that were dropped because their deadline
+    had passed.
     """
 
     application: str
@@ -231,10 +231,10 @@ class ComponentMeasurements(msgspec.Struct, frozen=True, gc=False, array_like=Tr
 
 
 class PeerMeasured(Event, frozen=True, gc=False):
-    """What a peer measured of itself: ``cpu`` in cores since the event before, and resident ``memory`` in bytes.
+    """Measurements of a peer: ``cpu`` in cores since the previous event, and resident ``memory`` in bytes.
 
-    ``cores`` is what the peer gives, ``promised`` the share of these that is promised. ``components`` is what it
-    measured of each component that is at work.
+    ``cores`` is the capacity that the peer offers, ``promised`` the committed share of it. ``components`` holds the
+    measurements of each component that executes.
     """
 
     cpu: float

@@ -30,7 +30,7 @@ __all__ = [
 
 
 class PlacementSubmitted(RequestEvent, frozen=True, gc=False):
-    """The components of a plan are to be placed: with so many replicas, or for an availability; the other is None."""
+    """A placement was requested, with a number of replicas or for an availability; the other one is None."""
 
     severity: ClassVar[Severity] = Severity.DETAIL
 
@@ -40,7 +40,7 @@ class PlacementSubmitted(RequestEvent, frozen=True, gc=False):
 
 
 class DegreeChosen(RequestEvent, frozen=True, gc=False):
-    """So many replicas are needed for the ``availability`` asked for; the account tells the degree that was placed."""
+    """The requested ``availability`` needs ``degree`` replicas; the account states the degree that was placed."""
 
     severity: ClassVar[Severity] = Severity.DETAIL
 
@@ -58,12 +58,12 @@ class PlacementBegun(RequestEvent, frozen=True, gc=False):
 
 
 class ReplicaDecided(RequestEvent, frozen=True, gc=False):
-    """It was decided where a replica goes.
+    """The peer of a replica was decided.
 
     Parameters
     ----------
     operator, role
-        Id of the operator; ``primary`` or ``backup``.
+        Id of the operator; role ``primary`` or ``backup``.
     at
         Address of the peer that was chosen.
     used
@@ -71,13 +71,13 @@ class ReplicaDecided(RequestEvent, frozen=True, gc=False):
     apart
         Whether it had to be a peer without a source, a sink or the origin.
     latency_s
-        Latency from whoever decided to that peer in seconds; None: it is not known.
+        Latency from the deciding peer to that peer, seconds; None if unknown.
     order
         Addresses of the first candidates, the best first.
     candidates
-        Number of candidates that were left.
+        Number of remaining candidates.
     passed
-        Candidates that were passed over, each with the reason.
+        Candidates that were skipped, each with the reason.
     """
 
     operator: str
@@ -92,7 +92,7 @@ class ReplicaDecided(RequestEvent, frozen=True, gc=False):
 
 
 class PlacementCompleted(RequestEvent, frozen=True, gc=False):
-    """All replicas have a place: primaries λ, backups ρ, degree, and availability if peers say how they fail."""
+    """All replicas are placed: primaries λ, backups ρ, degree, and availability if failure probabilities are known."""
 
     attempt: int
     degree: int
@@ -102,14 +102,14 @@ class PlacementCompleted(RequestEvent, frozen=True, gc=False):
 
 
 class PlacementAttemptFailed(RequestEvent, frozen=True, gc=False):
-    """An attempt failed; what it had taken is given back."""
+    """An attempt failed; its reservations were released."""
 
     attempt: int
     reason: str
 
 
 class PlacementFailed(RequestEvent, frozen=True, gc=False):
-    """There is no placement, and no other attempt follows."""
+    """No placement was found, and no other attempt follows."""
 
     severity: ClassVar[Severity] = Severity.WARNING
 
@@ -117,11 +117,11 @@ class PlacementFailed(RequestEvent, frozen=True, gc=False):
 
 
 class PlacementReleased(RequestEvent, frozen=True, gc=False):
-    """The replicas of a placement are given back."""
+    """The replicas of a placement were released."""
 
 
 class ReplicasLost(RequestEvent, frozen=True, gc=False):
-    """A peer ``at`` which replicas were has died: operator to the role of the replica that was there."""
+    """A peer ``at`` with replicas has died: operator to the role of its replica."""
 
     severity: ClassVar[Severity] = Severity.WARNING
 
@@ -130,7 +130,7 @@ class ReplicasLost(RequestEvent, frozen=True, gc=False):
 
 
 class PlacementNegotiated(RequestEvent, frozen=True, gc=False):
-    """A peer told the one that decides on an operator of several inputs which candidates it would choose."""
+    """A peer sent its order of candidates to the peer that decides on an operator with several inputs."""
 
     severity: ClassVar[Severity] = Severity.DETAIL
 
@@ -141,7 +141,7 @@ class PlacementNegotiated(RequestEvent, frozen=True, gc=False):
 
 
 class CandidatePassed(RequestEvent, frozen=True, gc=False):
-    """A candidate did not take a replica; :class:`ReplicaDecided` lists it among those that were passed over."""
+    """A candidate refused a replica; :class:`ReplicaDecided` lists it among the skipped candidates."""
 
     severity: ClassVar[Severity] = Severity.DETAIL
 
@@ -151,7 +151,7 @@ class CandidatePassed(RequestEvent, frozen=True, gc=False):
 
 
 class ReplicaAccepted(RequestEvent, frozen=True, gc=False):
-    """This peer reserved for a primary, as ``by`` asked, and has so many cores left."""
+    """This peer reserved resources for a primary at the request of ``by``, with the remaining cores."""
 
     severity: ClassVar[Severity] = Severity.DETAIL
 
@@ -161,7 +161,7 @@ class ReplicaAccepted(RequestEvent, frozen=True, gc=False):
 
 
 class ReplicaDenied(RequestEvent, frozen=True, gc=False):
-    """This peer does not take a replica."""
+    """This peer refuses a replica."""
 
     severity: ClassVar[Severity] = Severity.DETAIL
 
@@ -171,7 +171,7 @@ class ReplicaDenied(RequestEvent, frozen=True, gc=False):
 
 
 class ReplicaPlaced(RequestEvent, frozen=True, gc=False):
-    """This peer took a replica, as ``by`` decided."""
+    """This peer accepted a replica that ``by`` placed."""
 
     severity: ClassVar[Severity] = Severity.DETAIL
 
@@ -181,7 +181,7 @@ class ReplicaPlaced(RequestEvent, frozen=True, gc=False):
 
 
 class ReplicasLeft(RequestEvent, frozen=True, gc=False):
-    """This peer gave back all replicas of an attempt."""
+    """This peer released all replicas of an attempt."""
 
     severity: ClassVar[Severity] = Severity.DETAIL
 

@@ -1,4 +1,4 @@
-"""Events of requests: how a plan was composed, step by step, until a graph was chosen or the request was rejected.
+"""Events of requests: the steps of composition until a graph is chosen or the request is rejected.
 
 The subject of each is the request.
 """
@@ -39,7 +39,7 @@ class RequestSubmitted(RequestEvent, frozen=True, gc=False):
     Parameters
     ----------
     plan, operators
-        Name of its plan, and the ids of the operators.
+        Name of the plan, and ids of its operators.
     qos
         Numbers of the QoS requirement Q_ξ, in base units.
     scheduling
@@ -56,13 +56,13 @@ class RequestSubmitted(RequestEvent, frozen=True, gc=False):
 
 
 class SignaturesFound(RequestEvent, frozen=True, gc=False):
-    """Streams of the plan have rates that go up and down, and its impact is projected by that.
+    """Streams of the plan have signatures, by which its impact is projected.
 
     Parameters
     ----------
     stated, measured
-        Source, or operator whose stream runs already, to the segments of its signature, each with seconds and
-        tuples/s: as the plan states it, or as peers have measured it.
+        Segments of the signature of each source, or of each operator whose stream runs already, with seconds and
+        tuples/s: stated by the plan, or measured by peers.
     """
 
     stated: Mapping[str, Sequence[tuple[float, float]]]
@@ -70,40 +70,40 @@ class SignaturesFound(RequestEvent, frozen=True, gc=False):
 
 
 class EnginesChosen(RequestEvent, frozen=True, gc=False):
-    """It was decided what Spark executes: operator to engine and reason, and each part on Spark with its operators."""
+    """Engines of operators were chosen: operator to engine and reason, and each part on Spark with its operators."""
 
     reasons: Mapping[str, tuple[str, str]]
     parts: Mapping[str, Sequence[str]]
 
 
 class EnginesChanged(RequestEvent, frozen=True, gc=False):
-    """The request could not be composed so, and is now tried with less on Spark: why, and the ``parts`` that remain."""
+    """The request could not be composed and is tried with less on Spark: the reason, and the remaining ``parts``."""
 
     reason: str
     parts: Mapping[str, Sequence[str]]
 
 
 class SharingFound(RequestEvent, frozen=True, gc=False):
-    """Streams of the plan run already: maximum sharable ``points``, operator to the peers that give its stream."""
+    """Streams of the plan run already: maximum sharable ``points``, operator to the peers that provide its stream."""
 
     points: Mapping[str, Sequence[str]]
 
 
 class SharingGivenUp(RequestEvent, frozen=True, gc=False):
-    """The streams that run already are not used."""
+    """Running streams of the plan are not used."""
 
     reason: str
 
 
 class CandidatesFound(RequestEvent, frozen=True, gc=False):
-    """Who offers the components: operator to peers, and peer to the cores that it says it has ``free``."""
+    """Candidates of the components: operator to peers, and peer to the cores that it reports as ``free``."""
 
     candidates: Mapping[str, Sequence[str]]
     free: Mapping[str, float]
 
 
 class PlacementComputed(RequestEvent, frozen=True, gc=False):
-    """Resilient placement decided where operators go: operator to peer, the feasible share, and why, for people."""
+    """Resilient placement placed the operators: operator to peer, the feasible share, and the reason for people."""
 
     peers: Mapping[str, str]
     ratio: float
@@ -111,14 +111,14 @@ class PlacementComputed(RequestEvent, frozen=True, gc=False):
 
 
 class DeploymentConsidered(RequestEvent, frozen=True, gc=False):
-    """For want of components, these operators may be deployed anew, at the places that this ``stage`` allows."""
+    """Components are missing, so these operators may be deployed at the peers that this ``stage`` allows."""
 
     operators: Sequence[str]
     stage: int
 
 
 class ProjectedImpact(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Seconds that an application that runs is projected to take, ``before`` and ``after`` the request; its limit."""
+    """Projected delay of a running application ``before`` and ``after`` the request, and its limit, seconds."""
 
     application: str
     before: float
@@ -134,15 +134,15 @@ class ProbeAccepted(RequestEvent, frozen=True, gc=False):
     operator
         Id of the operator that was probed.
     via
-        Addresses of the peers that the probe passed before.
+        Addresses of the previous peers of the probe.
     capacity
-        Cores that remain at the peer.
+        Remaining capacity of the peer, cores.
     bandwidth
-        Bytes/s that remain on the link from the peer before; None within one peer.
+        Remaining bandwidth of the link from the previous peer, bytes/s; None within one peer.
     so_far_s
-        Projected delay from the source to here, in seconds.
+        Projected delay from the source to this peer, seconds.
     impacts
-        Projected delays of those applications that come nearest to their limits.
+        Projected delays of the applications nearest to their limits.
     """
 
     operator: str
@@ -161,13 +161,13 @@ class ProbeDropped(RequestEvent, frozen=True, gc=False):
     operator, at
         Id of the operator that was probed, and address of the peer.
     condition
-        Name of the condition that does not hold.
+        Name of the failed condition.
     asked, available
-        Value that is asked for, and the value that there is, in the unit of the condition.
+        Required value and available value, in the unit of the condition.
     explanation
-        More about it, where numbers do not say enough.
+        Additional text for conditions that numbers do not describe.
     tolerated
-        Share by which the delay may exceed what is asked for.
+        Share by which the delay may exceed the requirement.
     """
 
     operator: str
@@ -180,9 +180,9 @@ class ProbeDropped(RequestEvent, frozen=True, gc=False):
 
 
 class ProbingEnded(RequestEvent, frozen=True, gc=False):
-    """A round of probing ended: how many paths came back, probes were dropped, graphs resulted, and qualified.
+    """A round of probing ended: numbers of returned paths, dropped probes, resulting graphs and qualified graphs.
 
-    It is ``complete`` unless the time for it was up.
+    It is ``complete`` unless its time limit expired.
     """
 
     attempt: int
@@ -194,7 +194,7 @@ class ProbingEnded(RequestEvent, frozen=True, gc=False):
 
 
 class GraphEvaluated(RequestEvent, frozen=True, gc=False):
-    """A complete component graph: operator to peer, φ (None if infinite), its delay, and why it does not qualify."""
+    """A complete component graph: operator to peer, φ (None if infinite), delay, and why it is unqualified, if so."""
 
     peers: Mapping[str, str]
     phi: float | None
@@ -203,18 +203,18 @@ class GraphEvaluated(RequestEvent, frozen=True, gc=False):
 
 
 class GraphSelected(RequestEvent, frozen=True, gc=False):
-    """A component graph was chosen to be set up.
+    """A component graph was chosen for set-up.
 
     Parameters
     ----------
     peers
         Operator to the address of its peer.
     phi, delay_s
-        Balance φ of the graph, and its projected delay in seconds.
+        Balance φ of the graph, and its projected delay, seconds.
     kept_s
-        Delay in seconds that all tuples but the share ``late`` are projected to keep; None: it is not known.
+        Projected delay that only the share ``late`` of the tuples exceeds, seconds; None if unknown.
     late
-        Share of tuples that may exceed the limit; None: it is not known.
+        Share of tuples that may exceed the limit; None if unknown.
     rule
         Rule by which it was chosen among those that qualified.
     """
@@ -235,7 +235,7 @@ class AttemptFailed(RequestEvent, frozen=True, gc=False):
 
 
 class ReservationExpired(RequestEvent, frozen=True, gc=False):
-    """What was reserved for an attempt was given back as nobody confirmed it; of one operator where that is named."""
+    """Reservations of an attempt, or of the named operator, were released because they were not confirmed in time."""
 
     severity: ClassVar[Severity] = Severity.DETAIL
 

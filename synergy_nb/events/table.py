@@ -1,4 +1,4 @@
-"""Events as a table: one row an event, in Polars, to be filtered, joined and written to a file."""
+"""Events as a Polars table with a row for each event, to filter, join and write to a file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COLUMNS: Final[dict[Any, Any]] = {
 
 
 class Events(list[Event]):
-    """Events in order of time: a list that can be had as a table.
+    """A list of events in order of time, which can be converted to a table.
 
     Examples
     --------
@@ -42,16 +42,16 @@ class Events(list[Event]):
     """
 
     def of(self, kind: type[E]) -> list[E]:
-        """The events of one type, or of the types below a base class."""
+        """Select the events of one type, or of the types below a base class."""
         return [event for event in self if isinstance(event, kind)]
 
     def table(self, kind: type[Event] = Event) -> pl.DataFrame:
-        """The events as a Polars table, which ``write_parquet`` writes to a file.
+        """Convert the events to a Polars table, which ``write_parquet`` writes to a file.
 
         Parameters
         ----------
         kind
-            Type of the events that are wanted, or a base class of several types.
+            Type of the events to select, or a base class of several types.
 
         Returns
         -------
@@ -79,7 +79,7 @@ class Events(list[Event]):
 
 
 def _column(given: Any, values: list[Any]) -> pl.Series:
-    """Values of a field as a column of the type that the field is declared with."""
+    """Make a column from the values of a field, with the declared type of the field."""
     plain = [each for each in get_args(given) if each is not NoneType]
     dtype = COLUMNS.get(plain[0] if len(plain) == 1 and NoneType in get_args(given) else given)
     if dtype is None:

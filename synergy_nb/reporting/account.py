@@ -11,7 +11,7 @@ from synergy_nb.reporting.reasons import Reasons, replica_reason
 
 __all__ = ["counts", "lines"]
 
-# Each requirement as text, with the words that say how it is checked.
+# Text of each requirement, and of the check for it.
 HELD: Final = {
     "delay": "delay at most {}, checked by every probe",
     "miss_rate": "miss rate at most {:.4g}, projected for every graph",
@@ -21,9 +21,9 @@ HELD: Final = {
     "degree": "{:g} replicas of each component",
 }
 
-SHOWN: Final = 8  # errors of peers, and segments of a signature, that are told
+SHOWN: Final = 8  # largest numbers of errors of peers, and of segments of a signature, in the text
 
-#: How far the search for a place goes (section 2.3.2).
+#: Stages of the search for a peer (section 2.3.2).
 STAGES: Final = {
     1: "beside what comes before or after",
     2: "on the other side",
@@ -33,7 +33,7 @@ STAGES: Final = {
 
 
 def lines(explanation: Reasons) -> list[str]:
-    """The account of a request, line by line."""
+    """Write the account of a request, line by line."""
     took = "" if explanation.setup_s is None else f" (set up in {seconds(explanation.setup_s)})"
     told = [f"{explanation.request}: {explanation.outcome}{took}"]
     if explanation.asked:
@@ -145,7 +145,7 @@ def lines(explanation: Reasons) -> list[str]:
 
 
 def _scheduling(explanation: Reasons) -> str:
-    """The scheduling disciplines that order its tuples, and who says so; empty where nothing is known."""
+    """Scheduling disciplines of its components, and their origin; empty where none is known."""
     if explanation.scheduling:
         return f"{DISCIPLINE_NAMES[explanation.scheduling]}, as the plan asks"
     found = explanation.disciplines
@@ -155,7 +155,7 @@ def _scheduling(explanation: Reasons) -> str:
 
 
 def _close(limit: float | None, selected: GraphSelected) -> str:
-    """What is projected above the limit of a plan that is admitted all the same; empty otherwise."""
+    """Text about an admitted plan whose projected delay exceeds its limit; empty otherwise."""
     kept, late = selected.kept_s, selected.late
     if limit is None or kept is None or kept <= limit:
         return ""
@@ -164,7 +164,7 @@ def _close(limit: float | None, selected: GraphSelected) -> str:
 
 
 def _compared(drop: ProbeDropped) -> str:
-    """What a condition asked for, and what there was."""
+    """Text about the required and the available value of a failed condition."""
     if drop.condition == "delay":
         over = f", more than {share(drop.tolerated)} over" if drop.tolerated else ""
         return f"{seconds(drop.asked)} asked, {seconds(drop.available)} projected{over}"
@@ -172,7 +172,7 @@ def _compared(drop: ProbeDropped) -> str:
 
 
 def counts(left: Mapping[str, int]) -> str:
-    """The number of replicas that are left, with the operators that have so many.
+    """List the numbers of remaining replicas with their operators.
 
     >>> counts({"filter": 1, "sort": 1})
     '1 left of filter, sort'

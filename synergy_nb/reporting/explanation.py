@@ -1,4 +1,4 @@
-"""Why an application runs where it runs, or why not: the journal's account of one request, for people."""
+"""Explanations: the account of one request for people, with the reasons why it runs where it runs, or why not."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Explanation(Reasons):
     """
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain values."""
+        """Convert the account to plain values."""
         return {
             "request": self.request,
             "outcome": self.outcome,
@@ -77,5 +77,5 @@ class Explanation(Reasons):
 
 
 def _plain(event: Event) -> dict[str, Any]:
-    """The own fields of an event as plain values."""
+    """Convert the fields of an event to plain values."""
     return {name: to_builtins(value) for name, value in event.detail.items()}

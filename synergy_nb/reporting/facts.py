@@ -1,4 +1,4 @@
-"""What a journal holds about one request: the facts that its account is made of, event by event."""
+"""The facts of one request in a journal, collected event by event; its account is made from them."""
 
 from __future__ import annotations
 
@@ -56,55 +56,55 @@ __all__ = ["Facts"]
 
 
 class Facts:
-    """What the journal tells of how a request was composed, and of what became of it.
+    """Facts in the journal about the composition of a request, and about its outcome.
 
     Parameters
     ----------
     request
         Id of the request.
     events
-        Events of all peers that are about it, in order; errors of peers among them are told, too.
+        Events of all peers about the request, in order, and errors of peers.
     names
-        Peer address to a name for people.
+        Peer address to a readable name.
     state
-        Status and reason as far as its origin, or whoever lost touch with the origin, knows them. They are told where
-        the events say less, as those of an origin that died do.
+        Status and reason that the origin reported, or a client that lost its connection to the origin. They are used
+        where events are missing, such as those of an origin that died.
 
     Attributes
     ----------
     names : mapping
-        Peer address to a name for people.
+        Peer address to a readable name.
     asked : dict
         QoS requirement Q_ξ, in base units.
     scheduling : str
-        Scheduling discipline that its plan states; empty: it states none.
+        Scheduling discipline that its plan states; empty if it states none.
     drops : bool
         Whether peers drop tuples whose deadline has passed.
     overdue : dict
-        Operator to the number of tuples that it has dropped for that reason.
+        Operator to the number of tuples that it has dropped because their deadline had passed.
     disciplines : dict
         Scheduling discipline to the peers that execute its operators by it.
     candidates : dict
         Operator id to the peers that offer its component.
     accepted : list of ProbeAccepted
-        Probes that passed the checks of a peer; here and below with names of peers for their addresses.
+        Probes that passed the checks of a peer; here and below, readable names replace the addresses of peers.
     dropped : list of ProbeDropped
         Probes that failed a condition.
     graphs : list of GraphEvaluated
         Complete component graphs.
     selected : GraphSelected or None
-        The graph that was set up.
+        Component graph that was set up.
     signatures : dict
-        Source, or operator whose stream runs already, to where its signature is from, and seconds and tuples/s of its
-        segments; of streams whose rates go up and down.
+        Source, or operator whose stream runs already, to the origin of its signature and the segments (seconds and
+        tuples/s), for streams with a signature.
     engines : dict
-        Operator id to (engine, reason), of operators that might be executed by Spark.
+        Operator id to (engine, reason), for operators that Spark could execute.
     parts : dict
-        Operator that stands for a part on Spark to all operators of the part.
+        Operator that replaces a part on Spark to all operators of the part.
     shared : dict
-        Operator whose stream ran already to the application and operator that give it; empty unless it is used.
+        Operator with a shared stream to the application and operator that provide it.
     sharable : dict
-        Maximum sharable points that were found: operator to the peers that give its stream.
+        Maximum sharable points that were found: operator to the peers that provide its stream.
     unshared : str
         Reason why streams that were found are not used.
     deployed : list of DeploymentConsidered
@@ -118,31 +118,31 @@ class Facts:
     replicas : list of ReplicaDecided
         Peers of the replicas of its components that placement has decided.
     replicated : PlacementCompleted or None
-        The placement of replicas as it stands.
+        Present placement of replicas.
     takeovers : list of str
         Components that backups took over.
     moves : list of str
-        Components that moved, in how many seconds, and those that were to move and did not, with the reason.
+        Moves of components with their durations, and moves that failed, with the reason.
     moving : dict
-        Operator that moves to the names of the peers from and to which it does.
+        Operator that is moving to the names of its old and its new peer.
     late : dict
         Source to the number of rows that were pushed too late and dropped.
     left : dict
         Operator to the number of its remaining replicas, for operators with fewer replicas than were asked for.
     behind : dict
-        Operator to the peers whose copy of it could not take over, and why.
+        Operator to the peers whose copy could not take over, with the reasons.
     uncovered : dict
         Peer to the parts of the application that only this peer has and no other could take over; empty without
         replicas.
     troubles : list of Trouble
         Errors of peers: protocols that raised an exception, links that broke, messages and data that were refused.
     delay : Delay or None
-        The parts of the projected delay for which a request was refused, where whoever asked has found them out.
+        Parts of the projected delay for which a request was refused, if the caller has computed them.
     outcome : str
         Outcome of the request, in a sentence.
     """
 
-    #: Types of events that the account tells of, beside the errors of peers.
+    #: Types of events in the account, except the errors of peers.
     SHOWN: Final = Handlers()
 
     def __init__(
@@ -177,7 +177,7 @@ class Facts:
         self.takeovers: list[str] = []
         self.moves: list[str] = []
         self._moved: dict[str, str] = {}
-        self._from: dict[str, str] = {}  # operators that are where they were moved to, and where they were before
+        self._from: dict[str, str] = {}  # operators that have moved, to their previous peer
         self.attempts: list[ProbingEnded] = []
         self.refused: list[str] = []
         self.replicas: list[ReplicaDecided] = []
@@ -203,10 +203,10 @@ class Facts:
 
     @property
     def degree(self) -> int:
-        """Replicas of each component that were asked for; 0 without replicas."""
+        """Requested number of replicas of each component; 0 without replicas."""
         return 0 if self.replicated is None else self.replicated.degree
 
-    # -- what each event tells -----------------------------------------------------------------------------------------
+    # -- handlers of events --------------------------------------------------------------------------------------------
 
     @SHOWN.add
     def _request_submitted(self, event: RequestSubmitted) -> None:
@@ -312,7 +312,7 @@ class Facts:
         if self.outcome == "placed":
             self.replicated = None
             self.uncovered = {}
-            self.outcome = "its replicas have been given back"
+            self.outcome = "its replicas have been released"
 
     @SHOWN.add
     def _takeover_begun(self, event: TakeoverBegun) -> None:
@@ -391,16 +391,16 @@ class Facts:
             self.selected = None
 
     def _conclude(self, orphaned: str, state: tuple[str, str] | None) -> None:
-        """Say what became of it where the journal of its origin cannot."""
+        """Derive the outcome if the journal of the origin lacks it."""
         if self.outcome in ("being composed", "running", "placed"):
             if state is not None and state[0] not in ("composing", self.outcome):
                 status, reason = state[0], self.readable(state[1])
                 self.outcome = f"{status}: {reason}" if reason else status
             elif orphaned:
-                self.outcome = f"failed: its origin {orphaned} died or is not heard of any more"
+                self.outcome = f"failed: its origin {orphaned} died or does not answer"
 
     def _count(self, backups: Mapping[str, Sequence[str]]) -> None:
-        """Find the operators that have fewer replicas left than were asked for."""
+        """Find the operators with fewer remaining replicas than requested."""
         counts = {name: 1 + len(peers) for name, peers in backups.items()}
         self.left = {name: count for name, count in counts.items() if count < self.degree}
 
@@ -414,5 +414,5 @@ class Facts:
         return {operator: self._name(peer) for operator, peer in peers.items()}
 
     def readable(self, text: str) -> str:
-        """A text with names of peers for their addresses."""
+        """Replace the addresses of peers in a text by their names."""
         return readable(text, self.names)

@@ -1,4 +1,4 @@
-"""Numbers as people read them: three significant digits and a unit that fits."""
+"""Formatting of numbers for people: three significant digits and a suitable unit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DISCIPLINE_NAMES: Final = {
 
 
 def seconds(value: float | None) -> str:
-    """A duration in seconds.
+    """Format a duration given in seconds.
 
     >>> seconds(0.00512), seconds(1.0), seconds(95.4), seconds(5400), seconds(None)
     ('5.12 ms', '1 s', '95.4 s', '1 h 30 min', '-')
@@ -37,7 +37,7 @@ def seconds(value: float | None) -> str:
 
 
 def amount(value: float) -> str:
-    """A number with separated thousands; fractions to three significant digits.
+    """Format a number with separated thousands, fractions to three significant digits.
 
     >>> amount(28338), amount(1234567.8), amount(0.04567)
     ('28,338', '1,234,568', '0.0457')
@@ -46,7 +46,7 @@ def amount(value: float) -> str:
 
 
 def size(value: float) -> str:
-    """A number of bytes.
+    """Format a number of bytes.
 
     >>> size(0), size(999), size(12_345), size(256e6), size(4.2e9)
     ('0 B', '999 B', '12.3 kB', '256 MB', '4.2 GB')
@@ -58,7 +58,7 @@ def size(value: float) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number with its noun.
+    """Format a number with its noun.
 
     >>> counted(1, "peer"), counted(28338, "tuple")
     ('1 peer', '28,338 tuples')
@@ -67,7 +67,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def rate(value: float | None) -> str:
-    """Tuples a second.
+    """Format a rate in tuples/s.
 
     >>> rate(4712.9), rate(2.5), rate(1_913_442.0)
     ('4,713 tuples/s', '2.5 tuples/s', '1.91 M tuples/s')
@@ -78,7 +78,7 @@ def rate(value: float | None) -> str:
 
 
 def share(value: float | None) -> str:
-    """A fraction in per cent.
+    """Format a fraction in per cent.
 
     >>> share(0.05), share(0.0), share(0.000123)
     ('5 %', '0 %', '0.0123 %')
@@ -87,7 +87,7 @@ def share(value: float | None) -> str:
 
 
 def window(start: datetime, end: datetime) -> str:
-    """A time window, with the date only where it does not say 1970.
+    """Format a time window, without the date if that is in 1970.
 
     >>> window(datetime(1995, 8, 22, 14, 20), datetime(1995, 8, 22, 14, 40))
     '1995-08-22 14:20 to 14:40'
@@ -101,7 +101,7 @@ def window(start: datetime, end: datetime) -> str:
 
 
 def cell(value: Any) -> str:
-    """A value of a table of results."""
+    """Format a value of a table of results."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -116,7 +116,7 @@ def cell(value: Any) -> str:
 
 
 def readable(text: str, names: Mapping[str, str]) -> str:
-    """A text with names for addresses, the longest first: one address may begin with another.
+    """Replace addresses in a text by names, the longest first, as one address may begin with another.
 
     >>> readable("a/1 and a/10", {"a/1": "one", "a/10": "ten"})
     'one and ten'

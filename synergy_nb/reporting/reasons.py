@@ -1,4 +1,4 @@
-"""The reasons why the operators of a request run where they run, found in the events about it."""
+"""Reasons why the operators of a request run at their peers, derived from the events of the request."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["Reasons", "replica_reason"]
 
 
 class Reasons(Facts):
-    """The :class:`~synergy_nb.reporting.facts.Facts` of one request, and what follows from them."""
+    """The :class:`~synergy_nb.reporting.facts.Facts` of one request, and reasons that follow from them."""
 
     @property
     def peers(self) -> dict[str, str]:
-        """Component graph λ as it is now: operator to peer; empty where none was set up."""
+        """Present component graph λ: operator to peer; empty where none was set up."""
         if self._moved:
             return dict(self._moved)
         if self.selected is not None:
@@ -27,11 +27,11 @@ class Reasons(Facts):
 
     @property
     def rule(self) -> str:
-        """Which of the graphs that qualified was set up."""
+        """Rule by which the graph was chosen among those that qualified."""
         return "least φ" if self.selected is None else self.selected.rule
 
     def why(self, operator: str) -> str:
-        """Why an operator runs where it runs, in a sentence."""
+        """Reason in a sentence why an operator runs at its peer."""
         if operator in self._from:
             return f"it was moved there from {self._from[operator]}"
         if self.selected is None or self.replicated is not None:
@@ -42,14 +42,14 @@ class Reasons(Facts):
             return replica_reason(primaries[-1]) if primaries else self.outcome
         operator = next((name for name, part in self.parts.items() if operator in part), operator)
         if operator not in self.selected.peers:
-            return "not executed: what follows from it runs already"
+            return "not executed: a stream that is derived from it runs already"
         offering = self.candidates.get(operator, [])
         if operator in self.shared:
             of, other = self.shared[operator]
             return f"its stream runs there already, as {other} of {of}"
         peer = self.selected.peers[operator]
         if peer not in offering:
-            return "deployed there, for want of a component elsewhere"
+            return "deployed there, as no peer offered its component"
         if offering == [peer]:
             return "its only candidate"  # pinned there, a sink, or offered by no other
         if self.placed:
@@ -65,17 +65,17 @@ class Reasons(Facts):
 
     @property
     def coverage(self) -> str:
-        """What the replicas cover and what they do not; empty without replicas."""
+        """Sentence about the operators that replicas cover, and those that they do not; empty without replicas."""
         covered = [] if self.replicated is None else list(self.replicated.backups)
         return coverage_sentences(covered, self.uncovered) if self.uncovered else ""
 
     def error_line(self, trouble: Trouble) -> str:
-        """An error of peers in a line."""
+        """Write an error of peers in a line."""
         times = f" ({trouble.times} times)" if trouble.times > len(trouble.peers) else ""
         return f"{observers(trouble.peers, self.names)}: {self.readable(trouble.said)}{times}"
 
     def where(self, operator: str) -> str:
-        """Where an operator runs: a peer, Spark at a peer, or the peer whose stream is used; empty if nowhere."""
+        """Place of an operator: a peer, Spark at a peer, or the peer whose stream is shared; empty if there is none."""
         part = next((name for name, members in self.parts.items() if operator in members), "")
         peer = self.peers.get(part or operator, "")
         if part:
@@ -85,7 +85,7 @@ class Reasons(Facts):
         return peer or (f"within {', '.join(sorted({of for of, _ in self.shared.values()}))}" if self.shared else "")
 
     def why_replica(self, operator: str, peer: str) -> str:
-        """Why a replica of an operator is at a peer, in a sentence."""
+        """Reason in a sentence why a replica of an operator is at a peer."""
         for replica in self.replicas:
             if (replica.operator, replica.at) == (operator, peer):
                 return replica_reason(replica)
@@ -93,9 +93,9 @@ class Reasons(Facts):
 
     @property
     def impacts(self) -> dict[str, dict[str, Any]]:
-        """What those that ran are projected to take with the chosen graph: by probe, the few nearest their limits.
+        """Projected delays of running applications with the chosen graph: by probe, the few nearest to their limits.
 
-        ``before`` and ``after`` in seconds, its ``limit``, and the ``operator`` and peer (``at``) that harm it most.
+        Fields are ``before``, ``after`` and ``limit`` in seconds, and the ``operator`` and peer (``at``) of the impact.
         """
         found: dict[str, dict[str, Any]] = {}
         chosen = {} if self.selected is None else self.selected.peers
@@ -115,7 +115,7 @@ class Reasons(Facts):
 
 
 def replica_reason(replica: ReplicaDecided) -> str:
-    """Why a replica is where it is."""
+    """Reason why a replica is at its peer."""
     if replica.candidates == 1:
         reason = "its only candidate"
     elif replica.used:

@@ -1,9 +1,9 @@
-"""What a projected delay consists of, for people: the parts of the delay for which a plan was refused.
+"""The parts of a projected delay for which a plan was refused, for people.
 
-Probes add up the delay hop by hop and tell the sum. The parts are put together again from what the journal has of the
-path (:class:`~synergy_nb.reporting.explanation.Explanation`) and what its peers have measured
-(:mod:`synergy_nb.models.overheads`). What neither tells, and what the slowest tuples take more than the mean, is the
-last part, so that all parts make up the sum.
+Probes add up the delay hop by hop and report the sum. This module reconstructs the parts from the journal's events
+about the path (:class:`~synergy_nb.reporting.explanation.Explanation`) and from the measurements of its peers
+(:mod:`synergy_nb.models.overheads`). The last part is the remainder of the sum: unknown times, and the additional time
+of the slowest tuples.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from synergy_nb.reporting.formatting import counted, seconds
 
 __all__ = ["Delay", "refused_delay"]
 
-NEGLIGIBLE = 0.001  # share of a delay; a smaller part is not told
+NEGLIGIBLE = 0.001  # share of a delay; smaller parts are omitted
 #: Stage to the mean (seconds) and the variance (seconds squared) that a peer has measured.
 Stages = Mapping[str, tuple[float, float]]
 
@@ -32,20 +32,20 @@ class Delay(NamedTuple):
     operator, at
         Operator at which the limit was exceeded, and the name of its peer.
     limit, total
-        Limit of the plan, and the delay that was projected up to this operator.
+        Limit of the plan, and the projected delay up to this operator, seconds.
     source
-        Time in which a source hands a tuple over.
+        Time of a tuple at its source, seconds.
     processing
-        Time of the calls of all operators, and of the tuple in them.
+        Time of the calls of all operators, including the processing of the tuple, seconds.
     waiting
-        Time for which a tuple waits for others at the components.
+        Time for which a tuple waits for others at the components, seconds.
     hops
-        Time on the way between peers.
+        Time on links between peers, seconds.
     crossings
-        Number of ways between peers.
+        Number of hops between peers.
     rest
-        Remainder of the delay, most of it variation: the slowest of the tuples that have to meet the limit take longer
-        than the mean.
+        Remainder of the delay, seconds. Most of it is variation: the slowest of the tuples that have to meet the limit
+        take longer than the mean.
 
     Examples
     --------
@@ -77,7 +77,7 @@ class Delay(NamedTuple):
 
 
 class Account(Protocol):
-    """The account of a request, as far as it concerns delays."""
+    """The part of a request's account that concerns delays."""
 
     asked: dict[str, float]
     dropped: list[ProbeDropped]
@@ -86,7 +86,7 @@ class Account(Protocol):
 
 
 def refused_delay(plan: Plan, account: Account, measured: Mapping[str, Stages]) -> Delay | None:
-    """The least delay for which a request was refused, in parts; None if no delay was a reason.
+    """Find the least delay for which a request was refused, with its parts; None if no delay was a reason.
 
     Parameters
     ----------
@@ -120,13 +120,13 @@ def refused_delay(plan: Plan, account: Account, measured: Mapping[str, Stages]) 
 
 
 def _refused(plan: Plan, account: Account) -> tuple[Sequence[str], Sequence[str], float, float] | None:
-    """The path that was refused for its delay farthest from its source; of several, the fastest.
+    """Find the refused path whose limit was exceeded farthest from its source; of several, the fastest.
 
     Returns
     -------
     route, places, total, before
-        Operators of the path, the names of their peers, the delay up to its end, and that up to the operator before, as
-        far as it is known. Seconds.
+        Operators of the path, the names of their peers, the delay up to its end, and the delay up to the previous
+        operator if it is known, seconds.
     """
     found: list[tuple[int, float, Sequence[str], Sequence[str], float]] = []
     for drop in account.dropped:
@@ -151,5 +151,5 @@ def _refused(plan: Plan, account: Account) -> tuple[Sequence[str], Sequence[str]
 
 
 def _fits(accepted: ProbeAccepted, route: Sequence[str]) -> bool:
-    """Whether an accepted probe is one for the operator before the last of a route, and came along the route."""
+    """Whether an accepted probe is for the last but one operator of a route, and came along the route."""
     return accepted.operator == route[-2] and len(accepted.via) == len(route) - 2

@@ -1,7 +1,7 @@
-"""Errors of peers that end no application by themselves, told from the journal in a sentence.
+"""Sentences about errors of peers that end no application.
 
-A protocol that raised an error, a link that broke, and messages or data that were refused are facts of one peer's
-journal. The live view, the report, ``explain()`` and the notices on standard error all tell them in the same words.
+The journal of a peer records handlers that raised an error, links that broke, and messages or data that were refused.
+The live view, the report, ``explain()`` and the notices on standard error describe them in the same words.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from synergy_nb.reporting.formatting import counted
 
 __all__ = ["SENTENCES", "Trouble", "gathered", "joined", "observers", "trouble"]
 
-NAMED: Final = 3  # peers that a sentence names; of more it gives the number
-#: Every :class:`~synergy_nb.events.PeerTrouble` to the function that says it in a sentence.
+NAMED: Final = 3  # largest number of peers that a sentence names
+#: Type of :class:`~synergy_nb.events.PeerTrouble` to the function that describes it in a sentence.
 SENTENCES: Final = Handlers()
 
 
 class Trouble(NamedTuple):
-    """An error that peers met: what happened, at which peers, how often, and when first and last (seconds)."""
+    """An error at peers: its sentence, the peers, the number of occurrences, the times of the first and the last."""
 
     said: str
     peers: tuple[str, ...]
@@ -46,7 +46,7 @@ class Trouble(NamedTuple):
 
 
 def trouble(event: Event) -> str:
-    """What went wrong, in a sentence without the peer that it happened to; empty if the event tells of no error.
+    """Describe an error in a sentence without its peer; empty if the event is no error.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def _link_broken(event: LinkBroken) -> str:
 
 @SENTENCES.add
 def _frame_unhandled(event: FrameUnhandled) -> str:
-    return f"what {event.subject} sent could not be handled: {event.error}"
+    return f"a message or data from {event.subject} could not be handled: {event.error}"
 
 
 @SENTENCES.add
@@ -114,7 +114,7 @@ def _route_dropped(event: RouteDropped) -> str:
 
 @SENTENCES.add
 def _spark_died(event: SparkDied) -> str:
-    return f"the Spark server died and is started again: {event.cause}"
+    return f"the Spark server died and is restarted: {event.cause}"
 
 
 @SENTENCES.add
@@ -123,7 +123,7 @@ def _spark_failed(event: SparkFailed) -> str:
 
 
 def _broken(reason: str) -> str:
-    """Why a link broke, without what differs from peer to peer.
+    """Reason why a link broke, without addresses, so that equal errors of several peers have the same text.
 
     >>> _broken("connection closed: in <TCP (closed)  local=a remote=b>: ConnectionResetError: [Errno 104]")
     'connection closed'
@@ -136,7 +136,7 @@ def _broken(reason: str) -> str:
 
 
 def gathered(events: Iterable[Event]) -> list[Trouble]:
-    """Errors in the order of their first occurrence, each once, with all the peers that met it."""
+    """Collect errors in the order of their first occurrence, each once, with all peers at which it occurred."""
     found: dict[str, Trouble] = {}
     for event in events:
         said = trouble(event)
@@ -146,7 +146,7 @@ def gathered(events: Iterable[Event]) -> list[Trouble]:
 
 
 def joined(known: Trouble | None, event: Event, said: str) -> Trouble:
-    """A trouble with one more occurrence."""
+    """Add one occurrence to a trouble."""
     if known is None:
         return Trouble(said, (event.peer,), 1, event.time, event.time)
     peers = known.peers if event.peer in known.peers else (*known.peers, event.peer)
@@ -154,7 +154,7 @@ def joined(known: Trouble | None, event: Event, said: str) -> Trouble:
 
 
 def observers(peers: Iterable[str], names: Mapping[str, str]) -> str:
-    """Names of the peers that met a trouble, of many the first.
+    """List the names of the first peers at which a trouble occurred, and the number of the others.
 
     >>> observers(["a", "b", "c", "d", "e"], {})
     'a, b, c and 2 more'

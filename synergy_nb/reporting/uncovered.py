@@ -1,7 +1,7 @@
-"""The parts of an application that its replicas do not cover: sources, sinks, and the peer that it was submitted at.
+"""The parts of an application that its replicas do not cover: sources, sinks, and the origin.
 
 Only the operators between sources and sinks are replicated. So the peers of sources and sinks, and the origin, are
-single points of failure, whatever the degree, and the user who submits a plan is told which peers these are.
+single points of failure at any degree. A notice names these peers to the user who submits a plan.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ __all__ = ["coverage_sentences", "uncovered"]
 
 
 def uncovered(primaries: Mapping[str, str], replicated: Collection[str], origin: str) -> dict[str, list[str]]:
-    """Peer to the parts of an application that only this peer has and no other could take over.
+    """Find the parts of an application that no other peer could take over, by peer.
 
     Parameters
     ----------
@@ -21,7 +21,7 @@ def uncovered(primaries: Mapping[str, str], replicated: Collection[str], origin:
     replicated
         Operators that have replicas.
     origin
-        The peer that leads the application and keeps its results.
+        Peer that leads the application and retains its results.
 
     Examples
     --------
@@ -37,7 +37,7 @@ def uncovered(primaries: Mapping[str, str], replicated: Collection[str], origin:
 
 
 def coverage_sentences(replicated: Collection[str], alone: Mapping[str, Collection[str]]) -> str:
-    """Two sentences: the operators that replicas cover, and the peers whose death ends the application.
+    """Write two sentences: the operators that replicas cover, and the peers whose death ends the application.
 
     Examples
     --------
