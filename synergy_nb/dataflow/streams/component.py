@@ -261,7 +261,7 @@ class Component(ComponentMetrics):
             port = self.ports[self._port]
             dropped = self.drops and first is not None and self.overdue(first.chunk, now)
             if dropped:
-                chunks = port.leading(lambda chunk: self.overdue(chunk, now))
+                chunks = port.overdue(lambda chunk: self.overdue(chunk, now))
             else:
                 chunks = port.first(self._in_time(together, now) if self.drops else together)
         if first is not None and not dropped:

@@ -182,7 +182,7 @@ class InOrder:
             rows, size = rows + taken[-1].rows, size + taken[-1].size
         return taken
 
-    def leading(self, passed: Callable[[Chunk], bool]) -> list[Chunk]:
+    def overdue(self, passed: Callable[[Chunk], bool]) -> list[Chunk]:
         """Take out the first chunk that waits, and those behind it up to the first tuples whose deadline is to come.
 
         Parameters

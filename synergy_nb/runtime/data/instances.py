@@ -100,7 +100,7 @@ class ExecutionContext(msgspec.Struct, frozen=True):
 
 
 def configure(component: Component, plan: Plan, deployment: Deployment) -> None:
-    """Tell a component what its plan and its deployment say of it: deadlines, scheduling, costs, memory."""
+    """Set what a plan and a deployment say about a component: its limit, scheduling, cost and memory."""
     name = component.operator
     kind = plan.operators[name].kind
     component.kind, component.stream = kind, plan.stream_name(name)
