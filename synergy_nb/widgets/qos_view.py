@@ -147,7 +147,9 @@ class QoSView(anywidget.AnyWidget):
             version = ""
         super().__init__(_version=version)
         self.on_msg(
-            lambda _, content, _buffers: self.hear(str(content.get("kind")), str(content.get("copy", ""))[:100])
+            lambda _, content, _buffers: self.on_page_message(
+                str(content.get("kind")), str(content.get("copy", ""))[:100]
+            )
         )
         self.update()
 
