@@ -1,4 +1,4 @@
-"""When what a query gives was born: what has closed a window, for the rows of it."""
+"""Birth times of a query's results: a row of a window is as old as the item that closed the window."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["BirthTimes"]
 
 
 class BirthTimes:
-    """Remembers when event times were passed by all inputs of a query, as long as that is of use.
+    """Records at which birth time all inputs of a query had passed an event time, while results may still need that.
 
-    What was born at about the same time is as old as the oldest of it, see
+    Rows that were born at about the same time get the birth time of the oldest, see
     :func:`~synergy_nb.dataflow.batch_merging.mergeable`.
 
     Attributes
@@ -31,13 +31,13 @@ class BirthTimes:
         self._born: list[float] = []
 
     def copy(self) -> BirthTimes:
-        """The same, to be asked while this one goes on."""
+        """A copy, which can be read while this object changes."""
         other = BirthTimes(self.oldest)
         other._times, other._born = self._times.copy(), self._born.copy()
         return other
 
     def passed(self, time: int, born: float) -> None:
-        """All inputs have passed ``time``, later than all times before, by an item that was born then."""
+        """Record that all inputs have passed the event time ``time`` by an item with this birth time."""
         if self._born and mergeable(self._born[-1], born):
             self._times.pop()
             born = min(self._born.pop(), born)
@@ -45,17 +45,17 @@ class BirthTimes:
         self._born.append(born)
 
     def of(self, moment: int) -> float:
-        """When the first item was born by which all inputs have passed an event time."""
+        """Birth time of the first item by which all inputs had passed an event time."""
         index = bisect_left(self._times, moment)
         return self._born[index] if index < len(self._born) else self.oldest
 
     def forget(self, time: int) -> None:
-        """Nothing that follows was complete at ``time`` already."""
+        """Discard records up to ``time``: no further result was complete by then."""
         done = bisect_left(self._times, time + 1)
         del self._times[:done], self._born[:done]
 
     def parted(self, table: pl.DataFrame, *, windowed: bool) -> Iterator[tuple[pl.DataFrame, float]]:
-        """Rows in the order of their event times, in parts that were born at about the same time.
+        """Split rows in the order of event times into parts that were born at about the same time.
 
         Parameters
         ----------

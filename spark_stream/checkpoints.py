@@ -1,12 +1,12 @@
-"""Where queries keep their checkpoints, and how a query goes on with the checkpoint of one on another server.
+"""Checkpoints of queries, and their copies when a query continues on another server.
 
-Spark itself ends a run of a query when another one begins with its checkpoint, but only on its own server. So a query
-that goes on at another server does not begin with the checkpoint that it had: the new server makes a copy at its own
-place, cut at the last micro-batch that the new peer knows of, and begins with that. Whatever a run writes that has lost
-its peer, and does not know that yet, is in the old place, where nobody looks any more; and its peer's door, if that is
-still there, refuses it (:mod:`spark_stream.exchange`).
+Spark ends a run of a query when another run begins with its checkpoint, but only on the same server. So a query that
+continues on another server does not use the old checkpoint: the new server copies it to its own location, up to the
+last micro-batch that the new peer knows of, and begins with the copy. A run that has lost its peer, and does not know
+that yet, goes on writing to the old location, which nobody reads any more; and the endpoint of its former peer, if that
+still exists, refuses it (:mod:`spark_stream.exchange`).
 
-The copy is made within Spark, by a task, since only Spark has to reach the places of both servers: a folder that both
+A task within Spark makes the copy, since only Spark has to reach the locations of both servers: a folder that both
 machines have, or a URL. It needs nothing there but pyarrow (:func:`_run` ships it by value).
 """
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Checkpoint", "copied", "place_of", "unreachable"]
 
-TRIES: Final = 3  # copies of a checkpoint that Spark clears up meanwhile
+TRIES: Final = 3  # attempts to copy a checkpoint from which Spark removes old files meanwhile
 COPIES: Final = 8  # files that are copied at the same time
 _VERSION: Final = re.compile(r"(\d+)[._].*(?:delta|snapshot|changelog|zip)")  # files of one version of a state
 
 
 def place_of(session: SparkSession, folder: Path | None) -> str:
-    """Where a server keeps checkpoints.
+    """The folder or URL where a server stores checkpoints.
 
     Parameters
     ----------
@@ -53,12 +53,12 @@ def place_of(session: SparkSession, folder: Path | None) -> str:
 
 
 def unreachable(session: SparkSession, checkpoint: str, place: str) -> str:
-    """Why a server cannot go on with a checkpoint at its own place, as a task of it has found; empty if it can."""
+    """The reason why a server cannot use its location for checkpoints, as a task there has found; empty if it can."""
     return _run(session, lambda: _looked(checkpoint, place))
 
 
 class Checkpoint:
-    """The checkpoint of a query at one peer: where it is, whose it is, and when it goes.
+    """The checkpoint of a query at one peer: its location, its owner, and its removal.
 
     Parameters
     ----------
@@ -103,11 +103,11 @@ class Checkpoint:
 
     @property
     def is_claimed(self) -> bool:
-        """Whether another peer has the query now, on the same server."""
+        """Whether another peer has continued the query on the same server."""
         return self.folder is not None and is_claimed(self.folder, self._epoch)
 
     def open(self, session: SparkSession) -> str:
-        """Where the query begins, which takes a copy of its checkpoint if that is another server's.
+        """The checkpoint with which the query begins, copied first if it is on another server.
 
         Raises
         ------
@@ -133,7 +133,7 @@ class Checkpoint:
         return self.where
 
     def clear(self, session: SparkSession | None) -> None:
-        """Remove it and what it was on other servers, as far as they can be reached.
+        """Remove this checkpoint and its former ones on other servers, if these can be reached.
 
         Parameters
         ----------
@@ -151,7 +151,7 @@ class Checkpoint:
 
 
 def refusal(server: str, since: Resumption, why: str) -> str:
-    """Why a server cannot go on with what another one has, in a sentence that names both."""
+    """Sentence that names both servers and the reason why one cannot continue with the other's checkpoint."""
     return f"Spark at {server} cannot go on with the checkpoint of Spark at {since.server}, {since.checkpoint}: {why}"
 
 
@@ -213,7 +213,7 @@ def _removed(checkpoints: tuple[str, ...]) -> str:
 
 
 def copied(checkpoint: str, destination: str, batch: int) -> str:
-    """Copy a checkpoint up to a micro-batch; gives why that cannot be.
+    """Copy a checkpoint up to a micro-batch; return an empty text, or the reason why that is impossible.
 
     Parameters
     ----------

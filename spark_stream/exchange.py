@@ -1,25 +1,24 @@
-"""What a peer exchanges with one query on Spark: what it reads, and what it has made of it. No IO here.
+"""The exchange between a peer and one query on Spark: the rows of its inputs and of its result. It does no IO.
 
-Spark's Python workers ask for the rows of the query's inputs and bring the rows of its result, through
+Spark's Python workers fetch the rows of the query's inputs, and deliver the rows of its result, through
 :mod:`spark_stream.flight_server`. An exchange outlives the runs of its query: when a server has died, the next run
-goes on at the last offset that its checkpoint knows, is given the same rows again, and a micro-batch that had been
-handed over before is not handed over again.
+continues from the last offset in its checkpoint and reads the same rows again; a micro-batch whose results have been
+handed to the peer is not handed over again.
 
 When results are complete
 -------------------------
-Rows are read between two commits of the sink, and belong to the micro-batch of the second. A part without state has
-then given all that follows from them. In a part with state they only raise Spark's watermark, which the next
-micro-batch goes by: after its commit everything that was read before it has taken effect. Spark runs such a
-micro-batch by itself, without new rows, but for a query that has just been restarted; that gets an offset with a new
-*turn*, which has nothing but a marker to read.
+Rows are read between two commits of the sink, and belong to the micro-batch of the second. After it, a part without
+state has emitted all results of these rows. In a part with state they only raise Spark's watermark, which takes effect
+in the next micro-batch; after the commit of that, all results have been emitted. Spark runs such a micro-batch by
+itself, without new rows, except in a query that has just been restarted. That query gets an offset with a new *turn*,
+which contains only a marker.
 
 At another peer
 ---------------
-What an exchange knows beside what Spark keeps is a :class:`DeliveryProgress` and the offsets that are committed. With
-them another one goes on at another peer, with the same checkpoint. Spark commits a micro-batch when
-:meth:`Exchange.finish` returns: whoever wants to go on there has to have the results by then, and to know of them. A
-micro-batch that Spark has not committed is made again from the same rows, and has the same results at the same
-positions.
+The state of an exchange, besides Spark's own, is a :class:`DeliveryProgress` and the committed offsets. With these,
+another exchange continues at another peer, with the same checkpoint. Spark commits a micro-batch when
+:meth:`Exchange.finish` returns; so the peers with copies must have its results, and know of it, by then. A micro-batch
+that Spark has not committed is computed again from the same rows, with the same results at the same positions.
 """
 
 from __future__ import annotations
@@ -43,12 +42,12 @@ from synergy_nb.dataflow.tuples import END, START, Item, Punctuation
 
 __all__ = ["Exchange"]
 
-SPLIT_ROWS: Final = 100_000  # rows from which on a micro-batch is read by two tasks
-PATIENCE: Final = 1.0  # seconds that a query without news waits for some before it asks again
+SPLIT_ROWS: Final = 100_000  # number of rows from which on two tasks read a micro-batch
+PATIENCE: Final = 1.0  # seconds for which a query without new input waits before it asks again
 
 
 class Exchange:
-    """What the door keeps for one query. It may be used from any thread.
+    """The state of one query at the endpoint of a peer. Its methods may be called from any thread.
 
     Parameters
     ----------
@@ -130,7 +129,7 @@ class Exchange:
     # -- for the peer ------------------------------------------------------------------------------------------------
 
     def attach(self, inlet: Inlet, schema: pa.Schema, taps: int) -> int:
-        """Add what the query reads on one port, before it runs; gives the number of the port.
+        """Add the input of the next port, before the query runs; return the number of the port.
 
         Parameters
         ----------
@@ -157,7 +156,7 @@ class Exchange:
 
     @property
     def full(self) -> bool:
-        """Whether an input should be given nothing at the moment; ``on_room`` is called when that is over."""
+        """Whether the inputs are full, so that no items should be appended; ``on_room`` is called afterwards."""
         with self._changed:
             full = any(isinstance(inlet, Spool) and inlet.full for inlet in self.inlets)
             self._told_full = self._told_full or full
@@ -165,12 +164,12 @@ class Exchange:
 
     @property
     def held(self) -> int:
-        """Bytes of what has come from peers and has not been committed."""
+        """Bytes of items from peers that have not been committed."""
         return sum(inlet.held for inlet in self.inlets if isinstance(inlet, Spool))
 
     @property
     def committed(self) -> list[tuple[Offset, Point]]:
-        """Of each input from peers the offset that is committed, and the place from which on it is still needed."""
+        """For each input from peers, the committed offset, and the position from which on it is still needed."""
         with self._changed:
             return [(inlet.freed, inlet.committed) for inlet in self.inlets if isinstance(inlet, Spool)]
 
@@ -181,16 +180,16 @@ class Exchange:
 
     @property
     def late(self) -> int:
-        """Rows that came after a punctuation that had promised there would be none."""
+        """Number of rows that arrived after a punctuation which had promised that none would follow."""
         return sum(inlet.late for inlet in self.inlets if isinstance(inlet, Spool))
 
     @property
     def ended(self) -> bool:
-        """Whether the end of its result has been handed over, and all who had to know of that do."""
+        """Whether the end of the result has been handed over and acknowledged."""
         return self._ended
 
     def append(self, port: int, item: Item) -> None:
-        """Take the next item of an input."""
+        """Append the next item of an input."""
         inlet = self.inlets[port]
         assert isinstance(inlet, Spool)
         with self._changed:
@@ -199,7 +198,7 @@ class Exchange:
                 self._changed.notify_all()
 
     def warm(self) -> None:
-        """Give the first micro-batch something to run on before anything has come: it takes by far the longest."""
+        """Let the first micro-batch, which is by far the slowest, run before any input has arrived."""
         with self._changed:
             for inlet in self.inlets:
                 if isinstance(inlet, Spool):
@@ -207,10 +206,10 @@ class Exchange:
             self._changed.notify_all()
 
     def begun(self, seconds: float) -> bool:
-        """Wait until Spark is at work; False if it is not within so many seconds.
+        """Wait until Spark has started working; return False if it has not within the time limit.
 
-        It is when a micro-batch has been handed over, or, of files only and of what goes on from elsewhere, when it has
-        asked for the first ones: then the Python processes that ask for it have been started.
+        That is when a micro-batch has been handed over. For a query that reads only files, or that continues from
+        another peer, it is when Spark has asked for its first input, since its Python processes have started then.
         """
         asks = self._since.batch >= 0 or all(isinstance(inlet, Files) for inlet in self.inlets)
 
@@ -222,7 +221,7 @@ class Exchange:
             return begun()
 
     def stage(self, port: int, file: Staged) -> bool:
-        """Take the next file of a source, and wait until another one is wanted; False if none is, ever."""
+        """Add the next file of a source, and wait until another one is needed; return False if none will be."""
         files = self.inlets[port]
         assert isinstance(files, Files)
         with self._changed:
@@ -232,14 +231,14 @@ class Exchange:
             return not self._closed
 
     def staged(self) -> bool:
-        """Wait until each source that Spark reads itself has a file to begin with; False if that will not be."""
+        """Wait until each source that Spark reads itself has its first file; return False if the exchange closes."""
         with self._changed:
             files = [inlet for inlet in self.inlets if isinstance(inlet, Files)]
             self._changed.wait_for(lambda: self._closed or all(inlet.begun for inlet in files))
             return not self._closed
 
     def begin(self, end_time: int) -> int:
-        """Start a run; gives its number. What belongs to an earlier one is refused from now on.
+        """Start a run and return its number; calls of earlier runs are refused from now on.
 
         Parameters
         ----------
@@ -258,7 +257,7 @@ class Exchange:
             return self._run
 
     def close(self) -> None:
-        """Refuse everything from now on, also what waits."""
+        """Refuse all further calls, and those that wait."""
         with self._changed:
             self._closed = True
             self._results.forget()
@@ -274,10 +273,10 @@ class Exchange:
             return inlet.first if isinstance(inlet, Files) else FIRST
 
     def latest(self, run: int, port: int, tap: int, start: Offset, patience: float = PATIENCE) -> Offset:
-        """How far a reader that has come to ``start`` may go; waits a while if there is nothing new on any port.
+        """The offset up to which a reader at ``start`` may read; waits a while if no port has new input.
 
-        Spark asks once after each micro-batch whether to run another; that is answered at once, since what a watermark
-        has closed waits for it. If it asks again, it had no reason to run one by itself.
+        Spark asks once after each micro-batch whether to run another. That is answered at once, since windows that the
+        watermark has closed wait for it. If Spark asks again, it had no reason to run a micro-batch by itself.
         """
         deadline = time.monotonic() + patience
         with self._changed:
@@ -311,7 +310,7 @@ class Exchange:
                 self._check(run)
 
     def partitions(self, run: int, port: int, tap: int, start: Offset, end: Offset) -> list[Slice]:
-        """What tasks are to read of what lies between two offsets."""
+        """The slices of the rows between two offsets, one for each task."""
         self._await(run, port, start, end)
         with self._changed:
             self._check(run)
@@ -348,7 +347,7 @@ class Exchange:
         return pa.concat_tables(tables) if tables else schema.empty_table()
 
     def commit(self, run: int, port: int, tap: int, end: Offset) -> None:
-        """Spark will not ask again for what lies before ``end``."""
+        """Note that Spark has committed the input up to ``end``."""
         with self._changed:
             self._check(run)
             freed = self._reached(self.inlets[port], tap, end)
@@ -361,13 +360,13 @@ class Exchange:
     # -- for Spark's sink --------------------------------------------------------------------------------------------
 
     def put(self, run: int, put: str, batches: list[pa.RecordBatch]) -> None:
-        """Keep what a task has written, until :meth:`finish` tells whether it counts."""
+        """Store the rows that a task has written, until :meth:`finish` or :meth:`abort`."""
         with self._changed:
             self._check(run)
             self._results.put(put, batches)
 
     def finish(self, run: int, batch: int, puts: Sequence[str]) -> None:
-        """Hand a micro-batch over: what was put under ``puts``, and what is complete by that."""
+        """Hand over a micro-batch: the rows stored under ``puts``, and the punctuations that it completes."""
         with self._handing:
             with self._changed:
                 self._check(run)
@@ -403,7 +402,7 @@ class Exchange:
             self._ended = handed.emitted == END
 
     def abort(self, run: int, puts: Sequence[str]) -> None:
-        """Forget what was put for a micro-batch that has failed."""
+        """Discard the rows of a micro-batch that has failed."""
         with self._changed:
             self._check(run)
             self._results.forget(puts)

@@ -1,9 +1,9 @@
-"""SQL expressions of the plan's subset as Spark SQL.
+"""Translation of SQL expressions of the plan's subset to Spark SQL.
 
 The tree that :func:`synergy_nb.plan.sql.parse` has checked is written node by node
 (:mod:`synergy_nb.plan.sql_translation`) as text that Spark parses, so that an expression is data on this engine, too.
 The meaning is what ``sql.py`` documents and what :mod:`synergy_nb.dataflow.expressions` computes on peers.
-Where Spark sees it differently:
+The translation compensates for these differences of Spark:
 
 * Operands get their common type by explicit casts.
 * Integers wrap around, as on peers, only while ``spark.sql.ansi.enabled`` is off; :data:`MEANING` says what a session

@@ -2,8 +2,8 @@
 
 Hadoop's own starts ``chmod`` for every file and every checksum beside it, where its native library is absent, as it is
 in PySpark; a micro-batch makes some ten such files, and these processes were a large part of its time (see
-:mod:`spark_stream.settings` for the numbers). The server's folder is its user's alone, so that nothing is gained by
-them. In Java, this is
+:mod:`spark_stream.settings` for the numbers). Only the user of the server has access to its folder, so ``chmod`` is
+not needed. In Java, this is
 
     public class RawFileSystem extends org.apache.hadoop.fs.RawLocalFileSystem {
         public void setPermission(Path path, FsPermission permission) {}

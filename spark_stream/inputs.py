@@ -1,4 +1,4 @@
-"""How a query on Spark reads one stream: through the door, or from files with the punctuations through the door."""
+"""Inputs of a query on Spark: through the endpoint, or from files with the punctuations through the endpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is started as a Spark server: the command, its surroundings and its folder, and what its last words mean."""
+"""Launching of a Spark server: its command, environment and folder, and the reason why it has ended."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def spark_home() -> Path:
 
 
 def prepare_folder(folder: Path) -> None:
-    """Put into a server's new folder what does not depend on its port."""
+    """Write those files into a server's new folder that do not depend on its port."""
     for name in ("conf", "tmp", "checkpoints"):
         (folder / name).mkdir()
     (folder / "conf" / "log4j2.properties").write_text(settings.log_configuration(), "utf-8")
@@ -95,7 +95,7 @@ def environment(home: Path, folder: Path, token: str) -> dict[str, str]:
 
 
 def advice(why: str, runtime: Java, port: int) -> str:
-    """What to tell of a server that ended when it was started, and what to do."""
+    """Message about a server that ended while it started, with the reason and a remedy."""
     if "BindException" in why:
         return f"the Spark server could not have port {port} of 127.0.0.1: {why}"
     where = f"Java {runtime.version} of {runtime.origin}, {runtime.executable}"

@@ -1,4 +1,4 @@
-"""The door of a peer to Spark: where the Python workers of Spark find what its queries read and make."""
+"""The endpoint of a peer for Spark: its Python workers fetch the inputs of queries here, and deliver results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["PeerEndpoint"]
 
 
 class PeerEndpoint:
-    """The door of a peer to Spark, opened when the first query comes; :meth:`close` it when done.
+    """The endpoint of a peer for Spark, opened with the first query; call :meth:`close` at the end.
 
     Parameters
     ----------
@@ -34,10 +34,10 @@ class PeerEndpoint:
 
     @property
     def address(self) -> str:
-        """Where Spark's workers find it; opens it."""
+        """Address for Spark's workers; opens the endpoint if it is not open."""
         with self._lock:
             if self._closed:
-                raise RuntimeError("the door was closed")
+                raise RuntimeError("the endpoint was closed")
             if self._server is None:
                 # gRPC must not be there when a process forks, and starts its threads when it is
                 from spark_stream.flight_server import FlightServer  # noqa: PLC0415
@@ -46,21 +46,21 @@ class PeerEndpoint:
             return self._server.address
 
     def admit(self, exchange: Exchange) -> None:
-        """Let the query of ``exchange`` in."""
+        """Accept calls of the query of ``exchange``."""
         with self._lock:
             if exchange.name in self._exchanges:
-                raise ValueError(f"query {exchange.name!r} is at the door already")
+                raise ValueError(f"query {exchange.name!r} is at the endpoint already")
             self._exchanges[exchange.name] = exchange
 
     def dismiss(self, exchange: Exchange) -> None:
-        """Let the query of ``exchange`` in no longer; what it waits for is refused."""
+        """Refuse further calls of the query of ``exchange``, and those that wait."""
         exchange.close()
         with self._lock:
             if self._exchanges.get(exchange.name) is exchange:
                 del self._exchanges[exchange.name]
 
     def exchange(self, name: str) -> Exchange:
-        """What is kept for a query.
+        """The exchange of a query.
 
         Raises
         ------
@@ -70,7 +70,7 @@ class PeerEndpoint:
         with self._lock:
             found = self._exchanges.get(name)
         if found is None:
-            raise ExchangeRefused(f"query {name!r} is not at this door")
+            raise ExchangeRefused(f"query {name!r} is not at this endpoint")
         return found
 
     def close(self) -> None:

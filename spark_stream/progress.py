@@ -1,4 +1,4 @@
-"""What Spark tells of the micro-batches of a query."""
+"""Spark's progress reports about the micro-batches of a query."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Progress", "progress_of"]
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """One micro-batch that is done.
+    """The statistics of a finished micro-batch.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 def progress_of(event: Any) -> Progress | None:
-    """What Spark tells of a micro-batch; None where it tells that there was none."""
+    """The statistics in a progress report; None if the report says that no micro-batch ran."""
     seconds = event.durationMs.get("triggerExecution", 0) / 1000
     if "addBatch" not in event.durationMs:
         return None

@@ -1,8 +1,8 @@
-"""A part of a plan as one streaming query on Spark, from its start to its end, whatever happens to the server.
+"""A part of a plan as one streaming query on Spark, which is restarted when its server has been restarted.
 
-A :class:`PartQuery` has one thread, which opens a session, starts the query, and looks after it once in a while; and
-one for each source that Spark reads itself. Spark and gRPC are imported there and nowhere else, since the processes of
-peers are forked.
+A :class:`PartQuery` has one thread, which opens a session, starts the query, and checks it periodically; and one thread
+for each source that Spark reads itself. Spark and gRPC are imported in these threads only, since the processes of peers
+are forked.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Part", "PartQuery", "Progress"]
 
-ANYTHING: Final = (Exception, pl.exceptions.PanicException)  # what Polars panics with is no Exception
-CONNECTS_WITHIN: Final = 120.0  # seconds that a server gets to come, or to come back
-PAUSE: Final = 0.5  # seconds between tries
-TRIES: Final = 4  # starts without a micro-batch, when Spark cannot start its Python processes
-LOOK: Final = 1  # seconds between two looks at a query
-STOPS_WITHIN: Final = 15.0  # seconds that a query gets to end
-_SHOWN: Final = 40  # characters of a name that are kept in the name of its query
-RECENT: Final = 64  # micro-batches that Spark remembers the progress of
+ANYTHING: Final = (Exception, pl.exceptions.PanicException)  # a panic of Polars is no Exception
+CONNECTS_WITHIN: Final = 120.0  # time limit for a server to start or restart, seconds
+PAUSE: Final = 0.5  # seconds between attempts to connect
+TRIES: Final = 4  # maximum number of starts without a micro-batch, when Spark cannot start its Python processes
+LOOK: Final = 1  # seconds between two checks of a query
+STOPS_WITHIN: Final = 15.0  # time limit for a query to end, seconds
+_SHOWN: Final = 40  # maximum number of characters of an application's name in the name of its query
+RECENT: Final = 64  # number of micro-batches whose progress Spark remembers
 
 #: What a session has to be for queries of ours.
 _SESSION: Final[Mapping[str, str]] = {
@@ -99,7 +99,7 @@ def _named(part: Part) -> str:
 
 
 class PartQuery:
-    """A part as a streaming query; to be started once, and stopped in any case. Callbacks come on any thread.
+    """A part as a streaming query: start it once, and stop it in any case. Callbacks are called on any thread.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class PartQuery:
         Part of a plan that the query executes.
     connect
         Opens a session of the query's own; it may wait, and raises ``SparkUnavailable`` where there is no server.
-    door
+    endpoint
         Door of this peer, which serves the tuples of the query.
     folder
         Gives a query's own folder by its name, once ``connect`` has returned; None where Spark is not on this machine.
@@ -143,7 +143,7 @@ class PartQuery:
         self,
         part: Part,
         connect: Callable[[], SparkSession],
-        door: PeerEndpoint,
+        endpoint: PeerEndpoint,
         folder: Callable[[str], Path | None],
         *,
         keys: Mapping[str, bytes],
@@ -167,7 +167,7 @@ class PartQuery:
         self._left = False  # whether another peer may go on with it
         self.restarts = 0  # times that it had to be started again
         self._connect = connect
-        self._door = door
+        self._endpoint = endpoint
         self._find_folder = folder
         self._server = server
         self._keys = keys
@@ -282,7 +282,7 @@ class PartQuery:
             self._fail(error)
         finally:
             if self._exchange is not None:
-                self._door.dismiss(self._exchange)
+                self._endpoint.dismiss(self._exchange)
             for stager in self._stagers:
                 stager.join()
             if not self._stays:
@@ -361,8 +361,8 @@ class PartQuery:
         session.client.config(ConfigRequest.Operation(set=ConfigRequest.Set(pairs=pairs)))
         register(session)
         options = {
-            "door": self._door.address,
-            "token": self._door.token,
+            "endpoint": self._endpoint.address,
+            "token": self._endpoint.token,
             "query": self._spoken,
             "run": str(exchange.begin(operators.END_TIME)),
         }
@@ -409,7 +409,7 @@ class PartQuery:
         staging = [self._source(exchange, each, readings[each.id], numbered=each.id in numbered)
                    for each in members if each.kind == "source" and readings[each.id]]  # fmt: skip
         exchange.warm()
-        self._door.admit(exchange)
+        self._endpoint.admit(exchange)
         with self._state:
             early, self._early = self._early, []
             for port, item in early:

@@ -1,4 +1,4 @@
-"""What runs within Spark: a streaming source and a streaming sink that exchange Arrow batches with a peer's door.
+"""What runs within Spark: a streaming source and a streaming sink that exchange Arrow batches with a peer's endpoint.
 
 It is shipped to Spark by value (:func:`register`) and needs nothing there but pyarrow, so a cluster needs nothing of
 ours installed. Spark has no address of a peer but those in the options of a source or sink:
@@ -6,10 +6,10 @@ ours installed. Spark has no address of a peer but those in the options of a sou
 ======== =====================================================================
 option   meaning
 ======== =====================================================================
-door     address of the peer's door
-token    that the door asks for
+endpoint     address of the peer's endpoint
+token    that the endpoint asks for
 query    name of the query
-run      number of its run; the door refuses what is left of earlier ones
+run      number of its run; the endpoint refuses what is left of earlier ones
 port     of the source: which input of the part
 tap      of the source: which of the readers of this input
 ======== =====================================================================
@@ -69,7 +69,7 @@ def register(session: SparkSession) -> None:
 
 
 class PeerSource(DataSource):
-    """A peer's door as source and sink of streams."""
+    """A peer's endpoint as source and sink of streams."""
 
     @classmethod
     def name(cls) -> str:
@@ -128,7 +128,7 @@ class Reader(DataSourceStreamReader):
 
 
 class Written(WriterCommitMessage):
-    """What a task has brought to the door.
+    """What a task has brought to the endpoint.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ class Writer(DataSourceStreamArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Bring the rows of a task to the door, where they wait for the commit."""
+        """Bring the rows of a task to the endpoint, where they wait for the commit."""
         import pyarrow.flight as fl  # noqa: PLC0415 - within Spark
 
         rows = (batch for batch in iterator if batch.num_rows)
@@ -169,15 +169,15 @@ class Writer(DataSourceStreamArrowWriter):
             for batch in rows:
                 writer.write_batch(batch)
             writer.done_writing()
-            answers.read()  # an error of the door's comes to light here
+            answers.read()  # an error of the endpoint's comes to light here
         return Written(put)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Tell the door what counts of what was brought; returns when the peer has taken it."""
+        """Tell the endpoint what counts of what was brought; returns when the peer has taken it."""
         _ask(self._options, "finish", batch=batchId, puts=_puts(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Tell the door what does not count."""
+        """Tell the endpoint what does not count."""
         _ask(self._options, "abort", puts=_puts(messages))
 
 
@@ -198,7 +198,7 @@ def _query(options: dict[str, str]) -> dict[str, Any]:
 
 
 def _ask(options: dict[str, str], action: str, **order: Any) -> Any:
-    """What the door answers."""
+    """What the endpoint answers."""
     import pyarrow.flight as fl  # noqa: PLC0415 - within Spark
 
     client, how = _client(options)
@@ -207,14 +207,14 @@ def _ask(options: dict[str, str], action: str, **order: Any) -> Any:
 
 
 def _client(options: dict[str, str]) -> tuple[Any, Any]:
-    """A connection to the door, one a process, and what has to be shown there.
+    """A connection to the endpoint, one a process, and what has to be shown there.
 
     Globals of what is shipped by value are made anew with each task, so connections are kept among the modules.
     """
     import pyarrow.flight as fl  # noqa: PLC0415 - within Spark
 
     kept = _kept()
-    address = options["door"]
+    address = options["endpoint"]
     if address not in kept:
         kept[address] = fl.connect(address)
         _settle()

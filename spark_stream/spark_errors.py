@@ -1,4 +1,4 @@
-"""What errors of Spark mean: whether a server has gone, and what went wrong, in one line."""
+"""Interpretation of Spark's errors: whether the server is lost, and the cause in one line."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _FLIGHT: Final = re.compile(r"(?:Flight error: )?(?:Flight \w+ error: |Flight re
 
 
 class SparkQueryEnded(SynergyError, RuntimeError):
-    """A query on Spark has ended, although it had not finished and its peer had not stopped it."""
+    """A query on Spark has ended before its streams had ended and without being stopped."""
 
 
 def is_lost(error: BaseException) -> bool:
-    """Whether an error of a session means that its server has gone, and not that what was asked is wrong."""
+    """Whether an error of a session means that its server is lost, rather than that the request is wrong."""
     if isinstance(error, SparkUnavailable):
         return True
     condition = getattr(error, "getCondition", None)

@@ -1,14 +1,14 @@
-"""What a query on Spark reads from peers, kept until Spark has committed it, and cut at punctuations. No IO, no clock.
+"""The input of a query on Spark, retained until Spark has committed it, and cut at punctuations; without IO and clock.
 
-An :class:`Offset` is how far a reader has come. It only ever stands at a punctuation, so that what lies between two
-offsets never changes, however often it is read: the rows that were received before the second one's position and whose
-time it covers, without those of the first. A row that no punctuation covers yet is held back. Thus the latest time that
-Spark has seen is always the last punctuation, and Spark's watermark is exact whatever the order of the rows.
+An :class:`Offset` is the progress of a reader. It always belongs to a punctuation. The rows between two offsets are
+those that arrived before the second one's position and whose time it covers, without those of the first; so they are
+the same each time they are read. Rows that no punctuation covers yet are held back. So the latest time that Spark has
+read is always the last punctuation, and Spark's watermark is exact for any order of the rows.
 
 A stream that a part of a plan reads more than once is read by several *taps*, each with its own offset.
 
-A spool that goes on where one at another peer was is given the stream again from :attr:`Spool.committed` on. It leaves
-out what had been committed there, and cuts where Spark stands, wherever punctuations stand now.
+A spool that continues one at another peer receives the stream again from :attr:`Spool.committed` on. It leaves out rows
+that have been committed there, and cuts at Spark's offset, wherever punctuations are now.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ OVERHEAD: Final = 64  # bytes that a punctuation or a batch takes beside its row
 
 
 class Offset(NamedTuple):
-    """How far a reader has come.
+    """The progress of a reader.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ FIRST: Final = Offset(0, START)
 
 
 class Inlet(Protocol):
-    """What a query reads on one port."""
+    """An input of a query, on one port."""
 
     @property
     def low(self) -> int:
@@ -69,7 +69,7 @@ class Inlet(Protocol):
         """How far a reader that has come to ``start`` may go at once; ``start`` itself if there is nothing new."""
 
     def rows(self, start: Offset, end: Offset) -> int:
-        """Rows between two offsets that are read through the door."""
+        """Rows between two offsets that are read through the endpoint."""
 
     def born(self, start: Offset, end: Offset) -> float:
         """When the oldest item between two offsets was born; infinite if there is none."""
@@ -85,7 +85,7 @@ class Inlet(Protocol):
 
 
 class _Held(NamedTuple):
-    """Rows that no punctuation covers yet."""
+    """A batch of rows that no punctuation covers yet."""
 
     table: pl.DataFrame
     born: float
@@ -95,7 +95,7 @@ class _Held(NamedTuple):
 
 
 class _Segment(msgspec.Struct, gc=False):
-    """What one punctuation has added."""
+    """The rows that one punctuation has released."""
 
     offset: Offset
     position: int  # that none of the rows is before
@@ -106,7 +106,7 @@ class _Segment(msgspec.Struct, gc=False):
 
 
 class Spool:
-    """The stream of one input of a part, as it comes from peers.
+    """The stream of one input of a part, as it arrives from peers.
 
     Parameters
     ----------
@@ -171,10 +171,10 @@ class Spool:
 
     @property
     def full(self) -> bool:
-        """Whether it should be given nothing at the moment.
+        """Whether the spool is full, so that no items should be appended.
 
-        Rows that no punctuation covers count, but do not fill it alone: only the punctuation that it would not get
-        then lets them go.
+        Rows that no punctuation covers count, but do not fill the spool alone, since it needs the next punctuation to
+        release them.
         """
         if self._full and self.unread <= self._limit // 2:
             self._full = False
@@ -183,7 +183,7 @@ class Spool:
         return self._full and self.low > min(self._read) and self.low >= self.wanted
 
     def append(self, item: Item) -> bool:
-        """Take the next item of the stream; gives whether there is something new to read."""
+        """Append the next item of the stream; return whether there are new rows to read."""
         if self._ignored:
             self._ignore(item)
             return False
@@ -228,7 +228,7 @@ class Spool:
         self._keep(size)
 
     def _cut(self, offset: Offset, born: float) -> None:
-        """Let the rows go that an offset covers, in the order in which they came."""
+        """Release the rows that an offset covers, in the order of arrival."""
         self.low = offset.time
         tables: list[pl.DataFrame] = []
         rest: list[_Held] = []

@@ -1,9 +1,10 @@
-"""Sources that Spark reads itself, from Parquet files: a trace that is such a file as it is, anything else converted.
+"""Sources that Spark reads itself, from Parquet files: a trace in this format directly, others after conversion.
 
-The peer reads what it converts as it always does (:func:`synergy_nb.traces.read`), so the stream is the same on both
-engines: in order, malformed lines skipped, columns typed. It writes about 3 million rows/s, of which Spark then reads
-1 million; through the door it would be 0.3 million, so files it is. A file is handed out when Spark has begun with the
-one before, so that a long trace is several micro-batches, and deleted when all have committed it.
+The peer reads a source for conversion as for its own use (:func:`synergy_nb.traces.read`), so the stream is the same on
+both engines: in order, without malformed lines, with typed columns. It writes about 3 million rows/s, and Spark reads 1
+million rows/s from files; through the endpoint it would read 0.3 million. A file is handed out when Spark has begun
+with the previous one, so that a long trace becomes several micro-batches, and
+deleted when all taps have committed it.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _FITTING: Final[Mapping[str, tuple[pa.DataType, ...]]] = {
 
 
 class Staged(NamedTuple):
-    """A file that Spark is to read itself.
+    """A file for Spark to read.
 
     Parameters
     ----------
@@ -58,7 +59,7 @@ class Staged(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """How a stream's columns are stored in files.
+    """The mapping of a stream's columns to the columns of files.
 
     Parameters
     ----------

@@ -1,13 +1,13 @@
-"""The process between a Spark server and its owner: it sees to it that nothing of the server outlives the owner.
+"""The process between a Spark server and its owner: it ensures that no part of the server outlives the owner.
 
-It is started as a file, by an interpreter without site packages, so that it is there within milliseconds and small. It
-makes the server's folder, starts the server when it is told to, and tells what becomes of it, one JSON object a line:
-orders come on its standard input, news goes to its standard output. When its input ends (the owner closed it, or has
-ended, however it ended) it kills the server with all that the server has started, removes the folder and ends.
+It is started as a file, by an interpreter without site packages, so that it starts within milliseconds and is small. It
+creates the server's folder, starts the server on command, and reports its state, one JSON object per line: commands
+arrive on its standard input, and reports go to its standard output. When its input ends, because the owner has closed
+it or has ended in any way, it kills the server with all its descendants, removes the folder and exits.
 
-On Linux it is the parent of every orphan among its descendants, so that it finds Python workers whose server has gone;
-and the server is killed by the kernel if the supervisor itself is. Elsewhere the server's workers end by themselves,
-as their input ends with the server.
+On Linux it is the parent of all orphans among its descendants, so it finds Python workers whose server has ended; and
+the kernel kills the server if the supervisor is killed. On other systems the server's workers end by themselves, since
+their input ends with the server.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Supervisor:
         signal.set_wakeup_fd(ring, warn_on_full_buffer=False)
 
     def serve(self) -> None:
-        """Until the owner has gone."""
+        """Execute commands until the owner has ended."""
         while os.getppid() == self._owner:
             ready, _, _ = select.select([0, self._bell], [], [], GLANCE if self._starting else ROUND)
             if self._bell in ready:
@@ -99,7 +99,7 @@ class Supervisor:
         notify(started=self._server.pid)
 
     def _look(self) -> None:
-        """Has the server that is starting said that it is ready?"""
+        """Check the log for whether the server that is starting is ready."""
         assert self._starting is not None
         assert self._server is not None
         sign, until = self._starting
@@ -116,7 +116,7 @@ class Supervisor:
             notify(late=True)
 
     def _reap(self) -> None:
-        """Take note of every child that has ended, and clear up after the server if it is among them."""
+        """Collect all children that have ended, and clean up if the server is one of them."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -131,7 +131,7 @@ class Supervisor:
                 notify(exited=code)
 
     def kill(self) -> None:
-        """End the server and all that it has started."""
+        """Kill the server and all its descendants."""
         if self._server is not None:
             self._server.kill()
             self._server.wait()

@@ -1,4 +1,4 @@
-"""Which operators of a plan Spark can execute, told without PySpark: peers that choose an engine need not import it."""
+"""Check of whether Spark can execute an operator; without PySpark, so that peers can choose an engine without it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["supported", "supported_source"]
 
 
 def supported(operator: Operator, plan: Plan, inside: Collection[str] = ()) -> str:
-    """Why Spark cannot execute an operator; empty if it can.
+    """The reason why Spark cannot execute an operator; empty if it can.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def _translated(operator: Operator, plan: Plan) -> None:
 
 
 def supported_source(operator: Operator, local: bool) -> str:
-    """Why Spark does not read a source itself; empty if it does.
+    """The reason why Spark cannot read a source itself; empty if it can.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Tables on their way between a peer and Spark: names, types, and the rows that carry punctuations."""
+"""Tables that a peer and Spark exchange: names, types, and the rows that carry punctuations."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ def arrow_schema(columns: Mapping[str, str], *, numbered: bool = False) -> pa.Sc
 
 
 def to_spark(tables: Sequence[pl.DataFrame], schema: pa.Schema) -> pa.Table:
-    """Rows of a stream as Spark reads them."""
+    """Convert rows of a stream for Spark."""
     table = pl.concat(tables, rechunk=True).to_arrow(compat_level=pl.CompatLevel.oldest())
     table = table.append_column(MARK, pa.repeat(pa.scalar(value=False), table.num_rows))
     return table.select(schema.names).cast(schema)
 
 
 def marker(time: int, schema: pa.Schema) -> pa.Table:
-    """The row that carries a punctuation with a time in microseconds; all else in it is NULL."""
+    """The row that carries a punctuation with a time in microseconds; its other columns are NULL."""
     values = {"time": pa.array([time], pa.int64()), MARK: pa.array([True])}
     columns = [values.get(field.name, pa.nulls(1, field.type)) for field in schema]
     return pa.table(columns, names=schema.names).cast(schema)
 
 
 def from_spark(batches: Sequence[pa.RecordBatch]) -> pl.DataFrame:
-    """Rows as Spark writes them, with times as streams have them: without zone."""
+    """Convert rows from Spark to a stream's: times lose their zone."""
     table = pa.Table.from_batches(batches)
     for index, field in enumerate(table.schema):
         if pa.types.is_timestamp(field.type):

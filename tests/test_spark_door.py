@@ -1,4 +1,4 @@
-"""The door between a peer and Spark, without Spark: what a query reads and writes, in the order in which Spark does."""
+"""The endpoint of a peer for Spark, without Spark: a query reads and writes in the order in which Spark does."""
 
 from __future__ import annotations
 
@@ -438,26 +438,34 @@ def test_results_that_break_a_promise_are_refused() -> None:
         spark.step(rows=[{"time": 5999, "window_start": 0, "window_end": 6000, "n": 1}])
 
 
-# -- through the door --------------------------------------------------------------------------------------------------
+# -- through the endpoint ----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def door() -> Iterator[PeerEndpoint]:
-    door = PeerEndpoint()
-    yield door
-    door.close()
+def endpoint() -> Iterator[PeerEndpoint]:
+    endpoint = PeerEndpoint()
+    yield endpoint
+    endpoint.close()
 
 
-def options(door: PeerEndpoint, asked: Query, **other: Any) -> dict[str, str]:
+def options(endpoint: PeerEndpoint, asked: Query, **other: Any) -> dict[str, str]:
     name, run = asked.exchange.name, asked.run
-    found = {"door": door.address, "token": door.token, "query": name, "run": run, "port": 0, "tap": 0, **other}
+    found = {
+        "endpoint": endpoint.address,
+        "token": endpoint.token,
+        "query": name,
+        "run": run,
+        "port": 0,
+        "tap": 0,
+        **other,
+    }
     return {name: str(value) for name, value in found.items()}
 
 
-def test_spark_reads_and_writes_through_the_door(door: PeerEndpoint) -> None:
+def test_spark_reads_and_writes_through_the_door(endpoint: PeerEndpoint) -> None:
     query = Query()
-    door.admit(query.exchange)
-    reader, writer = Reader(options(door, query)), Writer(options(door, query))
+    endpoint.admit(query.exchange)
+    reader, writer = Reader(options(endpoint, query)), Writer(options(endpoint, query))
     start = reader.initialOffset()
     assert start == {"position": 0, "time": START, "turn": 0}
     assert reader.latestOffset(start) == start
@@ -485,10 +493,10 @@ def test_spark_reads_and_writes_through_the_door(door: PeerEndpoint) -> None:
         reader.partitions(start, end)
 
 
-def test_a_large_micro_batch_is_read_by_two_tasks(door: PeerEndpoint) -> None:
+def test_a_large_micro_batch_is_read_by_two_tasks(endpoint: PeerEndpoint) -> None:
     query = Query(limit=1 << 30)
-    door.admit(query.exchange)
-    reader = Reader(options(door, query))
+    endpoint.admit(query.exchange)
+    reader = Reader(options(endpoint, query))
     query.exchange.append(0, batch(list(range(150_001))))
     query.exchange.append(0, Punctuation(END, 150_001, 0.0))
     start = reader.initialOffset()
@@ -500,33 +508,33 @@ def test_a_large_micro_batch_is_read_by_two_tasks(door: PeerEndpoint) -> None:
     assert numbers == list(range(150_001))
 
 
-def test_who_does_not_know_the_token_is_refused(door: PeerEndpoint) -> None:
+def test_who_does_not_know_the_token_is_refused(endpoint: PeerEndpoint) -> None:
     query = Query()
-    door.admit(query.exchange)
-    reader = Reader(options(door, query, token="guessed"))
-    with pytest.raises(fl.FlightUnauthenticatedError, match=r"token: expected that of the door"):
+    endpoint.admit(query.exchange)
+    reader = Reader(options(endpoint, query, token="guessed"))
+    with pytest.raises(fl.FlightUnauthenticatedError, match=r"token: expected that of the endpoint"):
         reader.initialOffset()
     with pytest.raises(fl.FlightUnauthenticatedError):
-        fl.connect(door.address).do_get(fl.Ticket(b"{}"))
+        fl.connect(endpoint.address).do_get(fl.Ticket(b"{}"))
 
 
-def test_errors_come_to_spark_in_one_line(door: PeerEndpoint) -> None:
+def test_errors_come_to_spark_in_one_line(endpoint: PeerEndpoint) -> None:
     query = Query()
-    with pytest.raises(fl.FlightServerError, match=r"^query 'q' is not at this door"):
-        Reader(options(door, query)).initialOffset()
-    door.admit(query.exchange)
+    with pytest.raises(fl.FlightServerError, match=r"^query 'q' is not at this endpoint"):
+        Reader(options(endpoint, query)).initialOffset()
+    endpoint.admit(query.exchange)
     with pytest.raises(fl.FlightServerError, match=r"^query q: run 9; expected 1, it was started anew"):
-        Reader(options(door, query, run=9)).initialOffset()
+        Reader(options(endpoint, query, run=9)).initialOffset()
     table = pa.Table.from_pylist([{"time": None, "n": 1, "text": ""}], schema=arrow_schema(COLUMNS).remove(3))
-    writer = Writer(options(door, query))
+    writer = Writer(options(endpoint, query))
     with pytest.raises(fl.FlightServerError, match=r"^column 'time': 1 of 1 tuples have none"):
         writer.commit([writer.write(iter(table.to_batches()))], 0)
-    door.dismiss(query.exchange)
-    with pytest.raises(fl.FlightServerError, match=r"not at this door"):
+    endpoint.dismiss(query.exchange)
+    with pytest.raises(fl.FlightServerError, match=r"not at this endpoint"):
         writer.write(iter(table.to_batches()))
 
 
-def test_a_commit_waits_until_the_peer_takes_more(door: PeerEndpoint) -> None:
+def test_a_commit_waits_until_the_peer_takes_more(endpoint: PeerEndpoint) -> None:
     taken, room = threading.Event(), threading.Event()
     query = Query()
     handed: list[Item] = []
@@ -537,8 +545,8 @@ def test_a_commit_waits_until_the_peer_takes_more(door: PeerEndpoint) -> None:
         handed.extend(items)
 
     query.exchange._on_items = take
-    door.admit(query.exchange)
-    writer = Writer(options(door, query))
+    endpoint.admit(query.exchange)
+    writer = Writer(options(endpoint, query))
     table = pa.Table.from_pylist([{"time": 1, "n": 1, "text": ""}], schema=arrow_schema(COLUMNS).remove(3))
     message: Written = writer.write(iter(table.to_batches()))
     commits = [threading.Thread(target=writer.commit, args=([message], 0), daemon=True) for _ in range(2)]
@@ -553,9 +561,9 @@ def test_a_commit_waits_until_the_peer_takes_more(door: PeerEndpoint) -> None:
     assert len(handed) == 1
 
 
-def test_what_waits_is_refused_when_the_query_is_stopped(door: PeerEndpoint) -> None:
+def test_what_waits_is_refused_when_the_query_is_stopped(endpoint: PeerEndpoint) -> None:
     query = Query()
-    door.admit(query.exchange)
+    endpoint.admit(query.exchange)
     query.exchange.latest(query.run, 0, 0, FIRST)
     errors: list[str] = []
 
@@ -566,31 +574,31 @@ def test_what_waits_is_refused_when_the_query_is_stopped(door: PeerEndpoint) -> 
 
     waiting = threading.Thread(target=wait, daemon=True)
     waiting.start()
-    door.dismiss(query.exchange)
+    endpoint.dismiss(query.exchange)
     waiting.join(WITHIN)
     assert errors == ["query q has been stopped"]
 
 
-def test_one_query_is_dismissed_and_another_goes_on(door: PeerEndpoint) -> None:
+def test_one_query_is_dismissed_and_another_goes_on(endpoint: PeerEndpoint) -> None:
     one, other = Query(), Query()
     other.exchange.name = "other"
-    door.admit(one.exchange)
-    door.admit(other.exchange)
-    with pytest.raises(ValueError, match=r"query 'q' is at the door already"):
-        door.admit(one.exchange)
-    reader = Reader(options(door, other))
+    endpoint.admit(one.exchange)
+    endpoint.admit(other.exchange)
+    with pytest.raises(ValueError, match=r"query 'q' is at the endpoint already"):
+        endpoint.admit(one.exchange)
+    reader = Reader(options(endpoint, other))
     start = reader.initialOffset()
-    door.dismiss(one.exchange)
+    endpoint.dismiss(one.exchange)
     other.exchange.append(0, Punctuation(3, 0, 0.0))
     assert reader.latestOffset(start)["time"] == 3
 
 
 def test_a_door_that_was_closed_does_not_open_again() -> None:
-    door = PeerEndpoint()
-    address = door.address
-    door.close()
+    endpoint = PeerEndpoint()
+    address = endpoint.address
+    endpoint.close()
     with pytest.raises(RuntimeError, match="closed"):
-        _ = door.address
+        _ = endpoint.address
     with pytest.raises(fl.FlightUnavailableError):
         list(fl.connect(address).do_action(fl.Action("latest", b"{}")))
 

@@ -35,7 +35,7 @@ class Run:
     """A part of a plan as a query, and what becomes of it."""
 
     def __init__(
-        self, server: Server, door: PeerEndpoint, plan: Plan, members: str | tuple[str, ...], folder: Path
+        self, server: Server, endpoint: PeerEndpoint, plan: Plan, members: str | tuple[str, ...], folder: Path
     ) -> None:
         from spark_stream.session import connect
 
@@ -60,7 +60,7 @@ class Run:
         self.query = PartQuery(
             Part("app", end, plan, inside, tuple(inputs)),
             session,
-            door,
+            endpoint,
             lambda _: folder,
             keys={"alpha": b"a" * 32},
             on_items=self._take,
@@ -136,19 +136,19 @@ class Run:
 
 
 @pytest.fixture
-def door() -> Iterator[PeerEndpoint]:
-    door = PeerEndpoint()
-    yield door
-    door.close()
+def endpoint() -> Iterator[PeerEndpoint]:
+    endpoint = PeerEndpoint()
+    yield endpoint
+    endpoint.close()
 
 
 @pytest.fixture
-def run(spark_server: Server, door: PeerEndpoint, tmp_path: Path) -> Iterator[Callable[..., Run]]:
+def run(spark_server: Server, endpoint: PeerEndpoint, tmp_path: Path) -> Iterator[Callable[..., Run]]:
     """Starts queries, and stops them; nothing of them is left."""
     runs: list[Run] = []
 
     def start(plan: Plan, members: str | tuple[str, ...]) -> Run:
-        runs.append(Run(spark_server, door, plan, members, tmp_path / f"query-{len(runs)}"))
+        runs.append(Run(spark_server, endpoint, plan, members, tmp_path / f"query-{len(runs)}"))
         return runs[-1]
 
     yield start
@@ -319,7 +319,7 @@ def test_a_query_that_lost_its_session_goes_on(run: Callable[..., Run]) -> None:
     assert started.query.restarts == 1
 
 
-def test_a_killed_server_loses_nothing_and_doubles_nothing(door: PeerEndpoint, tmp_path: Path) -> None:
+def test_a_killed_server_loses_nothing_and_doubles_nothing(endpoint: PeerEndpoint, tmp_path: Path) -> None:
     from spark_stream.server import Server
 
     plan = stream().filter("k > 0", id="f").aggregate(by="k", window="5 s", id="end", n="count(*)").sink()
@@ -328,7 +328,7 @@ def test_a_killed_server_loses_nothing_and_doubles_nothing(door: PeerEndpoint, t
     third = len(items) // 3
     with Server(directory=tmp_path, timeout=WITHIN) as server:
         folder = Path(server.ready().folder or "")
-        started = Run(server, door, plan, "f end", folder / "query")
+        started = Run(server, endpoint, plan, "f end", folder / "query")
         started.give(items[:third])
         started.wait(lambda: started.items)
         started.held = True
@@ -341,7 +341,7 @@ def test_a_killed_server_loses_nothing_and_doubles_nothing(door: PeerEndpoint, t
         found = started.table()
         assert started.query.restarts >= 1
         started.query.stop()
-        left = Run(server, door, plan, "f end", folder / "left")
+        left = Run(server, endpoint, plan, "f end", folder / "left")
         left.wait(lambda: left.is_ready)
     left.query.stop()  # its server is dead
     assert left.failure is None
@@ -392,7 +392,7 @@ def test_one_query_is_stopped_and_another_goes_on(run: Callable[..., Run]) -> No
     assert one.failure is None
 
 
-def test_sources_of_this_machine_are_not_read_by_spark_elsewhere(spark_server: Server, door: PeerEndpoint) -> None:
+def test_sources_of_this_machine_are_not_read_by_spark_elsewhere(spark_server: Server, endpoint: PeerEndpoint) -> None:
     from spark_stream.session import connect
 
     plan = source("packets", id="a", count=5, speed=0).filter("bytes > 0", id="end").sink()
@@ -406,7 +406,7 @@ def test_sources_of_this_machine_are_not_read_by_spark_elsewhere(spark_server: S
     query = PartQuery(
         Part("app", "end", plan, ("a", "end"), ()),
         lambda: connect(spark_server.ready()),
-        door,
+        endpoint,
         lambda _: None,
         keys={},
         on_items=lambda _: None,

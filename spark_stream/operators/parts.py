@@ -1,8 +1,8 @@
-"""A part of a plan as one streaming DataFrame: what Spark can execute, what it has to read for it, and how.
+"""Translation of a part of a plan to one streaming DataFrame, and the inputs that the part reads.
 
 A part is a set of operators with one exit, whose stream is the result. It reads the streams of operators outside it,
-and those of sources in it. A stream that two of its operators read is computed twice, from separate readings of what
-it comes from: Spark shares nothing between the branches of a query.
+and those of its own sources. A stream that two of its operators read is computed twice, from separate readings of its
+inputs: Spark shares nothing between the branches of a query.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which function applies which kind of operator."""
+"""The registry of the functions that apply operators on Spark, by kind."""
 
 from __future__ import annotations
 

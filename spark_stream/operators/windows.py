@@ -1,4 +1,4 @@
-"""What a window comes to: aggregate and count. And windows themselves, for the other operators."""
+"""The operators aggregate and count, and the windows that other operators use, too."""
 
 from __future__ import annotations
 

@@ -231,7 +231,7 @@ class SparkHost:
         self._news = SparkNews(SparkStatus.UNKNOWN)  # where sessions are taken
         self._last = self._news  # as it was told
         self._known = threading.Condition()
-        self._door: PeerEndpoint | None = None
+        self._endpoint: PeerEndpoint | None = None
         self._opening = threading.Lock()
         self._session: Any = None
         self._micro_batch = Ewma()
@@ -360,21 +360,21 @@ class SparkHost:
 
     def endpoint(self) -> PeerEndpoint:
         """Where Spark gets and puts the tuples of this peer's parts."""
-        if self._door is None:
+        if self._endpoint is None:
             from spark_stream.peer_endpoint import PeerEndpoint  # noqa: PLC0415 - only who uses Spark needs it
 
-            self._door = PeerEndpoint()
-        return self._door
+            self._endpoint = PeerEndpoint()
+        return self._endpoint
 
     def measured(self, seconds: float) -> None:
         """Take the time of a micro-batch."""
         self._micro_batch.add(seconds)
 
     async def close(self) -> None:
-        """Close the door, when all parts have gone."""
-        door, self._door = self._door, None
+        """Close the endpoint, when all parts have gone."""
+        endpoint, self._endpoint = self._endpoint, None
         session, self._session = self._session, None
         if session is not None:
             await asyncio.to_thread(_ended, session)
-        if door is not None:
-            await asyncio.to_thread(door.close)
+        if endpoint is not None:
+            await asyncio.to_thread(endpoint.close)
