@@ -1,1 +1,1 @@
-"""Everything that produces a number: the papers' experiments, the worlds that they run in, and measurements."""
+"""The papers' experiments, the simulated and live systems that they run in, and benchmarks."""

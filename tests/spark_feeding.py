@@ -1,6 +1,6 @@
 """Feeding operators on Spark: the micro-batches of a feed as files, a query over them, and its rows.
 
-The endpoint of a peer gives Spark only rows that are not late, and only those that a punctuation covers; the same is done
+A peer gives Spark only rows that are not late, and only those that a punctuation covers; the same is done
 here, literally. Each punctuation makes a file, which is one micro-batch: the rows that it covers, and its marker.
 """
 

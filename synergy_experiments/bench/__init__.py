@@ -1,1 +1,1 @@
-"""What ``synergy bench`` measures: one function a number, beside other systems where there are any."""
+"""Measurements of ``synergy bench``: one function for each number, compared with other systems if there are any."""

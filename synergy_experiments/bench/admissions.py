@@ -1,4 +1,4 @@
-"""``admission``: whether what was admitted keeps its delay limit, and whether what was refused could not have.
+"""``admission``: whether admitted plans meet their delay limits, and whether refused plans would have missed theirs.
 
 Random plans, with random limits from 1 ms to 1 s, are submitted to peers one after the other. A plan that is admitted
 runs, and its sink tells which share of its tuples was late. One that is refused is submitted once more, without a
@@ -152,13 +152,13 @@ def _run(application: Application) -> float | None:
 
 
 def _oracle(answers: Sequence[Answer]) -> dict[str, float]:
-    """What would have come of projecting what another run of the same plan took."""
+    """Accuracy of admission if it had projected the delays of another run of the same plan."""
     pairs = [(each.again, each.measured) for each in answers if each.again and each.measured]
     return over_all_limits([*pairs, *((measured, again) for again, measured in pairs)], GUARD_BAND)
 
 
 def _mean_stages(measured: Sequence[Mapping[str, tuple[float, float]]]) -> dict[str, Overhead]:
-    """What peers have measured of each stage, as the mean over those that have."""
+    """Mean overhead of each stage over the peers that have measured it."""
     found: dict[str, Overhead] = {}
     for stage in sorted({stage for each in measured for stage in each}):
         known = [each[stage] for each in measured if stage in each]

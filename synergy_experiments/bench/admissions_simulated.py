@@ -113,7 +113,7 @@ def simulated(
 
 
 def _executed(plan: Plan, peers: Mapping[str, str], stages: Mapping[str, Overhead], seed: int) -> float | None:
-    """Seconds that all but the promised share of the batches keep, in virtual time."""
+    """Delay that all but the promised share of the batches do not exceed, in virtual seconds."""
     rng = np.random.default_rng(seed)
     overheads = Overheads.known({stage: each for stage, each in stages.items() if stage != LINK})
     window = next((each.params["window"] for each in plan.operators.values() if each.kind == "aggregate"), None)

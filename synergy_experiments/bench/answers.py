@@ -41,7 +41,7 @@ class Answer(NamedTuple):
 
 
 def _spread(answers: Sequence[Answer]) -> dict[str, float]:
-    """How far measured times are from projected ones: median ratio, and the middle half of the ratios."""
+    """Ratios of measured to projected times: the median, and the middle half."""
     ratios = sorted(each.measured / each.projected for each in answers if each.measured and each.projected)
     if not ratios:
         return {}

@@ -1,4 +1,4 @@
-"""``growth``: the time until more peers are ready, and the cost of more applications on the same peers."""
+"""``growth``: time until more peers are ready, and cost of more applications on the same peers."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class _Silence:
         raise StopIteration
 
     def end(self) -> None:
-        """Let whoever reads it go."""
+        """Release the reader."""
         self._ended.set()
 
 

@@ -1,4 +1,4 @@
-"""``ready``, ``compose``, ``hop`` and ``idle``: what peers in processes of this machine take."""
+"""``ready``, ``compose``, ``hop`` and ``idle``: time and processor time of peers in processes of this machine."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ if __name__ == "__main__":
 
 
 def _fresh(code: str, *arguments: str) -> dict[str, Any]:
-    """What ``code`` prints as JSON, run as a script by a fresh interpreter."""
+    """The JSON output of ``code``, run as a script by a fresh interpreter."""
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "measured.py"
         script.write_text(code, encoding="utf-8")

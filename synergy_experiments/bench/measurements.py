@@ -1,4 +1,4 @@
-"""What all measurements share: repeated runs, quantiles, CPU and memory of processes, and the form of a result."""
+"""Common parts of all measurements: repeated runs, quantiles, CPU and memory of processes, and the form of a result."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def measurement(name: str, value: float, unit: str, detail: dict[str, Any] | Non
 
 
 def machine_load() -> dict[str, Any]:
-    """How busy the machine is: other work on it slows a measurement down, CPU times included."""
+    """Load of the machine by other work, which slows a measurement down, CPU times included."""
     return {"cores": os.cpu_count() or 1, "load_average": [round(load, 2) for load in os.getloadavg()]}
 
 

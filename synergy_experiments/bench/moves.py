@@ -1,4 +1,4 @@
-"""``move``: components move between peers while their query works; how long that takes, and what is late by it."""
+"""``move``: duration of moves of components while their query runs, and the tuples that are late because of them."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def _held(cluster: Cluster, application: Application, operator: str) -> tuple[in
 
 
 def _told(case: Case, runs: list[_Run]) -> dict[str, Any]:
-    """What is told of a case."""
+    """The result of a case."""
     delays: dict[str, list[float]] = {"before": [], "during": []}
     for run in runs:
         for arrived, table in run.came:

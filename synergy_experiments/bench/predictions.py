@@ -1,4 +1,4 @@
-"""``prediction``: what one update of predicted times, rates and slack costs a peer, beside fits by statsmodels."""
+"""``prediction``: cost of one update of predicted times, rates and slack at a peer, beside fits by statsmodels."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def prediction(*, small: bool = False) -> dict[str, Any]:
 
 
 def _fitted(own: list[float], seconds: list[float], fits: int) -> dict[str, Any]:
-    """The same line fitted anew by statsmodels from the window, once for each of some updates."""
+    """The same line, fitted again by statsmodels from the window for each of some updates."""
     name = "statsmodels OLS"
     if importlib.util.find_spec("statsmodels") is None:
         return measurement(name, 0.0, "s", {"note": "not installed: the extra experiments has it"})

@@ -1,4 +1,4 @@
-"""``dht`` and ``kernel``: what the protocols take in messages, and the simulator in time."""
+"""``dht`` and ``kernel``: number of messages of the protocols, and speed of the simulator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``sim``: what simulations of many peers take, from the empty ring to the last tuple."""
+"""``sim``: time and memory of simulations of many peers, from the empty ring to the last tuple."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``synergy bench`` measures: one function a number, each run beside other systems where there are any.
+"""The suite of ``synergy bench``: one function for each number, with other systems for comparison where there are any.
 
 >>> sorted(name for name in NAMES if name.startswith("spark"))
 ['spark-delay', 'spark-kill', 'spark-ready', 'spark-sessions', 'spark-topk']

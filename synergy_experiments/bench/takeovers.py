@@ -1,4 +1,4 @@
-"""``takeover``: a join goes on at its backup's peer when its own is killed; what is late, lost and doubled by that."""
+"""``takeover``: a backup takes over a join whose peer is killed; tuples that are late, lost and duplicated by that."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def takeover(*, small: bool = False) -> dict[str, Any]:
 
 
 def _killed(cluster: Cluster, plan: Plan, peer: str, moment: float) -> dict[str, Any]:
-    """Run a plan, kill a peer that many seconds after the first results, and see what comes of it."""
+    """Run a plan, kill a peer that many seconds after the first results, and measure the consequences."""
     application = cluster.submit(plan, origin="peer-1")
     killed: list[float] = []
 

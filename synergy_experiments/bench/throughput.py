@@ -176,7 +176,7 @@ class _Runs:
         return round(min(self._cpu[name]), 4)
 
     def beside(self, name: str, ours: str) -> dict[str, Any]:
-        """What is told of another system, beside our way ``ours``."""
+        """The result of another system, compared with our variant ``ours``."""
         rate = self.rate(name)
         return {
             "rate": rate,

@@ -1,4 +1,4 @@
-"""``view``: what an update of the live view costs the kernel, and how many bytes go to the page."""
+"""``view``: cost of an update of the live view for the kernel, and bytes sent to the page."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _begin(journal: Journal) -> None:
 
 
 def _go_on(journal: Journal, step: int) -> None:
-    """What a tenth of a second brings: a measurement of the sink, and one of a peer."""
+    """Record the events of a tenth of a second: a measurement of the sink, and one of a peer."""
     now = step / HZ
     delay = 0.02 * math.exp(0.3 * math.sin(step / 7))
     measured = SinkMeasured(

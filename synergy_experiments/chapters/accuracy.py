@@ -1,12 +1,12 @@
-"""C13 and C14: how near projected delays come to those that tuples take (section 2.4.2, figures 2.22-2.31).
+"""C13 and C14: errors of projected delays against measured ones (section 2.4.2, figures 2.22-2.31).
 
 A component is executed beside two others at one peer, and its tuples' delays are projected from signatures that were
 learnt on line (:mod:`~synergy_experiments.worlds.projected_delays`). The dissertation gives arrivals and sizes of
 tuples, neither processing times nor loads nor what else the peer did: here the component takes a stated load at its
 high rate, so that slow and fast patterns differ in their rates and not in their queues.
 
-What we found
--------------
+Findings
+--------
 *Segments.* Those of 30/10, 40/10 and 300/100 tuples/s are found before they end, nine in ten and more. Those of 30/10
 in a period of 0.5 s (7.5 and 2.5 tuples) and of 3/1 (3.8 and 1.3) are not, of 20/10 one in four: with Poisson arrivals
 the tuples of a segment tell 1.3, 0.7 and 2.1 nats of its rate, where one false alarm in 300 tuples takes six. If the
@@ -267,7 +267,7 @@ def _less(measured: Measured, xs: Sequence[Place], than: str, metric: str) -> fl
 
 
 def _beyond(measured: Measured, xs: Sequence[Place]) -> Iterator[Check]:
-    """What the project set itself beyond the paper."""
+    """Checks beyond the paper."""
     for metric, than, name in (
         ("error of means", PAPER, "error of the mean by segments' rate, below the paper's projection"),
         ("error", PAPER, "error of single segments, below the paper's projection"),

@@ -5,8 +5,8 @@ PlanetLab hosts where that matrix is at hand (``synergy data info planetlab-rtt`
 added. Availability is exact: of each placement over all sets of failed peers. *Sampled* is what the paper measured, the
 share of requests that outlive failures that are drawn.
 
-What we found
--------------
+Findings
+--------
 *A1.* The protocol is .003 to .006 below the optimum at degree 2, and less than .001 at degrees 3 and 4. What it loses
 are links that cannot carry the backups of two applications: a part of them then goes to a third peer, where the optimum
 takes another pair. Degree 1 is the hardest, as an application whose peer is full in the middle of it depends on two: so
@@ -142,7 +142,7 @@ def loaded(given: Requests, algorithm: str, failed: int, seed: int) -> dict[str,
 
 
 def distance(given: Requests, failed: int, seed: int) -> dict[str, float]:
-    """What the protocol gives away of what can be had, exactly: requests one after the other, of a small system.
+    """Loss of availability against the exact optimum: requests one after the other, in a small system.
 
     Before each request the most available placement is computed on what peers and links have left at that moment. A
     request that is not placed, although it could be, gives away all of it.
@@ -180,7 +180,7 @@ def _degrees(setup: Setup) -> Iterator[Cell]:
 
 
 def _lost(points: Sequence[Point]) -> Iterator[Point]:
-    """What Synergy is behind the optimum under limits."""
+    """Difference between Synergy and the optimum under limits."""
     found = {(x, name): value for x, name, metric, value in points if metric == "availability"}
     for (x, name), best in found.items():
         if name == "optimum" and (x, "synergy") in found:
@@ -242,7 +242,7 @@ def _usual(setup: Setup) -> bool:
 
 
 def share_failed(peers: int, share: float) -> int:
-    """How many of so many peers a share is."""
+    """Number of peers that a share of them amounts to."""
     return round(peers * share)
 
 

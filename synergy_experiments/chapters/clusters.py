@@ -1,10 +1,10 @@
-"""R5: operator clustering where communication costs something (section 7.3.4, figure 17).
+"""R5: operator clustering with communication costs (section 7.3.4, figure 17).
 
 Every stream between operators costs the same to send, every operator the same to process, a tuple; their ratio is
 varied. A stream that crosses costs both of its nodes. Feasible sets are beside the ideal one, in which nothing crosses.
 
-What we found
--------------
+Findings
+--------
 Clustered ROD is ahead of Connected everywhere, by 1.4 times with 50 operators to 5 with 200 at half the cost of
 processing. It is ahead of ROD without clusters from the cost on at which merging pays: with ten operators a stream on
 ten nodes between half and once the cost of processing, as every cluster of two makes one stream less balanced. It needs

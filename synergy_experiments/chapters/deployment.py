@@ -1,12 +1,12 @@
-"""C11: where a component goes that nobody offers (section 2.4.2, figure 2.20).
+"""C11: deployment of components that no peer offers (section 2.4.2, figure 2.20).
 
 Each query has an operator for which no component exists. Synergy collocates the new component with what comes before or
 after it (section 2.3.2); Composition and Greedy deploy it at the peer of least delay from the upstream one, of all
 peers; Random anywhere. The same requests with all operators offered are what it is compared with; beside the policies
 of the paper there is Synergy with deployment by delay, which differs in nothing but the place.
 
-What we found
--------------
+Findings
+--------
 Synergy's delay is about a fifth below Composition's, as in the paper, but most of that it owes to sharing and
 projection: with all else equal, collocation and the nearest peer differ by a few per cent, for in a network of 500
 peers the nearest one is a millisecond or two away. Against full reuse, both save about one hop of seven in the mean,

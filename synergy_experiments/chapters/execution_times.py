@@ -1,12 +1,12 @@
-"""B2: how well execution times are predicted (section 3.5, figures 3.11-3.17, which have no numbers).
+"""B2: errors of predicted execution times (section 3.5, figures 3.11-3.17, which have no numbers).
 
 Applications share a node, first come first served; each gets the packets of some hosts of a generated stream, and takes
 a stated time for one. For each tuple that arrives, its execution time is predicted from the total rate of the node at
 that moment, by the line through the times of those that have left (equation 3.4), in both readings of what the rate of
 a pair is, with the confidence test and without, and by the last measurement.
 
-What we found
--------------
+Findings
+--------
 Up to a load of 0.6 the line is 10 to 20 % better than the last measurement, though times and rates are hardly
 correlated there (0.1): it averages. At 0.8 the correlation is 0.5, as the dissertation says of significant rates, but
 bursts exceed the capacity for seconds, times grow while the rate stays, and the last measurement is as good. That is

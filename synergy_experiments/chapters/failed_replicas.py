@@ -1,9 +1,9 @@
-"""A4: how many replicas fail (section 4.5.2, figures 4.10 and 4.11).
+"""A4: number of failed replicas (section 4.5.2, figures 4.10 and 4.11).
 
 The set-up is that of A1.
 
-What we found
--------------
+Findings
+--------
 The claim does not hold, and cannot: where each peer fails with the same probability, the mean share of failed replicas
 is the share of failed peers however replicas are placed, for the mean of a sum is the sum of means. Collocation changes
 how failures are spread, not how many there are. What the paper describes in words is true of the typical application:
@@ -35,7 +35,7 @@ _BY: Final = {"by peers": "peers", "by failures": "failed peers"}
 
 
 def ratios(given: Requests, algorithm: str, failed: int, samples: int, kind: str, x: float, seed: int) -> list[Point]:
-    """What fails of the replicas of each application.
+    """Share of the replicas of each application that fail.
 
     Metrics, each with ``kind`` behind it: ``ratio`` and ``median``, of the shares of failed replicas over ``samples``
     drawn failures; ``hit``, the exact share of applications and failures in which a replica fails at all; ``outlived``,

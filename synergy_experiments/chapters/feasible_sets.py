@@ -4,8 +4,8 @@ Graphs are the random trees of section 7.1 on ten nodes; every repetition has a 
 is run once on it, and the algorithms that depend on rates, or on chance, ten times. Sizes are shares of the ideal
 feasible set, by quasi Monte Carlo, known to about .0002.
 
-What we found
--------------
+Findings
+--------
 *R2.* The order is the paper's at every number of operators, and what ROD reaches, .09 .29 .64 .80 .85 of the ideal set,
 is what an independent reference has. Connected does not gain from more operators at all, since it fills a node with one
 stream. The paper does not define its correlation-based algorithm, which was made to move operators; ours lets average

@@ -1,4 +1,4 @@
-"""R6: delays of resilient placements, and what they survive (section 7.3.5, figure 18).
+"""R6: delays of resilient placements, and the load multiples that they survive (section 7.3.5, figure 18).
 
 16 aggregates over each of ten sub-streams of a packet trace run on five peers in the flow simulator
 (:mod:`~synergy_experiments.worlds.packet_monitoring`). Statistics come from the first part of the trace; the rest is
@@ -6,8 +6,8 @@ replayed at a multiple of its rate. An aggregate takes a constant time a packet;
 and 1, scaled to a stated load. A peer is overloaded when more than a stated work waits at it, as memory would run out
 then; what comes beyond is lost and counted, and the run goes on.
 
-What we found
--------------
+Findings
+--------
 On generated packets, which are no reproduction of the paper's trace, mean and greatest delays of ROD are lowest at
 every multiple of the rate. Up to twice the rate it matters little who places, but for Connected; at 3.5 times the
 others have mean delays of 39 ms and more where ROD has 10. At four times, 92 % of all capacity, ROD's busiest peer has
@@ -65,7 +65,7 @@ COLUMNS: Final = {"time": "time", "source": "str", "destination": "str", "bytes"
 
 
 class Workload(NamedTuple):
-    """What is executed.
+    """The executed workload.
 
     Parameters
     ----------

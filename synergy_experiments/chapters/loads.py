@@ -1,7 +1,7 @@
 """C5, C6, C7: delay and success as the number of requests grows (section 2.4.2, figures 2.14 to 2.16).
 
-What we found
--------------
+Findings
+--------
 *C5.* Synergy's delay is flat, and the least of all policies at every load. *Random* and *Greedy* check nothing, so they
 overload peers; the tuples of an overloaded peer wait the longer, the longer it is watched, and their means say no more
 than that there is no steady state (queues are bounded by a minute of work here). *Composition* admits up to the last

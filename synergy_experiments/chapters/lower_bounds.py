@@ -1,11 +1,11 @@
-"""R4: what it costs not to know the lower bound of the rates, or to know a wrong one (section 7.3.3).
+"""R4: cost of an unknown or a wrong lower bound of the rates (section 7.3.3).
 
 Of a random point B of the ideal feasible set as the lower bound, feasible sets are measured from there on. The penalty
 of a placement made with another bound is the share by which its set is smaller than that of the placement made with B.
 Where not even the latter can carry B there is nothing to compare; the share of such points is given.
 
-What we found
--------------
+Findings
+--------
 What the penalties are depends on how B is drawn, which the paper does not say. Drawn evenly over the volume of the
 ideal set, where half of all points have less than an eighth of the way to the ideal hyperplane before them, the penalty
 with the origin is .87 .88 .69 .50; with distances that are even it is .43 .42 .22 .14 (``--set drawn=distance``). The

@@ -1,12 +1,12 @@
-"""B1: the composed graph against the best that there is, at small size; beyond the papers.
+"""B1: composed graphs compared with the optimum, for small systems; beyond the papers.
 
 When a request is submitted, every graph of candidates for what is then composed is looked at, with all that peers know
 at that moment: residual capacities, bandwidths, delays. The best are those of least φ (equation 2.5) and of least
 end-to-end delay, of the graphs that satisfy conditions 2.1 to 2.4. Probing sees a few of them,
 as ratio and budget say, and takes the one of least φ that it sees, or, if asked to, of least delay.
 
-What we found
--------------
+Findings
+--------
 With candidates at random, as the dissertation has it, eight paths led to a φ a fifth above the least, and it took 128
 to come within a hundredth. With what the directory says of the load of peers (:mod:`synergy_nb.overlay.load_levels`)
 eight paths come within a hundredth in the mean, so that is the default. The two aims are at odds: the graph of

@@ -3,8 +3,8 @@
 30 peers, 5 of which fail, in all combinations; the replicas of 3, 5 or 10 components are dealt evenly over some of
 them.
 
-What we found
--------------
+Findings
+--------
 As the paper has it, but for one place. What counts are the groups of peers that can take a component down together, not
 peers as such: three components on three peers make three pairs out of three, any two failures of which are the end; on
 four peers they make two pairs or three out of six, and are a little more available (.941 against .936).

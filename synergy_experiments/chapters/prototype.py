@@ -7,8 +7,8 @@ otherwise. Rates, processing times and the number of requests are not stated; a 
 mean here, and 100 requests run together, for then Random does not overload peers, as it did not in the paper, where all
 delays were below a second.
 
-What we found
--------------
+Findings
+--------
 *C1.* By how much Synergy is ahead depends on what is called the delay of an application that shares a stream. From the
 source to the sink it saves what queueing is avoided; from the stream that is shared on, as the Middleware paper has it
 ("only transmission and no processing time is required"), it saves more than the paper says, for most requests share.

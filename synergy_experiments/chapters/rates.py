@@ -1,4 +1,4 @@
-"""P1 and P2: how well rates are predicted, at every tuple and at every n-th (section 3.5, figures 3.6-3.10, 3.18-3.19).
+"""P1 and P2: errors of predicted rates, at every tuple and at every n-th (section 3.5, figures 3.6-3.10, 3.18-3.19).
 
 The top-k monitor is fed with packets, and each of its components predicts its next input rate from the rates that its
 tuples carry (:mod:`~synergy_experiments.worlds.carried_rates`): by equation 3.6, by the combination of this platform,
@@ -10,8 +10,8 @@ the own rate 75 tuples ago, and holds until the next prediction; errors are thos
 Errors at the predictions alone are beside it (``at predictions``). Errors are means of abs(r̂ - r) / r; ratios to the
 last value are the greater one of these and of weighted errors, sum of abs(r̂ - r) over the sum of r.
 
-What we found
--------------
+Findings
+--------
 *An error of a few per cent at every tuple says nothing.* The rates of two tuples in a row share nearly all the tuples
 that they are counted from. So over generated packets the last value itself is 0.3 to 0.5 % off at the components that
 get packets, where the paper has 0.8 to 7.9 %; with rates counted over 0.1 s it is 4 to 7 % off. The paper's numbers lie
@@ -134,7 +134,7 @@ def _named(estimator: Estimator, every: tuple[int, float]) -> str:
 
 
 def _packets(input_: str, generated: tuple[float, float], seed: int) -> tuple[Packets, str]:
-    """What the monitor gets, and what its components are labelled with."""
+    """The packets for the monitor, and the labels of its components."""
     if input_ == GENERATED:
         rate, duration = generated
         params = {"connector": "packets", "seed": seed, "rate": rate, "duration": duration, "hosts": 200}
@@ -306,7 +306,7 @@ def _p1_checks(measured: Measured, setup: Setup) -> Iterator[Check]:
 
 
 def _beyond(measured: Measured) -> Iterator[Check]:
-    """What the project set itself beyond the paper."""
+    """Checks beyond the paper."""
     ratios = [name for name in _metrics(measured, "ratio") if "thinned" not in name]
     worst = [(_short(x, name), value <= WORST) for name in ratios for x, value in _values(measured, COMBINED, name)]
     yield at_all(

@@ -1,11 +1,11 @@
-"""A5 and A6: what replicas cost in delay, and how long peers take to know it (section 4.5.3, figures 4.12 to 4.14).
+"""A5 and A6: delay costs of replicas, and the time of the protocol (section 4.5.3, figures 4.12 to 4.14).
 
 The set-up is that of A1. *Inter-operator delay* is the mean one-way delay between the primaries of two operators of
 which one reads the other, *intra-operator delay* that from a primary to its backups; within a peer there is none.
 Latency is held to the limits, for it takes what is nearest; the paper's others know none.
 
-What we found
--------------
+Findings
+--------
 *A5.* Both statements hold where Latency takes what is nearest and nothing is nearer than the peer itself. But then
 Latency collocates as well, and is as available as Synergy, or a little more, as it decides for all requests one after
 the other and Synergy for all at once: one after the other, Synergy has the same (.982). The paper says that Latency is
@@ -39,7 +39,7 @@ GATHERED: Final = {10: 1827.0, 20: 2100.0, 30: 5539.0}
 
 
 class Tradeoff(NamedTuple):
-    """What an algorithm reaches of two goals.
+    """The two goals of an algorithm: availability and delay.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""C12: how much traffic each operator of the top-k monitor takes away (section 2.4.2, figure 2.21).
+"""C12: reduction of traffic by each operator of the top-k monitor (section 2.4.2, figure 2.21).
 
 The network-monitoring application of figure 1.1 is executed over each trace, operator by operator, and what goes in and
 out is counted, in bytes as they would go between peers and in tuples. The dissertation has seven traces of the Internet
@@ -6,8 +6,8 @@ Traffic Archive and does not name them, nor the three operators whose reductions
 that reduce most beside ``count``. Its figure 1.1 has nine components and speaks of seven operators; source and
 destination aside, there are six here, as the query has no more.
 
-What we found
--------------
+Findings
+--------
 On traces that the user gives (``--set traces=FILE,...``), what is found is compared with the paper's numbers. Without,
 it is measured on what is at hand (``synergy data list``) and on generated packets, which are labelled as such: then the
 reductions are no reproduction, only the statements about their kind are compared. There the filter halves the traffic,

@@ -2,8 +2,8 @@
 
 All with 100 requests, "a reasonable load for all algorithms".
 
-What we found
--------------
+Findings
+--------
 *C8.* Synergy serves nearly all at every degree from 2 on, and two thirds at degree 1, where there is nothing to choose:
 a peer that is full refuses, and components are not deployed here. The others need more candidates, for requests for a
 popular query go to the same few peers.
@@ -123,7 +123,7 @@ def _popular(measured: Measured, setup: Setup) -> Iterator[Check]:
 
 
 def _gains(points: Sequence[Point]) -> Iterator[Point]:
-    """How far Synergy is below Composition, within a repetition, from the shared stream on."""
+    """Reduction of delay by Synergy against Composition, within a repetition, from the shared stream on."""
     found = {(x, policy): value for x, policy, metric, value in points if metric == "own_delay"}
     for (x, policy), theirs in found.items():
         if policy.startswith("composition") and theirs:

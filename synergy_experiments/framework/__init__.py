@@ -1,1 +1,1 @@
-"""What an experiment is: its parameters, repetitions, intervals, verdicts and figures."""
+"""The framework of experiments: parameters, repetitions, intervals, verdicts and figures."""

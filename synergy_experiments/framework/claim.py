@@ -1,4 +1,4 @@
-"""What a claim of the papers is to us: a set-up, cells that are measured, checks, and a figure.
+"""A claim of the papers as an experiment: a set-up, measured cells, checks, and a figure.
 
 A *cell* is one point of an experiment under one policy, measured once from one seed; a *repetition* is all cells with
 the same seed, so that policies are compared on the same network and the same requests. Cells give :class:`Point`
@@ -57,7 +57,7 @@ class Cell(NamedTuple):
     alone: bool = False
 
     def points(self, found: Mapping[str, float] | Sequence[Point]) -> list[Point]:
-        """What the function gave, as points."""
+        """The values of the function as points."""
         if isinstance(found, Mapping):
             return [Point(self.x, self.algorithm, metric, value) for metric, value in found.items()]
         return list(found)
@@ -139,7 +139,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Result:
-    """What came of reproducing a claim: what ``--json`` prints.
+    """The result of reproducing a claim, as ``--json`` prints it.
 
     Parameters
     ----------

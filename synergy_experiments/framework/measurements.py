@@ -1,4 +1,4 @@
-"""What was measured: points of all repetitions, their means and intervals, and comparisons within repetitions.
+"""Measurements of a claim: points of all repetitions, their means and intervals, and comparisons within repetitions.
 
 Intervals hold 95 % of the chance that is in the seeds: the mean over repetitions, by Student's t. Two policies are
 compared within a repetition, where both met the same network and the same requests, and then over repetitions.
@@ -21,7 +21,7 @@ CONFIDENCE: Final = 0.95
 
 
 class Point(NamedTuple):
-    """What one cell measured of one metric."""
+    """A measured value of one metric in one cell."""
 
     x: Place
     algorithm: str

@@ -232,7 +232,7 @@ def at_scale(parameters: Mapping[str, Parameter], scale: Scale) -> dict[str, Val
 
 
 def parse(given: Iterable[str], known: Sequence[Mapping[str, Parameter]]) -> list[dict[str, Value]]:
-    """What ``--set`` texts say, one mapping for each experiment; each takes the names that it has.
+    """Parse ``--set`` texts into one mapping for each experiment, which gets the names that it has.
 
     Parameters
     ----------

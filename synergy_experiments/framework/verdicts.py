@@ -20,7 +20,7 @@ __all__ = ["at_all", "at_least", "monotone", "near", "reduction", "unlike"]
 
 
 def reduction(name: str, paper: float, ours: float | None, tolerance: float = 0.1) -> Check:
-    """How much less, as a share: 0.45 for 45 % less.
+    """Reduction as a share: 0.45 for 45 % less.
 
     >>> reduction("delay", 0.45, 0.52).verdict, reduction("delay", 0.45, 0.2).verdict
     ('holds', 'holds in part')

@@ -1,1 +1,1 @@
-"""What experiments run on: simulated and live peers with their requests, networks and workloads."""
+"""The systems that experiments run on: simulated and live peers with requests, networks and workloads."""

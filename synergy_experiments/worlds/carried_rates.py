@@ -34,7 +34,7 @@ COMPONENTS: Final = ("filter", "project", "aggregate", "sort", "count", "compare
 
 @dataclass(frozen=True)
 class Estimator:
-    """How a rate is measured.
+    """An estimator of a rate.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class Estimator:
 
 @dataclass(frozen=True)
 class Packets:
-    """What the monitor gets.
+    """The packets for the monitor.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def monitored(
     hop: tuple[float, float],
     rng: np.random.Generator,
 ) -> dict[str, Items]:
-    """What arrives at each component of the monitor.
+    """The packets that arrive at each component of the monitor.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def monitored(
         return Items(times, tuples, measured_rates(times, tuples, estimator), carried)
 
     def onward(name: str, given: Items, kept: Indices | npt.NDArray[np.bool_]) -> Items:
-        """What a component sends on of its input, as it arrives at the next."""
+        """The output of a component, as it arrives at the next one."""
         sent = given.at(kept)
         return items(arrived(sent.times), sent.tuples, {name: sent.rate, **sent.carried})
 

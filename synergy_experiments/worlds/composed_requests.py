@@ -18,8 +18,8 @@ flow simulator takes a few per cent of a run.
 *Delays between peers* are known to all, where a policy asks for the nearest: a perfect "delay monitoring service". A
 peer of capacity 2 takes half the processing time, in what its probes are told and in the flow simulator alike.
 
-What is counted
----------------
+Counted quantities
+------------------
 ``delay`` is the mean over admitted applications of the mean delay of an application's tuples: processing, transmission
 and queueing, from the source to the sink. ``own_delay`` is the part of it that an application has to itself: of one
 that shares a stream, from where the stream is shared. The papers seem to count so, for "some of the requests (fully or
@@ -86,7 +86,7 @@ class _Known(Latency):
 
 
 class _Story(Journal):
-    """A journal that takes note of the stages of each request, and keeps nothing of what many peers would fill it with.
+    """A journal that records only the stages of each request, since the other events of many peers would fill it.
 
     Parameters
     ----------

@@ -67,7 +67,7 @@ async def _lived(given: Scenario, seed: int) -> Outcome:
 
 
 def _parts(topology: Topology, workload: Workload, pings: float) -> dict[str, dict[str, Any]]:
-    """What each peer has: its components and its capacity."""
+    """The components and the capacity of each peer."""
     return {
         peer: {"components": list(workload.offers(peer)), "cores": cores, "pings": pings}
         for peer, cores in topology.cores.items()
@@ -145,7 +145,7 @@ async def _delays(running: Mapping[str, AsyncApplication]) -> dict[str, tuple[in
 
 
 def _count(each: Served, first: tuple[int, float, float], last: tuple[int, float, float]) -> None:
-    """What came between two looks."""
+    """The counts between two readings."""
     each.tuples = last[0] - first[0]
     each.late = round(last[2] - first[2])
     if each.tuples:

@@ -1,4 +1,4 @@
-"""What the experiments on resilient placement have in common: statistics, and algorithms on equal inputs.
+"""Common parts of the experiments on resilient placement: statistics, and algorithms on equal inputs.
 
 All algorithms get the same load model and the same capacities, and those that balance loads the same series of rates.
 As statistics are to be random (section 7.3.1), its means are a random point of the ideal feasible set, about which the

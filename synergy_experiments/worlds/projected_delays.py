@@ -75,7 +75,7 @@ class Stream(NamedTuple):
 
 @dataclass(frozen=True)
 class Learnt:
-    """What was learnt of a stream.
+    """The learnt properties of a stream.
 
     Parameters
     ----------
@@ -288,7 +288,7 @@ def compare(done: Run, *, same: bool, segment: float | None = None) -> Found:
 
 
 def scores(found: Found, x: str, prefix: str = "") -> Iterator[Point]:
-    """How good the projectors were: points at ``x``. A bound is no estimate, and has no errors.
+    """Scores of the projectors as points at ``x``. A bound is no estimate, and has no errors.
 
     ``error`` is the mean relative error of single segments, ``error of means`` that of the means over all segments of
     high, and of low rate. Both are weighted by tuples, as a segment of few tuples tells little, and taken where no

@@ -5,8 +5,8 @@ in it. The request's peer is its destination node, a random peer is its source n
 protocol: whole peers on the kernel, with ring, directory and failure detector, whose messages take the delays of the
 network. The others are placed by one that knows everything.
 
-What the dissertation does not state
-------------------------------------
+Details that the dissertation does not state
+--------------------------------------------
 How much an application takes. Here all primaries together take a quarter of the processing capacity, so that a peer has
 room for four applications, and a stream takes 100 kB/s, a twelfth of the slowest links. Both can be set.
 """
@@ -93,7 +93,7 @@ class Requests:
 
 @dataclass(frozen=True)
 class World:
-    """What all algorithms meet: a network, and by the peer that submits it each application.
+    """The common inputs of all algorithms: a network, and for each application the peer that submits it.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def world(given: Requests, seed: int) -> World:
 
 @lru_cache(maxsize=64)
 def placements(given: Requests, algorithm: str, seed: int) -> Mapping[str, Roles]:
-    """Where an algorithm places the replicas of each request; those that it cannot place are left out.
+    """Placement of the replicas of each request by an algorithm; requests that it cannot place are left out.
 
     Parameters
     ----------
@@ -317,7 +317,7 @@ class PlacementCost:
             raise RuntimeError(f"{len(self._asked - self.found.keys())} requests are not decided in {DECIDED:g} s")
 
     def limits(self) -> Limits:
-        """What peers and links have left."""
+        """Residual resources of peers and links."""
         cores = {address: each.ledger.residual_cores("") for address, each in self.peers.items()}
 
         def bandwidth(sender: str, to: str) -> float:

@@ -1,4 +1,4 @@
-"""What is simulated: peers on a network, requests, and a policy; and what came of it."""
+"""A simulated scenario: peers on a network, requests and a policy; and its outcome."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def _submitted(workload: Workload, topology: Topology, rule: str, seed: int) -> 
 
 @dataclass
 class Served:
-    """What came of one request.
+    """The outcome of one request.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ class Served:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a scenario.
+    """The outcome of a scenario.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What the simulated experiments of section 2.4.2 have in common: their set-up, and policies compared on it.
+"""Common parts of the simulated experiments of section 2.4.2: their set-up, and the comparison of policies.
 
 The dissertation states the network, the numbers of peers, components and operators, the replication degree, the slack
 of 30 % and Zipf's exponent. It does not state rates, processing times, capacities, when requests arrive, nor from how
