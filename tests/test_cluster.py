@@ -496,7 +496,7 @@ def test_the_workers_of_an_existing_cluster_become_peers() -> None:
 
 
 def test_a_peer_forgets_applications_that_ended_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "REMEMBERED", 3)
+    monkeypatch.setattr(requests, "MAX_RETAINED", 3)
 
     async def main() -> tuple[list[int], list[str]]:
         options = {"processes": False, "n_workers": 1, "threads_per_worker": 1, "dashboard_address": None}

@@ -142,6 +142,7 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
     driver.LinkFailed: "the link to {m.address} has failed",
     driver.CoresAdvertised: "{m.address} has {m.cores:.3g} cores left",
     driver.OverheadsMeasured: lambda m: f"measured overheads of {_several(sorted({*m.stages, *m.calls}))}",
+    driver.BandwidthMeasured: "the link from {m.address} carries {m.rate:.4g} bytes/s",
     driver.BandwidthsLimited: "bandwidths of the wide area",
     driver.SparkOffered: lambda m: f"Spark is there; a micro-batch takes {seconds(m.micro_batch)}",
     driver.PlacementDecided: lambda m: m.reason or f"placed: {_peers(m.roles.peers)}",
