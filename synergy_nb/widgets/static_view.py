@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from synergy_nb.drawing.svg import element, label, picture
 from synergy_nb.plan import Plan
+from synergy_nb.reporting.tables import as_text
 from synergy_nb.widgets.charts import STYLE, chart
 from synergy_nb.widgets.journal_series import JournalSeries
 from synergy_nb.widgets.latest_values import Flow
@@ -194,7 +195,7 @@ def text(readings: JournalSeries, plan: Plan | None = None) -> str:
         if name.startswith("flow:")
     ]
     if rows:
-        blocks.append(_table(("sink", "delay p50", "p99", "limit", "throughput", "miss rate", "so far"), rows))
+        blocks.append(as_text("", ("sink", "delay p50", "p99", "limit", "throughput", "miss rate", "so far"), rows))
     parts = [piece for name, piece in pieces.items() if name.startswith("part:")]
     if plan is not None and readings.application is not None:
         own = {piece["operator"]: piece for piece in parts}
@@ -216,7 +217,7 @@ def text(readings: JournalSeries, plan: Plan | None = None) -> str:
         if name.startswith("peer:")
     ]
     if peers:
-        blocks.append(_table(("peer", "load", "promised", "components"), peers))
+        blocks.append(as_text("", ("peer", "load", "promised", "components"), peers))
     if pieces["marks"]["list"]:
         blocks.append("\n".join(["what happened", *(f"  {_happened(each)}" for each in pieces["marks"]["list"])]))
     if pieces["troubles"]["list"]:
@@ -234,11 +235,3 @@ def _happened(mark: Mapping[str, Any]) -> str:
     """What has happened to an application, in a line."""
     after = f"after {mark['after']}: " if mark["after"] else ""
     return f"{_TONES[mark['tone']]} {after}{mark['said']}"
-
-
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    table = [columns, *rows]
-    widths = [max(len(row[column]) for row in table) for column in range(len(columns))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table
-    )

@@ -10,8 +10,8 @@ import msgspec
 from synergy_nb.events.application_states import LASTING
 from synergy_nb.plan.units import nearest
 from synergy_nb.reporting.formatting import seconds, share
+from synergy_nb.reporting.tables import as_html, as_text
 from synergy_nb.runtime.client.async_application import AsyncApplication
-from synergy_nb.runtime.client.tables import as_html, as_text
 from synergy_nb.runtime.process.requests import ApplicationState, ClusterError
 
 __all__ = ["Applications", "Entry", "Identified", "UnknownApplication", "chosen"]

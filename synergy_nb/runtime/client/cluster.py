@@ -17,12 +17,12 @@ from typing import Any, Final, TypeVar
 
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.reporting.formatting import amount, share, size
+from synergy_nb.reporting.tables import as_html, as_text
 from synergy_nb.runtime.client.application import Application
 from synergy_nb.runtime.client.applications import Applications
 from synergy_nb.runtime.client.async_application import AsyncApplication
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
 from synergy_nb.runtime.client.synchronous import LoopThread, Synchronous, synchronous
-from synergy_nb.runtime.client.tables import as_html, as_text
 from synergy_nb.runtime.process.processes import PeerCluster
 from synergy_nb.runtime.process.requests import ClusterError, PeerState
 from synergy_nb.runtime.process.starting import check_address, connect_cluster, start_cluster

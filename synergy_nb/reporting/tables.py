@@ -11,7 +11,7 @@ Row = Sequence[str]
 
 
 def as_text(caption: str, heading: Row, rows: Sequence[Row]) -> str:
-    """A caption and below it a table with aligned columns.
+    """A table with aligned columns, below its caption if that is not empty.
 
     >>> print(as_text("Peers", ("name", "load"), [("peer-1", "5 %")]))
     Peers
@@ -21,7 +21,7 @@ def as_text(caption: str, heading: Row, rows: Sequence[Row]) -> str:
     table = [heading, *rows]
     widths = [max(len(row[column]) for row in table) for column in range(len(heading))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
-    return "\n".join([caption, *lines])
+    return "\n".join([*([caption] if caption else []), *lines])
 
 
 def as_html(caption: str, heading: Row, rows: Sequence[Row]) -> str:
