@@ -23,6 +23,7 @@ __all__ = [
     "Derivation",
     "Schema",
     "equal_windows",
+    "grouping_columns",
     "is_windowed",
     "own_window",
     "with_windows",
@@ -144,6 +145,17 @@ def own_window(it: Derivation) -> None:
         it.wrong("window", None, "a window such as '20 min': its input has none")
     else:
         it.window = it.params.get("window")
+
+
+def grouping_columns(it: Derivation) -> dict[str, str]:
+    """Return the columns of ``by`` with their types, and record problems with them."""
+    columns = {}
+    for name in it.params.get("by", ()):
+        if name in IMPLICIT:
+            it.wrong("by", name, "a column other than time and the bounds of windows, which group by themselves")
+        elif it.column("by", name, it.input):
+            columns[name] = it.input[name]
+    return columns
 
 
 def with_windows(it: Derivation) -> Schema:

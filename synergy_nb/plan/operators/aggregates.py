@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from synergy_nb.plan.declaration import OWN_WINDOW, Declaration, Example, Flow, Parameter
 from synergy_nb.plan.parameter_types import CALLS, NAME, POSITIVE, WINDOW, columns
-from synergy_nb.plan.schemas import IMPLICIT, Derivation, Schema, own_window
+from synergy_nb.plan.schemas import Derivation, Schema, grouping_columns, own_window
 
 __all__ = ["AGGREGATE", "COUNT"]
 
@@ -15,12 +15,7 @@ _OF_SETS: Final = "the result of a window does not depend on the order of its tu
 
 
 def _aggregate(it: Derivation) -> Schema:
-    columns: dict[str, str] = {}
-    for name in it.params.get("by", ()):
-        if name in IMPLICIT:
-            it.wrong("by", name, "a column other than time and the bounds of windows, which group by themselves")
-        elif it.column("by", name, it.input):
-            columns[name] = it.input[name]
+    columns = grouping_columns(it)
     texts: dict[str, str] = {}
     for name, text in it.params.get("values", {}).items():
         if name in columns:

@@ -13,6 +13,7 @@ from synergy_nb.plan.schemas import (
     Derivation,
     Schema,
     equal_windows,
+    grouping_columns,
     is_windowed,
     own_window,
     with_windows,
@@ -197,12 +198,7 @@ TOP: Final = Declaration(
 
 def _percentile(it: Derivation) -> Schema:
     own_window(it)
-    columns: dict[str, str] = {}
-    for name in it.params.get("by", ()):
-        if name in IMPLICIT:
-            it.wrong("by", name, "a column other than time and the bounds of windows, which group by themselves")
-        elif it.column("by", name, it.input):
-            columns[name] = it.input[name]
+    columns = grouping_columns(it)
     value = it.params.get("value")
     if value is not None and it.column("value", value, it.input, ORDERED) and "name" in it.params:
         if it.params["name"] in columns:
