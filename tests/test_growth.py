@@ -63,7 +63,7 @@ def test_feedback_of_many_applications_takes_as_many_messages_as_that_of_one(
 
 
 def test_a_long_round_of_feedback_goes_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("synergy_nb.lifecycle.feedback.PAGE", 3)
+    monkeypatch.setattr("synergy_nb.lifecycle.feedback.PER_MESSAGE", 3)
     ring = ring_of(8)
     ring.run(15.0)  # longer than a lease
     assert all(ring.status(f"a{number}") == "running" for number in range(8))

@@ -98,7 +98,7 @@ def view(*, small: bool = False) -> dict[str, Any]:
         shown.update()
         reading = time.process_time() - began
         began = time.process_time()
-        shown.hear("ready", "page")
+        shown.on_page_message("ready", "page")
         opening, opened = time.process_time() - began, shown.sizes[-1]
         shown.sizes.clear()
         costs = []
@@ -109,7 +109,7 @@ def view(*, small: bool = False) -> dict[str, Any]:
             shown.update()
             costs.append(time.process_time() - began)
             if step % 50 == 0:
-                shown.hear("here", "page")
+                shown.on_page_message("here", "page")
     finally:
         shown.close()
     detail = {
