@@ -279,7 +279,7 @@ def test_data_is_fetched_only_with_the_right_checksum(folder: Path) -> None:
     right = hashlib.sha256(copy.read_bytes()).hexdigest()
     wrong = synergy("data", "fetch", "sdsc-http", "--url", copy.as_uri(), "--sha256", "0" * 64, "--to", "d")
     assert wrong.exit_code == 1
-    assert f"synergy: {copy.as_uri()}: sha256 {right}; expected {'0' * 64}; nothing is kept" in wrong.stderr
+    assert f"synergy: {copy.as_uri()}: sha256 {right}; expected {'0' * 64}; nothing is stored" in wrong.stderr
     assert list((folder / "d").iterdir()) == []
     fetched = synergy("data", "fetch", "sdsc-http", "--url", copy.as_uri(), "--sha256", right, "--to", "d", "--json")
     assert fetched.exit_code == 0

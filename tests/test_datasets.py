@@ -124,7 +124,7 @@ def test_a_failed_download_leaves_nothing(tmp_path: Path, server: str, kind: str
 
 
 def test_another_content_is_not_kept(tmp_path: Path, original: Path) -> None:
-    with pytest.raises(ValueError, match=f"sha256 {SHA256}; expected {'0' * 64}; nothing is kept"):
+    with pytest.raises(ValueError, match=f"sha256 {SHA256}; expected {'0' * 64}; nothing is stored"):
         fetch("lbl-tcp-3", original.as_uri(), "0" * 64, tmp_path / "to")
     assert left_in(tmp_path / "to") == []
 

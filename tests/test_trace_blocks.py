@@ -193,14 +193,14 @@ def test_what_is_within_quotes_is_found_as_one_would_by_counting(data: bytes, la
 
 
 @pytest.mark.parametrize("quote", [False, True])
-def test_the_judge_is_not_asked_about_clean_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quote: bool) -> None:
+def test_clean_files_do_not_need_the_line_parser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quote: bool) -> None:
     numbers = np.arange(120_000)
     names = pl.Series(numbers).cast(pl.String)
     text = names + (', "é"\r\nend' if quote else "")
     table = pl.DataFrame({"time": numbers / 8, "n": numbers, "s": text, "t": names + "x"})
     path = tmp_path / "clean.csv"
     table.write_csv(path)
-    monkeypatch.setattr(tabular._Judge, "block", None)
+    monkeypatch.setattr(tabular._LineParser, "block", None)
     found = load(path, "csv", columns={"time": "time", "n": "int", "s": "str", "t": "str"}).table
     assert found.equals(table.with_columns((pl.col("time") * 1e6).cast(pl.Int64).cast(TYPES["time"])))
 

@@ -1,8 +1,7 @@
-"""Where recorded and generated streams come from.
+"""Sources of recorded and generated streams.
 
-``reading`` turns a source's parameters into batches and punctuations and paces them, ``tracefiles`` and ``tabular``
-read the formats, ``packets`` generates self-similar traffic, ``datasets`` knows the traces that the papers and the
-tests use.
+``reading`` turns a source's parameters into batches and punctuations and paces them, ``trace_files`` and ``tabular``
+read the formats, ``packets`` generates self-similar traffic, ``datasets`` lists the traces of the papers and the tests.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The columns of a CSV or Parquet file that a stream has, and their types."""
+"""Selection of the columns of a CSV or Parquet file for a stream, with their types."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["clock_of", "parquet_kinds", "stream_schema", "text_kinds"]
 
 
 def clock_of(path: Path, names: Sequence[str], columns: Mapping[str, str] | None, time: str | None) -> str:
-    """The name of the column with the event time.
+    """Find the name of the column with the event time.
 
     Raises
     ------
     ValueError
-        If it is not among the ``names`` in the file.
+        If the file has no such column.
     """
     if time is None:
         stated = [name for name, kind in (columns or {}).items() if kind == "time" and name in names]
@@ -35,17 +35,17 @@ def clock_of(path: Path, names: Sequence[str], columns: Mapping[str, str] | None
 def text_kinds(
     path: Path, names: list[str], columns: Mapping[str, str] | None, clock: str, sample: pl.DataFrame
 ) -> dict[str, str]:
-    """The wanted columns of a CSV file with their types: as stated, or else those that all values of ``sample`` have.
+    """Select columns of a CSV file with their types: as stated, or else inferred from all values of ``sample``.
 
     Raises
     ------
     ValueError
-        If a stated column is not there, or its type is none.
+        If the file lacks a stated column, or its type is unknown.
     """
     if columns is not None:
         kinds = dict(columns)
         if clock != "time" and "time" in kinds and "time" not in names:
-            del kinds["time"]  # the name under which the tuples will carry the column `clock`
+            del kinds["time"]  # the name of the column `clock` in the tuples
         kinds[clock] = "time"
         _check(path, names, kinds)
         return kinds
@@ -63,12 +63,12 @@ def text_kinds(
 def parquet_kinds(
     path: Path, stored: Mapping[str, pl.DataType], columns: Mapping[str, str] | None, clock: str
 ) -> dict[str, str]:
-    """The wanted columns of a Parquet file with their types: as stated, or else as they are ``stored``.
+    """Select columns of a Parquet file with their types: as stated, or else as they are ``stored``.
 
     Raises
     ------
     ValueError
-        If a stated column is not there, its type is none, or no tuple can hold a stored one.
+        If the file lacks a stated column, its type is unknown, or tuples cannot have a stored type.
     """
     kinds = {name: columns[name] for name in columns} if columns is not None else {}
     kinds.setdefault(clock, "time")
@@ -82,7 +82,7 @@ def parquet_kinds(
 
 
 def stream_schema(path: Path, kinds: Mapping[str, str], clock: str) -> dict[str, str]:
-    """The columns of the tuples with their types: the event time first, named ``time``.
+    """Derive the columns of the tuples with their types: the event time first, named ``time``.
 
     Raises
     ------

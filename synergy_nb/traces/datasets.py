@@ -1,8 +1,8 @@
-"""Real traces by name: what they are, whether they are at hand, and how a user's copy gets here.
+"""Real traces by name: their description, the search for local copies, and downloads that the user asks for.
 
 The traces belong to others and are not part of this project. :data:`DATASETS` says in which archive and under which
-file name each is found; :func:`find` looks for it in the usual folders; :func:`fetch` downloads from an address that
-the user states and accepts nothing but the content whose checksum the user states.
+file name each is published; :func:`find` searches the usual folders; :func:`fetch` downloads from an address that the
+user states and accepts only content with the checksum that the user states.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ class Dataset(msgspec.Struct, frozen=True):
     Parameters
     ----------
     name, title
-        Short name, and one line about it.
+        Short name, and a description of one line.
     archive, file
         URL of the archive, and the file's name there.
     local
-        File names under which it is looked for here, most wanted first.
+        File names that :func:`find` searches for, the preferred one first.
     format
-        The ``format`` of a trace source that reads it; empty if it is no trace.
+        Parameter ``format`` of a trace source that reads it; empty if it is no trace.
     rows
-        Tuples in it, as the archive states them; None if it does not.
+        Number of tuples that the archive states; None if it does not.
     size
-        Bytes of the archive's file, as rounded there; None if not known.
+        Size of the archive's file in bytes, rounded by the archive; None if unknown.
     sha256
-        Checksum of the first of ``local``, None if not known.
+        SHA-256 checksum of the first of ``local``; None if unknown.
     terms
         Licence or terms of use.
     """
@@ -63,7 +63,7 @@ class Dataset(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """Whether a dataset is at hand: ``path`` is None if not; ``looked`` names the folders that were searched."""
+    """Result of a search for a dataset: its ``path`` or None; ``looked`` lists the folders that were searched."""
 
     dataset: Dataset
     path: str | None
@@ -135,19 +135,19 @@ DATASETS: Final[tuple[Dataset, ...]] = (
 
 
 def folders(environ: Mapping[str, str] = os.environ, here: str | Path = ".") -> list[Path]:
-    """Where datasets are looked for: ``SYNERGY_DATA``, then ``datasets`` and ``../shared/data`` seen from ``here``."""
+    """Folders of datasets: ``SYNERGY_DATA``, then ``datasets`` and ``../shared/data`` relative to ``here``."""
     named = environ.get("SYNERGY_DATA")
     base = Path(here).resolve()
     return [*([Path(named).expanduser()] if named else []), base / "datasets", base.parent / "shared" / "data"]
 
 
 def find(name: str, environ: Mapping[str, str] = os.environ, here: str | Path = ".") -> Found:
-    """Look for a dataset.
+    """Search for a local copy of a dataset.
 
     Raises
     ------
     ValueError
-        If there is no dataset of that name.
+        If no dataset has this name.
     """
     dataset = next((known for known in DATASETS if known.name == name), None)
     if dataset is None:
@@ -164,7 +164,7 @@ def find(name: str, environ: Mapping[str, str] = os.environ, here: str | Path = 
 
 
 def listing(environ: Mapping[str, str] = os.environ, here: str | Path = ".") -> list[Found]:
-    """All datasets, and which of them are at hand."""
+    """Search for local copies of all datasets."""
     return [find(dataset.name, environ, here) for dataset in DATASETS]
 
 
@@ -177,29 +177,29 @@ def fetch(
     progress: Callable[[int, int | None], None] | None = None,
     timeout: float = 60.0,
 ) -> Path:
-    """Download a file from an address that the user states, and keep it only if its checksum is the stated one.
+    """Download a file from an address that the user states, and store it only if its checksum is the stated one.
 
     Parameters
     ----------
     name
-        A dataset of :data:`DATASETS`, whose file name is then taken from the end of ``url`` if it is one that
-        :func:`find` looks for, and is its first otherwise.
+        Name of a dataset of :data:`DATASETS`. The file gets the name at the end of ``url`` if :func:`find` searches for
+        it, and the dataset's first name otherwise.
     url
-        Address: http, https or file.
+        Address with the scheme http, https or file.
     sha256
         Expected checksum of the downloaded bytes, 64 hexadecimal digits.
     to
-        Folder, made if it is not there. A file there with this checksum is not downloaded again; one with another is
-        left alone and refused.
+        Target folder, which is made if it does not exist. A file there with this checksum is not downloaded again; a
+        file with another checksum is an error and stays unchanged.
     progress
-        Called with the bytes so far and in all (None if the server does not say).
+        Function that is called with the bytes so far and the total bytes (None if unknown).
     timeout
-        Seconds without an answer.
+        Time limit for an answer of the server, seconds.
 
     Raises
     ------
     ValueError
-        If an argument is wrong, the download fails, or the content is not the expected one; then nothing is kept.
+        If an argument is invalid, the download fails, or the content has another checksum; then nothing is stored.
     """
     dataset = find(name).dataset
     parts = urllib.parse.urlsplit(url)
@@ -226,7 +226,7 @@ def fetch(
         with os.fdopen(descriptor, "wb") as file:
             found = _download(url, file, timeout, progress)
         if found != expected:
-            raise ValueError(f"{url}: sha256 {found}; expected {expected}; nothing is kept")
+            raise ValueError(f"{url}: sha256 {found}; expected {expected}; nothing is stored")
         Path(temporary).chmod(0o644)
         Path(temporary).replace(target)
     finally:
@@ -235,7 +235,7 @@ def fetch(
 
 
 def _download(url: str, file: Any, timeout: float, progress: Callable[[int, int | None], None] | None) -> str:
-    """Write what ``url`` gives into ``file``; its checksum."""
+    """Download ``url`` into ``file`` and return its checksum."""
     opener = urllib.request.OpenerDirector()
     # No ftp and no data addresses, not even by redirection.
     for handler in (

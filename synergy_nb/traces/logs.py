@@ -1,4 +1,4 @@
-"""Typed columns from logs of web servers, block by block, by one regular expression a format."""
+"""Parser of web server logs to typed columns, block by block, with one regular expression per format."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from synergy_nb.traces.typed_columns import Malformed, Tally
 
 __all__ = ["LOGS", "log_blocks"]
 
-# Hosts are N+H, or "UNR name" where the archive left a name as it was: all up to the first ": " before the date.
+# Hosts are N+H, or "UNR name" where the archive kept a name: all text up to the first ": " before the date.
 HTTP: Final = (
     r"^(?P<host>.+?): \w{3} (?P<time>\w{3} [ \d]\d \d{2}:\d{2}:\d{2} \d{4}) "
     r"\((?P<file>.*?)\): (?P<operation>[^:]*): ?(?P<request>.*)$"
@@ -24,7 +24,7 @@ NCSA: Final = (
     r"^(?P<host>\S+) .*?\[(?P<time>\d{2}/\w{3}/\d{4}:\d{2}:\d{2}:\d{2} [+-]\d{4})\] "
     r'"(?P<request>.*)" (?P<status>\d{3}) (?P<bytes>\d+|-)(?: .*)?$'
 )
-#: By format: the expression, the layout of its dates, and an example for messages.
+#: Format to the expression, the layout of its dates, and an example for messages.
 LOGS: Final = {
     "http": (HTTP, "%b %d %H:%M:%S %Y", "'N+H: Tue Aug 22 00:00:00 1995 (/file): operation: request'"),
     "ncsa": (NCSA, "%d/%b/%Y:%H:%M:%S %z", "'host - - [01/Jul/1995:00:00:01 -0400] \"GET /x HTTP/1.0\" 200 6245'"),
@@ -32,7 +32,7 @@ LOGS: Final = {
 
 
 def log_blocks(path: Path, kind: str, tally: Tally) -> Iterator[pl.DataFrame]:
-    """The lines of a log, typed, in blocks in the order of the file; what is malformed goes to ``tally``.
+    """Yield the lines of a log as typed blocks in the order of the file; count malformed lines in ``tally``.
 
     Bytes that are not UTF-8 (old logs hold Latin-1) become replacement characters.
 

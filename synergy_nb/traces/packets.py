@@ -36,35 +36,35 @@ Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 SCHEMA: Final = dict(TRACE_SCHEMAS["packets"])
 DUTY: Final = 0.3  # share of the time for which a source is ON
 BURST: Final = 20.0  # mean packets of an ON period
-SLICE: Final = 65_536  # packets expected in a slice of time that is generated at once
-LEAST: Final = 1024  # and at least
-AHEAD: Final = 10.0  # seconds of a stream that are made together, within these bounds
+SLICE: Final = 65_536  # expected packets of a slice of time that is generated at once
+LEAST: Final = 1024  # least number of packets of a slice
+AHEAD: Final = 10.0  # seconds of a stream that are generated at once, within these bounds
 PERIODS: Final = 256  # periods that a source draws at once
 # Services by popularity, and the bytes of a packet: acknowledgements, the old default segment, Ethernet's largest.
 SERVICES: Final = ((80, 0.40), (443, 0.25), (25, 0.10), (53, 0.10), (22, 0.05), (20, 0.05), (119, 0.05))
 SIZES: Final = ((40, 0.45), (552, 0.20), (1040, 0.05), (1500, 0.30))
-FLAGS: Final = ("SYN", "SYN-ACK", "ACK")  # of the first packet of a flow, the second one, and all others
+FLAGS: Final = ("SYN", "SYN-ACK", "ACK")  # flags of the first packet of a flow, of the second one, and of all others
 _NANO: Final = 1_000_000_000
 _LONGEST: Final = 1e16  # nanoseconds: keeps sums of Pareto draws within 64 bits
 
 
 class Parameters(msgspec.Struct, frozen=True):
-    """What a generated packet stream is like.
+    """Parameters of a generated packet stream.
 
     Parameters
     ----------
     seed
         Seed of all random numbers.
     rate
-        Mean packets a second over all sources.
+        Mean rate over all sources, packets/s.
     sources
         Number of ON/OFF sources.
     hosts
-        Hosts, of Zipf popularity with exponent ``zipf``.
+        Number of hosts, with Zipf popularity of exponent ``zipf``.
     links
         Names of the links; each flow goes over one of them, all equally likely.
     duration, count
-        Seconds and packets after which the stream ends; None: never.
+        Duration in seconds and number of packets after which the stream ends; None for no limit.
     alpha
         Tail index of the ON and OFF periods, above 1 and below 2; H = (3 - alpha) / 2.
     zipf
@@ -72,8 +72,8 @@ class Parameters(msgspec.Struct, frozen=True):
     start
         Event time of the beginning, in seconds since 1970.
     flags
-        Whether packets have TCP flags: the first one of a flow is a SYN, the second one the SYN-ACK that comes back,
-        all others are ACKs. So a flow of one packet was never answered, one of two never acknowledged.
+        Whether packets have TCP flags: the first packet of a flow is a SYN, the second one the returning SYN-ACK, all
+        others are ACKs. So a flow of one packet was never answered, and a flow of two was never acknowledged.
     """
 
     seed: int = 0
@@ -90,20 +90,20 @@ class Parameters(msgspec.Struct, frozen=True):
 
     @property
     def hurst(self) -> float:
-        """The Hurst parameter in theory."""
+        """Theoretical Hurst parameter."""
         return (3 - self.alpha) / 2
 
 
 def parameters(params: Mapping[str, Any]) -> Parameters:
-    """Check the parameters of a source with connector ``packets``.
+    """Validate the parameters of a source with connector ``packets``.
 
     ``links`` may be a number (links A, B, ...) or their names. Keys that are no field of :class:`Parameters` belong to
-    the source (``connector``, ``speed``, ``batch``) and are left alone.
+    the source (``connector``, ``speed``, ``batch``) and are ignored.
 
     Raises
     ------
     ValueError
-        If a value is wrong: field, value, what was expected.
+        If a value is invalid; the text gives field, value and what was expected.
     """
     given = {name: params[name] for name in Parameters.__struct_fields__ if name in params and params[name] is not None}
     links = given.get("links", Parameters().links)
@@ -143,22 +143,22 @@ def parameters(params: Mapping[str, Any]) -> Parameters:
 
 
 def schema_of(params: Mapping[str, Any]) -> dict[str, str]:
-    """Column to type of the packets that a source with these parameters gives."""
+    """Column to type of the packets of a source with these parameters."""
     return {**SCHEMA, "flags": "str"} if params.get("flags") else dict(SCHEMA)
 
 
 def generate(parameters: Parameters, rows: int | None = None) -> Iterator[Item]:
-    """Batches of ``rows`` packets, each followed by a punctuation, the last by ``END``; endless without a limit.
+    """Generate batches of ``rows`` packets, each followed by a punctuation, the last by ``END``.
 
-    By default a batch has the packets of ten seconds, within bounds: a small batch would be made at too high a cost per
-    packet, and a large batch of a slow stream would hold the packets of half an hour.
+    By default a batch has the packets of ten seconds, within bounds: a smaller batch would cost too much per packet,
+    and a larger batch of a slow stream would hold the packets of half an hour.
     """
     rows = rows or _at_once(parameters)
     position = 0
     pending: pl.DataFrame | None = None
     for table in tables(parameters):
         pending = table if pending is None else pl.concat([pending, table])
-        # One packet is kept back: only the next one says how far the punctuation may go.
+        # One packet is held back, as the next one determines the time of the punctuation.
         start = 0
         while pending.height - start > rows:
             yield Batch(pending.slice(start, rows), position, 0.0)
@@ -173,12 +173,12 @@ def generate(parameters: Parameters, rows: int | None = None) -> Iterator[Item]:
 
 
 def _at_once(parameters: Parameters) -> int:
-    """Packets that are made together."""
+    """Number of packets that are generated at once."""
     return max(min(round(AHEAD * parameters.rate), SLICE), LEAST)
 
 
 def tables(parameters: Parameters) -> Iterator[pl.DataFrame]:
-    """The packets slice by slice of time, as tables that are sorted by time and may be empty."""
+    """Generate the packets by slices of time, as tables that are sorted by time and may be empty."""
     root = np.random.SeedSequence(parameters.seed)
     *seeds, size_seed = root.spawn(parameters.sources + 1)
     gap = round(parameters.sources * DUTY / parameters.rate * _NANO)
@@ -200,7 +200,7 @@ def tables(parameters: Parameters) -> Iterator[pl.DataFrame]:
         pieces = [source.until(now) for source in sources]
         base = np.cumsum([0] + [len(piece[2]) for piece in pieces])
         time = np.concatenate([piece[0] for piece in pieces])
-        order = np.argsort(time, kind="stable")  # of each source they are sorted already: merged rather than sorted
+        order = np.argsort(time, kind="stable")  # those of each source are sorted, so this merges rather than sorts
         if left is not None:
             order = order[:left]
             left -= len(order)
@@ -222,7 +222,7 @@ def tables(parameters: Parameters) -> Iterator[pl.DataFrame]:
 
 
 def _flagged(table: pl.DataFrame, number: Ints) -> pl.DataFrame:
-    """Packets with flags, by their numbers in their flows; what comes back has source and destination exchanged."""
+    """Add flags to packets by their numbers in their flows; returning packets have source and destination exchanged."""
     answers = pl.Series(number == 1)
     there, back = ("source", "source_port"), ("destination", "destination_port")
     pairs = zip((*there, *back), (*back, *there), strict=True)
@@ -234,8 +234,8 @@ def _flagged(table: pl.DataFrame, number: Ints) -> pl.DataFrame:
 class _Source:
     """One ON/OFF source.
 
-    Its packets lie every ``gap`` nanoseconds on a clock that runs only while it is ON. Period j takes ``on_end[j - 1]``
-    to ``on_end[j]`` on that clock, after ``silence[j]`` nanoseconds of OFF in all: the packet at v leaves at
+    It sends a packet every ``gap`` nanoseconds on a clock that runs only while it is ON. Period j lasts from ``on_end[j
+    - 1]`` to ``on_end[j]`` on that clock, after ``silence[j]`` nanoseconds of OFF altogether: the packet at v leaves at
     v + ``silence[j]``. ``flows[j]`` is its link, source, destination, source port and destination port.
     """
 
@@ -277,17 +277,17 @@ class _Source:
         stretch = tail if body < (alpha - 1) / alpha else (1 - tail) ** (-1 / (alpha - 1))
         residual = round(min(least * stretch, _LONGEST))
         self.residual = residual if on < DUTY else None
-        self.off = 0 if on < DUTY else residual  # silence before the period that is drawn next
-        self.clock = 0  # where that period begins on the clock
+        self.off = 0 if on < DUTY else residual  # silence before the next period to draw
+        self.clock = 0  # start of that period on the clock
         self.next = int(phase * gap)  # the next packet on the clock
-        self.given = 0  # packets of the first period that is kept
+        self.given = 0  # packets already emitted of the first retained period
         self.on_end: Ints = np.empty(0, dtype=np.int64)
-        self.starts: Ints = np.empty(0, dtype=np.int64)  # when each period begins in time
+        self.starts: Ints = np.empty(0, dtype=np.int64)  # start time of each period
         self.silence: Ints = np.empty(0, dtype=np.int64)
         self.flows: Flows = np.empty((0, 5), dtype=np.int32)
 
     def until(self, limit: int) -> tuple[Ints, Ints, Flows, Ints]:
-        """Packets before ``limit`` that were not given yet: times, periods, these periods' flows, numbers in these.
+        """Return the new packets before ``limit``: times, periods, flows of the periods, and numbers within these.
 
         Only flags need the numbers.
         """
@@ -308,7 +308,7 @@ class _Source:
         return result
 
     def _numbers(self, period: Ints, current: int) -> Ints:
-        """The numbers of packets in their periods, the last of which is ``current``."""
+        """Numbers of packets in their periods, of which ``current`` is the last."""
         number = np.arange(len(period)) - period.searchsorted(period) + np.where(period == 0, self.given, 0)
         self.given = int(np.count_nonzero(period == current)) + (self.given if current == 0 else 0)
         return number
@@ -322,7 +322,7 @@ class _Source:
         ends = self.clock + np.cumsum(on)
         silence = self.off + np.cumsum(off) - off
         source = np.searchsorted(self.popularity, draws[3], side="right")
-        # popular destinations are other hosts than popular sources, and no host talks to itself
+        # popular destinations differ from popular sources, and no host sends to itself
         destination = (np.searchsorted(self.popularity, draws[4], side="right") + self.hosts // 2) % self.hosts
         destination = np.where(destination == source, (destination + 1) % self.hosts, destination)
         services = np.array([port for port, _ in SERVICES])
@@ -355,8 +355,8 @@ def hurst(counts: Any, method: str = "wavelet") -> float:
     counts : array of shape (n,)
         Counts, at least 256.
     method
-        ``wavelet``: slope of the energy of Haar details over the octaves, weighted by their number (Abry and
-        Veitch [1]_); a trend or a shift of level hardly disturbs it. ``variance``: slope of the variance of means over
+        Estimator. ``wavelet``: slope of the energy of Haar details over the octaves, weighted by their number (Abry and
+        Veitch [1]_); robust against a trend or a shift of level. ``variance``: slope of the variance of means over
         blocks of growing size, 2 H - 2 (aggregated variance); it is biased low when H is large.
 
     Returns
@@ -380,7 +380,7 @@ def hurst(counts: Any, method: str = "wavelet") -> float:
         half = len(sums) // 2
         left, right = sums[: 2 * half : 2], sums[1 : 2 * half : 2]
         blocks = left + right
-        # both have the power of two that belongs to a sum taken out: means, and orthonormal Haar details
+        # both are normalised by the power of two of a sum: means, and orthonormal Haar details
         energy = blocks.var() / 4.0**octave if method == "variance" else ((left - right) ** 2).mean() / 2.0**octave
         sums = blocks
         if energy > 0 and octave > 2:  # the finest scales show the packets of one burst

@@ -1,4 +1,4 @@
-"""Typed columns from Parquet files, slice by slice: of a row group too, however large it is."""
+"""Reader of Parquet files to typed columns, slice by slice, even within large row groups."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _BUFFER: Final = 1 << 20  # bytes of a column that are read at once
 
 
 class Stored(NamedTuple):
-    """How a Parquet file is laid out.
+    """Layout of a Parquet file.
 
     Parameters
     ----------
     kinds
-        Wanted columns with their types.
+        Columns to read, with their types.
     clock
         Name of the column with the event time.
     schema
         Columns of the tuples with their types: the event time first, as ``time``.
     doubtful
-        Columns whose values may be malformed: the event time, and those that are not stored as what they shall be.
+        Columns whose values may be malformed: the event time, and those that are stored with another type.
     """
 
     kinds: dict[str, str]
@@ -43,12 +43,12 @@ class Stored(NamedTuple):
 
 
 def stored(path: Path, columns: Mapping[str, str] | None, time: str | None) -> Stored:
-    """The layout of a Parquet file; ``columns`` and ``time`` as in :func:`synergy_nb.traces.trace_files.load`.
+    """Read the layout of a Parquet file; ``columns`` and ``time`` as in :func:`synergy_nb.traces.trace_files.load`.
 
     Raises
     ------
     ValueError
-        If the file is damaged, or a stated column is wrong.
+        If the file is damaged, or a stated column is invalid.
     """
     try:
         found = dict(pl.read_parquet_schema(path))
@@ -61,7 +61,7 @@ def stored(path: Path, columns: Mapping[str, str] | None, time: str | None) -> S
 
 
 def parquet_blocks(path: Path, layout: Stored, tally: Tally, *, judged: bool = False) -> Iterator[pl.DataFrame]:
-    """The rows of a Parquet file, typed, in slices in the order of the file; what is malformed goes to ``tally``.
+    """Yield the rows of a Parquet file as typed slices in the order of the file; count malformed rows in ``tally``.
 
     Parameters
     ----------
@@ -93,9 +93,9 @@ def parquet_blocks(path: Path, layout: Stored, tally: Tally, *, judged: bool = F
 
 
 def _slices(path: Path, names: list[str] | None) -> Iterator[pl.DataFrame]:
-    """All rows, a slice at a time, of the named columns in that order, or of all."""
+    """Yield all rows in slices, with the named columns in that order, or with all columns."""
     try:
-        # Without buffers ahead: those would hold a whole row group.
+        # Without pre-buffering, which would hold a whole row group.
         with pq.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER) as file:
             start = 0
             for number in range(file.num_row_groups):
@@ -114,12 +114,12 @@ def _slices(path: Path, names: list[str] | None) -> Iterator[pl.DataFrame]:
 
 
 def _rows(group: pq.RowGroupMetaData) -> int:
-    """How many rows of a large row group make a slice of moderate size."""
+    """Number of rows of a slice of moderate size in a large row group."""
     return max(int(group.num_rows) * _SLICE // int(group.total_byte_size), 1)
 
 
 def _row(path: Path, number: int) -> tuple[object, ...]:
-    """One row of all columns, counted from 0."""
+    """Read one row of all columns, counted from 0."""
     for raw in _slices(path, None):
         if number < raw.height:
             return raw.row(number)

@@ -1,7 +1,7 @@
-"""Finds the bytes of a CSV text that are within quotes, for 64 bytes at once.
+"""Search for the bytes of a CSV text that are within quotes, for 64 bytes at once.
 
-One bit stands for each byte, so that a text is looked at in words an eighth of its size. The bit that says "within
-quotes" is the parity of the quotes up to its byte.
+One bit represents each byte, so a text becomes words of an eighth of its size. The bit for "within quotes" is the
+parity of the quotes up to its byte.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Bits: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 """One bit for each byte of a text, the first in the highest place."""
 
 _QUOTE, _LINE_FEED, _RETURN = b'"\n\r'
-_CACHED: Final = 1 << 16  # bytes that are compared at once: they stay in the processor's cache
+_CACHED: Final = 1 << 16  # bytes that are compared at once, so that they fit the processor's cache
 _SHIFTS: Final = (1, 2, 4, 8, 16, 32)
 
 
@@ -40,7 +40,7 @@ class Quoting(NamedTuple):
 
 
 def quoting(data: bytes, separator: str, *, last: bool) -> Quoting:
-    """Look at the quotes of ``data``, which begins with a row.
+    """Analyse the quotes of ``data``, which begins with a row.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def quoting(data: bytes, separator: str, *, last: bool) -> Quoting:
 
 
 def _where(values: Bits, value: int) -> Bits:
-    """One bit for each byte: whether it has that value."""
+    """Return one bit for each byte: whether it has that value."""
     found = np.empty(-(-len(values) // 8), dtype=np.uint8)
     equal = np.empty(_CACHED, dtype=np.bool_)
     for start in range(0, len(values), _CACHED):
@@ -92,9 +92,9 @@ def _where(values: Bits, value: int) -> Bits:
 
 
 def _parities(bits: Bits) -> Bits:
-    """For each bit, the parity of it and all before it."""
+    """Return the parity of each bit with all bits before it."""
     words = np.pad(bits, (0, -len(bits) % 8)).view(">u8").astype(np.uint64)
-    for shift in _SHIFTS:  # doubles the bits that each place has heard of, up to all of its word
+    for shift in _SHIFTS:  # each step doubles the number of bits in each parity, up to a word
         words ^= words >> np.uint64(shift)
     odd = np.bitwise_xor.accumulate(words & np.uint64(1))  # up to the end of each word
     words[1:] ^= np.uint64(0) - odd[:-1]
@@ -102,7 +102,7 @@ def _parities(bits: Bits) -> Bits:
 
 
 def _last(bits: Bits) -> int:
-    """The number of bytes up to the last bit that is set; 0 if none is."""
+    """Number of bytes up to the last bit that is set; 0 if none is."""
     back = int(np.argmax(bits[::-1] != 0))
     found = int(bits[len(bits) - 1 - back])
     return (len(bits) - back) * 8 - ((found & -found).bit_length() - 1) if found else 0

@@ -1,8 +1,8 @@
 """Sources that replay or generate: traces and packets as batches with positions and punctuations, and their pacing.
 
 :func:`read` turns the parameters of a source into the items of its stream, as fast as possible and with no clock;
-:func:`paced` says when each item is due if the stream is to be replayed at some speed. Who runs the source waits until
-then and stamps ``born``, which is 0 here.
+:func:`paced` computes when each item is due at a speed of replay. The driver of the source waits until then and sets
+``born``, which is 0 here.
 """
 
 from __future__ import annotations
@@ -34,29 +34,29 @@ _Entry = TypeVar("_Entry")
 
 
 class Info(msgspec.Struct, frozen=True):
-    """What a trace holds.
+    """Summary of a trace.
 
     Parameters
     ----------
     path, format, size
-        The file, its format, and its bytes on disk.
+        Path of the file, its format, and its size in bytes.
     rows
-        Tuples, without the malformed lines.
+        Number of tuples, without malformed lines.
     first, last
         Least and greatest event time, ISO 8601.
     duration
-        Seconds between them.
+        Time from ``first`` to ``last``, seconds.
     columns
         Column to type.
     disorder
-        Seconds by which a tuple is at most earlier than one before it in the file; 0 if the file is in order.
+        Largest time by which a tuple is earlier than a previous one in the file, seconds; 0 if the file is in order.
     malformed
-        Lines that could not be parsed and are skipped.
+        Number of lines that could not be parsed and are skipped.
     complaint
         Message about the first malformed line: number of the line, field, value, what was expected; empty if there is
         none.
     complaint_text
-        The text of that line.
+        Text of that line.
     """
 
     path: str
@@ -74,12 +74,12 @@ class Info(msgspec.Struct, frozen=True):
 
 
 def open_trace(params: Mapping[str, Any]) -> Opened:
-    """Look at the beginning of the trace that a source with connector ``trace`` names.
+    """Open the trace of a source with connector ``trace``, and read its beginning.
 
     Parameters
     ----------
     params
-        ``path``, and optionally ``format``, ``columns``, ``time``, ``strict``, ``tolerance`` as in
+        Parameters ``path``, and optionally ``format``, ``columns``, ``time``, ``strict``, ``tolerance`` as in
         :func:`synergy_nb.traces.trace_files.load`.
 
     Raises
@@ -101,7 +101,7 @@ def open_trace(params: Mapping[str, Any]) -> Opened:
 
 
 def schema_of(params: Mapping[str, Any]) -> dict[str, str]:
-    """Column to type of the stream that :func:`read` gives for ``params``; of a file it reads no more than it must."""
+    """Column to type of the stream of :func:`read` for ``params``; it reads only the beginning of a file."""
     if _connector(params) == "packets":
         return packets.schema_of(params)
     kind = params.get("format")
@@ -111,26 +111,26 @@ def schema_of(params: Mapping[str, Any]) -> dict[str, str]:
 
 
 def read(params: Mapping[str, Any]) -> Iterator[Item]:
-    """The items of a source with connector ``trace`` or ``packets``.
+    """Read the items of a source with connector ``trace`` or ``packets``.
 
     Parameters
     ----------
     params
-        The source's parameters. Of a trace, those of :func:`open_trace`, and optionally ``lateness`` (seconds): without
-        it, tuples are sorted by event time (ties keep the order of the file); with it, they keep the order of the file,
-        and a file more out of order than that is refused. Of packets, those of
-        :func:`synergy_nb.traces.packets.parameters`. Of both, ``batch`` (tuples a batch, 65,536).
+        Parameters of the source. For a trace, those of :func:`open_trace`, and optionally ``lateness`` (seconds):
+        without it, tuples are sorted by event time (ties stay in the order of the file); with it, they stay in the
+        order of the file, and a file with more disorder is refused. For packets, those of
+        :func:`synergy_nb.traces.packets.parameters`. For both, ``batch`` (tuples per batch, 65,536).
 
     Returns
     -------
     iterator of Batch and Punctuation
-        Positions are consecutive from 0. Each batch is followed by a punctuation with the greatest time that no later
-        tuple undercuts, the last one by ``END``. ``born`` is 0.
+        Items with consecutive positions from 0. After each batch follows a punctuation with the greatest time that no
+        later tuple precedes, after the last one ``END``. ``born`` is 0.
 
     Raises
     ------
     ValueError
-        At the call, before the first item: if the parameters are wrong or the trace cannot be read.
+        If the parameters are invalid or the trace cannot be read; raised by the call, before the first item.
     """
     rows = params.get("batch", BATCH_ROWS)
     if not isinstance(rows, int) or isinstance(rows, bool) or rows < 1:
@@ -164,7 +164,7 @@ def read(params: Mapping[str, Any]) -> Iterator[Item]:
 
 
 def table(params: Mapping[str, Any]) -> pl.DataFrame:
-    """All tuples of a source with connector ``trace`` or ``packets`` at once; ``params`` as of :func:`read`.
+    """Read all tuples of a source with connector ``trace`` or ``packets`` as one table; ``params`` as for :func:`read`.
 
     Examples
     --------
@@ -175,7 +175,7 @@ def table(params: Mapping[str, Any]) -> pl.DataFrame:
 
 
 def info(path: str | Path, **options: Any) -> Info:
-    """A summary of the trace at ``path``; ``options`` as the parameters of :func:`open_trace`."""
+    """Summarise the trace at ``path``; ``options`` are the parameters of :func:`open_trace`."""
     trace = opened(
         path,
         options.get("format"),
@@ -210,7 +210,7 @@ def info(path: str | Path, **options: Any) -> Info:
 def paced(
     items: Iterable[Item], speed: float, span: float = 0.001, heartbeat: float = 0.1
 ) -> Iterator[tuple[float, Item]]:
-    """When each item of a stream is due, in seconds since its start, if it is replayed at ``speed``.
+    """Compute when each item of a stream is due in a replay at ``speed``, in seconds since its start.
 
     A tuple of event time t is due at (t - t0) / speed, t0 being the time of the first tuple; a tuple that is out of
     order, with the one before it. Batches are split so that each covers at most ``span``, and are due with their last
@@ -221,16 +221,16 @@ def paced(
     Parameters
     ----------
     items
-        Batches and punctuations, as of :func:`read`.
+        Batches and punctuations, such as those of :func:`read`.
     speed
-        Seconds of event time a second; 0: all is due at once, and items are left whole.
+        Speed of the replay, seconds of event time per second; 0: all items are due at once, and are not split.
     span, heartbeat
-        Seconds of replay.
+        Longest time that a batch covers, and longest time between punctuations, seconds of replay.
 
     Yields
     ------
     due, item
-        ``due`` never decreases.
+        Due times, which never decrease, with their items.
 
     Examples
     --------
@@ -261,13 +261,13 @@ def _connector(params: Mapping[str, Any]) -> str:
 
 
 def _micros(table: pl.DataFrame) -> Times:
-    """The event times of a table in microseconds."""
+    """Event times of a table, microseconds."""
     times: Times = table.get_column("time").to_physical().to_numpy()
     return times
 
 
 def _batches(tables: Iterable[pl.DataFrame], bounds: Times) -> Iterator[Item]:
-    """Each table as a batch with its punctuation; ``bounds`` has the least time of each table and all later ones."""
+    """Yield each table as a batch with its punctuation; ``bounds`` is the least time of each and all later ones."""
     position = 0
     for index, found in enumerate(tables):
         yield Batch(found, position, 0.0)
@@ -276,7 +276,7 @@ def _batches(tables: Iterable[pl.DataFrame], bounds: Times) -> Iterator[Item]:
 
 
 def _sorted_batches(tables: Iterable[pl.DataFrame]) -> Iterator[Item]:
-    """Each table as a batch with its punctuation, where the tables are sorted by time."""
+    """Yield each of the tables, sorted by time, as a batch with its punctuation."""
     position = 0
     for found, following in _with_next(tables):
         yield Batch(found, position, 0.0)
@@ -295,7 +295,7 @@ def _paced(items: Iterable[Item], speed: float, span: float, heartbeat: float) -
     position = 0
 
     def beats(until: float, bound: int) -> Iterator[tuple[float, Item]]:
-        """Punctuations that fall due before ``until``, none beyond ``bound``."""
+        """Yield the punctuations that are due before ``until``, none beyond ``bound``."""
         nonlocal last, told, promised
         if origin is None:
             return
@@ -325,7 +325,7 @@ def _paced(items: Iterable[Item], speed: float, span: float, heartbeat: float) -
         if origin is None:
             origin = int(times[0])
         running = np.maximum(np.maximum.accumulate(times), latest)
-        # No later tuple is below these: within the batch its own tuples say so, beyond it only a punctuation does.
+        # No later tuple is below these times: by the batch's own tuples within it, and only by a punctuation after it.
         beyond = follower.time if isinstance(follower, Punctuation) else START
         bounds = np.minimum(np.minimum.accumulate(times[::-1])[::-1], beyond)
         start = 0
@@ -343,7 +343,7 @@ def _paced(items: Iterable[Item], speed: float, span: float, heartbeat: float) -
 
 
 def _with_next(items: Iterable[_Entry]) -> Iterator[tuple[_Entry, _Entry | None]]:
-    """Each item and the one after it."""
+    """Yield each item with the next one."""
     previous: _Entry | None = None
     for item in items:
         if previous is not None:

@@ -1,12 +1,12 @@
-"""Typed columns from tables of text: CSV files and 6-column TCP traces, block by block.
+"""Parser of text tables to typed columns: CSV files and 6-column TCP traces, block by block.
 
-There are two ways to read a block. The fast way gives it to the CSV reader, and accepts the result only if every line
-has its fields, every quote is where the format wants it and every number is one. Any other block goes to the judge,
-which splits it line by line and so can say which line is wrong; the judge alone decides what is malformed. Where the
-fast way accepts a block, both ways give the same rows.
+There are two parsers. The fast parser gives a block to Polars' CSV reader, and accepts the result only if every line
+has all fields, every quote is valid and every number can be parsed. Any other block goes to the line parser, which
+splits it line by line and so can name the invalid line; it alone decides which lines are malformed. Where the fast
+parser accepts a block, both return the same rows.
 
-A line ends with a line feed and the carriage returns before it. A quoted field may hold line ends, so a block ends
-where a row does.
+A line ends with a line feed and the carriage returns before it. A quoted field may contain line ends, so a block
+ends where a row ends.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from synergy_nb.traces.typed_columns import EXPECTED, Malformed, Tally, typed
 
 __all__ = ["Layout", "csv_blocks", "csv_layout", "separator_of", "tcp_blocks"]
 
-SAMPLE: Final = 1000  # rows from which the types of CSV columns are taken when none are stated
-_SAMPLED: Final = (1 << 18, 8 << 20)  # bytes among which these rows are looked for: the first mostly do
+SAMPLE: Final = 1000  # rows from which the types of CSV columns are inferred when none are stated
+_SAMPLED: Final = (1 << 18, 8 << 20)  # bytes in which these rows are searched; the first number mostly suffices
 _BOM: Final = b"\xef\xbb\xbf"
-_PARSED: Final = {"int": TYPES["int"], "float": TYPES["float"]}  # what the CSV reader parses as we do
-_LONE_RETURN: Final = re.compile("\r(?!\r*(?:\n|\\Z))")  # one that is no part of a line end
+_PARSED: Final = {"int": TYPES["int"], "float": TYPES["float"]}  # types that the CSV reader parses with the same result
+_LONE_RETURN: Final = re.compile("\r(?!\r*(?:\n|\\Z))")  # a carriage return that is no part of a line end
 _TCP_EXPECTED: Final = "6 fields: timestamp source destination source-port destination-port bytes"
 
 
 class Layout(NamedTuple):
-    """How a CSV file is laid out.
+    """Layout of a CSV file.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Layout(NamedTuple):
     names
         Names of the columns in the file.
     kinds
-        Wanted columns with their types.
+        Columns to read, with their types.
     clock
         Name of the column with the event time.
     schema
@@ -66,13 +66,13 @@ class _Rows(NamedTuple):
     Parameters
     ----------
     raw
-        Fields, as text, of the lines that have as many as there are columns.
+        Fields, as text, of the lines with the right number of fields.
     numbers
-        Number of each of these lines in the file.
+        Line numbers of these lines in the file.
     odd, first_odd
-        Count of the lines of another width; number and text of the first of them.
+        Number of lines with another number of fields; line number and text of the first of them.
     used, lines
-        Bytes that were split, and line ends in them.
+        Number of bytes that were split, and of line ends in them.
     """
 
     raw: pl.DataFrame
@@ -84,7 +84,7 @@ class _Rows(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """What was read of a block: its typed table, the lines that hold data, the malformed ones, bytes and line ends."""
+    """Result for a block: its typed table, numbers of lines with data and of malformed ones, of bytes and line ends."""
 
     table: pl.DataFrame
     rows: int
@@ -97,15 +97,15 @@ class _Block(NamedTuple):
 
 
 def csv_layout(path: Path, columns: Mapping[str, str] | None, time: str | None) -> Layout:
-    """The layout of a CSV file with a header; ``columns`` and ``time`` as in
+    """Read the layout of a CSV file with a header; ``columns`` and ``time`` as in
     :func:`synergy_nb.traces.trace_files.load`.
 
-    Types that are not stated are taken from the first 1,000 rows.
+    Types that are not stated are inferred from the first 1,000 rows.
 
     Raises
     ------
     ValueError
-        If the header or a stated column is wrong.
+        If the header or a stated column is invalid.
     """
     for size in _SAMPLED:
         data, whole = beginning(path, size)
@@ -116,8 +116,8 @@ def csv_layout(path: Path, columns: Mapping[str, str] | None, time: str | None) 
         if doubled or not all(names):
             raise ValueError(f"{path}: line 1: columns {names}; expected a header of distinct names")
         clock = clock_of(path, names, columns, time)
-        judge = _Judge(path, separator, names, {}, [])
-        sample = judge.split(data[body:], 2, last=whole).raw.head(SAMPLE if columns is None else 0)
+        line_parser = _LineParser(path, separator, names, {}, [])
+        sample = line_parser.split(data[body:], 2, last=whole).raw.head(SAMPLE if columns is None else 0)
         if whole or columns is not None or sample.height == SAMPLE:
             break
     kinds = text_kinds(path, names, columns, clock, sample)
@@ -125,7 +125,7 @@ def csv_layout(path: Path, columns: Mapping[str, str] | None, time: str | None) 
 
 
 def csv_blocks(path: Path, layout: Layout, tally: Tally) -> Iterator[pl.DataFrame]:
-    """The rows of a CSV file, typed, in blocks in the order of the file; what is malformed goes to ``tally``.
+    """Yield the rows of a CSV file as typed blocks in the order of the file; count malformed lines in ``tally``.
 
     Raises
     ------
@@ -134,8 +134,8 @@ def csv_blocks(path: Path, layout: Layout, tally: Tally) -> Iterator[pl.DataFram
         memory.
     """
     wanted = [pl.col(layout.clock).alias("time"), *(name for name in layout.schema if name != "time")]
-    judge = _Judge(path, layout.separator, layout.names, layout.kinds, [layout.clock])
-    fast = _Fast(layout.separator, layout.names, layout.kinds, [layout.clock])
+    line_parser = _LineParser(path, layout.separator, layout.names, layout.kinds, [layout.clock])
+    fast = _FastParser(layout.separator, layout.names, layout.kinds, [layout.clock])
     data, number = b"", 1
     last = False
     source = pieces(path)
@@ -145,7 +145,9 @@ def csv_blocks(path: Path, layout: Layout, tally: Tally) -> Iterator[pl.DataFram
         data += piece or b""
         if number == 1 and (last or b"\n" in data):
             data, number = data[_header(data)[1] :], 2
-        block = (fast.block(data, last=last) or judge.block(data, number, last=last)) if number > 1 and data else None
+        block = (
+            (fast.block(data, last=last) or line_parser.block(data, number, last=last)) if number > 1 and data else None
+        )
         if block is not None and block.used:
             tally.add(block.rows, block.malformed)
             if block.table.height:
@@ -156,39 +158,39 @@ def csv_blocks(path: Path, layout: Layout, tally: Tally) -> Iterator[pl.DataFram
 
 
 def tcp_blocks(path: Path, tally: Tally) -> Iterator[pl.DataFrame]:
-    """The rows of a 6-column TCP trace, as :func:`csv_blocks`; any run of blanks separates fields."""
+    """Yield the rows of a 6-column TCP trace like :func:`csv_blocks`; any run of blanks separates fields."""
     kinds = TRACE_SCHEMAS["tcp"]
     names = list(kinds)
-    judge = _Judge(path, " ", names, kinds, names)
-    fast = _Fast(" ", names, kinds, names)
+    line_parser = _LineParser(path, " ", names, kinds, names)
+    fast = _FastParser(" ", names, kinds, names)
     for number, data in whole_lines(path):
         # Blanks of other kinds also separate fields, which the CSV reader does not know.
         plain = data.isascii() and not any(mark in data for mark in b'"\t\v\f')
-        block = (fast.block(data, last=True) if plain else None) or judge.block(data, number, last=True)
+        block = (fast.block(data, last=True) if plain else None) or line_parser.block(data, number, last=True)
         tally.add(block.rows, block.malformed)
         if block.table.height:
             yield block.table
 
 
 def separator_of(line: str) -> str | None:
-    """The mark that separates the columns of a header, if there is one."""
+    """Find the separator of the columns of a header, if there is one."""
     counts = {mark: line.count(mark) for mark in (",", "\t", ";", "|")}
     best = max(counts, key=lambda mark: counts[mark])
     return best if counts[best] else None
 
 
 def _header(data: bytes) -> tuple[str, int]:
-    """The first line, and where the next one begins."""
+    """Return the first line, and the offset of the next one."""
     start = len(_BOM) if data.startswith(_BOM) else 0
     body = data.find(b"\n", start) + 1 or len(data)
     return data[start:body].decode("utf-8", "replace").strip("\r\n"), body
 
 
-# -- the fast way --------------------------------------------------------------------------------------------------
+# -- the fast parser -----------------------------------------------------------------------------------------------
 
 
-class _Fast:
-    """Parses blocks with the CSV reader, as long as its result is certain to be right.
+class _FastParser:
+    """Parser of blocks with the CSV reader, used if the result is certain to be right.
 
     Parameters
     ----------
@@ -204,9 +206,9 @@ class _Fast:
         self._seconds = True  # whether event times have been numbers so far
 
     def block(self, data: bytes, *, last: bool) -> _Block | None:
-        """The rows of ``data`` up to the last that ends in it (all, if it is the ``last`` of the file).
+        """Parse the rows of ``data`` up to the last that ends in it (all, if it is the ``last`` of the file).
 
-        None if the judge has to look at it. No bytes are used where no row ends in it, but its quotes are right so far.
+        Return None if the line parser is needed. No bytes are used if no row ends in ``data`` and its quotes are valid.
         """
         quotes = quoting(data, self._separator, last=last) if b'"' in data else None
         if quotes is None:
@@ -217,7 +219,7 @@ class _Fast:
                 return None
         if not end:
             return _Block(pl.DataFrame(), 0, None, 0, 0)
-        if data.startswith(_BOM):  # not at the beginning of the file: a part of its field, which the reader drops
+        if data.startswith(_BOM):  # after the beginning of the file it is part of a field, but the reader drops it
             return None
         returns = data.count(b"\r", 0, end) if b"\r" in data else 0
         if returns and (returns != data.count(b"\r\n", 0, end) or data.endswith(b"\r")):
@@ -232,9 +234,9 @@ class _Fast:
         return None if bad is not None else _Block(table, raw.height, None, end, lines)
 
     def _parsed(self, text: bytes, *, quoted: bool) -> pl.DataFrame | None:
-        """The columns of ``text``: numbers, and times where they are seconds, as numbers; all others as text.
+        """Parse the columns of ``text``: numbers, and times in seconds, as numbers; all others as text.
 
-        Numbers by the CSV reader cost an eighth of numbers by way of text.
+        The CSV reader parses numbers in an eighth of the time of a conversion from text.
         """
         plain = text.isascii()
         for seconds in (True, False) if self._seconds else (False,):
@@ -255,27 +257,27 @@ class _Fast:
         return None
 
     def _as_wide(self, raw: pl.DataFrame, text: bytes, quotes: Quoting | None) -> bool:
-        """Whether no line was too short; the CSV reader itself refuses longer ones and fills up what is missing."""
+        """Whether no line was too short: the CSV reader refuses longer lines, but fills up shorter ones."""
         if not raw.get_column(self._names[-1]).null_count():
             return True
-        if len(self._names) == 1:  # an empty value, or an empty line, which is no row
+        if len(self._names) == 1:  # an empty line, which is no row, looks like an empty value
             return False
         marks = text.count(self._separator.encode()) - (quotes.separators if quotes is not None else 0)
         return marks == (len(self._names) - 1) * raw.height
 
 
-# -- the judge -----------------------------------------------------------------------------------------------------
+# -- the line parser -----------------------------------------------------------------------------------------------
 
 
-class _Judge:
-    """Blocks line by line.
+class _LineParser:
+    """Parser of blocks line by line.
 
     Parameters
     ----------
     path
         File that errors name.
     separator, names, kinds, required
-        The same as in :class:`_Fast`.
+        The same as in :class:`_FastParser`.
     """
 
     def __init__(
@@ -289,7 +291,7 @@ class _Judge:
         self._expected = _TCP_EXPECTED if separator == " " else f"{len(names)} fields as in the header"
 
     def block(self, data: bytes, number: int, *, last: bool) -> _Block:
-        """The rows of ``data``, whose first line has the ``number``; no bytes are used if no row ends in it."""
+        """Parse the rows of ``data``, whose first line has the ``number``; no bytes are used if no row ends in it."""
         rows = self.split(data, number, last=last)
         table, bad = typed(rows.raw.select(list(self._kinds)), self._kinds, self._required)
         found = rows.raw.height + rows.odd
@@ -305,14 +307,14 @@ class _Judge:
         return _Block(table, found, malformed, rows.used, rows.lines)
 
     def split(self, data: bytes, number: int, *, last: bool) -> _Rows:
-        """``data`` split into fields, up to the last row that ends in it, or all if it is the ``last``."""
+        """Split ``data`` into fields, up to the last row that ends in it, or all if it is the ``last``."""
         if self._separator != " " and b'"' in data:
             return self._quoted(data, number, last=last)
         end = len(data) if last else data.rfind(b"\n") + 1
         return self._plain(data[:end], number)
 
     def _plain(self, data: bytes, number: int) -> _Rows:
-        """Lines without quotes."""
+        """Split lines without quotes."""
         text = data.decode("utf-8", "replace")
         frame = pl.DataFrame({"line": pl.Series([text]).str.split("\n").explode()})
         frame = frame.with_row_index("number", offset=number)
@@ -329,7 +331,7 @@ class _Judge:
         return _Rows(raw, good["number"], odd.height, first, len(data), data.count(b"\n"))
 
     def _quoted(self, data: bytes, number: int, *, last: bool) -> _Rows:
-        """Lines with quotes, which may hold separators and line ends: by Python's reader, about 1 million a second."""
+        """Split lines with quotes, separators and line ends in fields, by Python's reader: about 1 million a second."""
         source = _Lines(data, last=last)
         reader = csv.reader(source, delimiter=self._separator)
         fields: list[list[str]] = []
@@ -339,7 +341,7 @@ class _Judge:
         try:
             for row in reader:
                 if source.ended and not last:
-                    break  # the quote that is open here may be closed in what follows
+                    break  # a later block may close the open quote
                 used, lines = source.used, reader.line_num
                 if len(row) == len(self._names):
                     fields.append(row)
@@ -358,7 +360,7 @@ class _Judge:
 
 
 class _Lines:
-    """The lines of a block, decoded one after another.
+    """Iterator over the decoded lines of a block.
 
     Parameters
     ----------
@@ -370,11 +372,11 @@ class _Lines:
     Attributes
     ----------
     used
-        Bytes of the lines given so far.
+        Number of bytes of the lines so far.
     ended
         Whether the reader has asked for a line after the last one.
     stand_in
-        Character that stands for carriage returns within a line, which Python's reader would refuse; empty: none does.
+        Character that replaces carriage returns within a line, which Python's reader would refuse; empty for none.
     """
 
     def __init__(self, data: bytes, *, last: bool) -> None:
@@ -400,5 +402,5 @@ class _Lines:
         return _LONE_RETURN.sub(self.stand_in, text) if self.stand_in else text
 
     def restored(self, text: str) -> str:
-        """``text`` with its carriage returns."""
+        """Restore the carriage returns of ``text``."""
         return text.replace(self.stand_in, "\r") if self.stand_in else text

@@ -1,7 +1,7 @@
-"""Text traces as bytes: unpacked, checked and cut into pieces, so that no file is ever in memory as a whole.
+"""Reader of text traces as bytes: it unpacks, validates and splits them, so that no file is in memory as a whole.
 
-:func:`pieces` reads one piece ahead in a thread of its own, so that unpacking a gzipped file goes on while the piece
-before is parsed. A piece may end anywhere; :func:`whole_lines` cuts where lines end.
+:func:`pieces` reads one piece ahead in a thread of its own, so that a gzipped file is unpacked while the previous piece
+is parsed. A piece may end anywhere; :func:`whole_lines` splits at line ends.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from synergy_nb.plan.operators.sources import FORMATS
 
 __all__ = ["BLOCK", "LONGEST", "beginning", "head", "pieces", "too_long", "whole_lines"]
 
-BLOCK: Final = 2 << 20  # bytes of a piece: larger ones are parsed no faster, and take more memory
-LONGEST: Final = 32 << 20  # bytes of a line, at most: lines are kept whole
+BLOCK: Final = 2 << 20  # bytes of a piece: larger ones are not parsed faster, and need more memory
+LONGEST: Final = 32 << 20  # largest number of bytes of a line, as lines are not split
 PACKED: Final = {b"\x1f\x9d": "compress (.Z)", b"PK": "zip", b"BZ": "bzip2", b"\xfd7": "xz", b"(\xb5": "zstd"}
 _READ: Final = 1 << 16  # bytes of a gzipped file that are read at once
 
 
 def head(path: Path) -> bytes:
-    """The first bytes of a file.
+    """Read the first bytes of a file.
 
     Raises
     ------
     ValueError
-        If it cannot be read or is empty.
+        If the file cannot be read or is empty.
     """
     if path.is_dir():
         raise ValueError(f"{path}: a directory; expected a trace file")
@@ -48,7 +48,7 @@ def head(path: Path) -> bytes:
 
 
 def beginning(path: Path, size: int) -> tuple[bytes, bool]:
-    """The first ``size`` bytes of the text, or fewer if it is shorter; and whether that is all of it.
+    """Read the first ``size`` bytes of the text, or fewer if it is shorter, and whether that is the whole text.
 
     Raises
     ------
@@ -64,12 +64,12 @@ def beginning(path: Path, size: int) -> tuple[bytes, bool]:
 
 
 def pieces(path: Path) -> Iterator[bytes]:
-    """The bytes of a text trace, unpacked, in pieces of about :data:`BLOCK`; only the last may be shorter.
+    """Yield the unpacked bytes of a text trace in pieces of about :data:`BLOCK`; only the last may be shorter.
 
     Raises
     ------
     ValueError
-        If the file is empty, packed by anything but gzip, damaged, cut off, or no text.
+        If the file is empty, packed by another program than gzip, damaged, cut off, or no text.
     """
     source = _pieces(path, BLOCK)
     with ThreadPoolExecutor(1, thread_name_prefix="trace-bytes") as ahead:
@@ -80,7 +80,7 @@ def pieces(path: Path) -> Iterator[bytes]:
 
 
 def whole_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The lines of a text trace in blocks, each with the number of its first line; the last may have no line end.
+    """Yield the lines of a text trace in blocks, each with the number of its first line.
 
     Raises
     ------
@@ -102,7 +102,7 @@ def whole_lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def too_long(path: Path, number: int) -> ValueError:
-    """The error about a line that does not fit into memory."""
+    """Make the error about a line that does not fit into memory."""
     return ValueError(f"{path}: line {number}: longer than {LONGEST >> 20} MB; expected a text trace, line by line")
 
 
@@ -116,7 +116,7 @@ def _pieces(path: Path, size: int) -> Iterator[bytes]:
     if start[:4] == b"PAR1":
         raise ValueError(f"{path}: a Parquet file; expected text, or format 'parquet'")
     begun = False
-    blank = b""  # only white so far: a file that holds nothing else is empty
+    blank = b""  # white space so far: a file with nothing else is empty
     with path.open("rb") as file:
         for piece in _unzipped(file, path, size) if start[:2] == b"\x1f\x8b" else iter(lambda: file.read(size), b""):
             if begun:
@@ -136,7 +136,7 @@ def _pieces(path: Path, size: int) -> Iterator[bytes]:
 
 
 def _unzipped(file: BinaryIO, path: Path, size: int) -> Iterator[bytes]:
-    """What a gzip file of one or several members holds, in pieces of ``size`` bytes or a little more."""
+    """Yield the content of a gzip file with one or several members, in pieces of ``size`` bytes or a little more."""
     told = held = 0
     waiting: list[bytes] = []
     member = zlib.decompressobj(31)  # with gzip's header and checksum

@@ -1,10 +1,11 @@
-"""The order of a trace: surveyed while it is read, and kept or made without the trace ever being in memory as a whole.
+"""The order of a trace by time: analysed while it is read, and sorted without the whole trace in memory.
 
-What a source may emit first depends on the last line of its file: that line may be the earliest, or the one malformed
-line too many. So a trace is read once before anything is emitted. A :class:`Survey` notes what is needed to know; a
-:class:`Store` keeps the rows, the first 64 MB of them in memory and all others in a temporary file, which has no name
-and goes with the process. Rows that have to be sorted are kept as sorted runs of 32 MB, and :meth:`Store.merged` merges
-these: it holds a small piece of each run that has come due, and in an almost sorted trace those are one or two.
+The first tuple of a source depends on the last line of its file: that line may be the earliest, or the one malformed
+line too many. So a trace is read once before anything is emitted. A :class:`Survey` collects the facts about its event
+times; a :class:`Store` holds the rows, the first 64 MB of them in memory and all others in a temporary file, which has
+no name and disappears with the process. Rows to be sorted are stored as sorted runs of 32 MB, and :meth:`Store.merged`
+merges these: it holds a small piece of each run that overlaps the present time, one or two runs in an almost sorted
+trace.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ __all__ = ["Store", "Survey", "sized"]
 KEPT: Final = 64 << 20  # bytes of rows that stay in memory
 RUN: Final = 32 << 20  # bytes of a run
 PIECE: Final = 1 << 19  # bytes of a run that are read at once
-WAYS: Final = 64  # runs that are merged at once, at most: their pieces are in memory
+WAYS: Final = 64  # largest number of runs that are merged at once, as their pieces are in memory
 
 Times: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 _Piece: TypeAlias = "pl.DataFrame | tuple[int, int]"
-"""Rows, or where they are in the file: offset and bytes."""
+"""Rows, or their position in the file: offset and bytes."""
 
 
 class Survey:
@@ -48,9 +49,9 @@ class Survey:
     rows
         Number of tuples so far.
     first, last
-        Least and greatest time, in microseconds since 1970; None before there is a tuple.
+        Least and greatest time, microseconds since 1970; None before the first tuple.
     disorder
-        Greatest number of microseconds by which a tuple is earlier than one before it.
+        Greatest time by which a tuple is earlier than a previous one, microseconds.
     latest_row
         Index of the first tuple that is earlier by ``disorder``.
     """
@@ -62,10 +63,10 @@ class Survey:
         self.disorder = 0
         self.latest_row = 0
         self._batch = batch
-        self._least = array("q")  # of each batch
+        self._least = array("q")  # least time of each batch
 
     def add(self, times: Times) -> None:
-        """Note the times of tuples that follow."""
+        """Add the times of the next tuples."""
         if not len(times):
             return
         before = int(times[0]) if self.last is None else self.last
@@ -88,14 +89,14 @@ class Survey:
         self.rows += len(times)
 
     def bounds(self) -> Times:
-        """The least time of each batch and all that follow it."""
+        """Least time of each batch and all batches after it."""
         least: Times = np.frombuffer(self._least, dtype=np.int64)
         bounds: Times = np.minimum.accumulate(least[::-1])[::-1]
         return bounds
 
 
 class Store:
-    """Rows in the order in which they came, or sorted by time.
+    """Store of rows, in the order of arrival or sorted by time.
 
     Parameters
     ----------
@@ -106,17 +107,17 @@ class Store:
     def __init__(self, *, ordered: bool) -> None:
         self._ordered = ordered
         self._runs: list[_Run] = []
-        self._waiting: list[pl.DataFrame] = []  # of the run that is being made
-        self._size = 0  # of these
+        self._waiting: list[pl.DataFrame] = []  # rows of the next run
+        self._size = 0  # bytes of these rows
         self._file: IO[bytes] | None = None
 
     def add(self, table: pl.DataFrame) -> None:
-        """Keep a table.
+        """Add a table.
 
         Raises
         ------
         ValueError
-            If there is no room for it.
+            If the disk is full.
         """
         self._waiting.append(table)
         self._size += int(table.estimated_size())
@@ -126,7 +127,7 @@ class Store:
             self._end_run()
 
     def tables(self) -> Iterator[pl.DataFrame]:
-        """All rows in the order in which they came; may be called once."""
+        """Yield all rows in the order of arrival; may be called once."""
         try:
             for run in self._runs:
                 yield from run.tables()
@@ -135,7 +136,7 @@ class Store:
             self.close()
 
     def merged(self) -> Iterator[pl.DataFrame]:
-        """All rows sorted by time; may be called once."""
+        """Yield all rows sorted by time; may be called once."""
         self._end_run()
         store, runs = self, self._runs
         while _most_at_once(runs) > WAYS:
@@ -151,13 +152,13 @@ class Store:
             store.close()
 
     def close(self) -> None:
-        """Forget all rows."""
+        """Discard all rows."""
         self._runs, self._waiting, self._size = [], [], 0
         if self._file is not None:
             self._file.close()
 
     def _opened(self) -> IO[bytes]:
-        """A file that goes with this store, read to its end or not."""
+        """Open a temporary file that is closed with this store."""
         file = tempfile.TemporaryFile(prefix="synergy-trace-")  # noqa: SIM115 - closed with the store
         weakref.finalize(self, file.close)
         return file
@@ -179,7 +180,7 @@ class Store:
 
 
 class _Run:
-    """Rows in pieces, on a file or, if there is none, in memory; with their least and greatest time."""
+    """A run: rows in pieces, in a file or, without one, in memory; with their least and greatest time."""
 
     def __init__(self, file: IO[bytes] | None) -> None:
         self.least = self.most = 0
@@ -209,7 +210,7 @@ class _Run:
         self._pieces.append((offset, len(data)))
 
     def tables(self) -> Iterator[pl.DataFrame]:
-        """The rows, piece by piece."""
+        """Yield the rows, piece by piece."""
         for piece in self._pieces:
             if isinstance(piece, pl.DataFrame):
                 yield piece
@@ -220,7 +221,7 @@ class _Run:
 
 
 def sized(tables: Iterable[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
-    """The rows of ``tables`` in tables of ``rows`` each; the last may have fewer."""
+    """Regroup ``tables`` to tables of ``rows`` rows each; the last may have fewer."""
     waiting: list[pl.DataFrame] = []
     held = 0
     for table in tables:
@@ -238,7 +239,7 @@ def sized(tables: Iterable[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
 
 
 class _Cursor:
-    """How far a run has been merged: the piece that is in memory, and those to come."""
+    """Progress of the merge in one run: the piece in memory, and the later ones."""
 
     def __init__(self, number: int, run: _Run) -> None:
         self.number = number
@@ -246,7 +247,7 @@ class _Cursor:
         self.advance()
 
     def advance(self) -> bool:
-        """Take the next piece; False if there is none."""
+        """Load the next piece; return False if there is none."""
         table = next(self._coming, None)
         if table is None:
             return False
@@ -256,7 +257,7 @@ class _Cursor:
         return True
 
     def take(self, until: int, *, inclusive: bool) -> pl.DataFrame:
-        """The rows up to a time."""
+        """Remove and return the rows up to a time."""
         stop = int(np.searchsorted(self.times, until, side="right" if inclusive else "left"))
         found = self.table.slice(self.taken, stop - self.taken)
         self.taken = max(stop, self.taken)
@@ -264,7 +265,7 @@ class _Cursor:
 
 
 def _merge(runs: list[_Run]) -> Iterator[pl.DataFrame]:
-    """The rows of sorted runs, sorted by time, those of equal time in the order of the runs."""
+    """Merge sorted runs by time, rows of equal time in the order of the runs."""
     order = sorted(range(len(runs)), key=lambda number: (runs[number].least, number))
     closed = deque(order)
     active: list[_Cursor] = []
@@ -272,7 +273,7 @@ def _merge(runs: list[_Run]) -> Iterator[pl.DataFrame]:
         if not active:
             number = closed.popleft()
             active.append(_Cursor(number, runs[number]))
-        # All rows up to here are in memory, once the runs that begin before it are open as well.
+        # All rows up to this time are in memory, once the runs that begin before it are open as well.
         until = min((int(cursor.times[-1]), cursor.number) for cursor in active)
         while closed and runs[closed[0]].least <= until[0]:
             number = closed.popleft()
@@ -286,7 +287,7 @@ def _merge(runs: list[_Run]) -> Iterator[pl.DataFrame]:
 
 
 def _most_at_once(runs: list[_Run]) -> int:
-    """How many runs overlap at most."""
+    """Largest number of runs that overlap."""
     events = sorted([(run.least, 1) for run in runs] + [(run.most + 1, -1) for run in runs])
     deepest = depth = 0
     for _, step in events:

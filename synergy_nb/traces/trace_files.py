@@ -1,6 +1,6 @@
-"""Trace files: recognised, read block by block into typed columns, and refused where too much of them is malformed.
+"""Trace files: their format is recognised, their rows are read block by block, malformed files are refused.
 
-No file is ever in memory as a whole: :func:`opened` looks at its beginning, and :meth:`Opened.blocks` gives its rows in
+No file is ever in memory as a whole: :func:`opened` reads its beginning, and :meth:`Opened.rows` yields its rows in
 blocks of some megabytes. The formats are in modules of their own: :mod:`~synergy_nb.traces.tabular` (``csv``, ``tcp``),
 :mod:`~synergy_nb.traces.logs` (``http``, ``ncsa``) and :mod:`~synergy_nb.traces.parquet`.
 """
@@ -28,7 +28,7 @@ TCP_LINE: Final = r"^\s*\d+(\.\d+)?\s+\S+\s+\S+\s+\d+\s+\d+\s+\d+\s*$"
 
 
 class Trace(msgspec.Struct, frozen=True):
-    """A parsed trace: its ``table`` in the order of the file, its ``schema`` (column to type), and what was skipped."""
+    """A parsed trace: ``table`` in the order of the file, ``schema`` (column to type), and the malformed lines."""
 
     path: str
     format: str
@@ -38,14 +38,14 @@ class Trace(msgspec.Struct, frozen=True):
 
 
 class Opened(msgspec.Struct, frozen=True):
-    """A trace whose layout is known, to be read block by block.
+    """A trace with a known layout, to be read block by block.
 
     Parameters
     ----------
     path, format, schema
-        The file, its format, and its columns with their types.
+        Path of the file, its format, and its columns with their types.
     strict, tolerance
-        The parameters of :func:`load` with these names.
+        Parameters of :func:`load` with these names.
     """
 
     path: Path
@@ -58,19 +58,18 @@ class Opened(msgspec.Struct, frozen=True):
 
     @property
     def again(self) -> bool:
-        """Whether it is cheaper to read the file once more than to keep its rows, as it is with Parquet."""
+        """Whether a second reading of the file costs less than storing its rows, as for Parquet."""
         return self._again is not None
 
     def judged(self, tally: Tally) -> Iterator[pl.DataFrame]:
-        """Read the file and judge it: its rows in blocks, in the order of the file.
+        """Read and validate the file: yield its rows in blocks in the order of the file.
 
-        Where the rows can be read ``again``, only the columns are read that are needed to judge them, such as the event
-        time.
+        If the rows are read ``again`` later, this reads only the columns that validation needs, such as the event time.
 
         Raises
         ------
         ValueError
-            If the file is damaged, malformed beyond ``tolerance`` or without any tuple; at the latest when all is read.
+            If the file is damaged, malformed beyond ``tolerance`` or without tuples; at the latest at its end.
         """
         empty = True
         for table in self._judged(tally):
@@ -81,7 +80,7 @@ class Opened(msgspec.Struct, frozen=True):
         self._decide(tally, empty=empty)
 
     def rows(self) -> Iterator[pl.DataFrame]:
-        """The rows of a file that has been judged, in blocks, in the order of the file."""
+        """Yield the rows of a validated file in blocks, in the order of the file."""
         return (self._again or self._judged)(Tally())
 
     def _decide(self, tally: Tally, *, empty: bool) -> None:
@@ -108,12 +107,12 @@ def opened(
     strict: bool = False,
     tolerance: float = 0.01,
 ) -> Opened:
-    """Look at the beginning of the trace at ``path``; the parameters are those of :func:`load`.
+    """Open the trace at ``path`` and read its beginning; the parameters are those of :func:`load`.
 
     Raises
     ------
     ValueError
-        If there is no such file, or its beginning is not that of a trace of this format with these columns.
+        If the file does not exist, or its beginning has another format or other columns.
     """
     path = Path(path)
     kind = format if format is not None else sniff(path)
@@ -131,7 +130,7 @@ def opened(
     if kind == "csv":
         table = csv_layout(path, columns, time)
         return Opened(path, kind, table.schema, strict, tolerance, lambda tally: csv_blocks(path, table, tally))
-    beginning(path, 1)  # is there, and is text
+    beginning(path, 1)  # raises an error if the file does not exist or is no text
     schema = dict(TRACE_SCHEMAS[kind])
     if kind == "tcp":
         return Opened(path, kind, schema, strict, tolerance, lambda tally: tcp_blocks(path, tally))
@@ -158,18 +157,18 @@ def load(
         Columns of a CSV or Parquet file to read, name to type (int, float, str, bool, time, bytes). None reads all,
         with types taken from the file.
     time
-        The column that holds the event time; it becomes ``time``. Numbers are seconds. None: ``time`` or, failing
-        that, ``timestamp``, ``ts``, ``datetime``, ``date``.
+        Column that holds the event time, renamed to ``time``. Numbers are seconds. None selects the first existing one
+        of ``time``, ``timestamp``, ``ts``, ``datetime``, ``date``.
     strict
-        Refuse any malformed line.
+        Whether to refuse any malformed line.
     tolerance
-        The share of lines that may be malformed and are skipped if not ``strict``.
+        Share of lines that may be malformed and are skipped if not ``strict``.
 
     Raises
     ------
     ValueError
-        If there is no such file, or it is empty, cut off, of another format, or malformed beyond ``tolerance``: one
-        message that names path, line, field, value and what was expected.
+        If the file does not exist, is empty, cut off, of another format, or malformed beyond ``tolerance``; the text
+        names path, line, field, value and what was expected.
     """
     trace = opened(path, format, columns=columns, time=time, strict=strict, tolerance=tolerance)
     tally = Tally()
@@ -179,12 +178,12 @@ def load(
 
 
 def sniff(path: str | Path) -> str:
-    """The format of the trace at ``path``, from its first lines.
+    """Recognise the format of the trace at ``path`` by its first lines.
 
     Raises
     ------
     ValueError
-        If the file cannot be read or is of none of the known formats.
+        If the file cannot be read or has no known format.
     """
     path = Path(path)
     if head(path)[:4] == b"PAR1":

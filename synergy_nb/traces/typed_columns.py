@@ -1,7 +1,7 @@
-"""Typed columns, and what is malformed in a trace: the judgement that all formats share.
+"""Conversion to typed columns, and the count of malformed lines, for all formats of traces.
 
-A trace is judged block by block. :func:`typed` converts the fields of one block and finds the rows that do not
-convert; a :class:`Tally` adds the blocks up, so that at the end of the file its verdict is that of the whole file.
+A trace is validated block by block. :func:`typed` converts the fields of one block and finds the rows that cannot be
+converted; a :class:`Tally` adds up the blocks, so that at the end of the file it holds the numbers of the whole file.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ EXPECTED: Final = {
     "time": "seconds as a finite number, or an ISO 8601 date and time",
 }
 _TRUTHS: Final = {"true": True, "1": True, "false": False, "0": False}
-_FARTHEST: Final = 9e12  # seconds: a time beyond them does not fit into 64 bits of microseconds
-# Times of one layout are parsed at once, by a format: 10 ms for 50,000 rows, where all layouts in turn take 160.
+_FARTHEST: Final = 9e12  # seconds: larger times do not fit into 64 bits of microseconds
+# Times of one layout are parsed together, by a format: 10 ms for 50,000 rows, where trying all layouts takes 160 ms.
 _DAY: Final = r"\d{4}-\d{2}-\d{2}"
 _CLOCK: Final = r"\d{2}:\d{2}:\d{2}"
 _LAYOUTS: Final = tuple(
@@ -42,11 +42,11 @@ class Malformed(msgspec.Struct, frozen=True):
     Parameters
     ----------
     count, rows
-        Malformed lines, and all lines that hold data.
+        Number of malformed lines, and of all lines with data.
     line, text
         Number (from 1) and text of the first malformed line; for Parquet the number of the row.
     field, value, expected
-        Name of the wrong field of that line, its value, and the value that was expected.
+        Name of the invalid field of that line, its value, and what was expected.
     """
 
     count: int
@@ -63,14 +63,14 @@ class Malformed(msgspec.Struct, frozen=True):
 
 
 class Tally:
-    """The malformed lines of a trace, added up over its blocks in the order of the file.
+    """Counter of the malformed lines of a trace, over its blocks in the order of the file.
 
     Attributes
     ----------
     rows
-        Lines that hold data so far, malformed ones among them.
+        Number of lines with data so far, including malformed ones.
     malformed
-        The malformed ones among these lines; None if there are none.
+        Malformed lines among these; None if there are none.
     """
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class Tally:
 
     @property
     def malformed(self) -> Malformed | None:
-        """The malformed lines so far."""
+        """Malformed lines so far."""
         if self._first is None:
             return None
         return msgspec.structs.replace(self._first, count=self._count, rows=self.rows)
@@ -94,7 +94,7 @@ class Tally:
 
 
 class Bad(NamedTuple):
-    """Rows that do not convert: number of the first (from 0), its field, the field's value, and how many there are."""
+    """Rows that cannot be converted: index of the first, its field, the field's value, and the number of rows."""
 
     row: int
     field: str
@@ -103,14 +103,14 @@ class Bad(NamedTuple):
 
 
 def typed(raw: pl.DataFrame, kinds: Mapping[str, str], required: Sequence[str]) -> tuple[pl.DataFrame, Bad | None]:
-    """Columns of ``raw`` as ``kinds``; rows that do not convert are left out and told.
+    """Convert columns of ``raw`` to ``kinds``; omit rows that cannot be converted, and return facts about them.
 
     Parameters
     ----------
     raw
-        Columns of text, or of the types of a Parquet file.
+        Table with columns of text, or of the types of a Parquet file.
     kinds
-        Columns that are wanted, with their types.
+        Columns to convert, with their types.
     required
         Columns in which an absent value is an error.
     """
@@ -136,7 +136,7 @@ def typed(raw: pl.DataFrame, kinds: Mapping[str, str], required: Sequence[str]) 
 
 
 def convert(column: pl.Series, kind: str) -> pl.Series:
-    """``column`` as ``kind``; null where a value does not convert."""
+    """Convert ``column`` to ``kind``; null where a value cannot be converted."""
     if kind == "time":
         return _times(column)
     if column.dtype == TYPES[kind]:
@@ -171,7 +171,7 @@ def _times(column: pl.Series) -> pl.Series:
 
 
 def _instants(column: pl.Series) -> pl.Series:
-    """Seconds since 1970 as times; null where there is no finite number."""
+    """Convert seconds since 1970 to times; null where there is no finite number."""
     frame = pl.DataFrame({"seconds": column.cast(pl.Float64, strict=False)})
     seconds = pl.col("seconds")
     known = pl.when(seconds.is_finite() & (seconds.abs() < _FARTHEST)).then(seconds)
@@ -179,7 +179,7 @@ def _instants(column: pl.Series) -> pl.Series:
 
 
 def _dates(column: pl.Series) -> pl.Series:
-    """ISO 8601 dates and times, with and without time and zone, as times."""
+    """Convert ISO 8601 dates and times, with and without time and zone, to times."""
     text = column.str.replace(f"^({_DAY})[Tt]", "$1 ").str.replace(r"[Zz]$", "")
     naive = text.str.to_datetime("%Y-%m-%d %H:%M:%S%.f", strict=False, time_unit="us")
     day = text.str.to_date("%Y-%m-%d", strict=False).cast(pl.Datetime("us"))
@@ -188,6 +188,6 @@ def _dates(column: pl.Series) -> pl.Series:
 
 
 def hint(name: str, known: Sequence[str]) -> str:
-    """The hint to add to a message that refuses ``name``: the most similar known name."""
+    """Hint for a message that refuses ``name``: the most similar known name."""
     near = nearest(name, known)
     return f"; did you mean {near!r}?" if near else ""
