@@ -1,4 +1,4 @@
-"""The protocol between a peer and its own driver: each message of the driver is handled by the part that it is for."""
+"""The protocol between a peer and its own driver: it passes each message of the driver to a part of the peer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SparkSupport = Callable[[Plan, str, Collection[str], bool], str]
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts of a peer that its driver's messages are for."""
+    """The parts of a peer that handle the messages of its driver."""
 
     pastry: Pastry
     membership: Membership
@@ -46,7 +46,7 @@ class Parts:
 
 
 class DriverPort(Protocol):
-    """Handles what a peer's own driver sends to it.
+    """Handles the messages of a peer's own driver.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ class DriverPort(Protocol):
 
     def _offer(self) -> None:
         for component in self._components:
-            if component != "sink":  # a sink is always where its application was submitted
+            if component != "sink":  # sinks are always at the origin, and are not looked up
                 self._parts.loads.offer(component, {"peer": self._name})
 
     def _leave(self, _driver: str, _message: driver.LeaveRing) -> None:

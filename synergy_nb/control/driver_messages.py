@@ -1,10 +1,10 @@
-"""What a peer's own driver sends to it: commands of its users, and reports of what happens on its machine.
+"""The messages of a driver to its own peer: commands of users, and reports about the data path and the machine.
 
-A driver never calls into a protocol. It sends one of these messages, from :data:`~synergy_nb.control.peer.DRIVER`, so
-that all a peer ever gets is messages and the time, and a run that was recorded can be replayed. No message here comes
-over a link: codecs of links do not know them, and a peer refuses them from any other sender.
+A driver never calls a protocol. It sends one of these messages, with :data:`~synergy_nb.control.peer.DRIVER` as sender.
+So the only inputs of a peer are messages and the time, and a recorded run can be replayed. These messages are never
+sent over a link: codecs of links do not know them, and a peer refuses them from any other sender.
 
-A command has a ``number`` that the driver chooses. Where it is not 0, the peer answers with one instruction of that
+A command has a ``number`` that the driver chooses. Unless it is 0, the peer answers with one instruction of that
 number, :class:`Answer` or :class:`HostsLookedUp`.
 """
 
@@ -53,13 +53,13 @@ __all__ = [
 
 
 class JoinRing(DriverMessage, frozen=True):
-    """Join the ring through the peer at ``contact``, or begin a new one if there is none, and offer all components."""
+    """Join the ring through the peer at ``contact``, or begin a new ring if it is None, and offer all components."""
 
     contact: str | None
 
 
 class OfferComponents(DriverMessage, frozen=True):
-    """Register the components of this peer in the directory; its ring was made in advance."""
+    """Register the components of this peer in the directory; for a prebuilt ring."""
 
 
 class LeaveRing(DriverMessage, frozen=True):
@@ -75,7 +75,7 @@ class LookUpHosts(DriverMessage, frozen=True):
 
 
 class SubmitPlan(DriverMessage, frozen=True):
-    """Decide on a plan, and run it; answered by :class:`Answer`, and later by reports of what becomes of it.
+    """Decide on a plan, and run it; answered by :class:`Answer`, and later by reports of its state.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ class PartReady(DriverMessage, frozen=True):
 
 
 class OperatorStopped(DriverMessage, frozen=True):
-    """An operator or a source at this peer cannot go on, for a reason."""
+    """An operator or a source at this peer has failed, for a reason."""
 
     application: str
     operator: str
@@ -148,7 +148,7 @@ class OperatorStopped(DriverMessage, frozen=True):
 
 
 class ReaderStalled(DriverMessage, frozen=True):
-    """The consumer ``reader`` of a component holds up the other consumers of its stream, for a reason."""
+    """The slow consumer ``reader`` of a component blocks the other consumers of its stream, for a reason."""
 
     application: str
     operator: str
@@ -157,14 +157,14 @@ class ReaderStalled(DriverMessage, frozen=True):
 
 
 class CopyReady(DriverMessage, frozen=True):
-    """This peer keeps a copy of a component, or follows it, and could go on from there."""
+    """This peer's backup or follower of a component could take over."""
 
     application: str
     operator: str
 
 
 class CopyUnusable(DriverMessage, frozen=True):
-    """This peer keeps a copy of a component and could not go on from there, for a reason."""
+    """This peer's copy of a component cannot take over, for a reason."""
 
     application: str
     operator: str
@@ -172,7 +172,7 @@ class CopyUnusable(DriverMessage, frozen=True):
 
 
 class CopiesLagging(DriverMessage, frozen=True):
-    """Copies of a component of this peer could not take over: address to reason; none if all could again."""
+    """Copies of a component of this peer cannot take over: address to reason; empty if all can again."""
 
     application: str
     operator: str
@@ -180,7 +180,7 @@ class CopiesLagging(DriverMessage, frozen=True):
 
 
 class MeasuredLoad(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Load of one component that comes and goes: segments of constant load, in cores."""
+    """Varying load of one component: segments of constant load, in cores."""
 
     application: str
     operator: str
@@ -188,20 +188,20 @@ class MeasuredLoad(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class LoadsMeasured(DriverMessage, frozen=True):
-    """Loads of the components at this peer that come and go; the others are as they were promised."""
+    """Loads of the components at this peer with varying load; the loads of all others are as planned."""
 
     loads: tuple[MeasuredLoad, ...]
 
 
 class StreamProfiled(DriverMessage, frozen=True):
-    """What was measured of the operator that makes a stream: any of rate, cost, selectivity and signature."""
+    """Measured profile of the operator that makes a stream: any of rate, cost, selectivity and signature."""
 
     stream: str
     measured: dict[str, float | str]
 
 
 class ProfileExpired(DriverMessage, frozen=True):
-    """What was measured of a stream is to be withdrawn from the directory."""
+    """The profile of a stream has expired; the peer withdraws it from the directory."""
 
     stream: str
 
@@ -216,14 +216,14 @@ class LinkFailed(DriverMessage, frozen=True):
 
 
 class CoresAdvertised(DriverMessage, frozen=True):
-    """Another peer has said, along with data, how many cores it has left."""
+    """Another peer has reported its free cores, together with data."""
 
     address: str
     cores: float
 
 
 class OverheadsMeasured(DriverMessage, frozen=True):
-    """Time that items take at this peer beside the processing of their tuples, see :mod:`synergy_nb.models.overheads`.
+    """Measured overheads of this peer, see :mod:`synergy_nb.models.overheads`.
 
     Parameters
     ----------
@@ -238,14 +238,14 @@ class OverheadsMeasured(DriverMessage, frozen=True):
 
 
 class BandwidthMeasured(DriverMessage, frozen=True):
-    """The link from another peer carries so many bytes/s, as its own traffic shows."""
+    """Bandwidth of the link from another peer, bytes/s, measured by its traffic."""
 
     address: str
     rate: float
 
 
 class BandwidthsLimited(DriverMessage, frozen=True):
-    """Bandwidths of the links to this peer in a wide area that is laid over them.
+    """Bandwidth limits of the links to this peer in an emulated wide area.
 
     Parameters
     ----------
@@ -275,7 +275,7 @@ class SparkOffered(DriverMessage, frozen=True):
 
 
 class PlacementDecided(DriverMessage, frozen=True):
-    """What was decided for :class:`~synergy_nb.control.graph.PlacementRequest`.
+    """The answer to :class:`~synergy_nb.control.graph.PlacementRequest`.
 
     Parameters
     ----------
@@ -301,7 +301,7 @@ class PlacementDecided(DriverMessage, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """Instruction: report the outcome of a command to whoever gave it.
+    """Instruction: report the outcome of a command to the client that sent it.
 
     Parameters
     ----------

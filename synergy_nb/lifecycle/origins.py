@@ -1,4 +1,4 @@
-"""Which peer becomes the origin of a request, v_s of section 2.2.4: the nearest one, by measured delays.
+"""Choice of the origin of a request, v_s of section 2.2.4: the nearest peer by measured delays.
 
 A request is submitted directly to the node that the client runs, "or redirected to a Synergy node v_s that is closest
 to the client based on a predefined proximity metric (e.g., geographical location). Alternative policies can select v_s
@@ -12,9 +12,8 @@ time; of several nodes, the sum of the round-trip times counts.
 ``near``    nearest to all of these together
 ==========  =======================================================================================================
 
-A source or a sink is where the plan binds it. A source that is bound to no peer is at the nearest of the peers that
-offer it; the rows of a source that the client feeds, and the results of a sink that is bound to no peer, come from the
-client and go there.
+A source or a sink is at the peer to which the plan pins it. A source that is not pinned is at the nearest peer that
+offers it. A source that the client feeds, and a sink that is not pinned, are at the client.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Decisions of migration: what leaves a hot spot, and where it goes (chapter 3 of the dissertation [1]_).
+"""Decisions of migration: the components that leave a hot spot, and their new peers (chapter 3 of [1]_).
 
 ===============  ====================================================================================================
 selection        which component executions leave a node until all that remain keep their limits (section 3.4.1)
@@ -6,7 +6,7 @@ targets          the order in which nodes are asked, and what a node projects wh
 move_history     where a component may not go, as it has been there (the ping-pong phenomenon of section 3.4.4)
 ===============  ====================================================================================================
 
-All are values: what is measured and predicted comes in, a choice with its numbers comes out. Slack and execution times
+All are functions on values: from measurements and predictions to a choice with its numbers. Slack and execution times
 are in :mod:`synergy_nb.models.slack` and :mod:`synergy_nb.models.execution_times`.
 
 References

@@ -1,11 +1,11 @@
-"""Where components have moved lately, so that none goes to and fro between nodes (section 3.4.4).
+"""Recent moves of components, by which moves to and fro between nodes are prevented (section 3.4.4).
 
-The dissertation leaves the ping-pong phenomenon to the projection: a node that would not keep all limits refuses. That
-is enough where predictions are exact. Where nodes are equally loaded and predictions vary, one node may be above its
-limit while the other is projected below, and a moment later the other way round. So a component moves at most once in
-``rest`` seconds, and for ``memory`` seconds it does not go back to a node that it has left. What still has no slack
-meanwhile is relieved by moving others, or fails its limit and says so: a second move so soon after the first is more
-likely to follow noise than load.
+The dissertation prevents the ping-pong phenomenon by projection: a node that would violate a limit refuses. That
+suffices if predictions are exact. If nodes are equally loaded and predictions vary, one node may be above its limit
+while the other is projected below it, and a moment later the reverse holds. So a component moves at most once in
+``rest`` seconds, and for ``memory`` seconds it does not return to a node that it has left. If it still has no slack
+meanwhile, other components move, or its limit is missed and reported: a second move so soon after the first would more
+likely follow noise than load.
 """
 
 from __future__ import annotations
