@@ -115,6 +115,16 @@ def test_a_stream_whose_rate_goes_up_and_down_is_told_with_its_signature() -> No
     assert len(told.all) == 3
 
 
+def test_only_the_window_of_a_signature_is_told() -> None:
+    """The first segment may have begun long before, or when the clock did: only its end belongs to the window."""
+    told = Told()
+    component = stats(application="a", operator="o")
+    segments = (Segment(0.0, 1e9, 0.0, 1e-6), Segment(1e9, 1.0, 0.0, 10.0), Segment(1e9 + 1.0, 7.0, 0.0, 80.0))
+    for _ in range(SETTLED):
+        told.profiles.note([component], {("a", "o"): segments})
+    assert told.now["s"]["signature"] == "2:1e-06 1:10 7:80"
+
+
 def test_few_tuples_at_a_high_rate_are_no_burst() -> None:
     told = Told()
     component = stats(application="a", operator="o")

@@ -332,6 +332,17 @@ def test_a_load_that_comes_and_goes_has_a_signature() -> None:
     assert abs(found[1].start - 5.0) <= 2 * RESOLUTION
 
 
+def test_a_signature_begins_with_the_first_tuples() -> None:
+    """The clock of a peer is that of the wall, and nothing came before the component was there."""
+    component = Component("a", "o", "p", Place("p"), Role.ACTIVE, None, share=Memory().share("a", "o"), measure_s=1.0)
+    assert component.stream_segments(1e9) == ()
+    for number in range(101):
+        component.departed(1, 1e9 + number / 20)
+    (segment,) = component.stream_segments(1e9 + 5.0)
+    assert segment.start == 1e9
+    assert segment.rate == pytest.approx(20.0, rel=0.01)
+
+
 def test_a_stream_has_the_signature_of_what_is_made() -> None:
     component = Component("a", "o", "p", Place("p"), Role.ACTIVE, None, share=Memory().share("a", "o"), measure_s=1.0)
     for number in range(1, 101):

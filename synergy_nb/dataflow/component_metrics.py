@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from synergy_nb.dataflow.memory_shares import Share
 from synergy_nb.dataflow.meters import Ewma, Rate, UnitCost
-from synergy_nb.models.signatures import Segment, Signature
+from synergy_nb.models.signatures import WINDOW, Segment, Signature
 
 __all__ = ["RESOLUTION", "ComponentMetrics"]
 
@@ -16,14 +16,25 @@ RESOLUTION: Final = 0.25
 
 
 class _Signed:
-    """The signature of what comes in or goes out, with an observation every :data:`RESOLUTION` seconds at most."""
+    """The signature of what comes in or goes out, with an observation every :data:`RESOLUTION` seconds at most.
+
+    It begins with the first tuples if these come later than a window after the time at which it was made.
+    """
 
     def __init__(self, now: float) -> None:
         self._signature = Signature(start=now)
         self._until, self._tuples = now, 0
+        self._begun = False
 
     def add(self, tuples: int, now: float, tuple_s: float = 0.0) -> None:
         """So many tuples more, each of which takes so many seconds."""
+        if not self._begun:
+            if not tuples:
+                return
+            self._begun = True
+            if now > self._until + WINDOW:
+                self._signature, self._until = Signature(start=now), now
+                return
         self._tuples += tuples
         if now >= self._until + RESOLUTION:
             self._signature.observe(now, self._tuples, self._tuples * tuple_s)

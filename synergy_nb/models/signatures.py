@@ -22,8 +22,9 @@ import numpy.typing as npt
 
 from synergy_nb.models.change_points import Mark, RateChanges
 
-__all__ = ["Pattern", "Pieces", "Profiled", "Segment", "Signature", "aggregate", "constant"]
+__all__ = ["WINDOW", "Pattern", "Pieces", "Profiled", "Segment", "Signature", "aggregate", "constant"]
 
+WINDOW: Final = 10.0  # seconds
 SEGMENTS: Final = 1024  # largest number of past segments
 PIECES: Final = 512
 SHORTEST: Final = 1e-9  # share of a window: closer changes of two streams count as one
@@ -85,7 +86,7 @@ class Signature:
 
     __slots__ = ("_closed", "_rate", "window")
 
-    def __init__(self, window: float = 10.0, *, start: float = 0.0, false_alarm: float = 300.0) -> None:
+    def __init__(self, window: float = WINDOW, *, start: float = 0.0, false_alarm: float = 300.0) -> None:
         if not 0.0 < window < math.inf:
             raise ValueError(f"window: {window}; expected a positive number of seconds")
         self.window = window

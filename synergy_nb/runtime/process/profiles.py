@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-from synergy_nb.models.signatures import Profiled, Segment
+from synergy_nb.models.signatures import WINDOW, Profiled, Segment
 from synergy_nb.overlay.published_streams import RETAINED_PROFILES
 from synergy_nb.plan.spark_parts import PART
 from synergy_nb.plan.stream_signatures import Rates, mean_rate, read, shortened, write
@@ -108,12 +108,14 @@ def _signature(segments: Sequence[Segment]) -> str:
     Few tuples of a stream of constant rate may seem a segment of its own, so a rate counts as the highest only if more
     than some tuples have come at it.
     """
-    if len(segments) < 2 or not any(each.rate for each in segments):
+    since = segments[-1].end - WINDOW if segments else 0.0  # the first segment may have begun long before
+    recent = [(min(each.length, each.end - since), each.rate) for each in segments if each.end > since]
+    if len(recent) < 2 or not any(rate for _, rate in recent):
         return ""
-    rates = Profiled.of([each._replace(load=each.rate) for each in segments])
+    rates = Profiled.of([Segment(0.0, seconds, rate) for seconds, rate in recent])
     if rates.maximum <= (1.0 + CHANGE) * rates.mean:
         return ""
-    return write(shortened([(each.length, each.rate) for each in segments]))
+    return write(shortened(recent))
 
 
 def _changed(told: Profile, measured: Profile) -> bool:
