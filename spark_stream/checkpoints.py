@@ -63,7 +63,7 @@ class Checkpoint:
     Parameters
     ----------
     name
-        Name of the query at this peer, which tells it from what it was at others.
+        Name of the query at this peer, which distinguishes it from the query's names at other peers.
     since
         Progress of the query at another peer.
     epoch
@@ -170,7 +170,7 @@ def _run(session: SparkSession, task: Callable[[], str]) -> str:
         for _ in batches:
             try:
                 said = task()
-            except Exception as error:  # noqa: BLE001 - it is told to whoever asked
+            except Exception as error:  # noqa: BLE001 - the caller gets it as a text
                 said = f"{type(error).__name__}: {error}"
             yield pa.RecordBatch.from_pydict({"said": [said]})
 

@@ -413,7 +413,7 @@ class Exchange:
         if self._closed:
             raise ExchangeRefused(f"query {self.name} has been stopped")
         if run != self._run:
-            raise ExchangeRefused(f"query {self.name}: run {run}; expected {self._run}, it was started anew")
+            raise ExchangeRefused(f"query {self.name}: run {run}; expected {self._run}, the query has been restarted")
 
     @property
     def _covered(self) -> int:
@@ -445,7 +445,7 @@ class Exchange:
             self._on_committed()
 
     def _await(self, run: int, port: int, start: Offset, end: Offset) -> None:
-        """Wait until what lies between two offsets has come: who goes on from elsewhere is given it again."""
+        """Wait until the input between two offsets has arrived, which a continued query receives again."""
         with self._changed:
             self._check(run)
             self._wake()
@@ -463,7 +463,7 @@ class Exchange:
 
     @property
     def _is_due(self) -> bool:
-        """Whether more is complete than was told."""
+        """Whether punctuations are complete that have not been reported yet."""
         return self._results.effective(self._covered) > self._results.emitted
 
     def _drop(self) -> None:
@@ -480,7 +480,7 @@ class Exchange:
         return any(self.inlets[port].news(tap, self._asked[port, tap]) for port, tap in self._asked)
 
     def _room(self) -> bool:
-        """Whether what was full has room now, and nobody was told yet."""
+        """Whether a full input has room again, which has not been reported yet."""
         if not self._told_full or any(isinstance(inlet, Spool) and inlet.full for inlet in self.inlets):
             return False
         self._told_full = False

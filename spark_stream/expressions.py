@@ -13,7 +13,7 @@ The translation compensates for these differences of Spark:
 * ``greatest`` sees NaN as the greatest float, ``least`` as the last resort, on all engines.
 * Text to a number takes what peers take: Spark alone would read ``12.7`` as an integer and ``1f`` as a float.
 * Text that a float is written as differs between engines; :func:`translate` refuses it.
-* A pattern of LIKE has no escape character; Spark is told one that does not occur in it.
+* A pattern of LIKE has no escape character; the translation names one that does not occur in it.
 """
 
 from __future__ import annotations

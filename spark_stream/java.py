@@ -116,7 +116,7 @@ def _examine(origin: str, executable: Path) -> Candidate:
 
 
 def major_version(version: str) -> int:
-    """The release that a version belongs to; 0 where that cannot be told.
+    """The release that a version belongs to; 0 if the version is unreadable.
 
     Examples
     --------

@@ -92,7 +92,7 @@ def _named(part: Part) -> str:
     """A name for the query of a part, which its folder has, too.
 
     Names of plans are free text, and a folder's name is not. So of what people wrote only letters, digits and hyphens
-    are kept, enough to recognise it by. What tells queries apart is the random end.
+    are kept, enough to recognise it by. The random end distinguishes queries.
     """
     words = (re.sub(r"[^A-Za-z0-9]+", "-", each).strip("-")[:_SHOWN] for each in (part.application, part.operator))
     return "-".join([*filter(None, words), secrets.token_hex(8)])
@@ -190,7 +190,7 @@ class PartQuery:
         self._stagers: list[threading.Thread] = []
         self._query: StreamingQuery | None = None
         self._checkpoint: Checkpoint | None = None  # as soon as it has a session
-        self._last = -1  # micro-batch whose progress was told
+        self._last = -1  # last micro-batch whose progress was reported
 
     # -- what comes in -----------------------------------------------------------------------------------------------
 
@@ -236,7 +236,7 @@ class PartQuery:
     def resumption(self, handed: DeliveryProgress, inputs: tuple[tuple[Offset, Point], ...]) -> Resumption:
         """What another peer needs to go on, where so much has been handed over and committed."""
         checkpoint = self._checkpoint
-        if checkpoint is None or not checkpoint.where:  # it is where it was, as far as anybody knows
+        if checkpoint is None or not checkpoint.where:  # without a new checkpoint, the previous one is valid
             return msgspec.structs.replace(self._since, handed=handed, inputs=inputs)
         where = checkpoint.server, checkpoint.where, checkpoint.former
         return Resumption(self.name, handed, inputs, *where)
@@ -278,7 +278,7 @@ class PartQuery:
     def _work(self) -> None:
         try:
             self._run()
-        except ANYTHING as error:  # the application has to hear of it
+        except ANYTHING as error:  # the application has to fail with it
             self._fail(error)
         finally:
             if self._exchange is not None:
@@ -464,7 +464,7 @@ class PartQuery:
             ended = query.awaitTermination(LOOK)  # raises what it has failed with
             if not ended and exchange.batch > self._last:
                 self._tell(query.recentProgress)
-            if exchange.ended and (self._last >= exchange.batch or waited):  # Spark tells of the last a little later
+            if exchange.ended and (self._last >= exchange.batch or waited):  # Spark reports the last one a little later
                 self._over = True
                 return
             waited = exchange.ended

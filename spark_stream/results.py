@@ -133,7 +133,7 @@ class Results:
         return (covered - self._lag) // 1000 * 1000
 
     def items(self, written: list[pa.RecordBatch], ages: BirthTimes) -> list[Item]:
-        """Results as batches in the order of their event times; the peer's other business goes on meanwhile."""
+        """Results as batches in the order of their event times; the peer goes on with other work meanwhile."""
         if not written:
             return []
         table = from_spark(written)

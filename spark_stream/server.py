@@ -98,7 +98,7 @@ class Server:
     runtime
         The Java to use; by default the one that :func:`spark_stream.java.find` finds.
     on_event
-        Told what becomes of the server, on a thread of the server's own; it should return soon.
+        Callback for changes of the server's state, called on a thread of the server; it should return soon.
 
     Attributes
     ----------
@@ -154,7 +154,7 @@ class Server:
         return self._endpoint
 
     def ready(self, timeout: float | None = None) -> Endpoint:
-        """Wait until it takes sessions, starting it if nobody has.
+        """Wait until the server accepts sessions; start it if necessary.
 
         Parameters
         ----------
@@ -179,7 +179,7 @@ class Server:
             return self._endpoint
 
     def close(self) -> None:
-        """End the server and all that it has started, and remove its folder. What waits for it is told so."""
+        """End the server and all its descendants, and remove its folder; waiting callers get an error."""
         with self._changed:
             self._closed = True
             self._endpoint = None
@@ -209,13 +209,13 @@ class Server:
                 self._follow(map(json.loads, pipe), runtime, home)
         except SparkUnavailable as fault:
             self._fail(fault)
-        except Exception as error:  # noqa: BLE001 - whoever waits must hear of it
+        except Exception as error:  # noqa: BLE001 - the waiting callers get the error
             self._fail(SparkUnavailable(f"the Spark server could not be started: {error}"))
         finally:
             self._end()
 
     def _launch(self) -> IO[bytes]:
-        """Start the supervisor; gives the pipe that it tells its news through."""
+        """Start the supervisor; return the pipe for its reports."""
         directory = self._directory or Path(tempfile.gettempdir())
         if not directory.is_dir():
             raise SparkUnavailable(f"directory: {directory}; expected a folder that exists, for temporary files")
@@ -237,22 +237,22 @@ class Server:
         deaths: deque[float] = deque(maxlen=RETURNS + 1)
         tries = began = 0.0
         was_up = late = False
-        for told in news:
-            if "folder" in told:
-                self._folder = Path(told["folder"])
+        for report in news:
+            if "folder" in report:
+                self._folder = Path(report["folder"])
                 launching.prepare_folder(self._folder)
-            elif "started" in told:
-                self.pid = told["started"]
+            elif "started" in report:
+                self.pid = report["started"]
                 continue
-            elif "ready" in told:
+            elif "ready" in report:
                 tries, was_up = 0, True
                 self._up(time.monotonic() - began)
                 continue
-            elif "late" in told:
+            elif "late" in report:
                 late = True
                 continue
             else:
-                self.pid, why = None, told.get("why") or self._last_words(told["exited"])
+                self.pid, why = None, report.get("why") or self._last_words(report["exited"])
                 if late:
                     raise SparkUnavailable(
                         f"the Spark server was not ready within {self._timeout:g} s ({why}); "
@@ -266,7 +266,7 @@ class Server:
                 elif "BindException" not in why or (tries := tries + 1) >= PORTS:
                     raise SparkUnavailable(launching.advice(why, runtime, self._port))
                 elif not was_up:
-                    self._port = 0  # somebody took it in the meantime, and nobody knows it yet
+                    self._port = 0  # another process has taken it in the meantime
             began = time.monotonic()
             self._order(runtime, home)
         if not self._closed:

@@ -107,7 +107,7 @@ def java_options(major: int, folder: Path, heap: str = HEAP) -> list[str]:
         "-Xss4m",  # the analyser recurses deeply
         "-XX:+UseSerialGC",
         "-XX:-UsePerfData",  # a file outside the folder otherwise
-        "-XX:+ExitOnOutOfMemoryError",  # a server that limps on cannot be told from one that works
+        "-XX:+ExitOnOutOfMemoryError",  # a server without memory would look like one that works
         "-Djava.awt.headless=true",
         f"-Djava.io.tmpdir={folder / 'tmp'}",
         f"-Dderby.system.home={folder}",
@@ -126,7 +126,7 @@ def java_options(major: int, folder: Path, heap: str = HEAP) -> list[str]:
 
 
 def server_settings(folder: Path, port: int, cores: int = CORES) -> dict[str, str]:
-    """Spark's settings of a server on this machine, for nobody but its user.
+    """Spark's settings of a server on this machine, which only its user can access.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def server_settings(folder: Path, port: int, cores: int = CORES) -> dict[str, st
 def log_configuration() -> str:
     """Of log4j: warnings and errors to standard error, and the one line that says that the server is ready.
 
-    What a request did wrong is told to who sent it, and not here.
+    The sender of a wrong request gets the error; it is not logged here.
     """
     return """\
 status = error

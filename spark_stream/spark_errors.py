@@ -12,7 +12,7 @@ __all__ = ["SparkQueryEnded", "cause", "is_lost", "is_passing"]
 
 _DETAILS: Final = re.compile(r'^\s*details = "(.*)"$', re.MULTILINE)  # of an error of gRPC
 LONGEST: Final = 300  # characters of a reason
-#: Of gRPC: that nobody answers, or no longer.
+#: Errors of gRPC: the server does not answer, or not any more.
 _GONE: Final = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"})
 #: Of Spark Connect: that the session is not there, as after a restart of the server.
 _NO_SESSION: Final = re.compile(r"INVALID_HANDLE\.(SESSION|OPERATION)|NO_ACTIVE_SESSION|RETRIES_EXCEEDED")

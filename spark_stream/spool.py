@@ -358,7 +358,7 @@ class Spool:
             self.committed = Point(self._position, low)
 
     def _ignore(self, item: Item) -> None:
-        """Pass over what nobody reads."""
+        """Discard items that no tap reads."""
         here = item.end_position if isinstance(item, Batch) else item.position
         until = item.time if isinstance(item, Punctuation) else START
         self.committed = self.committed.joined(Point(here, until))

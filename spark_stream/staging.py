@@ -154,7 +154,8 @@ class Files:
     """The files of one source that Spark reads itself, handed out one after another as links in a folder a tap.
 
     Spark finds a file by itself when it has been handed out, at the latest in the micro-batch after the one that is
-    being prepared then. So what a file covers is told one offset later than the file: then it has been read for sure.
+    being prepared then. So the time that a file covers is reported one offset later than the file, when it has
+    certainly been read.
 
     Parameters
     ----------
@@ -214,7 +215,7 @@ class Files:
         return len(self._files) > start.position or self._covered(start.position) > start.time
 
     def latest(self, tap: int, start: Offset, now: float) -> Offset:
-        """Hand out the next file, and tell what the ones before it cover."""
+        """Hand out the next file, and report the time that the previous ones cover."""
         if not self.news(tap, start):
             return start
         position = min(start.position + 1, len(self._files))

@@ -146,7 +146,7 @@ class Supervisor:
 
 
 def shorten(log: Path, longest: int) -> None:
-    """Empty a log that is longer than ``longest`` bytes; who only appends to it goes on at its new end."""
+    """Empty a log that is longer than ``longest`` bytes; a process that appends to it continues at its new end."""
     with contextlib.suppress(OSError):
         if log.stat().st_size > longest:
             os.truncate(log, 0)

@@ -523,7 +523,7 @@ def test_errors_come_to_spark_in_one_line(endpoint: PeerEndpoint) -> None:
     with pytest.raises(fl.FlightServerError, match=r"^query 'q' is not at this endpoint"):
         Reader(options(endpoint, query)).initialOffset()
     endpoint.admit(query.exchange)
-    with pytest.raises(fl.FlightServerError, match=r"^query q: run 9; expected 1, it was started anew"):
+    with pytest.raises(fl.FlightServerError, match=r"^query q: run 9; expected 1, the query has been restarted"):
         Reader(options(endpoint, query, run=9)).initialOffset()
     table = pa.Table.from_pylist([{"time": None, "n": 1, "text": ""}], schema=arrow_schema(COLUMNS).remove(3))
     writer = Writer(options(endpoint, query))

@@ -164,7 +164,7 @@ def leave(frame: DataFrame, schema: Mapping[str, str], *, ordered: bool = False)
 
 
 def arrange(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows of a result, in the order that peers give them, and without what told it.
+    """Rows of a result, in the order of peers, without the columns that determine it.
 
     Rows of windows are ordered by the ends of these, others by their positions, or by time where they have none.
 

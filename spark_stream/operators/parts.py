@@ -142,7 +142,7 @@ def readings(plan: Plan, members: Collection[str], end: str) -> tuple[str, ...]:
 def numbered(plan: Plan, members: Collection[str], end: str) -> frozenset[str]:
     """Ids of the operators of whose streams a part has to know the positions of tuples.
 
-    Positions tell which tuple is the first of several, which ones a sample draws, and in what order a result is.
+    Positions determine which tuple is the first of several, which ones a sample draws, and in what order a result is.
     """
     inside = frozenset(members)
 

@@ -130,7 +130,7 @@ class SharedStreams:
                 self._unacknowledged.pop((application, owner), None)
 
     def ended(self, graph: Graph) -> None:
-        """An application of this peer has ended: it shares nothing, and what others share of it goes on by itself."""
+        """End the sharing of an application that has ended; its sharers go on with its components."""
         application = graph.application
         self._deferred.pop(application, None)
         self._applied.pop(application, None)

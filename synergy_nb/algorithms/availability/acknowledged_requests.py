@@ -16,7 +16,7 @@ from synergy_nb.control.peer import Message, Peer, Protocol, Timer
 __all__ = ["AcknowledgedRequests", "Answered"]
 
 Answered = Callable[[PlacementReply | None], None]
-"""Is told of the answer; None if there is none."""
+"""Callback for the answer; None if there is none."""
 
 
 class _Unacknowledged(NamedTuple):

@@ -47,7 +47,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
         moment what one needs. After one the origin waits for up to ``answer``.
     able
         Whether backups go first to peers with room for all that they would have to take over: a backup promises no
-        capacity, and without this nobody asks for it (section 4.4, step 5).
+        capacity, and without this nothing checks it (section 4.4, step 5).
     apart
         Whether to place replicas first on peers that have no source and no sink and are not the origin. Sources, sinks
         and the origin have no replicas, so the death of their peer ends the application whatever else that peer has

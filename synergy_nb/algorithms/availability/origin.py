@@ -65,7 +65,7 @@ from synergy_nb.plan import Plan
 __all__ = ["Placed", "PlacementOrigin"]
 
 Placed = Callable[[Roles | None, str], None]
-"""Is told the graphs λ and ρ, or that there are none and why."""
+"""Callback for the graphs λ and ρ, or for None and the reason."""
 MOST_TOLD: Final = 4  # maximum number of missing operators that a reason names
 
 

@@ -49,7 +49,7 @@ RECORDED: Final = 8  # maximum number of candidates in a record of the journal
 SILENT: Final = "no answer"
 
 Wait = Callable[[Callable[[Any], None]], None]
-"""Something to wait for: it is given what is to be told of it."""
+"""A step that waits: a function that receives the callback for the result."""
 Steps = Generator[Wait, Any, None]
 
 
@@ -100,10 +100,10 @@ class _Hop:
 class _Talks:
     """Candidate lists received in one attempt, by the operator to be placed and its input."""
 
-    __slots__ = ("heard", "waiting")
+    __slots__ = ("received", "waiting")
 
     def __init__(self) -> None:
-        self.heard: dict[str, dict[str, PlacementNegotiation]] = {}
+        self.received: dict[str, dict[str, PlacementNegotiation]] = {}
         self.waiting: dict[str, tuple[int, Callable[[Any], None]]] = {}
 
 
@@ -199,11 +199,11 @@ class PrimaryHost(Protocol):
             if upper != operator:
                 yield from self._negotiate(hop, name, upper, self._preferred(hop, name, links))
                 continue
-            heard: Mapping[str, PlacementNegotiation] = yield partial(self._hear, hop, name)
-            for message in heard.values():
+            received: Mapping[str, PlacementNegotiation] = yield partial(self._negotiations, hop, name)
+            for message in received.values():
                 hop.graph = hop.graph.merged(message.graph)
             lists: list[tuple[float, Sequence[str]]] = [(plan.bandwidth(operator), self._preferred(hop, name, links))]
-            lists += [(plan.bandwidth(other), heard[other].candidates) for other in plan.upstream(name)[1:]]
+            lists += [(plan.bandwidth(other), received[other].candidates) for other in plan.upstream(name)[1:]]
             yield from self._request(hop, name, agreed(lists, hop.used, self._single(hop, name)), links)
             yield from self._decide(hop, name)
 
@@ -345,11 +345,11 @@ class PrimaryHost(Protocol):
 
     # -- step 2, at the peer that decides ------------------------------------------------------------------------------
 
-    def _hear(self, hop: _Hop, name: str, resume: Callable[[Any], None]) -> None:
+    def _negotiations(self, hop: _Hop, name: str, resume: Callable[[Any], None]) -> None:
         """Decide on an operator once the candidate lists of all its inputs have arrived."""
         talks = self._talk(hop.key)
         talks.waiting[name] = len(hop.plan.upstream(name)) - 1, resume
-        self._heard(talks, name)
+        self._resume_if_complete(talks, name)
 
     def _negotiation(self, sender: str, message: PlacementNegotiation) -> None:
         try:
@@ -367,15 +367,15 @@ class PrimaryHost(Protocol):
         """Store a candidate list for an operator on which this peer decides."""
         task, _ = decode_task(message.task)
         talks = self._talk((task.request, task.attempt))
-        talks.heard.setdefault(message.operator, {})[message.upstream] = message
-        self._heard(talks, message.operator)
+        talks.received.setdefault(message.operator, {})[message.upstream] = message
+        self._resume_if_complete(talks, message.operator)
 
-    def _heard(self, talks: _Talks, name: str) -> None:
+    def _resume_if_complete(self, talks: _Talks, name: str) -> None:
         count, resume = talks.waiting.get(name, (0, None))
-        heard = talks.heard.get(name, {})
-        if resume is not None and len(heard) == count:
+        received = talks.received.get(name, {})
+        if resume is not None and len(received) == count:
             del talks.waiting[name]
-            resume(heard)
+            resume(received)
 
     def _talk(self, key: tuple[str, int]) -> _Talks:
         """The received candidate lists of an attempt; stored for the maximum duration of an attempt."""

@@ -81,7 +81,7 @@ def agreed(
         Bandwidth of the stream and ordered candidates, for each upstream peer. The upstream peer with the highest
         bandwidth decides the order, the first of several such.
     used
-        Peers of replicas of the application, as far as any of them knows; these come first.
+        Known peers of replicas of the application; these come first.
     single
         Peers whose death ends the application anyway; these come last.
 

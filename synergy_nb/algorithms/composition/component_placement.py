@@ -62,7 +62,7 @@ def candidate_peers(
     own
         Address of the peer that asks, which has just processed the probe.
     meets
-        Whether routes of the plan meet in the operator: then all who ask must be told the same.
+        Whether routes of the plan meet in the operator: then all peers must choose alike.
     near
         Gives the overlay neighbours of the peer that asks.
     """

@@ -162,7 +162,7 @@ class ProbedRequest(msgspec.Struct, frozen=True, gc=False, array_like=True):
     near
         Neighbours of the origin in the overlay, if the stage asks for them.
     free
-        Candidate to the cores that it has left, as far as the directory knows.
+        Candidate to its free cores, for candidates whose load the directory knows.
     """
 
     request: str

@@ -48,7 +48,7 @@ class QueryOperator:
     cost
         Work a tuple, such as seconds of a core; one for all inputs, or one each. Of a join: a pair.
     selectivity
-        Tuples out over tuples in, likewise. Of a join: tuples out a pair.
+        Output tuples per input tuple; one for all inputs, or one each. Of a join: output tuples per pair.
     varies
         Whether the selectivity is not constant; what is stated is then what is expected.
     window

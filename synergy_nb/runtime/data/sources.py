@@ -182,7 +182,7 @@ class ThreadFeed(Feed):
         error: BaseException | None = None
         try:
             self._read()
-        except ANYTHING as problem:  # the application has to hear of it
+        except ANYTHING as problem:  # the application has to fail with it
             error = problem
         self._on_loop(self._end, error)
 
