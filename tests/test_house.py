@@ -43,7 +43,6 @@ LAYERS = (
     ("overlay",),
     ("lifecycle",),
     ("algorithms",),
-    ("driver_port",),
     ("assembly",),
     ("recording",),
     ("widgets", "simulator", "runtime"),

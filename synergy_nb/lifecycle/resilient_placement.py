@@ -1,4 +1,4 @@
-"""ResilientPlacement placement: the driver computes a placement by ROD (chapter 3), and probes check it.
+"""Resilient placement: the driver computes a placement by ROD (chapter 3), and probes check it.
 
 ROD can take seconds, since compiled code may have to be loaded first. So the driver computes it in the background and
 calls :meth:`ResilientPlacement.placed` with the result.

@@ -1,4 +1,4 @@
-"""The protocol between a peer and its own driver: it passes each message of the driver to a part of the peer."""
+"""The protocol between a peer and its own driver: it passes each message of the driver to the part that handles it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from synergy_nb.plan.spark_parts import paced
 __all__ = ["DriverPort", "Parts", "SparkSupport"]
 
 SparkSupport = Callable[[Plan, str, Collection[str], bool], str]
-"""Why Spark cannot execute an operator of a plan, in one part with others; the flag: whether it reads local files."""
+"""Function of a plan, an operator, the other operators of its part on Spark, and whether Spark reads local files; it
+returns the reason why Spark cannot execute the operator, or an empty text."""
 
 
 @dataclass(frozen=True)
@@ -46,27 +47,27 @@ class Parts:
 
 
 class DriverPort(Protocol):
-    """Handles the messages of a peer's own driver.
+    """Handles the messages that a peer's own driver sends to it.
 
     Parameters
     ----------
     peer
         The peer.
     parts
-        Parts of the peer that the messages are for.
+        Parts of the peer that handle the messages.
     components
         Directory names of the components that the peer offers.
     name
-        Name of the peer for people, which the directory gives with its components.
+        Readable name of the peer; the directory stores it with the components of the peer.
     bandwidth
-        Bandwidth of each incoming virtual link in bytes/s where no wide area limits it.
+        Bandwidth of each incoming virtual link where no wide area limits it, bytes/s.
     supports
-        Says which operators Spark can execute; None: all those of which the plan does not say otherwise.
+        Function that returns the reason why Spark cannot execute an operator; None for what the plan alone shows.
 
     Attributes
     ----------
     spark : SparkOffer or None
-        Spark that the peer can use, as the driver reported it last.
+        Spark servers that the peer can use, by the last report of the driver; None if it can use none.
     """
 
     def __init__(
@@ -180,7 +181,7 @@ class DriverPort(Protocol):
         cores = session.impacts.server or self._parts.ledger.cores
         measured = {(load.application, load.operator): load.segments for load in message.loads}
         for name, component in tuple(session.components.items()):
-            promised = paced(component.plan, component.operator)  # else it has whatever load the others leave it
+            promised = paced(component.plan, component.operator)  # an unpaced component uses only the capacity that others leave
             segments = measured.get(name, ()) if promised else ()
             session.components.observed(name, tuple(each._replace(load=each.load / cores) for each in segments))
 
