@@ -1,4 +1,4 @@
-"""Assembly of a Synergy peer: all of its protocols in one kernel, and the protocol that handles its driver's messages."""
+"""Assembly of a Synergy peer: its protocols in one kernel, and the protocol that handles its driver's messages."""
 
 from synergy_nb.assembly.synergy_peer import Machine, PeerConfig, SynergyPeer, prepare
 

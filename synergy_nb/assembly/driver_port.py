@@ -181,7 +181,8 @@ class DriverPort(Protocol):
         cores = session.impacts.server or self._parts.ledger.cores
         measured = {(load.application, load.operator): load.segments for load in message.loads}
         for name, component in tuple(session.components.items()):
-            promised = paced(component.plan, component.operator)  # an unpaced component uses only the capacity that others leave
+            # an unpaced component uses only the capacity that others leave
+            promised = paced(component.plan, component.operator)
             segments = measured.get(name, ()) if promised else ()
             session.components.observed(name, tuple(each._replace(load=each.load / cores) for each in segments))
 

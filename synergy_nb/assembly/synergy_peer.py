@@ -12,9 +12,9 @@ import msgspec
 
 from synergy_nb.algorithms.availability import PlacementConfig, PlacementOrigin
 from synergy_nb.algorithms.composition import Composition, CompositionConfig, Probing
+from synergy_nb.assembly.driver_port import DriverPort, Parts, SparkSupport
 from synergy_nb.control.ledger import Ledger
 from synergy_nb.control.peer import Codec, Peer
-from synergy_nb.assembly.driver_port import DriverPort, Parts, SparkSupport
 from synergy_nb.lifecycle.alternatives import Alternatives
 from synergy_nb.lifecycle.decider import Decider, component_name
 from synergy_nb.lifecycle.engine_choice import SparkOffer
