@@ -317,6 +317,7 @@ def test_nan_is_the_greatest_float() -> None:
 def test_a_condition_without_columns_filters_all_rows() -> None:
     assert TABLE.filter(compile_expression("1 = 1", SCHEMA)).height == TABLE.height
     assert TABLE.filter(compile_expression("1 = 2", SCHEMA)).height == 0
+    assert TABLE.filter(compile_expression("0 IN (0) AND s IN (NULL)", SCHEMA)).height == 0
     assert TABLE.filter(compile_expression("NULL", SCHEMA).cast(pl.Boolean)).height == 0
 
 

@@ -70,9 +70,9 @@ def compile_expression(text: str, schema: Mapping[str, str]) -> pl.Expr:
 @lru_cache(maxsize=1024)
 def _compiled(text: str, schema: tuple[tuple[str, str], ...]) -> pl.Expr:
     columns = dict(schema)
-    tree = sql.parse(text, columns)
-    expression = compile_node(tree, columns)[0]
-    return expression if sql.columns(tree) else expression.first()  # a constant that takes any number of rows
+    expression = compile_node(sql.parse(text, columns), columns)[0]
+    # a constant, such as "a IN (NULL)", takes any number of rows
+    return expression if expression.meta.root_names() else expression.first()
 
 
 def compile_node(node: Any, schema: Mapping[str, str]) -> tuple[pl.Expr, str]:
